@@ -206,7 +206,10 @@ TARGET_ENTRIES = [
     ({"provider": "cli"}, False),
     ({"provider": "cli", "command": "x", "healthcheck": {"urll": "y"}}, False),
     ({"provider": "mock", "fault_rate": 2}, False),
-    ({"provider": "mock", "use_target": "x"}, False),
+    ({"provider": "mock", "use_target": "${{ T }}", "fallback_targets": ["t"]}, True),
+    ({"use_target": "${{ T }}"}, True),
+    ({"use_target": 3}, False),
+    ({"provider": "openai", "model": "m", "stream_log": False, "subagent_mode_allowed": True}, True),
     ({}, False),
 ]
 

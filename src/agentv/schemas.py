@@ -88,7 +88,11 @@ def _targets(parts: Schema) -> Schema:
     shared["target"]["properties"]["provider"]["anyOf"].insert(0, {"enum": _flat(spellings.values())})
     shared["target"]["allOf"] = [
         {
-            "if": {"properties": {"provider": {"enum": spellings[name]}}, "required": ["provider"]},
+            "if": {
+                "properties": {"provider": {"enum": spellings[name]}},
+                "required": ["provider"],
+                "not": {"required": ["use_target"]},
+            },
             "then": {"$ref": f"#/$defs/{kind.__name__}"},
         }
         for name, kind in kinds.items()
@@ -176,6 +180,7 @@ def _as_written(kind: Kind, component: Schema, shared: list[Kind], strict: bool)
         if field.required:
             spellings = [spelling for name in names for spelling in dict.fromkeys((name, _camel(name), _kebab(name)))]
             needed.append({"anyOf": [{"required": [spelling]} for spelling in spellings]})
+    properties |= {name: {} for name in getattr(kind, "ignored", ()) if name not in properties}
     refused = [name for name in getattr(kind, "unsupported", {}) if name not in properties]
     if refused and not strict:
         patterns[f"^({'|'.join(refused)})$"] = _NULL

@@ -167,7 +167,7 @@ USAGE = {
     "a file that is wrong": (
         ["--targets", "wrong.yaml"],
         "Invalid target at line 2 in wrong.yaml",
-        "Did you mean 'mock'?",
+        "Missing required field: 'targets[0].name'",
     ),
     "a file that is no YAML": (["--targets", "broken.yaml"], "Failed to parse YAML file: broken.yaml", "Line"),
 }
@@ -175,7 +175,7 @@ USAGE = {
 
 @pytest.mark.parametrize(("arguments", "message", "more"), USAGE.values(), ids=USAGE)
 def test_usage_errors_exit_with_2(project, command, arguments, message, more):
-    project.write("wrong.yaml", "targets:\n  - {name: a, provider: mok}\n")
+    project.write("wrong.yaml", "targets:\n  - {provider: mock}\n")
     project.write("broken.yaml", "targets: [")
     ended = command("targets", *arguments)
     assert ended.code == 2

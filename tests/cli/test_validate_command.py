@@ -94,8 +94,42 @@ def test_github_annotations_have_file_line_and_column_and_are_escaped(write, mon
 def test_settings_files_of_a_project_are_checked(write, tmp_path):
     write(".agentv/config.yaml", "guideline_pattern: ['*.md']\n")
     write(".agentv/targets.yaml", "targets:\n  - name: default\n    provider: moc\n")
-    write("evals/a.yaml", "evalcases: [{id: a, expected_outcome: x, input: q}]\n")
+    write("evals/a.yaml", "evaluators: [{type: is_json}]\nevalcases: [{id: a, expected_outcome: x, input: q}]\n")
     assert [(severity, line) for severity, line, _ in findings(tmp_path)] == [("warning", 1), ("error", 3)]
+
+
+AGENTV_TARGETS = """\
+$schema: agentv-targets-v2.2
+targets:
+  - name: default
+    provider: azure
+    endpoint: ${{ ENDPOINT }}
+    api_key: ${{ KEY }}
+    model: ${{ MODEL }}
+  - name: editor
+    provider: vscode
+    workspace_template: ${{ WORKSPACE }}
+    judge_target: default
+  - name: agent
+    provider: codex
+    stream_log: raw
+    judge_target: default
+"""
+
+
+@pytest.mark.parametrize("target", ["default", "editor"])
+def test_only_the_targets_that_a_dataset_uses_must_be_valid(write, tmp_path, target):
+    targets = write(".agentv/targets.yaml", AGENTV_TARGETS)
+    cases = "evaluators: [{type: is_json}]\nevalcases: [{id: a, expected_outcome: x, input: q}]\n"
+    dataset = write("a.yaml", f"execution: {{target: {target}}}\n{cases}")
+    problem = ("error", 9, "Unknown provider 'vscode'")
+    for path in (dataset, str(tmp_path)):
+        ended = validate(path, "--strict")
+        assert findings(path) == ([problem] if target == "editor" else [])
+        assert ended.exit_code == (target == "editor")
+        note = "target 'editor' is not used here, and cannot be: Unknown provider 'vscode'"
+        assert (note in ended.stderr) is (target == "default")
+    assert findings(targets) == [problem]
 
 
 def test_a_targets_file_with_another_name_is_recognized_by_its_content(write):

@@ -305,9 +305,11 @@ def test_the_record_of_a_truncated_answer_has_its_stop_reason(project, agentv_se
     server = agentv_server(Answer("yes, b", stop_reason="length"))
     project.targets({"name": "default", "provider": "openai", "base_url": server.url, "model": "m"})
     project.dataset("Go on")
-    assert project.eval("--out", "out").code == 0
+    ended = project.eval("--out", "out")
     [record] = project.records()
     assert (record["status"], record["execution_metrics"]["stop_reason"]) == ("ok", "length")
+    assert project.summary()["truncated"] == 1
+    assert "truncated   1 of 1 answer ended at a token or turn limit" in ended.stdout
 
 
 @pytest.mark.parametrize(("options", "in_order"), [((), True), (("--workers", "8"), False)])

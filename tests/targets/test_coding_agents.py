@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import itertools
 import json
 import os
 import signal
@@ -226,6 +227,15 @@ def test_settings_become_arguments(place):
     assert argv[argv.index("--append-system-prompt") + 1] == "Be brief"
 
 
+def test_limits_and_effort_become_arguments(place):
+    argv = reported_environment(place, max_turns=3, max_budget_usd=0.5, model_reasoning_effort="low")["argv"]
+    given = dict(itertools.pairwise(argv))
+    assert (given["--max-turns"], given["--max-budget-usd"], given["--effort"]) == ("3", "0.5", "low")
+    codex = TARGETS.find("codex")(name="t", provider="codex", model_reasoning_effort="xhigh")
+    made = codex.invocation(Call(prompt="Do it", home="/home", scratch="/scratch", environment={}))
+    assert 'model_reasoning_effort="xhigh"' in made.arguments
+
+
 @pytest.mark.parametrize("provider", AGENTS)
 def test_every_agent_gets_model_prompt_and_system_prompt(provider):
     target = TARGETS.find(provider)(name="t", provider=provider, model="m/odel", system_prompt="Be brief")
@@ -250,7 +260,7 @@ def test_a_system_prompt_for_codex_is_valid_toml():
 
 
 def test_lines_with_ignored_prefixes_are_dropped():
-    stream = EventStream((b'{"type":"update"',), None, "json")
+    stream = EventStream((b'{"type":"update"',), None, summary=False)
     big = b'{"type":"update","text":"' + b"x" * 1_000_000 + b'"}\n'
     assert all(stream.take(big) for _ in range(100))
     assert stream.take(b'{"type":"end"}')
@@ -286,7 +296,7 @@ class TestRuns:
         assert found == {"c0": "timeout", "c1": 1.0, "c2": "process", "c3": 1.0, "c4": "process", "c5": 1.0}
         assert surviving_children(place) == []
 
-    @pytest.mark.parametrize(("log_format", "extension"), [("json", "jsonl"), ("summary", "log")])
+    @pytest.mark.parametrize(("log_format", "extension"), [("json", "jsonl"), ("raw", "jsonl"), ("summary", "log")])
     def test_agent_output_is_logged_without_secrets(self, place, folder, command, monkeypatch, log_format, extension):
         monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-the-vendor")
         self.project(place, folder, log_format=log_format)
@@ -299,6 +309,13 @@ class TestRuns:
         assert "result" in text
         assert "key-of-the-vendor" not in text
         assert "key-of-the-vendor" not in (folder.path / "out" / "results.jsonl").read_text()
+
+    def test_no_log_is_written_if_it_is_turned_off(self, place, folder, command):
+        self.project(place, folder, stream_log=False)
+        case = {"id": "a", "expected_outcome": "x", "input": "answer"}
+        folder.write("d.yaml", {"evaluators": [{"type": "contains", "value": "yes"}], "evalcases": [case]})
+        assert command("eval", "d.yaml", "--out", "out", "--quiet").code == 0
+        assert not (folder.path / "out" / "logs").exists()
 
     def test_a_killed_run_leaves_no_process(self, place, folder):
         self.project(place, folder)

@@ -141,15 +141,88 @@ def test_an_invalid_variable_is_an_error_with_its_line(variables, line, message)
     assert message in error.detail
 
 
-def test_an_invalid_file_is_rejected_with_all_problems():
+def test_an_invalid_target_is_rejected_with_all_its_problems_when_it_is_used():
+    targets = load_text(
+        "targets:\n  - name: a\n    provider: mock\n    respnse: x\n    workers: 0\n  - {name: b, provider: mock}"
+    )
+    assert targets.get("b").name == "b"
     with pytest.raises(TargetsError) as raised:
-        load_text("targets:\n  - {name: a, provider: mok}\n  - {name: b, provider: mock, respnse: x}\n")
+        targets.get("a")
     assert str(raised.value) == (
         "Invalid targets file: targets.yaml\n"
-        "  Line 2: Unknown provider 'mok' (Did you mean 'mock'?)\n"
-        "  Line 3: Unknown field 'targets[1].respnse' (Did you mean 'response'?)"
+        "  Line 4: Unknown field 'targets[0].respnse' (Did you mean 'response'?)\n"
+        "  Line 5: Field 'targets[0].workers' must be an integer of at least 1"
     )
-    assert (raised.value.line, raised.value.field) == (2, "targets[0].provider")
+    assert (raised.value.line, raised.value.field) == (4, "targets[0].respnse")
+
+
+UNUSABLE = {
+    "an unsupported provider": {"provider": "vscode", "workspace_template": "${{ W }}"},
+    "an unsupported key": {"provider": "mock", "max_budget_usd": 1},
+    "no provider": {},
+    "a provider that is not text": {"provider": 3},
+    "a malformed variable": {"provider": "mock", "response": "${{ }}"},
+    "an unknown judge": {"provider": "mock", "judge_target": "nobody"},
+}
+
+
+@pytest.mark.parametrize("settings", UNUSABLE.values(), ids=UNUSABLE)
+def test_an_unusable_target_does_not_affect_the_others(settings):
+    targets = load({"name": "bad", **settings}, entry("good"))
+    assert targets.get("good").name == "good"
+    for read in (targets.get, targets.unresolved):
+        with pytest.raises(TargetsError, match="Invalid target"):
+            read("bad")
+
+
+def test_a_repeated_name_is_an_error_only_if_it_is_used():
+    targets = load(entry("a"), entry("b"), entry("a"))
+    assert targets.get("b").name == "b"
+    with pytest.raises(TargetsError, match="'a' is used twice"):
+        targets.get("a")
+
+
+def test_a_target_may_use_the_settings_of_another_one():
+    gpt = entry("gpt", "openai", deployment="m", temperature=0, workers=4)
+    alias = {"name": "default", "use_target": "${{ MODEL }}", "workers": 2, "model": "n"}
+    target = load(alias, gpt, variables={"MODEL": "gpt"}).get("default")
+    assert (target.name, target.provider, target.model) == ("default", "openai", "n")
+    assert (target.temperature, target.workers, target.use_target) == (0, 2, None)
+
+
+DELEGATIONS = {
+    "an unset variable": ({"use_target": "${{ MODEL }}"}, "'use_target' uses ${{ MODEL }}, which is not set"),
+    "an unknown target": ({"use_target": "nobody"}, "'targets[0].use_target' refers to target 'nobody'"),
+    "a circle": ({"use_target": "b"}, "'use_target' leads back to the same target: a → b → a"),
+    "a blank name": ({"use_target": " "}, "Field 'targets[0].use_target' is blank"),
+}
+
+
+@pytest.mark.parametrize(("settings", "message"), DELEGATIONS.values(), ids=DELEGATIONS)
+def test_a_target_that_leads_nowhere_is_an_error(settings, message):
+    with pytest.raises(TargetsError) as raised:
+        load({"name": "a", **settings}, {"name": "b", "useTarget": "a"}).get("a")
+    assert message in raised.value.detail
+
+
+def test_a_problem_of_the_target_that_is_used_is_found_at_its_line():
+    targets = load_text("targets:\n  - {name: a, use_target: b}\n  - name: b\n    provider: mock\n    workers: 0\n")
+    with pytest.raises(TargetsError) as raised:
+        targets.get("a")
+    assert raised.value.line == 5
+
+
+def test_settings_of_an_agent_may_be_unset_variables():
+    data = entry("codex", "codex", cwd="${{ CODEX_WORKSPACE_DIR }}", log_dir="${{ LOGS }}", executable="${{ CODEX }}")
+    targets = load(data)
+    target = targets.get("codex")
+    assert (target.cwd, target.log_dir, target.executable) == (None, None, "codex")
+    assert (
+        "targets.yaml: Target 'codex': 'cwd' is ignored, because ${{ CODEX_WORKSPACE_DIR }} is not set"
+        in targets.warnings
+    )
+    with pytest.raises(TargetsError, match="'model' uses"):
+        load(entry("codex", "codex", model="${{ CODEX_MODEL }}")).get("codex")
 
 
 def test_a_judge_from_a_variable_must_exist():
@@ -160,7 +233,7 @@ def test_a_judge_from_a_variable_must_exist():
 
 
 def test_suspicious_settings_are_warnings():
-    assert load().warnings == ("targets.yaml: Field 'targets' has no entries",)
+    assert list(load().warnings) == ["targets.yaml: Field 'targets' has no entries"]
 
 
 PICKED = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentv.targets.targets_file import check_targets, target_names
+from agentv.targets.targets_file import check_targets, named_entries
 
 
 def entry(provider, **settings):
@@ -40,6 +40,11 @@ ACCEPTED = {
     "an agent as in 2.x": ("codex", {"binary": "codex", "arguments": ["${{ FLAG }}"], "log_format": "json"}),
     "an agent with several APIs": ("pi", {"llm_provider": "openai", "pi_model": "m", "thinking": "low"}),
     "an agent by 4.x's name": ("claude-cli", {}),
+    "logs as in 4.x": ("claude", {"stream_log": "raw", "log_dir": "${{ LOGS }}", "max_turns": 50, "max_budget_usd": 5}),
+    "no logs as in 4.x": ("copilot-sdk", {"stream_log": False, "cli_path": "copilot"}),
+    "the effort of an agent": ("codex", {"model_reasoning_effort": "high"}),
+    "the effort of a model": ("openai", {"model": "m", "model_reasoning_effort": "low"}),
+    "delegation by a variable": ("mock", {"use_target": "${{ T }}"}),
     "a function in a file": ("python", {"function": "agents/echo.py:answer"}),
     "a function in a module": ("python", {"function": "my.agents:answer"}),
     "an address": ("http", {"url": "https://x/answer", "headers": {"A": "b"}, "body": {"q": "{{ prompt }}"}}),
@@ -98,12 +103,22 @@ REFUSED = {
         ("healthcheck", "urll"),
         "Unknown field 'targets[0].healthcheck.urll'",
     ),
-    "delegation": (
+    "delegation to an unknown target": (
         "mock",
-        {"use_target": "${{ T }}"},
+        {"use_target": "mian"},
         ("use_target",),
-        "Field 'targets[0].use_target' is not supported",
+        "Field 'targets[0].use_target' refers to target 'mian', which is not in this file",
     ),
+    "delegation to itself": ("mock", {"use_target": "main"}, ("use_target",), "leads back to the same target: main"),
+    "an unknown fallback": (
+        "mock",
+        {"fallback_targets": ["mian"]},
+        ("fallback_targets", 0),
+        "refers to target 'mian', which is not in this file",
+    ),
+    "turns of a program": ("cli", {"command": "x", "max_turns": 3}, ("max_turns",), "is not supported"),
+    "an editor": ("vscode", {"workspace_template": "w"}, ("provider",), "Unknown provider 'vscode'"),
+    "a retired service": ("github-models", {"model": "m"}, ("provider",), "Unknown provider 'github-models'"),
     "batching without cli": (
         "openai",
         {"model": "m", "providerBatching": True},
@@ -218,7 +233,9 @@ def test_an_invalid_target_is_rejected_at_its_path(provider, settings, place, me
         ("openai", {"model": "m", "api": "chats"}, "Did you mean 'chat'?"),
         ("http", {"url": "http://x", "method": "FETCH"}, "Known values: GET, POST, PUT, PATCH, DELETE"),
         ("mock", {"judge_target": "mian"}, "Did you mean 'main'?"),
-        ("mock", {"use_target": "x"}, "Copy that target's settings here, or use its name instead of this one"),
+        ("mock", {"use_target": "mian"}, "Did you mean 'main'?"),
+        ("vscode", {}, "An editor cannot be evaluated here; use `copilot-cli`, which runs the same agent"),
+        ("github", {}, "GitHub retired GitHub Models on 30 July 2026; use `openai`, `openrouter` or `azure`"),
     ],
 )
 def test_mistakes_get_a_hint(provider, settings, hint):
@@ -284,12 +301,25 @@ def test_a_setting_wins_over_its_alias():
     assert messages(data, "warning") == ["Field 'targets[0].deployment' is ignored because 'targets[0].model' is set"]
 
 
+@pytest.mark.parametrize("key", ["subagent_mode_allowed", "stream_log", "logDir", "keep_temp_files"])
+def test_settings_for_the_logs_of_agentv_typescript_are_ignored_with_a_warning(key):
+    assert messages(entry("openai", model="m", **{key: False})) == []
+    [warning] = messages(entry("openai", model="m", **{key: False}), "warning")
+    assert warning == f"Field 'targets[0].{key}' is ignored: it has no effect here"
+
+
+def test_settings_next_to_use_target_are_checked_against_the_provider_it_leads_to():
+    data = {"targets": [{"name": "a", "use_target": "b", "respnse": "x"}, {"name": "b", "provider": "mock"}]}
+    [problem] = check_targets(data)
+    assert (problem.path, problem.hint) == (("targets", 0, "respnse"), "Did you mean 'response'?")
+
+
 def test_all_mistakes_in_a_file_are_reported_together():
     data = {"targets": [{"name": "a", "provider": "cli"}, {"name": "b", "provider": "mock", "workers": -1, "x": 1}, 3]}
     assert len(messages(data)) == 4
 
 
 def test_target_names():
-    assert target_names({"targets": [{"name": "a"}, {"name": ""}, 3, {"name": "b"}]}) == ["a", "b"]
-    assert target_names({"targets": "x"}) == []
-    assert target_names(None) == []
+    assert list(named_entries({"targets": [{"name": "a"}, {"name": ""}, 3, {"name": "b"}]})) == ["a", "b"]
+    assert named_entries({"targets": "x"}) == {}
+    assert named_entries(None) == {}

@@ -25,8 +25,9 @@ def job_cost(result: Result, settings_of: SettingsOf) -> float:
     """Return the cost of a job. Raises CostUnknown."""
     metrics = None if result.cached else result.execution_metrics
     is_unknown = result.status != "error" and not result.cached and (metrics is None or metrics.cost_usd is None)
-    if is_unknown and not settings_of(result.target).is_free:
-        raise CostUnknown(f"Target '{result.target}' does not report the cost of its answers", "target")
+    name = result.target if metrics is None else metrics.answered_by or result.target
+    if is_unknown and not settings_of(name).is_free:
+        raise CostUnknown(f"Target '{name}' does not report the cost of its answers", "target")
     own = metrics.cost_usd if metrics is not None and metrics.cost_usd is not None else 0.0
     judges = math.fsum(evaluator_cost(found, settings_of) for found in result.evaluator_results)
     return own + _user_cost(result) + judges
@@ -39,8 +40,9 @@ def evaluator_cost(found: EvaluatorResult, settings_of: SettingsOf) -> float:
         return cost
     calls = (found.evaluator_provider_request or {}).get("calls", ())
     for call in calls:
-        if "reply" in call and "cost_usd" not in call and not settings_of(call["target"]).is_free:
-            raise CostUnknown(f"Judge '{call['target']}' does not report the cost of its answers", "judge")
+        name = call.get("answered_by", call["target"])
+        if "reply" in call and "cost_usd" not in call and not settings_of(name).is_free:
+            raise CostUnknown(f"Judge '{name}' does not report the cost of its answers", "judge")
     members = (evaluator_cost(member, settings_of) for member in found.evaluator_results)
     return math.fsum((*(call.get("cost_usd", 0.0) for call in calls), *members))
 

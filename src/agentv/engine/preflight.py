@@ -81,14 +81,15 @@ class SpecNeeds(msgspec.Struct):
 class Preflight:
     """Find problems in cases. Whatever several cases share is checked once and reported for the first of them.
 
-    `fingerprints` has the evaluators seen so far, `embedders` the targets they get embeddings from, and `judge_needs`
-    the judge calls of the case that was checked last.
+    `fingerprints` has the evaluators seen so far, `embedders` the targets they get embeddings from, `judge_needs` the
+    judge calls of the case that was checked last, and `used` all targets that answer, judge or play users.
     """
 
     def __init__(self, facts: ProjectFacts) -> None:
         self.facts = facts
         self.fingerprints: dict[str, str] = {}
         self.embedders: dict[str, None] = {}
+        self.used: set[str] = set()
         self.judge_needs: list[JudgeNeed] = []
         self._files = EvaluatorFiles()
         self._thresholds: dict[str, EvalCase] = {}
@@ -109,6 +110,7 @@ class Preflight:
         is_new = has_moved or targets is not self._targets
         if is_new:
             self._targets = targets
+            self.used.update(targets)
             for target in targets:
                 yield from self._target_problems(target)
         if case.execution.thresholds:
@@ -184,6 +186,7 @@ class Preflight:
     def _user_problems(self, target: str | None) -> Iterator[Problem]:
         if not self._is_new(("user", target)) or not self.facts.has_targets:
             return
+        self.used.add(target or USER_TARGET)
         if target is not None:
             yield from self._unknown_target(("user", "target"), target)
         elif USER_TARGET not in self._known:
@@ -223,6 +226,7 @@ class Preflight:
                     continue
                 of_target = facts.judge_target(target) if target in self._known else None
                 judges = self._judges[(need, target)] = judges_of(facts.judge, need.own, of_target, self._known)
+                self.used.update(judges)
                 if facts.has_targets and target in self._known:
                     place = () if facts.judge is not None else (*path, *need.path)
                     yield from self._unknown_judges(need, target, judges, place)
@@ -251,6 +255,7 @@ class Preflight:
             needs = self._checked[key] = SpecNeeds()
             found = [*self._spec_problems(spec, (), needs, None)]
             self.embedders.update(dict.fromkeys(needs.embedders))
+            self.used.update(needs.embedders)
             for problem in found if self._is_new(key) else ():
                 yield msgspec.structs.replace(problem, path=(*path, *problem.path))
             if self.facts.imports_code:

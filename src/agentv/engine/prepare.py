@@ -64,7 +64,7 @@ def checked_plan(
     checked = check(cases, source, facts, whole=not options.narrows)
     answering = (*checked.jobs, *checked.users) if isinstance(source, LiveJobs) else ()
     by_evaluators = (*checked.judges, *checked.embedders)
-    for name in dict.fromkeys((*answering, *by_evaluators)) if options.budget_usd is not None else ():
+    for name in project.with_fallbacks((*answering, *by_evaluators)) if options.budget_usd is not None else ():
         why = why_unpriced(project.target(name))
         if why is not None:
             message = f"--budget-usd cannot be enforced: the price of target '{name}' is unknown"

@@ -18,6 +18,7 @@ from agentv.engine.named_runs import run_path
 from agentv.engine.run_options import EvalOptions, default_target, load_defaults
 from agentv.errors import AgentvError, DatasetWarning, UsageError
 from agentv.model.manifest import TargetEntry
+from agentv.model.values import digest
 from agentv.registry import EXECUTORS
 from agentv.settings.environment import load_environment
 from agentv.targets.catalog import Targets, find_targets_file, load_targets, named_targets_file, without_targets
@@ -75,6 +76,7 @@ class Project:
             self._replaying = partial(Replay, provider="replay", source=self.replay)
             self._replays_all = is_recording(self.replay)
         self._given = {target.name: target for target in given}
+        self._warn = warn
         self.given = tuple(self._given)
         self.names = (*self.given, *(name for name in self.file.names if name not in self._given))
         self.home = self.file.home
@@ -106,16 +108,25 @@ class Project:
     def reachable(self, needed: Iterable[str], by_evaluators: Iterable[str]) -> tuple[Target, ...]:
         """Return the targets that jobs need, those that evaluators call, and all others whose settings can be read.
 
+        Problems in the settings of the first two, and of their fallbacks, are errors.
+
         A recording answers for all of them, an earlier run only for those that jobs need.
         """
         found = {name: self.target(name) for name in dict.fromkeys(needed)}
         read = self.target if self.replay is None or self._replays_all else self._called
         found |= {name: read(name) for name in by_evaluators if name not in found}
+        found |= {name: read(name) for name in self.with_fallbacks(found) if name not in found}
+        for warning in self.file.warnings:
+            self._warn(DatasetWarning(warning))
         for name in self.names:
             if name not in found:
-                with suppress(AgentvError):  # its variables are unset, but nothing needs it
+                with suppress(AgentvError):  # invalid, or its variables are unset, but nothing needs it
                     found[name] = read(name)
         return tuple(found.values())
+
+    def with_fallbacks(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return targets and those that answer in their place."""
+        return tuple(dict.fromkeys(each for name in names for each in (name, *self.target(name).fallback_targets)))
 
     def entry(self, name: str) -> TargetEntry:
         """Return the manifest entry of a target."""
@@ -126,13 +137,12 @@ class Project:
             target = self._called(name)
             shown = {} if name in self._given else self.file.public(name, target)
         files = file_hashes(target, self.home, self.folders)
-        return TargetEntry(
-            name=name,
-            provider=target.provider,
-            fingerprint=fingerprint_of(target, self.secrets, files),
-            settings=shown,
-            files=files,
-        )
+        fingerprint = fingerprint_of(target, self.secrets, files)
+        if fingerprint and target.fallback_targets:
+            others = [self._called(each) for each in target.fallback_targets]
+            prints = [fingerprint_of(each, self.secrets, file_hashes(each, self.home, self.folders)) for each in others]
+            fingerprint = digest([fingerprint, *prints]) if all(prints) else ""
+        return TargetEntry(name=name, provider=target.provider, fingerprint=fingerprint, settings=shown, files=files)
 
     def change(self, then: TargetEntry, noun: str = "target") -> str:
         """Describe how a target changed since its manifest entry was written; empty if it did not."""

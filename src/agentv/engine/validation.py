@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, product
 from typing import Any
 
@@ -25,7 +25,15 @@ from agentv.settings.settings_reader import check_config, field_of
 from agentv.support.hash_table import PackedIds
 from agentv.targets.catalog import find_targets_file
 from agentv.targets.target import Target
-from agentv.targets.targets_file import check_targets, target_names
+from agentv.targets.targets_file import (
+    Entry,
+    check_entry,
+    check_shape,
+    check_targets,
+    follow,
+    named_entries,
+    targets_used,
+)
 
 
 class Collecting:
@@ -61,13 +69,15 @@ class Collecting:
 class ProjectFiles:
     """The targets and defaults for a dataset, read without the environment and without running user code.
 
-    If the targets file is missing or invalid, target names are not checked.
+    If the targets file is missing or invalid as a whole, target names are not checked. `used` are the targets of the
+    cases checked so far.
     """
 
     def __init__(self, folder: str, root: str) -> None:
         self.targets_file = find_targets_file(folder, root)
         self.config_file = config_file(folder, root)
         self.findings: list[Finding] = []
+        self.used: set[str] = set()
         targets = _target_settings(self.targets_file)
         known = tuple(targets or ())
         judges = {name: settings.get("judge_target") for name, settings in (targets or {}).items()}
@@ -76,7 +86,7 @@ class ProjectFiles:
             known=known,
             may_judge=(*known, *variables),
             judge_target=lambda name: judges.get(name),
-            transform=lambda name: (targets or {})[name].get("transform"),
+            transform=lambda name: (targets or {}).get(name, {}).get("transform"),
             has_targets=targets is not None,
             imports_code=False,
         )
@@ -103,14 +113,20 @@ class ProjectFiles:
 
 
 def _target_settings(path: str | None) -> dict[str, dict[str, Any]] | None:
-    """Return the settings of each target by field name; None without a valid targets file."""
+    """Return the settings of each target by field name; empty for an invalid one, None without a targets file."""
     data = None if path is None else _parsed_or_none(path)
-    if data is None or check_targets(data).errors:
+    if data is None or check_shape(data).errors:
         return None
-    return {
-        name: {field.name: value for key, value in entry.items() if (field := field_of(Target, key))}
-        for name, entry in zip(target_names(data), data["targets"], strict=True)
-    }
+    entries = named_entries(data)
+    return {name: _common_settings(entry, entries) for name, entry in entries.items()}
+
+
+def _common_settings(entry: Entry, entries: Mapping[str, Entry]) -> dict[str, Any]:
+    problems = Problems()
+    check_entry(entry, entries, problems)
+    found = None if problems.errors else follow(entry, entries, None, problems)
+    settings = {} if problems.errors else entry[1] if found is None else found[1]
+    return {field.name: value for key, value in settings.items() if (field := field_of(Target, key))}
 
 
 def check_dataset(source: Source, options: Options, project: ProjectFiles) -> tuple[int, list[Finding]]:
@@ -134,6 +150,7 @@ def check_dataset(source: Source, options: Options, project: ProjectFiles) -> tu
             sink.findings += (locator.finding(problem, case) for problem in preflight.problems(case, targets))
             if seen.repeats((case.id,)):
                 repeated.add(case.id)
+        project.used |= preflight.used
         sink.findings += (locator.finding(problem, case) for case, problem in preflight.threshold_problems())
         if repeated:
             sink.findings += _duplicates(source, options, repeated)
@@ -166,12 +183,12 @@ _CHECKS = {"targets": check_targets, "config": check_config}
 
 
 def validate(paths: Sequence[str], options: Options = Options()) -> Report:
-    """Return all problems in the given files and folders."""
+    """Return all problems in the given files and folders.
+
+    Of a targets file that is not named itself, only the targets that the datasets use must be valid.
+    """
     report = Report(findings=[], notes=[])
     settings, rest = _split_settings(paths)
-    for path, kind in settings.items():
-        report.files += 1
-        report.add(_check_settings(path, kind))
     sink = Collecting()
     sources: list[Source] = []
     try:
@@ -187,26 +204,33 @@ def validate(paths: Sequence[str], options: Options = Options()) -> Report:
         project = projects.get(source.folder)
         if project is None:
             project = projects[source.folder] = ProjectFiles(source.folder, project_root(source.folder))
-            _add_settings_in_use(project, settings, report)
         report.files += len(source.files) + (source.sidecar is not None)
         cases, findings = check_dataset(source, options, project)
         report.cases += cases
         report.add(findings)
+    _add_settings(settings, set(paths), list(projects.values()), report)
     if not report.errors and any(project.targets_file is None for project in projects.values()):
         report.notes.append(NO_TARGETS)
     return report
 
 
-def _add_settings_in_use(project: ProjectFiles, checked: dict[str, str], report: Report) -> None:
-    """Report errors in the targets file and configuration of a dataset, unless they were already checked."""
-    known = set(map(os.path.realpath, checked))
-    for path, kind in ((project.targets_file, "targets"), (project.config_file, "config")):
-        if path is not None and os.path.realpath(path) not in known:
-            checked[path] = kind
-            errors = [finding for finding in _check_settings(path, kind) if finding.severity == "error"]
-            report.files += bool(errors)
-            report.add(errors)
-    report.add(project.findings)
+def _add_settings(given: dict[str, str], named: set[str], projects: list[ProjectFiles], report: Report) -> None:
+    """Add the findings of all settings files: those given, and errors in those that the datasets use."""
+    used: dict[str, set[str]] = {}
+    files = {os.path.realpath(path): (path, kind) for path, kind in given.items()}
+    for project in projects:
+        for path, kind in ((project.targets_file, "targets"), (project.config_file, "config")):
+            if path is not None:
+                files.setdefault(os.path.realpath(path), (path, kind))
+                used.setdefault(os.path.realpath(path), set()).update(project.used)
+        report.add(project.findings)
+    for real, (path, kind) in files.items():
+        findings, notes = _check_settings(path, kind, None if path in named else used.get(real))
+        is_given = path in given
+        shown = [finding for finding in findings if is_given or finding.severity == "error"]
+        report.files += is_given or bool(shown)
+        report.add(shown)
+        report.notes += notes
 
 
 def _split_settings(paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -257,10 +281,19 @@ def _parsed_or_none(path: str) -> Any:
         return None
 
 
-def _check_settings(path: str, kind: str) -> list[Finding]:
+def _check_settings(path: str, kind: str, used: set[str] | None) -> tuple[list[Finding], list[str]]:
+    """Return the findings of a settings file, and notes about problems in targets other than those `used`."""
     try:
         document = parse_yaml_file(path)
     except DatasetError as error:
-        return [from_error(error)]
+        return [from_error(error)], []
     problems: Problems = _CHECKS[kind](document)
-    return [from_problem(problem, path, document) for problem in problems]
+    notes: dict[str, str] = {}
+    if kind == "targets" and used is not None:
+        entries = named_entries(document)
+        unused = {index: name for name, (index, _) in entries.items() if name not in targets_used(used, entries)}
+        for problem in [each for each in problems if len(each.path) > 2 and each.path[1] in unused]:
+            problems.remove(problem)
+            name = unused[int(problem.path[1])]
+            notes.setdefault(name, f"{path}: target '{name}' is not used here, and cannot be: {problem.message}")
+    return [from_problem(problem, path, document) for problem in problems], list(notes.values())

@@ -142,7 +142,8 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     `scored`, `errors`, `unscored` and `skipped` (never started) are jobs, and add up to `jobs`. Means and the pass rate
     are over scored jobs. The intervals `_with_errors` also cover the jobs that errored: they count as 0 for the lower
-    bound and as 1 for the upper. `prompts` is set if cases run with several prompts.
+    bound and as 1 for the upper. `prompts` is set if cases run with several prompts. `truncated`
+    counts the jobs whose answer ended at a token or turn limit, `fallbacks` those that a fallback target answered.
     """
 
     cases: int
@@ -151,6 +152,8 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     errors: int
     unscored: int
     skipped: int
+    truncated: int = 0
+    fallbacks: int = 0
     mean: float | None = None
     ci95: Interval | None = None
     ci95_with_errors: Interval | None = None

@@ -81,7 +81,7 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     `stop_reason` is `stop`, `tool_calls`, `length`, or a value specific to the API. `logprobs` are the token log
     probabilities as the API returned them. `wait_s` is how long the endpoint cannot take another such call. A `cached`
     response comes from an earlier run and keeps the cost and duration of that run. `tool_errors` counts failed tool
-    calls.
+    calls. `answered_by` is the fallback target that answered.
     """
 
     messages: tuple[Message, ...]
@@ -94,6 +94,7 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     logprobs: Any = None
     wait_s: float | None = None
     tool_errors: int = 0
+    answered_by: str | None = None
     cached: bool = False
 
     @property

@@ -82,7 +82,7 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
     """Tokens, cost and time of a job, as far as they are known. `tool_durations` are milliseconds, by tool.
 
     `stop_reason` is set if the answer did not end normally, such as `length` for one that was cut off. `logprobs` are
-    those of the API, for targets that request them.
+    those of the API, for targets that request them. `answered_by` is the fallback target that answered, if one did.
     """
 
     token_usage: TokenUsage | None = None
@@ -91,6 +91,7 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
     tool_durations: dict[str, list[float]] = {}
     stop_reason: str | None = None
     logprobs: Any = None
+    answered_by: str | None = None
 
 
 class ConversationSummary(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

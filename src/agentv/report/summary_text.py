@@ -39,6 +39,15 @@ def _rounded(share: float) -> str:
     return {"100": "more than 99.9", "0": "less than 0.1"}.get(text, text) + " %" if 0 < share < 1 else f"{text} %"
 
 
+def answer_notes(target: TargetSummary) -> Iterator[tuple[str, str]]:
+    """Yield how many answers were cut off, and how many came from fallback targets."""
+    answers = plural(target.scored + target.unscored + target.errors, "answer")
+    if target.truncated:
+        yield "truncated", f"{target.truncated:,} of {answers} ended at a token or turn limit"
+    if target.fallbacks:
+        yield "fallbacks", f"{target.fallbacks:,} of {answers} came from a fallback target"
+
+
 def trials_shown(target: TargetSummary) -> Iterator[tuple[str, str]]:
     """Yield pass@k and pass^k for the largest number of trials; nothing for single trials."""
     if not target.trials:

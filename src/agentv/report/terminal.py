@@ -27,7 +27,7 @@ from agentv.report.figures import (
     percent_interval,
     usd,
 )
-from agentv.report.summary_text import LONGEST_NAME, early_stop_line, headlines, trials_shown
+from agentv.report.summary_text import LONGEST_NAME, answer_notes, early_stop_line, headlines, trials_shown
 from agentv.runs.summary import CaseNote, TargetDetails
 
 _LONGEST_REASON = 100
@@ -128,6 +128,7 @@ def _target(
     if target.jobs != target.cases:
         total = f"{plural(target.jobs, 'job')} of {total}"
     yield f"  scored      {target.scored} of {total}" + (f"; not scored: {not_scored}" if not_scored else ""), ""
+    yield from ((f"  {name:<11} {text}", "") for name, text in answer_notes(target))
     if target.early_stop is not None:
         yield f"  {early_stop_line(target.early_stop)}", "bold"
     yield f"  mean        {number(target.mean)} (95 % interval {interval(target.ci95)}, n = {target.scored})", ""

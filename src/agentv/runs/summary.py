@@ -19,6 +19,8 @@ BINS = 10
 _SHOWN_TRIALS = (1, 2, 3, 5, 10, 20, 50, 100)
 SHOWN = 5
 LONGEST_REASON = 300
+_AT_A_LIMIT = frozenset({"length", "max_tokens", "max_turns"})
+"""Stop reasons of answers that a limit of tokens or turns cut off."""
 _SAME = 0.0005
 """Means that differ by less look the same, and are not shown twice."""
 
@@ -132,7 +134,7 @@ class _Target:
     """The running figures of one target."""
 
     def __init__(self, by_case: bool) -> None:
-        self.done = self.errors = self.unscored = self.passed = 0
+        self.done = self.errors = self.unscored = self.passed = self.truncated = self.fallbacks = 0
         self.priced = self.judge_priced = self.timed = 0
         self.cost = self.judge_cost = self.duration_ms = 0.0
         self.scores = MeanAccumulator()
@@ -189,6 +191,8 @@ class _Target:
     def _add_usage(self, result: Result) -> None:
         metrics = result.execution_metrics
         if metrics is not None:
+            self.truncated += metrics.stop_reason in _AT_A_LIMIT
+            self.fallbacks += metrics.answered_by is not None
             if metrics.cost_usd is not None:
                 self.priced += 1
                 self.cost += metrics.cost_usd
@@ -220,6 +224,8 @@ class _Target:
             errors=self.errors,
             unscored=self.unscored,
             skipped=skipped,
+            truncated=self.truncated,
+            fallbacks=self.fallbacks,
             mean=self.scores.mean,
             ci95=self.scores.ci95,
             ci95_with_errors=_with_errors(self.scores, self._errors),

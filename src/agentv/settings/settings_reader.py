@@ -1,7 +1,8 @@
 """Read settings into the struct that declares them, and report the problems of every key.
 
-The fields of a struct are its schema. Three class attributes refine it: `aliases` (other spelling → field),
-`unsupported` (key of another tool → reason) and `hints` (field → hint for an invalid value).
+The fields of a struct are its schema. Four class attributes refine it: `aliases` (other spelling → field),
+`unsupported` (key of another tool → reason), `ignored` (keys of another tool that change nothing here) and `hints`
+(field → hint for an invalid value).
 """
 
 from __future__ import annotations
@@ -175,6 +176,9 @@ def _add_hint(kind: type[msgspec.Struct], field: str, problems: Problems, first:
 
 
 def _note_unknown(kind: type[msgspec.Struct], key: str, path: KeyPath, problems: Problems, strict: bool) -> None:
+    if {key, _snake(key)} & set(getattr(kind, "ignored", ())):
+        problems.warning(path, f"Field '{field_name(path)}' is ignored: it has no effect here")
+        return
     unsupported: Mapping[str, str] = getattr(kind, "unsupported", {})
     reason = unsupported.get(key) or unsupported.get(_snake(key))
     if reason is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, NoReturn
 
 import msgspec
@@ -21,12 +22,23 @@ from agentv.settings.environment import (
     plain_value,
     references,
 )
-from agentv.settings.settings_reader import read_settings
+from agentv.settings.settings_reader import field_of, read_settings
 from agentv.support.hashes import short
 from agentv.support.patterns import upward
 from agentv.support.user_code import import_reference
 from agentv.targets.target import MASK, Target, explicit_settings, mask_secrets
-from agentv.targets.targets_file import check_targets, find_provider, iter_texts, target_names
+from agentv.targets.targets_file import (
+    Entry,
+    check_entry,
+    check_reference,
+    check_shape,
+    find_provider,
+    follow,
+    iter_texts,
+    named_entries,
+    placed,
+    repeated_names,
+)
 
 PROJECT_FOLDER = ".agentv"
 FILE_NAMES = (f"{PROJECT_FOLDER}/targets.yaml", f"{PROJECT_FOLDER}/targets.yml", "targets.yaml", "targets.yml")
@@ -45,22 +57,25 @@ LineOf = Callable[[KeyPath], int | None]
 class Targets:
     """The targets of one file. Variables are looked up per target, so that those of unused targets may be unset.
 
-    `home` is the argument of `Target.open`: the folder that contains the file, or its `.agentv` folder.
+    `home` is the argument of `Target.open`: the folder that contains the file, or its `.agentv` folder. `warnings` are
+    about the file and the targets read so far.
     """
 
     def __init__(
         self,
-        entries: Mapping[str, tuple[int, dict[str, Any]]],
+        entries: Mapping[str, Entry],
         path: str | None,
         environment: Environment,
         line_of: LineOf,
+        repeated: Mapping[str, Problem] | None = None,
     ) -> None:
         self._entries = entries
+        self._repeated = repeated or {}
         self._line_of = line_of
         self._settings: dict[str, Target] = {}
         self.path = path
         self.names = tuple(entries)
-        self.warnings: tuple[str, ...] = ()
+        self.warnings: dict[str, None] = {}
         used = [reference for _, entry in entries.values() for reference in references(entry)]
         secret_names = {reference.variable for reference in used if is_secret_field(reference.path)}
         self.environment = environment.with_secret_names(secret_names)
@@ -68,7 +83,7 @@ class Targets:
         home = os.path.dirname(folder) if os.path.basename(folder) == PROJECT_FOLDER else folder
         self.home = Home(home, self.environment)
 
-    @property
+    @cached_property
     def secrets(self) -> frozenset[str]:
         """The values that must not be written anywhere: secrets in the environment and keys in the file."""
         written = {text for _, entry in self._entries.values() for _, text in _written_secrets(entry)}
@@ -81,7 +96,7 @@ class Targets:
         chosen = tuple(dict.fromkeys(named))
         if chosen:
             for name in chosen:
-                self._entry(name)
+                self._written(name)
             return chosen
         if self.path is None:
             raise no_targets_error()
@@ -100,15 +115,17 @@ class Targets:
         return settings
 
     def raw(self, name: str) -> dict[str, Any]:
-        """Return a target's entry in the file."""
-        return self._entry(name)[1]
+        """Return a target's settings as written in the file, with those of the target it uses."""
+        return (
+            follow(self._written(name), self._entries, self.environment.variables, Problems()) or self._written(name)
+        )[1]
 
     def unresolved(self, name: str) -> Target:
         """Return the settings of a target that is not called, with unset variables in place.
 
         Settings that cannot be strings are left out if their variable is unset, and nothing else is validated.
         """
-        index, entry = self._entry(name)
+        index, entry = self._followed(name)
         unset = {each.variable for each in references(entry) if not self.environment.variables.get(each.variable)}
         variables = self.environment.variables | {variable: f"${{{{ {variable} }}}}" for variable in unset}
         filled = {
@@ -121,11 +138,11 @@ class Targets:
             settings = self._parse(name, kept, variables, problems)
             if settings is not None:
                 return settings
-        raise self._error(problems.errors, index)
+        raise self._error(placed(problems.errors, index))
 
     def portable(self, names: Iterable[str]) -> PortableTargets:
         """Return some targets for workers on other machines. Raises UsageError if the file contains their secrets."""
-        kept = {name: self._entry(name) for name in names}
+        kept = {name: self._followed(name) for name in names}
         for name, (_, entry) in kept.items():
             for path, _ in _written_secrets(entry):
                 refuse_to_send(name, path)
@@ -137,12 +154,12 @@ class Targets:
         given = explicit_settings(settings or self.get(name))
         return {key: mask_secrets(value, (key,), self._replaceable) for key, value in given.items()}
 
-    @property
+    @cached_property
     def _replaceable(self) -> dict[str, str]:
         known = {value: f"${{{{ {name} }}}}" for value, name in self.environment.secret_variables.items()}
         return {secret: known.get(secret, MASK) for secret in self.secrets}
 
-    def _entry(self, name: str) -> tuple[int, dict[str, Any]]:
+    def _written(self, name: str) -> Entry:
         if self.path is None:
             raise no_targets_error(name)
         if name not in self._entries:
@@ -150,29 +167,57 @@ class Targets:
             raise UsageError(f"Unknown target '{name}'", listed, did_you_mean(name, self.names))
         return self._entries[name]
 
+    def _followed(self, name: str) -> Entry:
+        """Return the entry that a target's settings come from, as written. Raises TargetsError if it is invalid."""
+        written = self._written(name)
+        problems = Problems(filter(None, [self._repeated.get(name)]))
+        check_entry(written, self._entries, problems)
+        found = None if problems.errors else follow(written, self._entries, self.environment.variables, problems)
+        if found is not None and found[0] != written[0]:
+            check_entry(found, self._entries, problems)
+        if found is None or problems.errors:
+            raise self._error(problems.errors)
+        return found
+
     def _read(self, name: str) -> Target:
-        index, entry = self._entry(name)
+        index, entry = self._followed(name)
         problems = Problems()
         settings = self._parse(name, entry, self.environment.variables, problems)
         if settings is not None:
             for complaint in settings.complaints():
                 problems.error((), f"Target '{name}': {complaint}")
-            judge = settings.judge_target
-            if judge is not None and judge not in self._entries:
-                message = f"Target '{name}': 'judge_target' refers to target '{judge}', which is not in this file"
-                problems.error(("judge_target",), message, did_you_mean(judge, self.names))
+            for key in ("judge_target", "fallback_targets"):
+                for _, other in iter_texts(msgspec.to_builtins(getattr(settings, key))):
+                    check_reference((key,), other, self.names, problems)
         if settings is None or problems.errors:
-            raise self._error(problems.errors, index)
+            raise self._error(placed(problems.errors, index))
         return settings
 
     def _parse(self, name: str, entry: dict[str, Any], values: Mapping[str, str], problems: Problems) -> Target | None:
         """Return the settings in an entry with the values of variables, or None after noting an error."""
-        data = interpolate(entry, values, (), problems, f"Target '{name}'")
-        if problems.errors:
+        label = f"Target '{name}'"
+        provider = interpolate(entry["provider"], values, ("provider",), problems, label)
+        provider = TARGETS.canonical(provider) or provider
+        kind = None if problems.errors else self._kind(provider, problems)
+        if kind is None:
             return None
-        data["name"], data["provider"] = name, TARGETS.canonical(data["provider"]) or data["provider"]
-        kind = self._kind(data["provider"], problems)
-        return None if kind is None else _settings(kind, data, entry, problems)
+        data = interpolate(self._without_optional(name, entry, kind, values), values, (), problems, label)
+        data["name"], data["provider"] = name, provider
+        return None if problems.errors else _settings(kind, data, entry, problems)
+
+    def _without_optional(
+        self, name: str, entry: dict[str, Any], kind: type[Target], values: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Return an entry without optional settings that are just an unset variable; each is noted as a warning."""
+        kept = dict(entry)
+        for reference in references(entry):
+            field = field_of(kind, str(reference.path[0]))
+            is_optional = field is not None and field.name in kind.optional_variables
+            if is_optional and reference.whole and len(reference.path) == 1 and not values.get(reference.variable):
+                del kept[str(reference.path[0])]
+                where = f"{self.path}: Target '{name}': '{reference.path[0]}' is ignored"
+                self.warnings[f"{where}, because ${{{{ {reference.variable} }}}} is not set"] = None
+        return kept
 
     def _kind(self, provider: str, problems: Problems) -> type[Target] | None:
         kind: Any = find_provider(provider, (), problems)
@@ -183,15 +228,14 @@ class Targets:
         problems.error(("provider",), f"'{provider}' is not a subclass of agentv.targets.target.Target")
         return None
 
-    def _error(self, errors: list[Problem], index: int) -> TargetsError:
-        placed = [msgspec.structs.replace(problem, path=("targets", index, *problem.path)) for problem in errors]
-        return _error(placed, str(self.path), self._line_of)
+    def _error(self, errors: list[Problem]) -> TargetsError:
+        return _error(errors, str(self.path), self._line_of)
 
 
 class PortableTargets(msgspec.Struct, frozen=True):
     """Targets as plain data without secrets; variables are filled in where the targets are loaded."""
 
-    entries: dict[str, tuple[int, dict[str, Any]]]
+    entries: dict[str, Entry]
     path: str | None
     environment: Environment
 
@@ -223,13 +267,15 @@ def named_targets_file(path: str) -> str:
 
 
 def load_targets(data: Any, path: str, environment: Environment, line_of: LineOf = lambda _: None) -> Targets:
-    """Return the targets in a parsed file. Raises TargetsError if the file is invalid for any environment."""
-    problems = check_targets(data)
+    """Return the targets in a parsed file, each of which is checked when it is used.
+
+    Raises TargetsError if the file has no list of named targets.
+    """
+    problems = check_shape(data)
     if problems.errors:
         raise _error(problems.errors, path, line_of)
-    entries = {name: (index, data["targets"][index]) for index, name in enumerate(target_names(data))}
-    targets = Targets(entries, path, environment, line_of)
-    targets.warnings = tuple(f"{path}: {problem.message}" for problem in problems)
+    targets = Targets(named_entries(data), path, environment, line_of, repeated_names(data))
+    targets.warnings = dict.fromkeys(f"{path}: {problem.message}" for problem in problems)
     return targets
 
 

@@ -26,11 +26,8 @@ NonNegative = Annotated[float, Meta(ge=0)]
 
 COMMON_ALIASES = {"grader_target": "judge_target", "grader": "judge_target"}
 OTHER_TOOLS = {
-    "use_target": "Copy that target's settings here, or use its name instead of this one",
-    "fallback_targets": "A failed call is retried, then recorded as an error",
     "provider_batching": "Only provider `cli` can answer several cases in one call",
-    "subagent_mode_allowed": "There is no equivalent setting",
-    "stream_log": "Use `log_dir` and `log_format` of a coding agent, or `agentv eval --dump-traces`",
+    "max_turns": "Only model APIs with `tools` and `claude-code` have turns to limit",
     "max_budget_usd": "Use `agentv eval --budget-usd`",
     "workspace_template": "Set `workspace.template` on the case",
     "label": "Use `name`",
@@ -39,6 +36,12 @@ OTHER_TOOLS = {
     "delay": "Use `workers` to limit concurrent calls",
 }
 """Keys of AgentV (TypeScript) 4.x and 5.x and of promptfoo that are rejected unless a provider declares them."""
+
+HARMLESS = (
+    *("subagent_mode_allowed", "stream_log", "log_dir", "log_directory", "log_format", "log_output_format"),
+    *("verbose", "cli_verbose", "keep_temp_files", "keep_output_files"),
+)
+"""Keys of AgentV (TypeScript) that only affect its logs and its own agents: accepted, without effect."""
 
 
 class PriceKey(NamedTuple):
@@ -51,13 +54,18 @@ class PriceKey(NamedTuple):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of all providers. `agentv.settings.settings_reader` explains `aliases` and `unsupported`.
+    """Settings of all providers. `agentv.settings.settings_reader` explains `aliases`, `unsupported` and `ignored`.
 
     `cache` decides whether `agentv eval --cache` stores its responses; by default only those of model APIs and `http`.
+    `use_target` names another target of the file, whose settings are used for all that this entry does not set; loaded
+    settings never have it. `fallback_targets` answer, in order, when all attempts of a call have failed.
     """
 
     aliases: ClassVar[dict[str, str]] = COMMON_ALIASES
     unsupported: ClassVar[dict[str, str]] = OTHER_TOOLS
+    ignored: ClassVar[tuple[str, ...]] = HARMLESS
+    optional_variables: ClassVar[tuple[str, ...]] = ()
+    """Settings that get their default if they are just a variable, and that variable is not set."""
 
     is_api: ClassVar[bool] = False
     """Whether calls go to an API: concurrency is adaptive, the timeout is shorter, and responses can be cached."""
@@ -73,6 +81,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     provider: str
+    use_target: str | None = None
+    fallback_targets: tuple[str, ...] = ()
     judge_target: str | None = None
     workers: Annotated[int, Meta(ge=1)] | None = None
     timeout_seconds: Positive | None = None
@@ -155,6 +165,7 @@ class ModelApi(Target, frozen=True, kw_only=True):
         **COMMON_ALIASES,
         "max_tokens": "max_output_tokens",
         "reasoning_effort": "reasoning",
+        "model_reasoning_effort": "reasoning",
     }
     is_api: ClassVar[bool] = True
     price_list_name: ClassVar[str | None] = None
@@ -272,7 +283,7 @@ def is_loopback(address: str | None) -> bool:
 
 MASK = "[secret]"
 
-_CALL_SETTINGS = ("name", "judge_target", "workers", "timeout_seconds", "max_retries", "cache")
+_CALL_SETTINGS = ("name", "judge_target", "fallback_targets", "workers", "timeout_seconds", "max_retries", "cache")
 """Settings that, like `retry_…`, affect how a target is called but not its answers."""
 
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from agentv.registry import TARGETS
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name, type_word
-from agentv.settings.environment import REFERENCE, is_secret_field
-from agentv.settings.settings_reader import declares, read_settings
+from agentv.settings.environment import REFERENCE, interpolate, is_secret_field
+from agentv.settings.settings_reader import declares, field_of, read_settings
 from agentv.targets.target import Target
 
 _OTHER_VARIABLE = re.compile(r"\$[A-Z_][A-Z0-9_]*|\$\{\s*\w+\s*\}|\{\{\s*(?:env\.\w+|[A-Z_][A-Z0-9_]*)\s*\}\}")
 """Variables in the syntax of shells and other tools, which would be sent as the key itself."""
+
+TARGET_REFERENCES = ("judge_target", "fallback_targets")
+"""Settings that name other targets of the file, apart from `use_target`."""
+
+Entry = tuple[int, dict[str, Any]]
+"""The position of a target in the file, and its settings as written."""
 
 
 class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "$schema"}):
@@ -29,38 +35,171 @@ class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "
 
 def check_targets(data: Any) -> Problems:
     """Return all problems in a parsed targets file; their paths start with ("targets", index, key)."""
+    problems = check_shape(data)
+    entries = named_entries(data)
+    for index, entry in enumerate(entries_of(data)):
+        if isinstance(entry, dict):
+            check_entry((index, entry), entries, problems)
+    problems += repeated_names(data).values()
+    return problems
+
+
+def check_shape(data: Any) -> Problems:
+    """Return the problems that affect the whole file: no list of targets, or an entry that is not a named object."""
     problems = Problems()
     if not isinstance(data, dict):
         problems.error((), f"A targets file must be an object with a list 'targets', got {type_word(data)}")
         return problems
     read_settings(TargetsFile, data, (), problems)
-    entries = data.get("targets")
-    if entries == []:
+    if data.get("targets") == []:
         problems.warning(("targets",), "Field 'targets' has no entries")
-    if isinstance(entries, list):
-        for index, entry in enumerate(entries):
-            _check_entry(entry, ("targets", index), problems)
-        _check_names(entries, problems)
+    for index, entry in enumerate(entries_of(data)):
+        if isinstance(entry, dict):
+            _is_text(entry, "name", ("targets", index), problems)
+        else:
+            problems.wrong_type(("targets", index), "an object", entry)
     return problems
 
 
-def target_names(data: Any) -> list[str]:
-    """Return the target names in a targets file, in order; malformed entries are skipped."""
+def entries_of(data: Any) -> list[Any]:
+    """Return the entries of a targets file; empty if it has no list of them."""
     entries = data.get("targets") if isinstance(data, dict) else None
-    return [name for _, name in _names(entries if isinstance(entries, list) else [])]
+    return entries if isinstance(entries, list) else []
 
 
-def _check_entry(entry: Any, path: KeyPath, problems: Problems) -> None:
-    if not isinstance(entry, dict):
-        problems.wrong_type(path, "an object", entry)
-        return
-    for place, text in iter_texts(entry, path):
+def named_entries(data: Any) -> dict[str, Entry]:
+    """Return the targets of a file by name: the first of each name, without malformed entries."""
+    entries: dict[str, Entry] = {}
+    for index, name in _names(entries_of(data)):
+        entries.setdefault(name, (index, data["targets"][index]))
+    return entries
+
+
+def repeated_names(data: Any) -> dict[str, Problem]:
+    """Return a problem for each name that several targets have."""
+    first: dict[str, int] = {}
+    repeated: dict[str, Problem] = {}
+    for index, name in _names(entries_of(data)):
+        if first.setdefault(name, index) != index and name not in repeated:
+            message = f"Target name '{name}' is used twice: at targets[{first[name]}] and targets[{index}]"
+            repeated[name] = Problem(("targets", index, "name"), message)
+    return repeated
+
+
+def check_entry(entry: Entry, entries: Mapping[str, Entry], problems: Problems) -> None:
+    """Check one entry, except for its name, without the values of variables. `entries` are those of the file."""
+    index, own = entry
+    path: KeyPath = ("targets", index)
+    for place, text in iter_texts(own, path):
         if "${{" in REFERENCE.sub("", text) or (is_secret_field(place) and _OTHER_VARIABLE.fullmatch(text.strip())):
             name = field_name(place)
             problems.error(place, f"Field '{name}' has a malformed variable", "Write variables as ${{ NAME }}")
-    blank = [key for key in ("name", "provider") if not _is_text(entry, key, path, problems)]
-    if "provider" not in blank:
-        _check_settings(entry, path, problems)
+    for place, name in _other_targets(own, path):
+        if not _is_variable(name):
+            check_reference(place, name, entries, problems)
+    before = len(problems.errors)
+    found = follow(entry, entries, None, problems)
+    if found is None or len(problems.errors) > before:
+        return
+    used, settings = found
+    checked = Problems()
+    if _is_text(settings, "provider", path, checked):
+        _check_settings(settings, path, checked)
+    # Problems in the settings of another target are reported there.
+    problems += (each for each in checked if used == index or each.path[2:3] == () or each.path[2] in own)
+
+
+def targets_used(names: Iterable[str], entries: Mapping[str, Entry]) -> set[str]:
+    """Return the named targets and those that answer in their place: `use_target` and `fallback_targets`."""
+    used: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in used or name not in entries:
+            continue
+        used.add(name)
+        for key, value in entries[name][1].items():
+            field = field_of(Target, key)
+            if field is not None and field.name in ("use_target", "fallback_targets"):
+                waiting += (text for _, text in iter_texts(value))
+    return used
+
+
+def placed(problems: Iterable[Problem], index: int) -> list[Problem]:
+    """Return problems of one entry as problems of the file."""
+    return [msgspec.structs.replace(each, path=("targets", index, *each.path)) for each in problems]
+
+
+def check_reference(place: KeyPath, name: str, names: Iterable[str], problems: Problems) -> None:
+    """Add an error if a setting refers to a target that is not in the file."""
+    if name not in (known := list(names)):
+        message = f"Field '{field_name(place)}' refers to target '{name}', which is not in this file"
+        problems.error(place, message, did_you_mean(name, known) or f"Targets in this file: {', '.join(known)}")
+
+
+def follow(
+    entry: Entry, entries: Mapping[str, Entry], variables: Mapping[str, str] | None, problems: Problems
+) -> Entry | None:
+    """Return the entry that `use_target` leads to, with the settings next to `use_target` in place of its own.
+
+    Returns None after noting an error. Without `variables`, a variable in `use_target` also gives None.
+    """
+    index, data = entry
+    seen = [index]
+    own: dict[str, Any] = {}
+    while (key := _use_target(data)) is not None:
+        place: KeyPath = ("targets", index, key)
+        own = {other: value for other, value in data.items() if other not in ("name", "provider", key)} | own
+        name = data[key]
+        if variables is not None:
+            found = Problems()
+            name = interpolate(name, variables, (key,), found, f"Target '{data.get('name')}'")
+            problems += placed(found, index)
+        if not _is_text(data, key, ("targets", index), problems) or not name or _is_variable(name):
+            return None
+        if name not in entries:
+            check_reference(place, name, entries, problems)
+            return None
+        index, data = entries[name]
+        if index in seen:
+            chain = " → ".join((*_named(seen, entries), name))
+            problems.error(place, f"'use_target' leads back to the same target: {chain}")
+            return None
+        seen.append(index)
+    return index, _merged(data, own) if own else data
+
+
+def _use_target(entry: dict[str, Any]) -> str | None:
+    """Return the key of `use_target` as it is written; None if the entry has its own provider."""
+    fields = ((key, field_of(Target, key)) for key, value in entry.items() if value is not None)
+    return next((key for key, field in fields if field is not None and field.name == "use_target"), None)
+
+
+def _named(indexes: Iterable[int], entries: Mapping[str, Entry]) -> list[str]:
+    names = {index: name for name, (index, _) in entries.items()}
+    return [names.get(index, f"targets[{index}]") for index in indexes]
+
+
+def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a target with others in their place, whatever aliases they are written with."""
+    provider = base.get("provider")
+    canonical = TARGETS.canonical(provider) if isinstance(provider, str) else None
+    kind = Target if canonical is None or ".py:" in canonical else TARGETS.find(canonical)
+    replaced = {field.name for key in own if (field := field_of(kind, key)) is not None}
+    kept = {
+        key: value
+        for key, value in base.items()
+        if (field := field_of(kind, key)) is None or field.name not in replaced
+    }
+    return {**kept, **own}
+
+
+def _other_targets(entry: dict[str, Any], path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the names of other targets in an entry, with their paths."""
+    for key, value in entry.items():
+        field = field_of(Target, key)
+        if field is not None and field.name in TARGET_REFERENCES:
+            yield from iter_texts(value, (*path, key))
 
 
 def _is_text(entry: dict[str, Any], key: str, path: KeyPath, problems: Problems) -> bool:
@@ -119,23 +258,6 @@ def _at(value: Any, steps: KeyPath) -> Any:
         except (KeyError, IndexError, TypeError):
             return None
     return value
-
-
-def _check_names(entries: list[Any], problems: Problems) -> None:
-    first: dict[str, int] = {}
-    for index, name in _names(entries):
-        if name in first:
-            message = f"Target name '{name}' is used twice: at targets[{first[name]}] and targets[{index}]"
-            problems.error(("targets", index, "name"), message)
-        first.setdefault(name, index)
-    for index, entry in enumerate(entries):
-        for key in ("judge_target", "grader_target"):
-            place, judge = ("targets", index, key), entry.get(key) if isinstance(entry, dict) else None
-            if isinstance(judge, str) and judge not in first and not _is_variable(judge):
-                message = f"Field '{field_name(place)}' refers to target '{judge}', which is not in this file"
-                problems.error(
-                    place, message, did_you_mean(judge, first) or f"Targets in this file: {', '.join(first)}"
-                )
 
 
 def _names(entries: list[Any]) -> Iterator[tuple[int, str]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agentv.engine.calls.batches import MAX_BATCH, BatchWrapper, is_batching
+from agentv.engine.calls.fallback import FallbackWrapper
 from agentv.engine.calls.prices import PriceWrapper, price_of
 from agentv.engine.calls.retry import RetryWrapper, policy_of
 from agentv.engine.calls.wrappers import LimitWrapper, TimeoutWrapper, WorkspaceWrapper
@@ -23,15 +24,19 @@ from agentv.targets.target import Target
 if TYPE_CHECKING:
     from agentv.engine.calls.kept_calls import KeptCalls
 
+_AS_CONFIGURED = CallOverrides()
+
 API_START, API_MOST = 10, 200
 API_TIMEOUT_S, PROCESS_TIMEOUT_S = 300.0, 1800.0
 
 
 class OpenTarget(msgspec.Struct, frozen=True, gc=False):
-    """A target that can be called. `responder` has all wrappers; `most` is the useful number of concurrent calls."""
+    """A target that can be called. `responder` has all wrappers, `alone` all but the fallbacks; `most` is the useful
+    number of concurrent calls."""
 
     settings: Target
-    responder: RetryWrapper
+    responder: RetryWrapper | FallbackWrapper
+    alone: RetryWrapper
     most: int
 
 
@@ -70,7 +75,7 @@ class OpenTargets:
         variant = OverrideKey(wanted.model, wanted.temperature, wanted.form)
         varied = self._variants.get((name, variant))
         if varied is None:
-            varied = self._variants[name, variant] = self._opened(settings, variant)
+            varied = self._variants[name, variant] = self._opened(settings, variant, wanted)
         return varied
 
     def settings(self, name: str) -> Target | None:
@@ -95,7 +100,14 @@ class OpenTargets:
         if self._kept is not None:
             self._kept.close()
 
-    def _opened(self, settings: Target, variant: OverrideKey = NO_OVERRIDES, *, embeddings: bool = False) -> OpenTarget:
+    def _opened(
+        self,
+        settings: Target,
+        variant: OverrideKey = NO_OVERRIDES,
+        wanted: CallOverrides = _AS_CONFIGURED,
+        *,
+        embeddings: bool = False,
+    ) -> OpenTarget:
         spec, kept = self._spec, self._kept
         responder = None if kept is None else kept.replayed(settings, variant)
         is_live = responder is None
@@ -107,7 +119,21 @@ class OpenTargets:
         wrapped = self._wrapped(settings, responder, limiter) if is_live else responder
         if kept is not None:
             wrapped = kept.recorded(settings, wrapped, variant)
-        return OpenTarget(settings, self._retried(settings, wrapped), most * per_call)
+        alone = self._retried(settings, wrapped)
+        has_fallbacks = settings.fallback_targets and not embeddings
+        responder = self._with_fallbacks(settings, alone, wanted) if has_fallbacks else alone
+        return OpenTarget(settings, responder, alone, most * per_call)
+
+    def _with_fallbacks(self, settings: Target, alone: RetryWrapper, wanted: CallOverrides) -> FallbackWrapper:
+        """Add the target's fallbacks. They keep their own model and format; their own fallbacks are not called."""
+        has_schema = wanted.schema is not None
+        wanted = msgspec.structs.replace(wanted, model=None, schema=None)
+        fallbacks = {
+            name: lambda name=name: self.variant(name, wanted).alone
+            for name in settings.fallback_targets
+            if name != settings.name
+        }
+        return FallbackWrapper(alone, fallbacks, has_schema=has_schema)
 
     def _wrapped(self, settings: Target, responder: Responder, limiter: EndpointLimit) -> Responder:
         """Wrap a live target, innermost first; leave out wrappers that are not configured."""

@@ -101,8 +101,9 @@ def metrics_of(response: Response) -> ExecutionMetrics:
     """Return the usage, cost and durations of a response, as far as the target reports them."""
     stop_reason = None if response.stop_reason in _ENDED_NORMALLY else response.stop_reason
     durations = tool_durations(response.messages)
+    usage, cost_usd, duration_ms = response.usage, response.cost_usd, response.duration_ms
     return ExecutionMetrics(
-        response.usage, response.cost_usd, response.duration_ms, durations, stop_reason, response.logprobs
+        usage, cost_usd, duration_ms, durations, stop_reason, response.logprobs, response.answered_by
     )
 
 

@@ -179,6 +179,7 @@ class Conversation:
             stop_reason=last.stop_reason,
             tool_errors=sum(response.tool_errors for response in responses),
             cached=bool(responses) and all(response.cached for response in responses),
+            answered_by=next((each.answered_by for each in responses if each.answered_by), None),
         )
 
     async def _play(self) -> None:

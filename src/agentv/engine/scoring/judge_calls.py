@@ -192,6 +192,7 @@ class JudgeCall(msgspec.Struct, eq=False):
             data |= {name: msgspec.to_builtins(value) for name, value in known.items() if value is not None}
             data |= {"model": response.model} if response.model is not None else {}
             data |= {"cached": True} if response.cached else {}
+            data |= {"answered_by": response.answered_by} if response.answered_by is not None else {}
             data["reply"] = f"{self.texts} vectors" if self.texts else shortened(response.text)
         elif self.failure is not None:
             data["error"] = {"class": self.failure.error_class, "message": shortened(self.failure.message)}

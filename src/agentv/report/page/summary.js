@@ -27,6 +27,8 @@ function card(name, target, head, short) {
       ["with errors", target.ci95_with_errors ? `${interval(target.ci95_with_errors)} (errors as 0 and 1)` : null],
       ["unscored", target.unscored ? count(target.unscored) : null],
       ["not run", target.skipped ? count(target.skipped) : null],
+      ["truncated", target.truncated ? count(target.truncated) : null],
+      ["by fallbacks", target.fallbacks ? count(target.fallbacks) : null],
       ["cost", cost(target.cost_usd, details?.priced, target)],
       ["judges", cost(target.judge_cost_usd, details?.judge_priced, target)],
       ["time", details?.timed ? `${duration(target.duration_ms / details.timed)} per job` : null],

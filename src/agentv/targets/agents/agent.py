@@ -44,7 +44,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodingAgent(Target, frozen=True, kw_only=True):
-    """Settings of all coding agents. Events are written to `log_dir` in `log_format`."""
+    """Settings of all coding agents. Events are written to `log_dir` in `log_format`; `raw` is the same as `json`."""
 
     writes_logs: ClassVar[bool] = True
 
@@ -55,12 +55,17 @@ class CodingAgent(Target, frozen=True, kw_only=True):
         "arguments": "args",
         "log_directory": "log_dir",
         "log_output_format": "log_format",
+        "stream_log": "log_format",
+        "cli_path": "executable",
     }
     unsupported: ClassVar[dict[str, str]] = {
         **OTHER_TOOLS,
         "max_turns": "Pass the agent's own flag in `args`",
+        "max_budget_usd": "Use `agentv eval --budget-usd`, or pass the agent's own flag in `args`",
+        "model_reasoning_effort": "Pass the agent's own flag in `args`",
         "temperature": "Coding agents set it themselves",
     }
+    optional_variables: ClassVar[tuple[str, ...]] = ("executable", "cwd", "log_dir")
     responder: ClassVar[str] = "agentv.targets.agents.agent_process:AgentResponder"
     secrets: ClassVar[tuple[str, ...]] = ()
     """Environment variables with the vendor's keys, which are passed to the agent."""
@@ -83,7 +88,7 @@ class CodingAgent(Target, frozen=True, kw_only=True):
     home_template: str | None = None
     user_settings: bool = False
     log_dir: str | None = None
-    log_format: LogFormat = "summary"
+    log_format: LogFormat | bool = "summary"
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """Return the home template, the program if it is given as a path, and files in arguments and variables."""

@@ -99,10 +99,11 @@ class AgentResponder:
         self, spec: ProcessSpec, report: str | None, open_log: OpenLog | None
     ) -> tuple[list[Event], ProcessFailure | None]:
         settings = self._settings
-        extension = "jsonl" if settings.log_format == "json" else "log"
+        is_summary = settings.log_format in ("summary", True)
         folder = None if settings.log_dir is None else os.path.join(self._home, settings.log_dir)
-        log = None if open_log is None else open_log(folder, extension)
-        stream = EventStream(settings.ignored_prefixes, log, settings.log_format)
+        extension = "log" if is_summary else "jsonl"
+        log = None if open_log is None or settings.log_format is False else open_log(folder, extension)
+        stream = EventStream(settings.ignored_prefixes, log, summary=is_summary)
         failure = None
         try:
             await run_process(msgspec.structs.replace(spec, take=stream.take))

@@ -203,7 +203,7 @@ def _class_by(phrases: dict[ErrorClass, str], message: str) -> ErrorClass | None
 MAX_BYTES = 64 * 1024 * 1024
 """The maximum output of an agent, without ignored lines. Normal output is far smaller."""
 
-LogFormat = Literal["summary", "json"]
+LogFormat = Literal["summary", "json", "raw"]
 _LONGEST_SUMMARY = 300
 _SUMMARY_KEYS = (
     *("type", "subtype", "role", "name", "tool_name", "toolName", "tool", "text", "content", "message", "command"),
@@ -215,10 +215,10 @@ _NESTED = ("message", "item", "part", "data", "state", "content", "error", "resu
 class EventStream:
     """The output lines of one call. Lines with an ignored prefix are neither kept nor logged."""
 
-    def __init__(self, ignored_prefixes: tuple[bytes, ...], log: StreamLog | None, log_format: LogFormat) -> None:
+    def __init__(self, ignored_prefixes: tuple[bytes, ...], log: StreamLog | None, *, summary: bool) -> None:
         self._ignored_prefixes = ignored_prefixes
         self._log = log
-        self._is_summary = log_format == "summary"
+        self._is_summary = summary
         self._started = time.perf_counter()
         self._lines: list[tuple[bytes, float]] = []
         self._rest = bytearray()

@@ -110,7 +110,12 @@ _PI_USAGE = UsageFields(("input", "cacheRead", "cacheWrite"), ("output",), "cach
 class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
     """The pi coding agent; `pi_provider` selects its model API."""
 
-    aliases: ClassVar[dict[str, str]] = {**CodingAgent.aliases, "llm_provider": "pi_provider", "pi_model": "model"}
+    aliases: ClassVar[dict[str, str]] = {
+        **CodingAgent.aliases,
+        "llm_provider": "pi_provider",
+        "pi_model": "model",
+        "model_reasoning_effort": "thinking",
+    }
     package: ClassVar[str] = "@mariozechner/pi-coding-agent"
     home_variables: ClassVar[dict[str, str]] = {"PI_CODING_AGENT_DIR": "/.pi/agent"}
     ignored_prefixes: ClassVar[tuple[bytes, ...]] = (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
+from msgspec import Meta
 
 from agentv.model.response import Response
 from agentv.model.values import to_json
@@ -21,6 +22,7 @@ from agentv.targets.agents.events import (
     usage,
 )
 from agentv.targets.apis.model_api import UsageFields
+from agentv.targets.target import Positive
 
 _MODEL_CACHE = "cacheReadInputTokens", "cacheCreationInputTokens"
 _MODEL_USAGE = UsageFields(
@@ -31,18 +33,28 @@ _USAGE = UsageFields(("input_tokens", *_CACHE), ("output_tokens",), _CACHE[0], c
 
 
 class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
-    """Claude Code."""
+    """Claude Code.
+
+    If it reaches `max_turns` or `max_budget_usd`, the work up to then is the answer.
+    """
 
     secrets: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
     package: ClassVar[str] = "@anthropic-ai/claude-code"
     home_variables: ClassVar[dict[str, str]] = {"CLAUDE_CONFIG_DIR": "/.claude"}
 
     executable: str = "claude"
+    max_turns: Annotated[int, Meta(ge=1)] | None = None
+    max_budget_usd: Positive | None = None
+    model_reasoning_effort: str | None = None
 
     def invocation(self, call: Call) -> Invocation:
         """Pass the prompt on stdin and grant all permissions, because no one can confirm them."""
         arguments = ["-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"]
-        arguments += options({"--model": self.model, "--append-system-prompt": self.system_prompt})
+        given = {"--model": self.model, "--append-system-prompt": self.system_prompt}
+        given["--effort"] = self.model_reasoning_effort
+        given["--max-turns"] = str(self.max_turns or "")
+        given["--max-budget-usd"] = str(self.max_budget_usd or "")
+        arguments += options(given)
         env = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             env["IS_SANDBOX"] = "1"  # required to skip permission prompts as root
@@ -104,11 +116,14 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
     home_variables: ClassVar[dict[str, str]] = {"CODEX_HOME": "/.codex"}
 
     executable: str = "codex"
+    model_reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
 
     def invocation(self, call: Call) -> Invocation:
         """Pass the prompt on stdin, without approvals and without Codex's sandbox, which fails in most containers."""
         arguments = ["exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
         arguments += options({"--model": self.model})
+        if self.model_reasoning_effort:
+            arguments += ["--config", f'model_reasoning_effort="{self.model_reasoning_effort}"']
         if self.system_prompt:
             # A JSON string is a valid TOML string if DEL is escaped.
             quoted = to_json(self.system_prompt).decode().replace("\x7f", "\\u007f")

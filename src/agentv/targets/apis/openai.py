@@ -198,9 +198,6 @@ PRESETS: dict[str, ServicePreset] = {
     "together": ServicePreset("Together AI", "https://api.together.xyz/v1", _GPT_OSS, "TOGETHER_API_KEY", "together"),
     "fireworks": ServicePreset("Fireworks AI", _FIREWORKS_URL, _FIREWORKS_MODEL, "FIREWORKS_API_KEY", "fireworks"),
     "xai": ServicePreset("xAI", "https://api.x.ai/v1", "grok-4", "XAI_API_KEY", "x-ai"),
-    "github-models": ServicePreset(
-        "GitHub Models", "https://models.github.ai/inference", "openai/gpt-5-mini", "GITHUB_TOKEN"
-    ),
     "ollama": ServicePreset("Ollama", "http://localhost:11434/v1", "llama3.2"),
     "vllm": ServicePreset("vLLM", "http://localhost:8000/v1", "Qwen/Qwen3-8B"),
     "lm-studio": ServicePreset("LM Studio", "http://localhost:1234/v1", "qwen3-8b"),
