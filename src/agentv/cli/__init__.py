@@ -13,6 +13,7 @@ from agentv.cli.output import run
 COMMANDS = {
     "eval": "Run every case, score the answers and record the results.",
     "compare": "Compare runs and test whether the difference is real.",
+    "bisect": "Find the commit that changed the scores.",
     "report": "Write reports of a run: HTML, JUnit, Markdown, CSV or Parquet.",
     "runs": "List runs, show their trend, remove old runs.",
     "plan": "Estimate the number of cases needed to detect a difference.",
@@ -29,7 +30,7 @@ COMMANDS = {
 }
 
 _HOMES = {
-    "evaluation_options": ("eval", "rescore", "judge"),
+    "evaluation_options": ("eval", "bisect", "rescore", "judge"),
     "analysis_options": ("compare", "plan", "runs"),
     "commands.report": ("report",),
     "project_options": ("cases", "validate", "convert", "generate", "schema", "targets", "init", "completion"),

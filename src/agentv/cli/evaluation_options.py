@@ -1,4 +1,4 @@
-"""The arguments of the commands that run cases or judges: eval, rescore and judge."""
+"""The arguments of the commands that run cases or judges: eval, bisect, rescore and judge."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ class EarlierRunOptions(Arguments):
     only_from: str | None = option("--from RUN", "Earlier run that --only refers to.", PATH)
 
 
-class CallOptions(Arguments):
-    """Options for targets, their calls and where jobs run."""
+class EvaluatedTargets(Arguments):
+    """The option for the targets to evaluate."""
 
     targets: tuple[str, ...] = option(
         "--target -t NAME",
@@ -109,6 +109,11 @@ class CallOptions(Arguments):
         multiple=True,
         callback=lambda _context, _param, names: tuple(dict.fromkeys(names)),
     )
+
+
+class CallOptions(EvaluatedTargets):
+    """Options for targets, their calls and where jobs run."""
+
     trials: int | None = option("--trials N", "Number of times to run each case.", AT_LEAST_1)
     cache: bool = flag("--cache", "Reuse cached responses; the cache is in .agentv/cache.")
     record: str | None = option("--record FILE", "Append every response to this recording.", FILE)
@@ -200,6 +205,57 @@ class RescoreArguments(EvaluatorsOption, RunArguments):
 
 eval_command = declare("eval", EvalArguments)
 rescore_command = declare("rescore", RescoreArguments)
+
+
+class BisectArguments(EvaluatedTargets, SelectionOptions, ReadingOptions, JudgeOptions):
+    """GOOD and BAD are commits, tags or branches; the change is searched between them. Commits are evaluated in
+    temporary worktrees: the checkout is not touched. Datasets, evaluators and judges come from the working tree, so
+    that every commit is measured alike; targets, their code, and prompts in files come from the commit.
+
+    Each step evaluates only as many cases as it takes to tell whether the commit scores like GOOD or like BAD. After an
+    interruption, the same command continues, or --resume without arguments.
+
+    \b
+    Exit codes: 0 found   2 usage, configuration or dataset error   3 every call failed authentication
+                5 cannot tell: GOOD and BAD do not differ, or several commits are left   130 interrupted
+    """
+
+    grouped = has_separator = True
+    action = "agentv.cli.commands.bisect:bisect"
+    examples = (
+        "agentv bisect v1.2 HEAD -- evals/dataset.yaml",
+        "agentv bisect HEAD~30 HEAD -- evals --target gpt --trials 3",
+        "agentv bisect --resume",
+    )
+
+    good: str | None = argument(metavar="[GOOD BAD", required=False, type=str)
+    bad: str | None = argument(metavar="--", required=False, type=str)
+    paths: tuple[str, ...] = argument(nargs=-1, metavar="PATHS...]")
+    trials: int = option("--trials N", "Maximum number of trials of each case at one commit.", AT_LEAST_1, default=5)
+    no_cache: bool = flag("--no-cache", "Call model APIs again for requests that were answered before.")
+    max_retries: int | None = option("--max-retries N", "Maximum retries of a failed call.", AT_LEAST_0)
+    into_merges: bool = flag("--into-merges", "Test commits of merged branches too (default: first parents only).")
+    changed_paths: tuple[str, ...] = option(
+        "--path PATH", "Test only commits that changed this file or folder. Repeatable.", PATH, multiple=True
+    )
+    kept_paths: tuple[str, ...] = option(
+        "--keep PATH", "Take this file or folder from the working tree as well. Repeatable.", PATH, multiple=True
+    )
+    own_dataset: bool = flag(
+        "--own-datasets", "Use each commit's own datasets, evaluators and judges; cases are matched by id."
+    )
+    setup: str | None = option(
+        "--setup COMMAND", "Run this shell command in each worktree first; skip commits where it fails."
+    )
+    alpha: float = option(
+        "--alpha X", "Probability of naming a wrong commit.", Number(Range(0, 1, exclusive=True)), default=0.05
+    )
+    resume: bool = flag("--resume", "Continue the search in progress.")
+    reset: bool = flag("--reset", "Discard the search in progress and its results.")
+    as_json: bool = flag("--json", "Print the result as JSON on stdout.")
+
+
+bisect_command = declare("bisect", BisectArguments)
 
 
 class JudgeArguments(Arguments):

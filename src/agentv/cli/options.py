@@ -19,12 +19,13 @@ from agentv.settings.diagnostics import Range
 GROUPS = {
     "Selection": "given_filters tags excluded_tags cases sample seed shard limit on_error allow_outside_files "
     "max_line_bytes",
-    "Targets": "targets targets_file trials cache record replay",
+    "Search": "into_merges changed_paths kept_paths own_dataset setup alpha",
+    "Targets": "targets targets_file trials cache no_cache record replay",
     "Scoring": "judge evaluators kinds every_evaluator stored_cases threshold min_pass_rate gate_on max_errors "
     "max_fooled",
     "Limits": "workers timeout_s max_retries budget_usd stop_when fail_fast executor processes ray_address",
     "Output": "out experiment file_format as_json quiet verbose why dry_run include_trace dump_prompts dump_traces",
-    "Resume": "resume retry_errors changed_since only only_from watch if_changed",
+    "Resume": "resume reset retry_errors changed_since only only_from watch if_changed",
 }
 """The headings of the options in the help of commands with many of them, and the order of the options."""
 
@@ -108,6 +109,8 @@ class Arguments:
     action: ClassVar[str] = ""
     examples: ClassVar[tuple[str, ...]] = ()
     grouped: ClassVar[bool] = False
+    has_separator: ClassVar[bool] = False
+    """Whether `--` may precede the paths, with options after it."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         vars(self).update(given)
@@ -132,6 +135,13 @@ class GroupedCommand(click.Command):
         return {title: options for title, options in found.items() if options}
 
 
+class SeparatedCommand(GroupedCommand):
+    """A command that accepts `--` anywhere, and options after it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [each for each in args if each != "--"])
+
+
 def declare(name: str, arguments: type[Arguments], *commands: click.Command) -> click.Command:
     """Return the command that takes these arguments; with `commands`, a group of them."""
     settings: dict[str, Any] = {
@@ -142,6 +152,8 @@ def declare(name: str, arguments: type[Arguments], *commands: click.Command) -> 
     }
     if commands:
         return click.Group(name, list(commands), invoke_without_command=bool(arguments.action), **settings)
+    if arguments.has_separator:
+        return SeparatedCommand(name, **settings)
     return (GroupedCommand if arguments.grouped else click.Command)(name, **settings)
 
 

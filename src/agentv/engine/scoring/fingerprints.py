@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.files import FileError, FileFinder
+from agentv.datasets.files import FileError, FileFinder, Found
 from agentv.evaluators.code.static_checks import function_reference, transform_references
 from agentv.model.case import EvalCase, Origin
 from agentv.model.evaluator import EvaluatorSpec, FileReference
@@ -38,6 +38,11 @@ class EvaluatorFiles:
     def path(self, origin: Origin, value: str) -> str:
         """Return the path of a file named in a dataset. Raises FileError."""
         return self._finder(origin).find(value).path
+
+    def paths(self, case: EvalCase, specs: tuple[EvaluatorSpec, ...]) -> frozenset[str]:
+        """Return the paths of the files that evaluators name."""
+        finder = self._finder(case.place.origin)
+        return frozenset(found.path for spec in specs for found in _files_and_prompts(spec, finder)[0].values())
 
     def fingerprint(self, case: EvalCase, specs: tuple[EvaluatorSpec, ...]) -> str:
         """Return one hash of several evaluators, including their weights."""
@@ -71,15 +76,20 @@ def references_of(spec: EvaluatorSpec) -> Iterator[FileReference]:
 
 def _dependencies(spec: EvaluatorSpec, finder: FileFinder) -> tuple[dict[str, str], list[str]]:
     """Return the hashes of files named by an evaluator and its members, and their built-in prompts."""
+    files, prompts = _files_and_prompts(spec, finder)
+    return {name: found.digest for name, found in files.items()}, prompts
+
+
+def _files_and_prompts(spec: EvaluatorSpec, finder: FileFinder) -> tuple[dict[str, Found], list[str]]:
     evaluator = evaluator_of(spec, lambda value: finder.find(value).path)
     references = references_of(msgspec.structs.replace(spec, evaluator=evaluator))
-    files: dict[str, str] = {}
+    files: dict[str, Found] = {}
     for name in {name for reference in references for name in _file_names(reference)}:
         with suppress(FileError):  # a word in a command that is not a file
-            files[name] = finder.find(name).digest
+            files[name] = finder.find(name)
     prompts = list(evaluator.builtin_prompts)
     for member in evaluator.members:
-        more_files, more_prompts = _dependencies(member, finder)
+        more_files, more_prompts = _files_and_prompts(member, finder)
         files |= more_files
         prompts += more_prompts
     return files, prompts

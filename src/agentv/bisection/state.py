@@ -1,0 +1,113 @@
+"""The files of a search in the project, so that it can be continued."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agentv.bisection.repository import Repository
+from agentv.bisection.search import SearchProgress, SearchSettings
+from agentv.engine.run_options import EvalOptions
+from agentv.errors import AgentvError, UsageError
+from agentv.runs.folder import write_whole
+
+FOLDER = ".agentv/bisect"
+_VERSION = 1
+
+
+class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What to search: two commits by hash, the options with absolute paths, and the settings."""
+
+    good: str
+    bad: str
+    options: EvalOptions
+    settings: SearchSettings
+    kept: tuple[str, ...] = ()
+    setup: str | None = None
+    own_dataset: bool = False
+
+
+class SearchState(msgspec.Struct, kw_only=True):
+    """A search, in progress or finished. `measure` is the fingerprint of the datasets, evaluators and judges."""
+
+    version: int = _VERSION
+    is_finished: bool = False
+    request: SearchRequest
+    measure: str
+    progress: SearchProgress
+
+
+class StateFolder:
+    """The folder of the search: its state, the runs of each commit, and the worktrees. Git ignores it."""
+
+    def __init__(self, repository: Repository) -> None:
+        self.path = Path(repository.root, FOLDER)
+        self._file = self.path / "state.json"
+        self._repository = repository
+
+    def read(self) -> SearchState | None:
+        """Return the stored search; None if there is none. Raises AgentvError if it cannot be read."""
+        if not self._file.is_file():
+            return None
+        try:
+            state = msgspec.json.decode(self._file.read_bytes(), type=SearchState)
+            if state.version == _VERSION:
+                return state
+        except (msgspec.DecodeError, OSError):
+            pass
+        raise AgentvError(f"Cannot read {self._file}", hint="Discard it with `agentv bisect --reset`")
+
+    def write(self, state: SearchState) -> None:
+        """Store the search."""
+        self.create()
+        write_whole(self._file, msgspec.json.format(msgspec.json.encode(state), indent=2))
+
+    def create(self) -> None:
+        """Create the folder, ignored by Git."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        (self.path / ".gitignore").write_text("*\n")
+
+    def clear(self, *, keep_runs: bool = False) -> None:
+        """Remove the search with its worktrees and, unless they still apply, the answers of its commits."""
+        for worktree in self.path.glob("worktrees/*"):
+            self._repository.remove_worktree(worktree)
+        self._file.unlink(missing_ok=True)
+        if not keep_runs:
+            shutil.rmtree(self.path / "runs", ignore_errors=True)
+
+
+def shares_answers(state: SearchState, request: SearchRequest, measure: str) -> bool:
+    """Whether the answers of a finished search can be used in another one."""
+    stored = state.request
+    unchanged = ("kept", "setup", "own_dataset")
+    return (
+        state.measure == measure
+        and _without_selection(stored.options) == _without_selection(request.options)
+        and all(getattr(stored, name) == getattr(request, name) for name in unchanged)
+    )
+
+
+def _without_selection(options: EvalOptions) -> EvalOptions:
+    return msgspec.structs.replace(options, filters=(), cases=(), sample=None, seed=0, shard=None, limit=None)
+
+
+def refuse_other(state: SearchState, request: SearchRequest) -> None:
+    """Raise UsageError if the stored search is another one."""
+    stored = state.request
+    if stored == request:
+        return
+    names = [name for name in SearchRequest.__struct_fields__ if getattr(stored, name) != getattr(request, name)]
+    shown = ", ".join(_shown(name) for name in names)
+    raise UsageError(
+        f"Another search is in progress: {stored.good[:10]} to {stored.bad[:10]}",
+        f"It differs in: {shown}",
+        "Continue it with `agentv bisect --resume`, or discard it with `agentv bisect --reset`",
+    )
+
+
+def _shown(name: str) -> str:
+    labels: dict[str, Any] = {"options": "datasets or options", "own_dataset": "--own-datasets", "kept": "--keep"}
+    return str(labels.get(name, name))

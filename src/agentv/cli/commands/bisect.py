@@ -1,0 +1,244 @@
+"""`agentv bisect`: find the commit that changed the scores."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import msgspec
+
+from agentv.bisection.evaluations import CommitPlan, Evaluations, draw_order
+from agentv.bisection.measure import measure_of
+from agentv.bisection.repository import Commit, Repository
+from agentv.bisection.search import (
+    Listener,
+    ScoreChange,
+    Search,
+    SearchProgress,
+    SearchResult,
+    SearchSettings,
+    SearchStep,
+)
+from agentv.bisection.state import SearchRequest, SearchState, StateFolder, refuse_other, shares_answers
+from agentv.cli import output
+from agentv.cli.evaluation_options import BisectArguments
+from agentv.cli.options import options_of
+from agentv.engine.prepare import prepare
+from agentv.engine.run_options import EvalOptions
+from agentv.engine.run_plan import RunPlan
+from agentv.errors import EXIT_OK, EXIT_UNDECIDED, UsageError, plural
+from agentv.model.values import to_json
+from agentv.report.figures import number, one_line, p_equals, signed, signed_interval, usd
+from agentv.runs.folder import FolderLock
+
+
+def bisect(args: BisectArguments) -> None:
+    """Search, print the result and exit with its exit code."""
+    repository = Repository(".")
+    folder = StateFolder(repository)
+    if args.reset:
+        folder.clear()
+        if args.good is None:
+            return
+    request = _request(args, repository, folder)
+    folder.create()
+    with FolderLock(folder.path), _terminable():
+        finding = _search(args, repository, folder, request)
+    code = EXIT_OK if finding.outcome == "found" else EXIT_UNDECIDED
+    if args.as_json:
+        sys.stdout.buffer.write(to_json(_data(finding, code)) + b"\n")
+    else:
+        click.echo("\n".join(_lines(finding)))
+    sys.exit(code)
+
+
+def _request(args: BisectArguments, repository: Repository, folder: StateFolder) -> SearchRequest:
+    if args.good is None:
+        stored = folder.read()
+        if stored is None:
+            hint = "For example: agentv bisect v1.2 HEAD -- evals"
+            raise UsageError("No search is in progress: name GOOD, BAD and the datasets", hint=hint)
+        return stored.request
+    if args.bad is None or not args.paths:
+        raise click.UsageError("Name two commits and the datasets: agentv bisect GOOD BAD -- PATHS...")
+    good, bad = repository.commit(args.good), repository.commit(args.bad)
+    repository.check_order(good, bad)
+    below = tuple(repository.below(path) or path for path in args.changed_paths)
+    options = options_of(EvalOptions, args, cache=not args.no_cache, trials=1)
+    return SearchRequest(
+        good=good.sha,
+        bad=bad.sha,
+        options=msgspec.structs.replace(
+            options,
+            paths=tuple(map(os.path.abspath, options.paths)),
+            targets_file=options.targets_file and os.path.abspath(options.targets_file),
+        ),
+        settings=options_of(SearchSettings, args, paths=below),
+        kept=tuple(map(os.path.abspath, args.kept_paths)),
+        setup=args.setup,
+        own_dataset=args.own_dataset,
+    )
+
+
+def _search(args: BisectArguments, repository: Repository, folder: StateFolder, request: SearchRequest) -> SearchResult:
+    options = request.options
+    prepared = prepare(options, options.open_cases(*output.listeners(args.quiet)))
+    plan = _plan(prepared, repository, request)
+    state = _opened(folder, request, plan.measure.fingerprint)
+    listener = _Messages(args.quiet)
+    if state.progress.direction is not None and not state.is_finished:
+        listener.say(f"Continuing after {plural(len(state.progress.steps), 'step')}")
+    ends = repository.commit(request.good), repository.commit(request.bad)
+
+    def save(progress: SearchProgress) -> None:
+        folder.write(msgspec.structs.replace(state, progress=progress))
+
+    with Evaluations(repository, plan, folder.path) as evaluations:
+        found = Search(repository, evaluations, ends, request.settings, state.progress).run(listener, save)
+    folder.write(msgspec.structs.replace(state, is_finished=True))
+    return found
+
+
+def _opened(folder: StateFolder, request: SearchRequest, measure: str) -> SearchState:
+    """Return the stored search if it is this one, else a new one. Raises UsageError for another one in progress."""
+    state = folder.read()
+    if state is not None and state.is_finished and (state.request, state.measure) != (request, measure):
+        folder.clear(keep_runs=shares_answers(state, request, measure))
+        state = None
+    if state is None:
+        state = SearchState(request=request, measure=measure, progress=SearchProgress())
+    refuse_other(state, request)
+    if state.measure != measure:
+        hint = "Restore the files, or start again with --reset"
+        raise UsageError("Cannot continue: datasets, evaluators or judges have changed", hint=hint)
+    folder.write(state)
+    return state
+
+
+def _plan(prepared: RunPlan, repository: Repository, request: SearchRequest) -> CommitPlan:
+    """Return how to evaluate a commit, with the cases of the working tree in random order."""
+    options, sources = request.options, prepared.cases.sources
+    # Only the selected cases are named in each batch, so the selection itself is left out.
+    plain = msgspec.structs.replace(options, filters=(), sample=None, shard=None, limit=None, cases=())
+    files = [path for each in sources for path in ([each.path] if os.path.exists(each.path) else each.files)]
+    return CommitPlan(
+        options=plain if request.own_dataset else msgspec.structs.replace(plain, paths=tuple(files)),
+        measure=measure_of(prepared, repository, kept=request.kept, own_dataset=request.own_dataset),
+        variables=prepared.project.file.environment.file,
+        cases=draw_order(
+            (
+                (repository.below(case.path) or os.path.abspath(case.path), case.id, case.conversation_id)
+                for case in prepared.cases.stream_again()
+            ),
+            options.seed,
+        ),
+        setup=request.setup,
+        own_dataset=request.own_dataset,
+    )
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Turn SIGTERM into Ctrl-C, so that worktrees are removed."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Messages(Listener):
+    """Prints a line for each step on stderr."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        if not self._quiet:
+            output.message(text)
+
+    def confirming(self, commits: int) -> None:
+        self.say(f"Comparing GOOD with BAD, {plural(commits, 'commit')} apart")
+
+    def confirmed(self, change: ScoreChange, p_value: float, cases: int) -> None:
+        moved = f"{number(change.before)} → {number(change.after)}"
+        self.say(f"GOOD and BAD differ: {moved} ({p_equals(p_value)}) after {plural(cases, 'case')} each")
+
+    def testing(self, number: int, about: int, commit: Commit) -> None:
+        if not self._quiet:
+            click.echo(f"Step {number} of about {about}: {one_line(str(commit), 90)} … ", err=True, nl=False)
+
+    def tested(self, step: SearchStep, direction: int) -> None:
+        cases = plural(step.cases, "case")
+        if step.outcome == "skipped":
+            self.say(f"skipped: {step.reason}")
+        elif step.outcome == "undecided":
+            self.say(f"undecided after {cases} ({p_equals(step.p_value)})")
+        else:
+            changed = "worse" if direction < 0 else "better"
+            self.say(f"{changed if step.outcome == 'bad' else 'as good'} ({p_equals(step.p_value)}) after {cases}")
+
+
+def _lines(finding: SearchResult) -> list[str]:
+    change, usage = finding.change, finding.usage
+    cost = f", {usd(usage.cost_usd)}" if usage.cost_usd else ""
+    cached = f", {usage.cached:,} of them cached" if usage.cached else ""
+    errors = f"; {plural(usage.errors, 'error')} (not scored)" if usage.errors else ""
+    full = f"a full evaluation of the same {plural(finding.commits, 'commit')} takes {finding.full_answers:,}"
+    if finding.trials > 1:
+        full += f" ({plural(finding.trials, 'trial')})"
+    rows = [f"Answers: {usage.answers:,}{cached}{cost}{errors}; {full}"]
+    if change is not None:
+        interval = f"{signed(change.difference)} (95 % interval {signed_interval(change.ci95)})"
+        moved = f"{number(change.before)} → {number(change.after)}, {interval}"
+        rows.insert(0, f"Score:   {moved}, {plural(change.cases, 'shared case')}")
+    return [*_headline(finding), *(f"  {row}" for row in rows), *_advice(finding)]
+
+
+def _headline(finding: SearchResult) -> list[str]:
+    ends = f"{finding.good.short} and {finding.bad.short}"
+    if finding.outcome == "no_difference":
+        return [f"Can't tell: {ends} do not differ measurably in {plural(finding.cases, 'case')}"]
+    moved = "lowered" if finding.change is not None and finding.change.difference < 0 else "raised"
+    if finding.outcome == "undecided":
+        listed = [f"  {commit.short}  {one_line(commit.subject, 80)}" for commit in finding.suspects]
+        return [f"Can't tell which of {plural(len(listed), 'commit')} {moved} the score:", *listed, ""]
+    found = finding.suspects[0]
+    return [
+        f"{found.short} {moved} the score",
+        f"  Subject: {one_line(found.subject, 200)}",
+        f"  Author:  {one_line(found.author, 200)}",
+        f"  Date:    {found.date}",
+    ]
+
+
+def _advice(finding: SearchResult) -> list[str]:
+    if finding.outcome == "no_difference":
+        trials = finding.trials
+        return ["", f"Add cases, or repeat each case more than {plural(trials, 'time')} with --trials"]
+    if finding.outcome == "undecided":
+        return ["", "Add cases, raise --trials, or make the skipped commits work with --setup"]
+    found = finding.suspects[0]
+    lines = ["", f"Show the change: git show {found.short}"]
+    if found.is_merge:
+        inside = f"agentv bisect {finding.last_good.short} {found.short} --into-merges -- {shlex.quote('PATHS')}"
+        lines.append(f"The commit is a merge. Search the merged branch: {inside}")
+    return lines
+
+
+def _data(finding: SearchResult, code: int) -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.to_builtins(finding)
+    usage = data.pop("usage")
+    commit = data["suspects"][0] if finding.outcome == "found" else None
+    return {"outcome": data.pop("outcome"), "commit": commit, **data, **usage, "exit_code": code}
