@@ -175,7 +175,6 @@ def test_an_unknown_judge_is_an_error(write, evaluator):
             "{type: llm_judge, prompt: 'Grade {{ candidate_anser }}'}",
             "The prompt uses an unknown variable 'candidate_anser'",
         ),
-        ("{type: llm_judge, prompt: 'Grade {{ question }}'}", "The prompt does not use the answer"),
         ("{type: llm_judge, prompt: 'Grade {{ candidate_answer }'}", "The prompt is not a valid template"),
         ("{type: rubric, prompt: 'Grade {{ anser }}'}", "The prompt uses an unknown variable 'anser'"),
         (

@@ -622,9 +622,44 @@ def test_values_in_a_prompt_are_not_rendered_again(judged):
     assert asked_with(judged, "Good? {{ candidate_answer }}", text)[1]["content"] == f"Good? {text}"
 
 
-def test_a_prompt_without_the_answer_is_a_warning(judged):
-    asked_with(judged, "Is {{ question }} a good question?")
-    assert "The prompt does not use the answer, so the judge will not see it" in judged.ended.stderr
+CRITERIA = "Give 1 if it is kind,\nelse 0."
+
+
+def as_file(project, text):
+    project.write("criteria.md", text)
+    return "criteria.md"
+
+
+@pytest.mark.parametrize("entry", [{"type": "llm_judge"}, {"type": "rubric", "rubrics": ["says yes"]}], ids=str)
+@pytest.mark.parametrize("prompt_of", [lambda _, text: text, as_file], ids=["text", "file"])
+def test_a_prompt_without_variables_is_the_criteria(judged, project, prompt_of, entry):
+    case = {"input": "Are you there?", "expected_outcome": "Agrees", "expected_output": "Of course!"}
+    answer = json.dumps({**GOOD, "checks": [{"id": "rubric-1", "satisfied": True, "reasoning": ""}]})
+    judged(answer, case, entries=[{**entry, "prompt": prompt_of(project, CRITERIA)}])
+    _, user = judged.server.requests[0].body["messages"]
+    assert CRITERIA in user["content"] and "Agrees" not in user["content"]
+    assert CODE.search(user["content"])[2] == "Are you there?"
+    assert "Of course!" in user["content"]
+
+
+@pytest.mark.parametrize(
+    "prompt", ["Is {{ question }} answered?", [{"role": "user", "content": "Is it good?"}]], ids=str
+)
+def test_the_answer_is_always_shown_to_the_judge(judged, prompt):
+    *_, last = asked_with(judged, prompt, "the answer")
+    assert CODE.search(last["content"])[2] == "the answer"
+
+
+def test_variable_names_of_agentv_4x_work_in_prompts(judged):
+    names = ("output", "answer", "criteria", "input", "expected_output", "tool_calls", "file_changes", "metadata_json")
+    prompt = "\n".join(f"{name}={{{{ {name} }}}}" for name in names)
+    case = {"input": "yes", "expected_outcome": "Says yes", "expected_output": "Yes!", "metadata": {"a": 1}}
+    judged(verdict(1), case, entries=[{"type": "llm_judge", "prompt": prompt}])
+    lines = judged.server.requests[0].prompt.splitlines()
+    assert lines[-8:] == [
+        *("output=yes", "answer=yes", "criteria=Says yes", "input=yes", "expected_output=Yes!"),
+        *("tool_calls=[]", "file_changes=", 'metadata_json={"a":1}'),
+    ]
 
 
 PROGRAM = """

@@ -22,7 +22,7 @@ from agentv.evaluators.base import (
 from agentv.evaluators.code.judge_io import program_input, read_score
 from agentv.evaluators.code.program import Program
 from agentv.evaluators.judges.judge_prompt import (
-    VARIABLES,
+    PROMPT_VARIABLES,
     Material,
     builtin_prompts,
     judge_prompt,
@@ -128,12 +128,14 @@ class Composite(Evaluator, frozen=True, kw_only=True):
         """The texts of an aggregator that is a judge. Members have their own."""
         if self.aggregation.kind != "llm_judge":
             return ()
-        return builtin_prompts("aggregate" if self.aggregation.prompt is None else None, "verdict", include_trace=False)
+        return builtin_prompts("aggregate", "verdict", include_trace=False)
 
     def references(self) -> Iterator[FileReference]:
         """The aggregator's program or prompt."""
         yield FileReference(("aggregator",), self.aggregator)
-        yield from prompt_references(self.aggregation.prompt, ("aggregator", "prompt"), (*VARIABLES, *RESULTS_NAMES))
+        yield from prompt_references(
+            self.aggregation.prompt, ("aggregator", "prompt"), (*PROMPT_VARIABLES, *RESULTS_NAMES)
+        )
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Score all members concurrently and combine their scores. If a member that counts fails, so does this."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,19 +29,30 @@ VARIABLES = (
     *("question", "candidate_answer", "reference_answer", "expected_outcome", "context"),
     *("input_messages", "expected_messages", "output_messages", "rubrics"),
 )
-"""The variables of a prompt."""
-
-ANSWER_VARIABLES = frozenset({"candidate_answer", "output_messages"})
+"""The variables of built-in prompts."""
 
 _OTHER_NAMES = {
     "criteria": "expected_outcome",
     "input": "question",
     "output": "candidate_answer",
-    "output_text": "candidate_answer",
     "answer": "candidate_answer",
     "expected_output": "reference_answer",
+    "rubrics_json": "rubrics",
 }
 """Names of the same variables in AgentV (TypeScript) 4.x."""
+
+_MORE: dict[str, Callable[[Judgement], Any]] = {
+    "tool_calls": lambda judgement: _calls_in(judgement.output_messages),
+    "file_changes": lambda judgement: judgement.file_changes or "",
+    "metadata": lambda judgement: judgement.case.metadata,
+    "metadata_json": lambda judgement: judgement.case.metadata,
+}
+"""Variables of custom prompts only, also named as in 4.x."""
+
+PROMPT_VARIABLES = (*VARIABLES, *_OTHER_NAMES, *_MORE)
+"""The variables of custom prompts."""
+
+_ANSWER_VARIABLES = frozenset({"candidate_answer", "output_messages", "output", "answer"})
 
 PROMPTS = Path(__file__).parent / "prompts"
 _PLACEHOLDER = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
@@ -80,8 +91,8 @@ def material_of(
     judgement: Judgement, *, rubrics: Any = (), reference: str | None = None, include_trace: bool = False
 ) -> Material:
     """Return the material for a judge. `reference` replaces the reference answer; a trace has one call per line."""
-    calls = [call for message in judgement.output_messages for call in message.get("tool_calls", ())]
-    trace = "\n".join(msgspec.json.encode(call).decode() for call in calls) or "No tool was called."
+    calls = map(msgspec.json.encode, _calls_in(judgement.output_messages)) if include_trace else ()
+    trace = "\n".join(call.decode() for call in calls) or "No tool was called."
     return Material(
         {
             **{name: getattr(judgement, name) for name in VARIABLES if name != "rubrics"},
@@ -93,10 +104,14 @@ def material_of(
     )
 
 
-def built_in(name: str, form: str, material: Material) -> JudgePrompt:
-    """Fill a built-in prompt. `form` names the file that describes the required response."""
+def built_in(name: str, form: str, material: Material, criteria: str = "") -> JudgePrompt:
+    """Fill a built-in prompt. `form` names the file that describes the required response.
+
+    `criteria` replace the expected outcome. Their author is trusted, so they are not in a block.
+    """
     code = material.code
-    text = _builtin(name, {key: _block(key, value, code) for key, value in material.values.items()})
+    blocks = {key: _block(key, value, code) for key, value in material.values.items()}
+    text = _builtin(name, {**blocks, "criteria": criteria})
     if material.trace:
         text += "\n\n" + _trace_text(material.trace, code)
     return JudgePrompt((_system(form, code), Message("user", text)), material.texts(material.values))
@@ -107,20 +122,42 @@ async def judge_prompt(
 ) -> JudgePrompt:
     """Fill a custom prompt of any form, or the built-in prompt `name` if there is none.
 
-    A custom prompt comes after a built-in system message that describes the required response.
+    A text without variables is the criteria of the built-in prompt. Other custom prompts come after a built-in system
+    message that describes the required response, and before the answer if they do not contain it.
     """
     if prompt is None:
         return built_in(name, form, material)
-    names: Iterable[str] = material.values
+    values = material.values
     if not is_template(prompt):
         messages: tuple[Message, ...] = (Message("user", await _printed(prompt, judgement)),)
     else:
         templates = _templates(prompt, judgement.find_file)
-        messages = tuple(_rendered(message, material.values) for message in templates)
-        names = frozenset(name for message in templates for name in names_in(str(message.content)))
+        used = _variables_in(templates)
+        if not used and isinstance(prompt, str):
+            return built_in(name, form, material, _rendered(templates[0], {}).strip())
+        values = _values_of(used, material, judgement)
+        messages = tuple(Message(message.role, _rendered(message, values)) for message in templates)
+        if not used & _ANSWER_VARIABLES and used.issubset(PROMPT_VARIABLES):
+            values["candidate_answer"] = material.values["candidate_answer"]
+            answer = _block("candidate_answer", values["candidate_answer"], material.code)
+            messages = (*messages, Message("user", _builtin("answer", {"candidate_answer": answer})))
     if material.trace:
         messages = (*messages, Message("user", _trace_text(material.trace, material.code)))
-    return JudgePrompt((_system(form, ""), *messages), material.texts(names))
+    return JudgePrompt((_system(form, ""), *messages), Material(values, material.trace).texts(values))
+
+
+def _variables_in(templates: Iterable[Message]) -> frozenset[str]:
+    try:
+        return frozenset(name for message in templates for name in names_in(str(message.content)))
+    except TemplateProblem as error:
+        raise EvaluatorFailure(f"The judge's prompt is not a valid template: {error}") from None
+
+
+def _values_of(names: Iterable[str], material: Material, judgement: Judgement) -> dict[str, Any]:
+    """Return the values of a custom prompt's variables, without unknown ones."""
+    ours = {name: _OTHER_NAMES.get(name, name) for name in names}
+    values = {name: material.values[our] for name, our in ours.items() if our in material.values}
+    return values | {name: _MORE[name](judgement) for name in ours if name in _MORE}
 
 
 def repair_message(reason: str) -> Message:
@@ -128,19 +165,19 @@ def repair_message(reason: str) -> Message:
     return Message("user", _builtin("repair", {"reason": reason}))
 
 
-def builtin_prompts(name: str | None, form: str, *, include_trace: bool) -> tuple[str, ...]:
+def builtin_prompts(name: str, form: str, *, include_trace: bool) -> tuple[str, ...]:
     """Return the built-in texts that a judge may receive. Scores depend on them, and they may change between versions.
 
-    `name` is None for a custom prompt.
+    A custom prompt may be the criteria of the built-in one, or come before the answer.
     """
-    parts = (name, "trace" if include_trace else None, "system", form, "repair")
+    parts = (name, "answer", "trace" if include_trace else None, "system", form, "repair")
     return tuple(prompt_text(part) for part in parts if part is not None)
 
 
 def prompt_references(
-    prompt: Prompt | None, path: KeyPath = ("prompt",), known: tuple[str, ...] = VARIABLES
+    prompt: Prompt | None, path: KeyPath = ("prompt",), known: tuple[str, ...] = PROMPT_VARIABLES
 ) -> Iterator[FileReference]:
-    """Yield the reference to a custom prompt. Its check reports unknown variables and a prompt without the answer."""
+    """Yield the reference to a custom prompt. Its check reports unknown variables."""
     if prompt is not None:
         yield FileReference(path, prompt, lambda find_file, _: _problems(prompt, find_file, known))
 
@@ -157,12 +194,8 @@ def _problems(prompt: Prompt, find_file: FindFile, known: tuple[str, ...]) -> Pr
             problems.error((), f"The prompt is not a valid template: {error}")
             return problems
     for name in sorted(used - set(known)):
-        meant = f"Use '{_OTHER_NAMES[name]}'" if name in _OTHER_NAMES else did_you_mean(name, known)
-        hint = meant or f"Known: {', '.join(known)}"
+        hint = did_you_mean(name, known) or f"Known: {', '.join(known)}"
         problems.error((), f"The prompt uses an unknown variable '{name}'", hint)
-    if not used & (ANSWER_VARIABLES | set(known) - set(VARIABLES)):
-        hint = "Add {{ candidate_answer }} to the prompt"
-        problems.warning((), "The prompt does not use the answer, so the judge will not see it", hint)
     return problems
 
 
@@ -208,14 +241,13 @@ def _block(name: str, value: Any, code: str) -> Any:
     return f"<<<{name} {code}\n{text}\n{name} {code}>>>"
 
 
-def _rendered(template: Message, values: Mapping[str, Any]) -> Message:
+def _rendered(template: Message, values: Mapping[str, Any]) -> str:
     text = str(template.content)
     delimiters = _delimiters_in(text)
     try:
-        rendered = render(text, {name: _break_up(value, delimiters) for name, value in values.items()})
+        return render(text, {name: _break_up(value, delimiters) for name, value in values.items()})
     except TemplateProblem as error:
         raise EvaluatorFailure(f"Cannot render the judge's prompt: {error}") from None
-    return Message(template.role, rendered)
 
 
 def _delimiters_in(template: str) -> tuple[str, ...]:
@@ -240,6 +272,10 @@ def _break_up(value: Any, delimiters: tuple[str, ...]) -> Any:
     if isinstance(value, dict):
         return {key: _break_up(item, delimiters) for key, item in value.items()}
     return [_break_up(item, delimiters) for item in value] if isinstance(value, list) else value
+
+
+def _calls_in(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [call for message in messages for call in message.get("tool_calls", ())]
 
 
 async def _printed(prompt: Any, judgement: Judgement) -> str:

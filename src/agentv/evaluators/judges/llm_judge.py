@@ -53,8 +53,7 @@ class LlmJudge(Rubric, frozen=True, kw_only=True):
         """The texts of the built-in prompt, or around the user's prompt."""
         if self.prompt is None and self.rubrics is not None:
             return super().builtin_prompts
-        name = "llm_judge" if self.prompt is None else None
-        return builtin_prompts(name, "verdict", include_trace=self.include_trace)
+        return builtin_prompts("llm_judge", "verdict", include_trace=self.include_trace)
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Call the judges for their verdicts."""

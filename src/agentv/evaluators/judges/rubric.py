@@ -92,7 +92,7 @@ class Rubric(Judge, frozen=True, kw_only=True):
     def builtin_prompts(self) -> tuple[str, ...]:
         """The texts of the built-in prompt, or around the user's prompt, for checks or points."""
         kind = "points" if has_points(rubric_items(self.rubrics)) else "checks"
-        return builtin_prompts("rubric" if self.prompt is None else None, kind, include_trace=self.include_trace)
+        return builtin_prompts("rubric", kind, include_trace=self.include_trace)
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Call the judges for a check of each item, or for points if items have score ranges."""
