@@ -101,7 +101,7 @@ def bare(folder: str, count: str) -> Callable[[], Any]:
     """The minimum for a warm process: send a payload, receive a score, one at a time."""
     import msgspec
 
-    from agentv.evaluators.code.judge_io import payload
+    from agentv.evaluators.code.payload import payload
 
     on_one_core()
     ours, theirs = socket.socketpair()

@@ -62,11 +62,11 @@ FAILING = {
     ),
     "a function that returns garbage": (
         {"type": "python", "function": "judges.py:garbage"},
-        "judges.py:garbage must return a Score, a number or a bool, got str",
+        "judges.py:garbage must return a Score, a dict, a number or a bool, got str",
     ),
     "a function that returns nothing": (
         {"type": "python", "function": "judges.py:nothing"},
-        "judges.py:nothing must return a Score, a number or a bool, got NoneType",
+        "judges.py:nothing must return a Score, a dict, a number or a bool, got NoneType",
     ),
     "a function that returns too much": (
         {"type": "python", "function": "judges.py:huge"},

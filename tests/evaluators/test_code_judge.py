@@ -20,7 +20,9 @@ from waiting import HANGS, let_others_run, still_running, wait_until_async, word
 KEYS = [
     *("question", "expected_outcome", "expected_messages", "reference_answer", "candidate_answer", "output_messages"),
     *("guideline_files", "input_files", "input_messages", "context", "trace_summary", "execution_metrics"),
-    *("workspace_path", "file_changes", "config", "criteria", "input", "output", "expected_output"),
+    *("workspace_path", "file_changes", "metadata", "config", "criteria", "input", "output", "answer"),
+    *("expected_output", "messages", "tool_calls", "trace", "token_usage", "cost_usd", "duration_ms"),
+    *("start_time", "end_time"),
 ]
 
 
@@ -50,6 +52,16 @@ PRINTED = [
         Score(0.3, ("a",), ("b (e)",)),
     ),
     ({"assertions": [{"text": "a", "passed": True}, {"text": "b", "passed": False}]}, Score(0.5, ("a",), ("b",))),
+    (
+        {"checks": [{"id": "c", "text": "a", "pass": True, "score": 1}, {"text": "b", "pass": False, "reason": "r"}]},
+        Score(0.5, ("a",), ("b (r)",)),
+    ),
+    (
+        {"score": 0.4, "label": "mixed", "reason": "short", "passed": False},
+        Score(0.4, reasoning="short", details={"label": "mixed"}, verdict="fail"),
+    ),
+    ({"passed": True, "score": None}, Score(1.0, verdict="pass")),
+    ({"pass": False, "details": {"n": 1}, "label": 2}, Score(0.0, details={"label": 2, "n": 1}, verdict="fail")),
     ("  {\n\"score\": 1\n}\n", Score(1.0)),
 ]  # fmt: skip
 
@@ -74,6 +86,7 @@ BROKEN = {
     "too little": (prints({"score": -1}), {}, "gave -1 as its score"),
     "invalid hits": (prints({"score": 1, "hits": 5}), {}, "'hits' of the program must be a list of strings"),
     "invalid assertions": (prints({"score": 1, "assertions": ["a"]}), {}, "must be a list of {text, passed}"),
+    "an invalid verdict": (prints({"score": 1, "passed": "yes"}), {}, "'passed' of the program must be true or false"),
     "an exit code": (python("sys.exit('it broke')"), {}, "The program ended with exit code 1: it broke"),
     "a score and an exit code": (python("print('{\"score\": 1}'); sys.exit(3)"), {}, "ended with exit code 3"),
     "a signal": (python("os.kill(os.getpid(), 9)"), {}, "was terminated by SIGKILL"),
@@ -118,7 +131,7 @@ def test_a_program_receives_all_documented_fields(scoring, tmp_path):
         ],
         workdir=str(tmp_path),
         trace_summary=TraceSummary(1, ("lookUp",), {"lookUp": 1}),
-        execution_metrics=ExecutionMetrics(TokenUsage(3, 4), 0.01, 12.5),
+        execution_metrics=ExecutionMetrics(TokenUsage(3, 4), 0.01, 12.5, {"lookUp": [5.0]}),
     )
     evaluator = scoring.evaluator(
         "code_judge", script=python("print(json.dumps({'score': 1, 'details': p}))"), config={"a": 1}, maxWords=[5]
@@ -136,16 +149,35 @@ def test_a_program_receives_all_documented_fields(scoring, tmp_path):
         {"tool": "lookUp", "input": {"queryText": "x"}, "duration_ms": 5.0}
     ]
     assert payload["context"] == ["a passage"]
-    assert payload["trace_summary"]["tool_calls_by_name"] == {"lookUp": 1}
+    figures = {"token_usage": {"input": 3, "output": 4}, "cost_usd": 0.01, "duration_ms": 12.5}
+    assert {name: payload[name] for name in figures} == figures
+    summary = {
+        **{"event_count": 1, "tool_names": ["lookUp"], "tool_calls_by_name": {"lookUp": 1}, "error_count": 0},
+        **{"tool_calls": {"lookUp": 1}, "llm_call_count": 2, "tool_durations": {"lookUp": [5.0]}},
+    }
+    assert payload["trace_summary"] == summary | figures
+    events = payload["trace"].pop("events")
+    assert payload["trace"] == summary | figures | {"messages": payload["messages"]}
+    assert [event["type"] for event in events] == ["message", "tool_call", "message"]
+    assert payload["messages"] == payload["output_messages"]
+    assert payload["tool_calls"] == payload["output_messages"][0]["tool_calls"]
     assert payload["execution_metrics"]["token_usage"] == {"input": 3, "output": 4}
     assert payload["config"] == {"a": 1, "maxWords": [5]}
     assert payload["workspace_path"] is None
     assert payload["guideline_files"] == payload["input_files"] == []
 
 
-def test_config_is_empty_without_custom_settings(scoring):
-    script = python("print(json.dumps({'score': 1, 'details': p['config']}))")
-    assert scoring.score("code_judge", {"script": script}).details == {}
+def test_what_is_unknown_is_null_or_missing_as_in_agentv(scoring):
+    script = python("print(json.dumps({'score': 1, 'details': p}))")
+    payload = scoring.score("code_judge", {"script": script}, expected=[1, "two"]).details
+    null = [name for name, value in payload.items() if value is None]
+    assert null == [
+        *("trace_summary", "execution_metrics", "workspace_path", "file_changes", "metadata", "config", "trace"),
+        *("token_usage", "cost_usd", "duration_ms", "start_time", "end_time"),
+    ]
+    # The content of a message is a text, an object or a list of objects in 4.x.
+    assert payload["expected_output"] == [{"role": "assistant", "content": '[1,"two"]'}]
+    assert payload["expected_messages"] == [{"role": "assistant", "content": [1, "two"]}]
 
 
 def test_explicit_config_overrides_a_key_of_the_entry(scoring):

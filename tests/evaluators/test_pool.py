@@ -199,7 +199,7 @@ HARMFUL = {
     "it raises": ("1 / 0", "judge.py:judge failed: ZeroDivisionError: division by zero (judge.py, line 5)"),
     "it exits": ("sys.exit(4)", "judge.py:judge failed: SystemExit: 4"),
     "it is interrupted": ("raise KeyboardInterrupt", "judge.py:judge failed: KeyboardInterrupt"),
-    "it returns nothing": ("return None", "must return a Score, a number or a bool, got NoneType"),
+    "it returns nothing": ("return None", "must return a Score, a dict, a number or a bool, got NoneType"),
     "it returns too much": ("return Score(1, reasoning='x' * 5_000_000)", "returned more than 4 MiB"),
     "it returns what is not JSON": ("return Score(1, details=object())", "returned a value that cannot be encoded as"),
     "it returns NaN": ("return Score(1, details=float('nan')) if 0 else float('nan')", "gave nan as its score"),

@@ -21,6 +21,8 @@ def yes(context): return context.candidate_answer == "Paris"
 def third(context): return Fraction(1, 3)
 def almost(context): return 1.0000000000000002
 def score(context): return Score(0.5, hits=["found"], misses=("lost",), reasoning="why", details={"n": 1})
+def mapping(context): return {"score": Fraction(1, 4), "label": "poor", "reason": "short", "passed": False}
+def verdict(context): return {"passed": True}
 def neighbour(context): return helper.VALUE
 def names(context):
     seen = [context.question, context.expected_outcome, context.reference_answer, context.candidate_answer]
@@ -89,6 +91,8 @@ ROWS = [
     ("third", 1 / 3),
     ("almost", 1),
     ("score", 0.5),
+    ("mapping", 0.25),
+    ("verdict", 1),
     ("neighbour", 0.875),
     ("awaits", 0.75),
     ("lazy", 0.75),
@@ -106,11 +110,11 @@ def test_what_a_function_returns_is_the_score(scoring, checks, name, score):
 
 FAILURES = [
     ("nan", "checks.py:nan gave nan as its score; a score is a number from 0 to 1"),
-    ("two", "checks.py:two gave 2.0 as its score"),
+    ("two", "checks.py:two gave 2 as its score"),
     ("below", "checks.py:below gave -0.1 as its score"),
-    ("wide", "checks.py:wide gave 7.0 as its score"),
-    ("text", "checks.py:text must return a Score, a number or a bool, got str"),
-    ("nothing", "checks.py:nothing must return a Score, a number or a bool, got NoneType"),
+    ("wide", "checks.py:wide gave 7 as its score"),
+    ("text", "checks.py:text must return a Score, a dict, a number or a bool, got str"),
+    ("nothing", "checks.py:nothing must return a Score, a dict, a number or a bool, got NoneType"),
     ("odd_hits", "'hits' of checks.py:odd_hits must be a list of strings, got dict"),
     ("broken", f"checks.py:broken failed: KeyError: 'key' (checks.py, line {line_of('values[')})"),
     (

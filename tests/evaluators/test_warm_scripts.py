@@ -75,7 +75,7 @@ FAILURES = {
     "it raises": ("1 / 0", "judge.py:agentv_judge failed: ZeroDivisionError: division by zero (judge.py, line 3)"),
     "no score": ("return {'hits': []}", "judge.py:agentv_judge returned no 'score'"),
     "a score in words": ("return {'score': 'high'}", "judge.py:agentv_judge gave a score that is not a number"),
-    "nothing": ("pass", "must return a Score, a number or a bool, got NoneType"),
+    "nothing": ("pass", "must return a Score, a dict, a number or a bool, got NoneType"),
     "it exits hard": ("os._exit(3)", "its process ended with exit code 3 before it gave a score"),
     "it never ends": ("while True: pass", "took longer than 1 s"),
 }

@@ -19,7 +19,8 @@ from agentv.evaluators.base import (
     program_complaints,
     prompt_complaints,
 )
-from agentv.evaluators.code.judge_io import program_input, read_score
+from agentv.evaluators.code.judge_io import read_score
+from agentv.evaluators.code.payload import program_input
 from agentv.evaluators.code.program import Program
 from agentv.evaluators.judges.judge_prompt import (
     PROMPT_VARIABLES,

@@ -12,7 +12,8 @@ import msgspec
 
 from agentv.evaluators.base import Count, Evaluator, Seconds, find_path, program_complaints, stamp_of
 from agentv.evaluators.code.judge_host import JudgeHost, host_of
-from agentv.evaluators.code.judge_io import Setup, program_input, read_score
+from agentv.evaluators.code.judge_io import Setup, read_score
+from agentv.evaluators.code.payload import program_input
 from agentv.evaluators.code.program import (
     SCRIPT_FUNCTION,
     Megabytes,

@@ -33,10 +33,9 @@ from agentv.evaluators.code.judge_io import (
     WorkerLimits,
     frame,
     length_of,
-    score_in,
     score_of,
-    with_names_of_4x,
 )
+from agentv.evaluators.code.payload import program_payload
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Response
@@ -83,7 +82,7 @@ class Channel:
 
 
 class Context:
-    """The argument of a judge function. Its attributes are the fields of `judge_io.payload`.
+    """The argument of a judge function. Its attributes are the fields of `payload.payload`.
 
     `trace_summary` and `execution_metrics` are structs or None; the other attributes are plain data.
     """
@@ -169,10 +168,9 @@ class JudgeWorker(msgspec.Struct):
 
     def _score(self, payload: dict[str, Any]) -> Score:
         name = self._setup.reference
-        if self._setup.given == "context":
-            return score_of(name, self._call(Context(payload, self._channel)))
-        returned = self._call(with_names_of_4x(payload))
-        return score_in(returned, name, "returned") if isinstance(returned, dict) else score_of(name, returned)
+        is_program = self._setup.given == "payload"
+        argument = program_payload(payload) if is_program else Context(payload, self._channel)
+        return score_of(name, self._call(argument))
 
     def _call(self, argument: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Data exchanged between a run and code judges: their input, their results, and the framing of messages.
+"""The results of code judges, and the messages between a run and its judging processes.
 
 The judging processes import this module, so its imports must stay small.
 """
@@ -14,41 +14,13 @@ import msgspec
 
 from agentv.evaluators.base import checked_score, checked_sentences, missed, passed, quoted
 from agentv.model.evaluator import EvaluatorFailure, Score
-from agentv.model.job import Judgement
-
-_NAMES = (
-    *("question", "expected_outcome", "expected_messages", "reference_answer", "candidate_answer", "output_messages"),
-    *("guideline_files", "input_files", "input_messages", "context"),
-    *("trace_summary", "execution_metrics", "workspace_path", "file_changes"),
-)
-
-
-def payload(judgement: Judgement, config: dict[str, Any]) -> dict[str, Any]:
-    """Return the input of a judge, under the names of AgentV (TypeScript) 2.x."""
-    return {**{name: getattr(judgement, name) for name in _NAMES}, "config": config}
-
-
-def with_names_of_4x(data: dict[str, Any]) -> dict[str, Any]:
-    """Add the names of AgentV (TypeScript) 4.x. `output` is a text, as it has been there since 4.38."""
-    return {
-        **data,
-        "criteria": data["expected_outcome"],
-        "input": data["input_messages"],
-        "output": data["candidate_answer"],
-        "expected_output": data["expected_messages"],
-    }
-
-
-def program_input(judgement: Judgement, config: dict[str, Any], **more: Any) -> bytes:
-    """Return the standard input of a program. Raises EvaluatorFailure for values that JSON cannot represent."""
-    try:
-        return msgspec.json.encode(with_names_of_4x(payload(judgement, config)) | more)
-    except (TypeError, ValueError) as error:
-        raise EvaluatorFailure(f"Cannot encode the answer as JSON: {error}") from None
+from agentv.model.result import Verdict
 
 
 def score_of(name: str, returned: Any) -> Score:
     """Convert the return value of a function to a score. Raises EvaluatorFailure if that is not possible."""
+    if isinstance(returned, dict):
+        return score_in(returned, name, "returned")
     if isinstance(returned, bool):
         return passed(f"{name} returned True") if returned else missed(f"{name} returned False")
     if isinstance(returned, Score):
@@ -61,42 +33,74 @@ def score_of(name: str, returned: Any) -> Score:
     number = _plain_number(returned)
     if not isinstance(number, int | float):
         kind = type(returned).__name__
-        raise EvaluatorFailure(f"{name} must return a Score, a number or a bool, got {kind}")
+        raise EvaluatorFailure(f"{name} must return a Score, a dict, a number or a bool, got {kind}")
     return Score(checked_score(number, name))
 
 
 def score_in(data: dict[str, Any], source: str = "The program", verb: str = "printed") -> Score:
-    """Read a score in the format of AgentV (TypeScript) 2.x or 4.x. Raises EvaluatorFailure if there is none."""
-    passed_texts, failed_texts, fraction = _assertions(data.get("assertions"))
-    value = data.get("score", fraction)
+    """Read a score from an object. Raises EvaluatorFailure if there is none.
+
+    The keys are those of AgentV (TypeScript) 2.x (`score`, `hits`, `misses`, `reasoning`, `details`), 4.x
+    (`assertions`), 5.x and promptfoo (`pass`, `reason`, `checks`) and AgentMark (`passed`, `label`).
+    """
+    of = source[0].lower() + source[1:]
+    assertions = _first(data, "assertions", "checks")
+    passed_texts, failed_texts, fraction = _assertions(assertions, of)
+    verdict = _verdict_in(data, of)
+    value = _first(data, "score")
+    if value is None:
+        value = fraction if verdict is None else float(verdict == "pass")
     if value is None:
         raise EvaluatorFailure(f"{source} {verb} no 'score': {quoted(data)}")
-    reasoning = data.get("reasoning")
-    of = source[0].lower() + source[1:]
+    reasoning = _first(data, "reasoning", "reason")
     return Score(
-        checked_score(value, source),
+        checked_score(_plain_number(value), source),
         hits=(*checked_sentences(data.get("hits"), f"'hits' of {of}"), *passed_texts),
         misses=(*checked_sentences(data.get("misses"), f"'misses' of {of}"), *failed_texts),
         reasoning=reasoning if reasoning is None or isinstance(reasoning, str) else str(reasoning),
-        details=data.get("details"),
+        details=_details_in(data),
+        verdict=verdict,
     )
 
 
-def _assertions(value: Any) -> tuple[list[str], list[str], float | None]:
+def _first(data: dict[str, Any], *names: str) -> Any:
+    return next((data[name] for name in names if data.get(name) is not None), None)
+
+
+def _verdict_in(data: dict[str, Any], of: str) -> Verdict | None:
+    """Return the verdict of an object that has one of its own, in `passed` or `pass`."""
+    found = _first(data, "passed", "pass")
+    if not isinstance(found, bool | None):
+        raise EvaluatorFailure(f"'passed' of {of} must be true or false, got {quoted(found)}")
+    return None if found is None else "pass" if found else "fail"
+
+
+def _details_in(data: dict[str, Any]) -> Any:
+    details, label = data.get("details"), data.get("label")
+    if label is None or not isinstance(details, dict | None):
+        return details
+    return {"label": label, **(details or {})}
+
+
+def _assertions(value: Any, of: str) -> tuple[list[str], list[str], float | None]:
     """Read the assertions of 4.x: those that passed, those that failed, and the fraction that passed."""
     if value is None or value == []:
         return [], [], None
-    if not isinstance(value, list) or not all(isinstance(item, dict) and "passed" in item for item in value):
-        raise EvaluatorFailure("'assertions' of the program must be a list of {text, passed}")
+    items: list[Any] = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, dict) and ("passed" in item or "pass" in item) for item in items):
+        raise EvaluatorFailure(f"'assertions' of {of} must be a list of {{text, passed}}")
     texts: dict[bool, list[str]] = {True: [], False: []}
-    for item in value:
-        text, evidence = str(item.get("text", "")), item.get("evidence")
-        texts[item["passed"] is True].append(f"{text} ({evidence})" if evidence else text)
-    return texts[True], texts[False], len(texts[True]) / len(value)
+    for item in items:
+        text, evidence = str(item.get("text", "")), _first(item, "evidence", "reason")
+        is_passed = item.get("passed", item.get("pass")) is True
+        texts[is_passed].append(f"{text} ({evidence})" if evidence else text)
+    return texts[True], texts[False], len(texts[True]) / len(items)
 
 
 def _plain_number(value: Any) -> Any:
     """Convert real numbers of any library to float; return other values unchanged."""
+    if isinstance(value, int | float):
+        return value
     return float(value) if isinstance(value, Real) else value
 
 

@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from agentv.evaluators.code.judge_io import Setup, WorkerLimits, frame, framed, payload
+from agentv.evaluators.code.judge_io import Setup, WorkerLimits, frame, framed
+from agentv.evaluators.code.payload import payload
 from agentv.evaluators.code.program import prefix, scratch_folder
 from agentv.evaluators.code.worker_process import Connection, PendingJudgement, WorkerProcess, printed_tail
 from agentv.model.evaluator import EvaluatorFailure, Score

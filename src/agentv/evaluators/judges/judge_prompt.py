@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from agentv.evaluators.base import Prompt, PromptProgram, is_template
-from agentv.evaluators.code.judge_io import program_input
+from agentv.evaluators.code.payload import program_input
 from agentv.model.evaluator import EvaluatorFailure, FileReference, FindFile
 from agentv.model.job import Judgement
 from agentv.model.message import Message
