@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from agentv.cli import cli
 
+CASE = {"id": "a", "expected_outcome": "x", "input": "q"}
 GOOD = '{"id": "a", "expected_outcome": "x", "input": "q"}\n'
 
 
@@ -372,3 +373,27 @@ def test_a_threshold_in_a_sidecar_is_reported_in_the_sidecar(write):
     path = write("d.jsonl", '{"id": "a", "expected_outcome": "x", "input": "q"}\n')
     ((severity, line, _),) = findings(path)
     assert (severity, line) == ("error", 4)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({**CASE, "input": " "}, "Field 'input' is blank"),
+        ({**CASE, "input": [{"role": "user", "content": ""}]}, "Field 'input' is blank"),
+        (
+            {"id": "a", "expected_outcome": "x", "input": "q", "turns": [{"input": ""}]},
+            "Field 'turns[0].input' is blank",
+        ),
+        ({"input": {"userMessage": "\n"}, "expected_output": "x"}, "Field 'input.userMessage' is blank"),
+        ({"input": {"userMessage": "q"}, "expected_output": ""}, "Field 'expected_output' is empty"),
+        ({**CASE, "expected_output": ""}, "Field 'expected_output' is empty"),
+    ],
+)
+def test_blank_texts_are_errors(write, row, message):
+    assert ("error", 1, message) in findings(write("rows.jsonl", json.dumps(row) + "\n"))
+
+
+def test_an_agentmark_file_whose_first_line_is_broken_stays_agentmark(write):
+    good = '{"input": {"userMessage": "q"}, "expected_output": "x"}\n'
+    found = findings(write("rows.jsonl", '{"input": {"userMessage": "q"\n' + good + good))
+    assert [line for _, line, _ in found] == [1]

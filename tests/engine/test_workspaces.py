@@ -123,8 +123,17 @@ def test_a_failed_teardown_does_not_change_the_score(place, command):
     _, records = evaluate(place, command, good, bad)
     assert (place.path / "seen").read_text() == "given.txt\n"
     assert (records["c1"]["status"], records["c1"]["score"]) == ("ok", 1.0)
-    assert records["c1"]["error"]["stage"] == "teardown"
+    assert "error" not in records["c1"]
+    assert records["c1"]["warnings"] == ["`teardown` of the workspace: The command ended with exit code 4"]
     assert left(place) == []
+
+
+def test_a_failed_teardown_is_shown_as_a_warning(place, command):
+    case = {"id": "c0", "expected_outcome": "x", "input": "edit", "workspace": {"teardown": "exit 4"}}
+    place.write("d.yaml", {"evaluators": SAYS_YES, "evalcases": [case]})
+    ended = command("eval", "d.yaml", "--target", "agent", "--out", "out")
+    assert "Warning in c0: `teardown` of the workspace: The command ended with exit code 4" in ended.stderr
+    assert "1 error" not in ended.stdout + ended.stderr
 
 
 def test_a_kept_workspace_is_in_the_run_folder(place, command):

@@ -235,6 +235,8 @@ class RunDisplay(Observer):
         elif error is not None and not self._quiet and error.error_class not in self._seen:
             self._seen.add(error.error_class)
             self.print_line(f"in {result.eval_id}: {error.message}", f"First {error.error_class} error ", "red")
+        for warning in () if self._quiet else result.warnings:
+            self.print_line(f"in {result.eval_id}: {warning}", "Warning ", "yellow")
 
     def decided(self, job: Job, why: str) -> None:
         if self._why:

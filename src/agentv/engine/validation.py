@@ -19,7 +19,8 @@ from agentv.engine.run_options import default_target, load_defaults
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, MissingSidecarWarning, UsageError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import Execution
-from agentv.settings.diagnostics import Problem, Problems
+from agentv.model.message import Message
+from agentv.settings.diagnostics import KeyPath, Problem, Problems, field_name
 from agentv.settings.environment import references
 from agentv.settings.settings_reader import check_config, field_of
 from agentv.support.hash_table import PackedIds
@@ -148,6 +149,7 @@ def check_dataset(source: Source, options: Options, project: ProjectFiles) -> tu
                 problem = Problem(("execution",), message, hint)
                 sink.findings.append(locator.finding(problem, case))
             sink.findings += (locator.finding(problem, case) for problem in preflight.problems(case, targets))
+            sink.findings += (locator.finding(problem, case) for problem in _blank_fields(case) if is_valid)
             if seen.repeats((case.id,)):
                 repeated.add(case.id)
         project.used |= preflight.used
@@ -158,6 +160,26 @@ def check_dataset(source: Source, options: Options, project: ProjectFiles) -> tu
     except DatasetError as error:
         sink.bad_dataset([error])
     return count, sorted(sink.findings, key=lambda finding: (finding.path, finding.line or 0, finding.column or 0))
+
+
+def _blank_fields(case: EvalCase) -> Iterator[Problem]:
+    """Yield an error for each text that a target or an evaluator needs and that is blank."""
+    given = [message for prompt in case.prompts for message in prompt.input] or case.input
+    if given and all(map(_is_blank, given)):
+        path: KeyPath = ("input", "userMessage") if case.variables and "userMessage" in case.variables else ("input",)
+        yield Problem(path, f"Field '{field_name(path)}' is blank", "Write the text to send to the target")
+    for index, turn in enumerate(case.turns):
+        if all(map(_is_blank, turn.input)):
+            path = ("turns", index, "input")
+            yield Problem(path, f"Field '{field_name(path)}' is blank", "Write the message of the user")
+    if case.expected_output and all(map(_is_blank, case.expected_output)):
+        message = "Field 'expected_output' is empty"
+        yield Problem(("expected_output",), message, "Leave the field out if there is no reference")
+
+
+def _is_blank(message: Message) -> bool:
+    content = message.content
+    return not message.tool_calls and (content in (None, (), {}) or (isinstance(content, str) and not content.strip()))
 
 
 def _duplicates(source: Source, options: Options, ids: set[str]) -> Iterator[Finding]:

@@ -17,7 +17,8 @@ import minijinja
 import msgspec
 
 from agentv.datasets.files import project_root
-from agentv.datasets.formats.dataset_format import TABLES, Source
+from agentv.datasets.formats.dataset_format import Source
+from agentv.datasets.formats.foreign_files import TABLES
 from agentv.datasets.loader import case_source
 from agentv.engine.calls.open_targets import OpenTargets
 from agentv.engine.interrupts import interruptible

@@ -122,7 +122,10 @@ class EvaluatorResult(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_
 
 
 class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """The record of one job. `score` and `verdict` are always written, and null unless the status is ok."""
+    """The record of one job. `score` and `verdict` are always written, and null unless the status is ok.
+
+    `warnings` are problems that affect neither the answer nor its score, such as a failed teardown.
+    """
 
     schema_version: int = msgspec.field(default_factory=written_version)
     timestamp: str
@@ -145,6 +148,7 @@ class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=
     output_messages: tuple[dict[str, Any], ...] = ()
     evaluator_results: tuple[EvaluatorResult, ...] = ()
     error: ErrorInfo | None = None
+    warnings: tuple[str, ...] = ()
     trace_summary: TraceSummary | None = None
     execution_metrics: ExecutionMetrics | None = None
     conversation: ConversationSummary | None = None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -15,6 +14,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from agentv.datasets.formats.foreign_files import hint_for
 from agentv.datasets.formats.lines import MAX_LINE_BYTES, SUFFIXES, open_lines
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidCaseError, UsageError
 from agentv.model.message import Message
@@ -234,9 +234,6 @@ def object_keys(head: bytes) -> set[str]:
     return keys
 
 
-TABLES = {".csv": ",", ".tsv": "\t"}
-"""Extensions of tables, which `agentv generate evals` converts to datasets, and their column delimiters."""
-
 SIDECAR_SUFFIXES = (".yaml", ".yml")
 _SHARD = re.compile(r"(?P<name>.+)-(?P<index>\d{5,})-of-(?P<count>\d{5,})$")
 
@@ -283,10 +280,9 @@ def source_of(path: str, kind: str) -> Source:
 def unsupported(path: str) -> DatasetNotFoundError:
     """Return the error for a file in an unknown format."""
     suffix = suffix_of(path)
-    hint = "Neither the content nor the extension of this file is that of a dataset"
-    if suffix.lower() in TABLES:
-        output = shlex.quote(base_of(path) + ".jsonl")
-        hint = f"Convert its rows to a dataset: agentv generate evals {shlex.quote(path)} --out {output}"
+    head = read_head(path)
+    keys = object_keys(head.removeprefix(b"\xef\xbb\xbf").lstrip().removeprefix(b"["))
+    hint = hint_for(path, head, keys) or "Neither the content nor the extension of this file is that of a dataset"
     detail = f"The extension {suffix or '(none)'} is not one of {', '.join(known_suffixes())}"
     return DatasetNotFoundError(f"Unsupported file format: {path}", detail, hint, path=path)
 

@@ -6,6 +6,8 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,9 @@ from agentv.datasets.formats.dataset_format import (
     base_of,
     object_keys,
 )
+from agentv.datasets.formats.foreign_files import hint_for, name_of_text
 from agentv.datasets.formats.lines import (
+    BATCH,
     LFS_POINTER,
     LFS_PROBLEM,
     MAX_LINE_BYTES,
@@ -146,7 +150,7 @@ class _Jsonl(DatasetFormat):
         return not _CASE_KEYS.isdisjoint(object_keys(first))
 
     def open(self, source: Source) -> Document:
-        return Document(source, is_agentmark=is_agentmark_row(first_row(source.files)))
+        return Document(source, is_agentmark=is_agentmark_row(first_row(source.files, skip_invalid=True)))
 
     def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
         decode = _decode_plain if options.plain else _decode_row
@@ -281,6 +285,9 @@ def _check_start(file: str, lines: list[Line]) -> None:
         raise _unparsable(file, *LFS_PROBLEM)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff") or start[:4] == b"\x00\x00\xfe\xff":
         raise _unparsable(file, "The file is UTF-16 or UTF-32 text", "Save the file as UTF-8")
+    if not start.lstrip().startswith((b"{", b"[")) and name_of_text(b"\n".join(line or b"" for line in lines[:3])):
+        head = b"\n".join(line or b"" for line in lines[:3])
+        raise _unparsable(file, f"The file is {name_of_text(head)}", hint_for(file, head, ()))
     # A lone bracket on the first line is one document spread over many lines: report it once, not on every line.
     text = start.removeprefix(_BOM).strip(_BLANK)
     if text == b"[":
@@ -328,10 +335,13 @@ def _each_line(file: str, max_line_bytes: int) -> Iterator[Line]:
         yield from lines
 
 
-def first_row(files: Iterable[str]) -> Any:
-    """Return the first row that is not blank; None if there is none, or if it cannot be decoded."""
+def first_row(files: Iterable[str], *, skip_invalid: bool = False) -> Any:
+    """Return the first row that is not blank; None if there is none, or if it cannot be decoded.
+
+    With `skip_invalid`, the first of the rows at the start of the files that can be decoded.
+    """
     lines = (line for file in files for line in _each_line(file, MAX_LINE_BYTES) if line is None or line.strip(_BLANK))
-    try:
-        return msgspec.json.decode(next(lines, None) or b"null")
-    except _FAILURES:
-        return None
+    for line in islice(lines, BATCH if skip_invalid else 1):
+        with suppress(*_FAILURES):
+            return msgspec.json.decode(line or b"null")
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from agentv.datasets.case.keys import CASE_LIST_KEYS
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.case_files import CaseFile, files_named, folders_without_case, is_reference, read_cases
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, DatasetFormat, Document, ReadOptions, Source
+from agentv.datasets.formats.foreign_files import hint_for, name_of_document
 from agentv.datasets.formats.lines import LFS_POINTER, LFS_PROBLEM
 from agentv.datasets.formats.yaml_parser import Map, Seq, YamlError, composed, locate, parse_yaml
 from agentv.datasets.formats.yaml_writer import write_yaml
@@ -116,11 +117,14 @@ class _Yaml(DatasetFormat):
         headline = f"Invalid dataset: {path}"
         if not isinstance(data, Map):
             what = "the file is empty" if data is None else f"got {type_word(data)}"
-            hint = "Put the cases in a list under 'evalcases:'"
+            hint = hint_for(path, _read(path), _keys(data)) or "Put the cases in a list under 'evalcases:'"
             raise InvalidDatasetError(headline, f"Expected a mapping with 'evalcases', {what}", hint, path=path, line=1)
         if key is None:
             what, hint = "Missing required field: 'evalcases'", _missing_list_hint(path, data)
             raise InvalidDatasetError(headline, what, hint, path=path, line=1, field="evalcases")
+        if (name := name_of_document(data)) and "targets file" not in name:
+            what, hint = f"This looks like {name}", "List its cases under 'evalcases:' of a new file"
+            raise InvalidDatasetError(headline, what, hint, path=path, line=1)
         names = [name for name in data if name in CASE_LIST_KEYS]
         if len(names) > 1:
             what = f"The cases are listed twice, under '{names[0]}' and '{names[1]}'"
@@ -231,6 +235,11 @@ def _has_case_list(data: bytes) -> bool:
     return _CASE_LIST.search(data.removeprefix(_BOM).lstrip(b"\xff\xfe").replace(b"\0", b"")) is not None
 
 
+def _keys(data: Any) -> Collection[str]:
+    """Return the keys of the first row of a list."""
+    return data[0] if isinstance(data, list) and data and isinstance(data[0], dict) else ()
+
+
 def _with_environment(data: Any, path: str, folder: str) -> Any:
     return insert_environment(data, path, folder) if MARK in _read(path) else data
 
@@ -273,6 +282,8 @@ def _missing_list_hint(path: str, data: Map) -> str:
     if data_paths:
         noun = "that file" if len(data_paths) == 1 else "those files"
         return f"This is the sidecar of {', '.join(data_paths[:3])}: pass {noun} instead"
+    if other := hint_for(path, b"", data):
+        return other
     near = next((key for key in data if nearest(key, CASE_LIST_KEYS)), None)
     if near:
         return f"Did you mean '{nearest(near, CASE_LIST_KEYS)}' instead of '{near}'?"

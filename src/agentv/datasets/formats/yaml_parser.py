@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from agentv.datasets.formats.indentation import indentation_hint
 from agentv.datasets.formats.yaml_writer import resolve
 from agentv.model.values import MAX_DEPTH
 from agentv.settings.diagnostics import KeyPath
@@ -338,7 +339,9 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
     hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in what), "")
     if mark is None:
         return YamlError(what, 1, None, hint)
-    if "cannot start any token" in what and _BREAK.split(text)[mark.line][mark.column :].startswith("\t"):
+    lines = _BREAK.split(text)
+    hint = indentation_hint(what, lines, mark.line, mark.column) or hint
+    if "cannot start any token" in what and lines[mark.line][mark.column :].startswith("\t"):
         what, hint = "found a tab where tabs are not allowed", _NO_TABS
     return YamlError(what, mark.line + 1, mark.column + 1, hint)
 

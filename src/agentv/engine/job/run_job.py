@@ -140,7 +140,9 @@ async def run_job(job: Job, context: JobContext) -> Result:
     if workspace is None:
         return result
     # A failed teardown does not change the answer or its score.
-    return msgspec.structs.replace(result, file_changes=workspace.changes, error=result.error or problem)
+    return msgspec.structs.replace(
+        result, file_changes=workspace.changes, warnings=() if problem is None else (problem,)
+    )
 
 
 def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tuple[Judgement, Results]:

@@ -13,7 +13,7 @@ from agentv.engine.job.artifacts import stem_of
 from agentv.model.case import Workspace
 from agentv.model.job import Job
 from agentv.model.response import TargetFailure
-from agentv.model.result import ErrorInfo, Stage
+from agentv.model.result import Stage
 from agentv.settings.environment import Environment, child_environment
 from agentv.support.subprocesses import ProcessSpec, new_folder, remove_folder
 from agentv.targets.command_call import run_command
@@ -61,17 +61,17 @@ class JobWorkspace:
                 await asyncio.to_thread(file_changes.changes, self._before, self._original, self.path) or None
             )
 
-    async def close(self, timeout_s: float) -> ErrorInfo | None:
-        """Run the `teardown` commands, then keep or remove the folder. Return the error, if any."""
+    async def close(self, timeout_s: float) -> str | None:
+        """Run the `teardown` commands, then keep or remove the folder. Return the problem, if any."""
         if self.path is None:
             return None
         try:
             await self._commands("teardown", self._settings.teardown, timeout_s)
         except TargetFailure as failure:
-            return ErrorInfo(failure.error_class, failure.message, "teardown")
+            return failure.message
         finally:
-            error = await self._keep_or_remove()
-        return error
+            problem = await self._keep_or_remove()
+        return problem
 
     async def _make(self, timeout_s: float) -> None:
         template = self._settings.path
@@ -106,13 +106,13 @@ class JobWorkspace:
                 message = f"`{stage}` of the workspace: {failure.message}"
                 raise TargetFailure(failure.error_class, message, stage=stage) from None
 
-    async def _keep_or_remove(self) -> ErrorInfo | None:
+    async def _keep_or_remove(self) -> str | None:
         try:
             if self._settings.keep and self._kept_folder is not None and self.path is not None:
                 kept = os.path.join(self._kept_folder, stem_of(self._job))
                 await _without_interruption(_move, self.path, kept)
         except (OSError, RecursionError) as error:
-            return ErrorInfo("process", f"Cannot keep the workspace: {error}", "teardown")
+            return f"Cannot keep the workspace: {error}"
         finally:
             await self._remove()
         return None
