@@ -4,8 +4,10 @@ import io
 
 import pytest
 
+from agentv.model.manifest import VarianceSummary
 from agentv.model.result import ExecutionMetrics
 from agentv.report.figures import bars, counted, duration, fitting, usd
+from agentv.report.summary_text import noise_advice, noise_shown
 from agentv.report.terminal import Ending, print_ending, summary_lines
 from agentv.runs.summary import SummaryBuilder
 from made_results import failed, judged, scored, unscored
@@ -55,6 +57,7 @@ quick
   mean        0.812 (95 % interval 0.522 to 1.000, n = 8)
   passed      75.0 %, 6 of 8 (95 % interval 41 to 93 %)
   scores    0   ▃      █ 1
+  detectable  a second run on these 8 cases would reliably show differences above about 0.4
   cost        $0.0800 (8 jobs)
   judges      $0.0080 (8 jobs)
   time        450 ms per job, 3.6 s in total (8 jobs)
@@ -143,6 +146,42 @@ def test_the_first_line_includes_errors_and_jobs_that_did_not_run(results, plann
     builder = SummaryBuilder("r").add_all(results)
     shown = Ending(summary=builder.build({"t": planned}), details=builder.details())
     assert printed("utf-8", shown=shown).decode().splitlines()[0] == text
+
+
+@pytest.mark.parametrize(
+    ("found", "advice"),
+    [
+        (VarianceSummary(case=0.1, trial=0.02, trials=3), "Most of the noise is between cases: add cases, not trials."),
+        (
+            VarianceSummary(case=0.05, trial=0.15, trials=3),
+            "Trials of the same case vary more than cases: 6 trials instead of 3 would shrink the interval by "
+            "about 13 %; so would 33 % more cases.",
+        ),
+        (
+            VarianceSummary(case=0.05, trial=0.15, trials=3, judge=0.3, votes=3),
+            "Most of the noise between trials comes from the judge: add votes, or make its criteria clearer.",
+        ),
+        (VarianceSummary(case=0, trial=0, trials=3), ""),
+        (VarianceSummary(judge=0.1, votes=3), ""),
+    ],
+)
+def test_the_advice_names_what_would_shrink_the_interval(found, advice):
+    assert noise_advice(found) == advice
+
+
+@pytest.mark.parametrize(
+    ("scores", "text"),
+    [
+        ([0.0, 1.0] * 100, "a second run on these 200 cases would reliably show differences above about 0.11"),
+        ([1.0] * 200, "a second run on these 200 cases would reliably show differences above about 0.039"),
+        ([1.0] * 5, "5 cases: too few to show any difference to a second run"),
+        ([1.0], "1 case: too few to show any difference to a second run"),
+    ],
+)
+def test_the_detectable_difference_is_shown_or_why_there_is_none(scores, text):
+    results = [scored(score, eval_id=str(number)) for number, score in enumerate(scores)]
+    found = SummaryBuilder("r").add_all(results).build().targets["t"]
+    assert dict(noise_shown(found)) == {"detectable": text}
 
 
 @pytest.mark.parametrize(

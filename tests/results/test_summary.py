@@ -1,6 +1,7 @@
 """The summary of a run: what is counted, what is excluded, and the denominators."""
 
 import random
+import statistics
 import tracemalloc
 
 import msgspec
@@ -161,6 +162,57 @@ def test_pass_at_k_is_averaged_over_cases_with_at_least_k_trials():
     assert (thrice.pass_at_k_ci95, thrice.pass_hat_k_ci95) == (wilson(2 / 3, 3), wilson(1 / 3, 3))
 
 
+def test_pass_at_k_stops_at_the_number_of_trials_that_most_cases_have():
+    trials = {"a": 5, "b": 3, "c": 3, "d": 2}
+    results = [scored(eval_id=id, trial=trial) for id, count in trials.items() for trial in range(1, count + 1)]
+    found = built(*results, jobs_per_case=5).build().targets["t"].trials
+    assert [(each.k, each.n) for each in found] == [(1, 4), (2, 4), (3, 3)]
+
+
+def votes(*scores, **known):
+    return judged("x", sum(scores) / len(scores), details={"votes": [{"score": score} for score in scores]}, **known)
+
+
+def test_variance_is_split_into_cases_trials_and_judge_calls():
+    results = [
+        scored(score, eval_id=id, trial=trial, evaluator_results=(votes(score, score, max(0.0, score - 0.3)),))
+        for id, scores in {"a": (1.0, 0.9), "b": (0.5, 0.6), "c": (0.1, 0.1)}.items()
+        for trial, score in enumerate(scores, 1)
+    ]
+    found = built(*results, jobs_per_case=2).build().targets["t"].variance
+    assert found.trial == pytest.approx((0.005 + 0.005 + 0) / 3)
+    means = (0.95, 0.55, 0.1)
+    assert found.case == pytest.approx(statistics.variance(means) - found.trial / 2)
+    assert found.judge == pytest.approx((4 * 0.03 + 2 * 0.01 / 3) / 6)
+    assert (found.cases, found.trials, found.answers, found.votes) == (3, 2, 6, 3)
+
+
+def test_the_judge_variance_needs_votes_and_counts_by_weight():
+    assert built(scored(1.0), scored(0.0, eval_id="b")).build().targets["t"].variance is None
+    other = judged("y", 1.0, weight=3.0)
+    found = built(scored(1.0, evaluator_results=(votes(1.0, 0.0, weight=1.0), other))).build().targets["t"].variance
+    assert (found.judge, found.case, found.trial, found.votes) == (0.5 / 16, None, None, 2)
+
+
+@pytest.mark.parametrize("details", ["text", {"votes": "many"}, {"votes": [1, {"score": "high"}, {"score": 7}]}, [1]])
+def test_details_of_other_evaluators_are_not_votes(details):
+    assert built(scored(evaluator_results=(judged("x", 1.0, details=details),))).build().targets["t"].variance is None
+
+
+@pytest.mark.parametrize("talks", [1, 4])
+@pytest.mark.parametrize("values", [(0.0, 1.0), (0.0, 0.3, 1.0)])
+def test_a_summary_by_case_and_one_by_job_have_the_same_figures(talks, values):
+    chance = random.Random(9)
+    results = [
+        scored(chance.choice(values), eval_id=str(number), conversation_id=None if talks == 1 else str(number // talks))
+        for number in range(60)
+    ]
+    results += [failed(eval_id="lost")]
+    one, other = (built(*results, jobs_per_case=count).build().targets["t"] for count in (1, 2))
+    for name in ("ci95", "ci95_with_errors", "pass_rate_ci95", "minimum_detectable_difference", "variance"):
+        assert getattr(one, name) == pytest.approx(getattr(other, name)), name
+
+
 def test_prompts_are_not_trials_and_many_trials_are_summarised():
     prompts = [scored(eval_id=id, prompt=prompt) for id in "ab" for prompt in "pq"]
     assert built(*prompts, jobs_per_case=2).build().targets["t"].trials == ()
@@ -226,6 +278,7 @@ def test_a_summary_has_all_its_fields():
         *("cases", "jobs", "scored", "errors", "unscored", "skipped", "truncated", "fallbacks"),
         *("mean", "ci95", "ci95_with_errors", "pass_rate", "pass_rate_ci95", "pass_rate_ci95_with_errors"),
         *("cost_usd", "judge_cost_usd", "duration_ms", "evaluators", "prompts", "trials", "early_stop"),
+        *("variance", "minimum_detectable_difference"),
     }
 
 

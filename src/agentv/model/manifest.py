@@ -117,6 +117,23 @@ class TrialsSummary(msgspec.Struct, frozen=True, kw_only=True):
     pass_hat_k_ci95: Interval | None = None
 
 
+class VarianceSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The variance of scores by source; a source that cannot be estimated is null.
+
+    `case` is the variance between the true means of cases, `trial` that between trials of one case, including the
+    judge's. They come from `cases` cases (times prompts) with `trials` trials each, a harmonic mean. `judge` is the
+    variance of a score between calls of the judge on the same answer, from `answers` answers with `votes` votes each.
+    """
+
+    case: float | None = None
+    trial: float | None = None
+    judge: float | None = None
+    cases: int = 0
+    trials: float = 1.0
+    answers: int = 0
+    votes: float = 1.0
+
+
 class EarlyStop(msgspec.Struct, frozen=True, kw_only=True):
     """The result of `--stop-when` for one target. Its interval is valid at any stopping time.
 
@@ -142,8 +159,10 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     `scored`, `errors`, `unscored` and `skipped` (never started) are jobs, and add up to `jobs`. Means and the pass rate
     are over scored jobs. The intervals `_with_errors` also cover the jobs that errored: they count as 0 for the lower
-    bound and as 1 for the upper. `prompts` is set if cases run with several prompts. `truncated`
-    counts the jobs whose answer ended at a token or turn limit, `fallbacks` those that a fallback target answered.
+    bound and as 1 for the upper. `prompts` is set if cases run with several prompts. `minimum_detectable_difference`
+    is the smallest difference that a comparison with a second run on the scored cases shows with a probability of 80 %;
+    null if there are too few cases to show any. `truncated` counts the jobs whose answer ended at a token or turn
+    limit, `fallbacks` those that a fallback target answered.
     """
 
     cases: int
@@ -166,6 +185,8 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     evaluators: dict[str, PartSummary] = {}
     prompts: dict[str, PartSummary] = {}
     trials: tuple[TrialsSummary, ...] = ()
+    variance: VarianceSummary | None = None
+    minimum_detectable_difference: float | None = None
     early_stop: EarlyStop | None = None
 
 

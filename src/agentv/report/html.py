@@ -23,7 +23,7 @@ from agentv import __version__
 from agentv.model.result import EvaluatorResult, ExecutionMetrics, Result
 from agentv.report.figures import one_line
 from agentv.report.formats import ReportFormat
-from agentv.report.summary_text import early_stop_line, headlines
+from agentv.report.summary_text import early_stop_line, headlines, noise_shown
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 
@@ -293,6 +293,7 @@ def _head(run: RunStore, figures: Figures, table: _Table) -> dict[str, Any]:
             for name, target in figures.summary.targets.items()
             if target.early_stop is not None
         },
+        "noise": {name: list(noise_shown(target)) for name, target in figures.summary.targets.items()},
         "targets": list(table.targets),
         "datasets": [{"name": name, "path": path} for name, path in table.datasets],
         "prompts": list(table.prompts),

@@ -27,7 +27,7 @@ from agentv.report.figures import (
     usd,
 )
 from agentv.report.formats import ReportFormat
-from agentv.report.summary_text import answer_notes, early_stop_line, headlines, trials_shown
+from agentv.report.summary_text import answer_notes, early_stop_line, headlines, noise_shown, trials_shown
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 from agentv.runs.summary import reason_of
@@ -112,6 +112,8 @@ def _targets(figures: Figures) -> Iterator[str]:
             yield from (f"{cell(name, _LONGEST_NAME)}: {what}, {text}", "")
         if chances := "; ".join(f"{chance} {text}" for chance, text in trials_shown(target)):
             yield from (f"{cell(name, _LONGEST_NAME)}: {markdown(chances, 2 * _LONGEST_REASON)}", "")
+        for kind, text in noise_shown(target):
+            yield from (f"{cell(name, _LONGEST_NAME)}: {kind} {markdown(text, 2 * _LONGEST_REASON)}", "")
         if target.early_stop is not None:
             stop = " ".join(early_stop_line(target.early_stop).split())
             yield from (f"{cell(name, _LONGEST_NAME)}: {cell(stop, 2 * _LONGEST_REASON)}", "")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from agentv.errors import plural
-from agentv.model.manifest import EarlyStop, RunSummary, TargetSummary
-from agentv.report.figures import one_line, percent, percent_interval, signed, signed_interval
+from agentv.model.manifest import EarlyStop, RunSummary, TargetSummary, VarianceSummary
+from agentv.report.figures import number, one_line, percent, percent_interval, signed, signed_interval
 
 LONGEST_NAME = 40
 
@@ -73,3 +74,62 @@ def early_stop_line(found: EarlyStop) -> str:
     skipped = f"; {plural(found.not_needed, 'job')} not needed" if found.not_needed else ""
     that = "that of " if found.measure == "difference" else ""
     return f"decided     {what} is {found.answer} {that}{against} ({seen}){skipped}"
+
+
+def noise_shown(target: TargetSummary) -> Iterator[tuple[str, str]]:
+    """Yield the sources of a target's noise, what would reduce it, and the difference that a second run could show."""
+    if target.variance is not None:
+        yield "variance", _components(target.variance)
+        advice = noise_advice(target.variance)
+        if advice:
+            yield "advice", advice
+    if target.scored:
+        yield "detectable", _detectable(target)
+
+
+def _components(found: VarianceSummary) -> str:
+    parts = []
+    if found.case is not None and found.trial is not None:
+        trials = f"{plural(found.cases, 'case')}, {found.trials:.3g} trials each"
+        parts.append(f"{number(found.case)} between cases, {number(found.trial)} between trials ({trials})")
+    if found.judge is not None:
+        votes = f"{plural(found.answers, 'answer')}, {found.votes:.3g} votes each"
+        parts.append(f"{number(found.judge)} between judge calls ({votes})")
+    return "; ".join(parts)
+
+
+_WORTHWHILE = 0.1
+"""The smallest reduction of an interval, as a fraction of its width, for which more trials are suggested."""
+
+
+def noise_advice(found: VarianceSummary) -> str:
+    """Return what would shrink the interval of the mean; empty if that is unknown or nothing varies.
+
+    The variance of a mean over n cases with K trials is (case + trial / K) / n.
+    """
+    if found.case is None or found.trial is None or found.case + found.trial == 0:
+        return ""
+    trials = max(2, round(found.trials))
+    now, then = (found.case + found.trial / count for count in (found.trials, 2 * trials))
+    gain = 1 - math.sqrt(then / now)
+    if gain < _WORTHWHILE:
+        return "Most of the noise is between cases: add cases, not trials."
+    if found.judge is not None and found.judge / found.votes > found.trial / 2:
+        return "Most of the noise between trials comes from the judge: add votes, or make its criteria clearer."
+    ratio = found.trial / found.case if found.case else math.inf
+    how = "more than" if ratio > 1.5 else "as much as" if ratio > 2 / 3 else "almost as much as" if ratio > 0.4 else ""
+    start = f"Trials of the same case vary {how} cases" if how else "Trials of the same case add noise"
+    cases = now / then - 1
+    return (
+        f"{start}: {2 * trials} trials instead of {trials} would shrink the interval by about {gain:.0%}; "
+        f"so would {cases:.0%} more cases."
+    ).replace("%", " %")
+
+
+def _detectable(target: TargetSummary) -> str:
+    cases = plural(max(1, round(target.cases * target.scored / target.jobs)), "case")
+    found = target.minimum_detectable_difference
+    if found is None:
+        return f"{cases}: too few to show any difference to a second run"
+    these = "this 1 case" if cases == "1 case" else f"these {cases}"
+    return f"a second run on {these} would reliably show differences above about {found:.2g}"

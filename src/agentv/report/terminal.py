@@ -27,7 +27,7 @@ from agentv.report.figures import (
     percent_interval,
     usd,
 )
-from agentv.report.summary_text import LONGEST_NAME, answer_notes, early_stop_line, headlines, trials_shown
+from agentv.report.summary_text import LONGEST_NAME, answer_notes, early_stop_line, headlines, noise_shown, trials_shown
 from agentv.runs.summary import CaseNote, TargetDetails
 
 _LONGEST_REASON = 100
@@ -139,6 +139,7 @@ def _target(
         yield f"  passed      {share} (95 % interval {percent_interval(target.pass_rate_ci95)})", ""
         yield from ((f"  {name:<11} {text}", "") for name, text in trials_shown(target))
         yield f"  scores    0 {bars(details.bins, drawn)} 1", ""
+    yield from ((f"  {name:<11} {text}", "") for name, text in noise_shown(target))
     yield from _use(target, details)
     yield from _parts("evaluators", target.evaluators)
     yield from _parts("prompts", target.prompts)

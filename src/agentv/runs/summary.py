@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from functools import cache
 from heapq import heappop, heappush
 
 import msgspec
 
-from agentv.model.manifest import Interval, PartSummary, RunSummary, TargetSummary, TrialsSummary
+from agentv.model.manifest import Interval, PartSummary, RunSummary, TargetSummary
 from agentv.model.result import EvaluatorResult, Result
-from agentv.stats.intervals import MeanAccumulator, pass_at_k, pass_hat_k
+from agentv.runs.trials import JudgeVotes, Trials
+from agentv.stats.intervals import MeanAccumulator
+from agentv.stats.power import detectable_difference
+from agentv.stats.variance import ScoreSpread
 
 BINS = 10
-_SHOWN_TRIALS = (1, 2, 3, 5, 10, 20, 50, 100)
 SHOWN = 5
 LONGEST_REASON = 300
 _AT_A_LIMIT = frozenset({"length", "max_tokens", "max_turns"})
@@ -151,7 +151,9 @@ class _Target:
         self._cases: dict[int, int] = {}
         self._case_scores = MeanAccumulator()
         self._clusters: dict[object, int] = {}
-        self._trials = _Trials()
+        self._trials = Trials()
+        self._votes = JudgeVotes()
+        self._spread = ScoreSpread()
 
     def add(self, result: Result) -> None:
         self.done += 1
@@ -179,7 +181,10 @@ class _Target:
             self._bins[min(int(score * BINS), BINS - 1)] += 1
             self._passes.add(float(result.verdict == "pass"), cluster)
             if key is not None and cluster is not None:
-                self._trials.add(key, result.prompt, cluster, result.verdict == "pass")
+                self._trials.add(key, result, cluster)
+            else:
+                self._spread.add(score, cluster)
+            self._votes.add(result)
             if result.verdict == "pass":
                 self.passed += 1
             elif self._worst.wants(-score):
@@ -238,7 +243,16 @@ class _Target:
             evaluators=_parts(self._evaluators, self._errors),
             prompts=_parts(self._prompts, self._errors),
             trials=self._trials.summary(),
+            variance=self._votes.summary(self._trials.scores),
+            minimum_detectable_difference=self._detectable(),
         )
+
+    def _detectable(self) -> float | None:
+        """Return the smallest difference that a second run on the scored cases would reliably show."""
+        by_case = self._by_case
+        noise = self._trials.scores.noise() if by_case else self._spread.noise()
+        cases = len(self._trials.scores.counts) if by_case else self._spread.n
+        return None if noise is None else detectable_difference(noise, cases)
 
     def details(self) -> TargetDetails:
         mean, of_cases = self.scores.mean, self._case_scores.mean_of_clusters
@@ -253,48 +267,6 @@ class _Target:
             worst=self._worst.notes(),
             slowest=self._slowest.notes(),
             errors=dict(self._first_errors),
-        )
-
-
-class _Trials:
-    """Counts the scored and passed trials of each case and prompt."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[int, int] = {}
-        self._clusters = array("q")
-        self._scored = array("l")
-        self._passed = array("l")
-
-    def add(self, case: int, prompt: str | None, cluster: int, passed: bool) -> None:
-        """Add a trial. `case` is a hash, `cluster` the number of its cluster."""
-        number = self._numbers.setdefault(hash((case, prompt)), len(self._numbers))
-        if number == len(self._scored):
-            self._clusters.append(cluster)
-            self._scored.append(0)
-            self._passed.append(0)
-        self._scored[number] += 1
-        self._passed[number] += passed
-
-    def summary(self) -> tuple[TrialsSummary, ...]:
-        """Return pass rates for several k, up to the largest number of trials; empty if no case has two."""
-        most = max(self._scored, default=0)
-        return tuple(self._of(k) for k in sorted({*_SHOWN_TRIALS, most}) if k <= most) if most > 1 else ()
-
-    def _of(self, k: int) -> TrialsSummary:
-        one, every = MeanAccumulator(), MeanAccumulator()
-        at_k, hat_k = cache(pass_at_k), cache(pass_hat_k)
-        for cluster, scored, passed in zip(self._clusters, self._scored, self._passed, strict=True):
-            if scored >= k:
-                one.add(at_k(scored, passed, k), cluster)
-                every.add(hat_k(scored, passed, k), cluster)
-        assert one.mean is not None and every.mean is not None
-        return TrialsSummary(
-            k=k,
-            n=one.n,
-            pass_at_k=one.mean,
-            pass_at_k_ci95=one.ci95,
-            pass_hat_k=every.mean,
-            pass_hat_k_ci95=every.ci95,
         )
 
 
