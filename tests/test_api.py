@@ -312,10 +312,9 @@ def test_evaluate_and_compare_are_public():
     assert {"evaluate", "evaluate_async"} <= set(agentv.__all__)
 
 
-def test_a_function_as_evaluator_is_refused_with_a_hint(folder):
-    with pytest.raises(AgentvError, match=r"'evaluators\[1\]' must be a string, a dict or an EvaluatorSpec") as error:
-        evaluate(CASES, echo, [*SAYS_YES, lambda answer: 1.0])
-    assert '"type": "python"' in str(error.value)
+def test_an_evaluator_of_another_kind_is_refused(folder):
+    with pytest.raises(AgentvError, match=r"'evaluators\[1\]' must be a string, a dict, a function or a spec, got int"):
+        evaluate(CASES, echo, [*SAYS_YES, 5])
 
 
 @pytest.mark.parametrize("evaluators", ["equals", {"type": "equals"}, 5, EvaluatorSpec(type="equals", name="e")])

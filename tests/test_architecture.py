@@ -31,8 +31,8 @@ MAY_IMPORT = {
     "calibration": {"model", "runs", "stats", "engine"},
     "bisection": {"model", "datasets", "engine", "runs", "stats"},
     "generation": {"model", "executors", "datasets", "evaluators", "targets", "engine", "runs"},
-    "pytest_plugin": {"model", "datasets", "engine", "runs", "report"},
-    "api": {"model", "datasets", "engine", "runs", "targets", "comparison"},
+    "pytest_plugin": {"model", "datasets", "engine", "runs", "report", "api"},
+    "api": {"model", "datasets", "engine", "evaluators", "runs", "targets", "comparison", "report"},
     "cli": {
         "model",
         "datasets",

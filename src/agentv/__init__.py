@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentv.api import Run, compare, evaluate, evaluate_async
+    from agentv.api import Run, assert_passes, compare, evaluate, evaluate_async
     from agentv.datasets.loader import cases, load_cases, stream_cases
     from agentv.errors import (
         AgentvError,
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     )
     from agentv.model.case import EvalCase
     from agentv.model.evaluator import EvaluatorSpec, Execution, Score, Verdicts
+    from agentv.model.manifest import RunSummary, TargetSummary
     from agentv.model.message import FilePart, ImagePart, Message, TextPart, ToolCall
+    from agentv.model.result import EvaluatorResult, Result
 
 __version__ = "0.1.0"
 
@@ -30,6 +32,7 @@ __all__ = [
     "DatasetParseError",
     "DatasetWarning",
     "EvalCase",
+    "EvaluatorResult",
     "EvaluatorSpec",
     "Execution",
     "FilePart",
@@ -37,13 +40,17 @@ __all__ = [
     "InvalidCaseError",
     "InvalidDatasetError",
     "Message",
+    "Result",
     "Run",
+    "RunSummary",
     "Score",
+    "TargetSummary",
     "TextPart",
     "ToolCall",
     "UsageError",
     "Verdicts",
     "__version__",
+    "assert_passes",
     "cases",
     "compare",
     "evaluate",
@@ -53,7 +60,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "EvaluatorResult": "agentv.model.result",
+    "Result": "agentv.model.result",
     "Run": "agentv.api",
+    "RunSummary": "agentv.model.manifest",
+    "TargetSummary": "agentv.model.manifest",
+    "assert_passes": "agentv.api",
     "Score": "agentv.model.evaluator",
     "cases": "agentv.datasets.loader",
     "compare": "agentv.api",

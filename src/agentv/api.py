@@ -1,25 +1,29 @@
-"""The Python API: `agentv.evaluate` and `agentv.compare`, for dataset files or cases in memory."""
+"""The Python API: `evaluate`, `assert_passes` and `compare`, for dataset files or cases in memory."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
 from agentv.datasets.case.header import specs_of
+from agentv.datasets.case.keys import OUTCOME_KEYS
 from agentv.datasets.loader import CaseSource, InMemoryCases, ignore, warn_caller
-from agentv.engine.named_runs import named_run
+from agentv.engine.named_runs import existing_run, named_run
 from agentv.engine.prepare import prepare
 from agentv.engine.run import Observer, Outcome, RunInProgress, open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, parse_max_errors
 from agentv.engine.run_plan import RunPlan
-from agentv.errors import DatasetWarning, UsageError
+from agentv.errors import AgentvError, DatasetWarning, UsageError
+from agentv.evaluators.code.function_evaluator import function_spec
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.manifest import RunSummary
@@ -28,12 +32,17 @@ from agentv.registry import TARGETS
 from agentv.runs.folder import export_records, output_paths
 from agentv.runs.store import RunStore
 from agentv.settings.diagnostics import SHARE, Problems, did_you_mean
+from agentv.settings.evaluator_reader import named
 from agentv.settings.settings_reader import read_settings
 from agentv.targets.python import FunctionTarget
 from agentv.targets.target import Target
 
 if TYPE_CHECKING:
+    import pandas
+    import polars
+
     from agentv.comparison.comparison import Comparison
+    from agentv.report.notebook import LiveLine
 
 OPTIONS = (
     *(name for name in EvalOptions.__struct_fields__ if name not in ("paths", "filters", "gates")),
@@ -44,27 +53,51 @@ OPTIONS = (
 Dataset = str | os.PathLike[str] | Sequence[str] | Iterable[EvalCase | Mapping[str, Any]]
 GivenRun: TypeAlias = "Run | str | os.PathLike[str]"
 GivenTarget = str | dict[str, Any] | Callable[..., Any]
-GivenEvaluators = Sequence[str | dict[str, Any] | EvaluatorSpec]
+GivenEvaluators = Sequence[str | dict[str, Any] | EvaluatorSpec | Callable[..., Any]]
 Given = tuple[Dataset, GivenTarget | None, GivenEvaluators | None]
 
 
 class Run:
-    """A finished run: its folder, summary, exit code and results."""
+    """A finished run: its folder, summary, exit code and results. A notebook shows it as a table."""
 
-    def __init__(self, outcome: Outcome) -> None:
-        self.path: Path = outcome.folder
-        self.summary: RunSummary = outcome.summary
-        self.exit_code: int = outcome.verdict.exit_code
+    def __init__(self, path: Path, summary: RunSummary, exit_code: int) -> None:
+        self.path = path
+        self.summary = summary
+        self.exit_code = exit_code
+
+    @classmethod
+    def open(cls, run: str | os.PathLike[str] = "latest") -> Run:
+        """Open a run on disk: a path, an id, `latest`, `@tag` and so on."""
+        store = RunStore.open(existing_run(os.fspath(run)))
+        code = None if store.manifest is None else store.manifest.exit_code
+        return cls(store.path, store.figures().summary, code or 0)
 
     @cached_property
     def results(self) -> list[Result]:
         """The records of all jobs in the order of completion."""
         return list(RunStore.open(self.path).records())
 
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a pandas data frame with a row per job. Needs `pip install 'agentv[pandas]'`."""
+        from agentv.report.data_frames import pandas_frame  # late: an extra
+
+        return pandas_frame(RunStore.open(self.path))
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return a polars data frame with a row per job. Needs `pip install 'agentv[polars]'`."""
+        from agentv.report.data_frames import polars_frame  # late: an extra
+
+        return polars_frame(RunStore.open(self.path))
+
     def __repr__(self) -> str:
         targets = self.summary.targets.items()
         means = (f"{name} {'not scored' if found.mean is None else f'{found.mean:.3f}'}" for name, found in targets)
         return f"<Run {self.path.name}: {', '.join(means)}>"
+
+    def _repr_html_(self) -> str:
+        from agentv.report.notebook import run_html  # late: only notebooks need it
+
+        return run_html(self.path, self.summary, RunStore.open(self.path).records())
 
 
 def evaluate(
@@ -79,14 +112,17 @@ def evaluate(
 
     `dataset` is a path, or an iterable of cases or dicts. `target` is a name from the targets file, a dict of settings,
     or a function that takes the prompt (or `messages`, `case`, `variables`, `trial` by name) and returns the answer.
-    `evaluators` replace those of the cases. Other options are those of `agentv eval`: `trials`, `workers`, `sample`,
-    `seed`, `limit`, `timeout_s`, `max_retries`, `fail_fast`, `threshold` and so on. Works inside a running event loop.
-    Ctrl-C cancels the calls in flight and raises KeyboardInterrupt; finished records are kept.
+    `evaluators` replace those of the cases: types, dicts, or functions that take `answer`, `case`, `input`, `expected`,
+    `tool_calls`, `messages`, `metrics` or `context` by name and return a number from 0 to 1, a bool or a `Score`. Other
+    options are those of `agentv eval`: `trials`, `workers`, `sample`, `seed`, `limit`, `timeout_s`, `max_retries`,
+    `fail_fast`, `threshold` and so on. Works inside a running event loop; a notebook shows the progress, unless
+    `progress` is False. Ctrl-C cancels the calls in flight and raises KeyboardInterrupt; finished records are kept.
     """
-    outcome = _executed((dataset, target, evaluators), out, options, Observer())
+    observer = Observer() if options.pop("progress", None) is False else _observer()
+    outcome = _executed((dataset, target, evaluators), out, options, observer)
     if outcome.stopped == "interrupted":
         raise KeyboardInterrupt(f"Finished records are kept in {outcome.folder}")
-    return Run(outcome)
+    return _run_of(outcome)
 
 
 async def evaluate_async(
@@ -97,11 +133,11 @@ async def evaluate_async(
 ) -> Run:
     """Like `evaluate`, for async code. The run has its own event loop; cancelling the task stops the run."""
     out = options.pop("out", None)
-    observer = _Started()
+    observer = _Started(Observer() if options.pop("progress", None) is False else _observer())
     run_it = partial(_executed, (dataset, target, evaluators), out, options, observer)
     outcome = asyncio.ensure_future(asyncio.to_thread(run_it))
     try:
-        return Run(await asyncio.shield(outcome))
+        return _run_of(await asyncio.shield(outcome))
     except asyncio.CancelledError:
         for each in observer.runs:
             each.interrupt()
@@ -126,15 +162,74 @@ def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
     return run_comparison.compare_runs(loaded[0], loaded[1], run_comparison.CompareOptions(**options))
 
 
+def assert_passes(
+    answer: Any,
+    evaluators: GivenEvaluators | None = None,
+    *,
+    case: EvalCase | Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Result:
+    """Score one answer, and raise AssertionError with the reasons if it does not pass. Return its record.
+
+    `answer` is text, messages with tool calls, data, or any other value that a target function may return. `fields` are
+    those of a case, such as `input` and `expected_output`; or pass a `case`, whose own evaluators are the default. An
+    answer that could not be scored raises AgentvError: an error is not a failure.
+    """
+    if case is not None and fields:
+        raise UsageError("Pass either a case or its fields", f"Both 'case' and '{next(iter(fields))}' are given")
+    given = case if case is not None else {"id": "answer", "input": "", **fields}
+    if evaluators is None and case is None:
+        raise UsageError("assert_passes needs evaluators", hint='For example: [{"type": "contains", "value": "yes"}]')
+
+    def answering() -> Any:
+        return answer
+
+    with TemporaryDirectory(prefix="agentv-answer-") as folder:
+        plan = _prepared(([given], answering, evaluators), {"trials": 1}, None)
+        run(plan, open_store(plan, os.path.join(folder, "run"), listed=False), open_executor(plan), Observer())
+        (result,) = RunStore.open(os.path.join(folder, "run")).records()
+    if result.error is not None:
+        raise AgentvError("The answer could not be scored", result.error.message)
+    if result.verdict != "pass":
+        from agentv.report.junit import headline, story  # late: only failures need it
+
+        raise AssertionError(f"{headline(result)}\n{story(result)}")
+    return result
+
+
+def _run_of(outcome: Outcome) -> Run:
+    return Run(outcome.folder, outcome.summary, outcome.verdict.exit_code)
+
+
+def _observer() -> Observer:
+    """Return a progress display in a notebook, else an observer that shows nothing."""
+    if "IPython" not in sys.modules:
+        return Observer()
+    from agentv.report.notebook import LiveLine  # late: only notebooks need it
+
+    return _LiveProgress(LiveLine) if LiveLine.is_available() else Observer()
+
+
+class _LiveProgress(Observer):
+    """Shows the progress of a run in a line that is updated."""
+
+    def __init__(self, display: type[LiveLine]) -> None:
+        self._display = display
+
+    def watch(self, running: RunInProgress) -> AbstractContextManager[None]:
+        return self._display(running.snapshot).shown()
+
+
 class _Started(Observer):
     """Stores the run when it starts, so that it can be interrupted."""
 
-    def __init__(self) -> None:
+    def __init__(self, display: Observer) -> None:
         self.runs: list[RunInProgress] = []
+        self._display = display
 
     def watch(self, running: RunInProgress) -> AbstractContextManager[None]:
         self.runs.append(running)
-        return nullcontext()
+        return self._display.watch(running)
 
 
 def _executed(given: Given, out: Any, options: dict[str, Any], observer: Observer) -> Outcome:
@@ -154,7 +249,10 @@ def _prepared(given: Given, named: dict[str, Any], written: str | None) -> RunPl
     options = _options(paths or (), named)
     cases: CaseSource | InMemoryCases
     if paths is None:
-        cases = InMemoryCases(_given(dataset), options.selection, warn_caller)
+        given_cases = _given(dataset)
+        if evaluators is not None:
+            given_cases = map(_with_outcome, given_cases)
+        cases = InMemoryCases(given_cases, options.selection, warn_caller)
     else:
         cases = options.open_cases(warn_caller, ignore)
     targets = () if target is None or isinstance(target, str) else (_target(target),)
@@ -211,6 +309,13 @@ def _given(dataset: Dataset) -> Iterable[EvalCase | Mapping[str, Any]]:
     return cast("Iterable[EvalCase | Mapping[str, Any]]", dataset)
 
 
+def _with_outcome(case: EvalCase | Mapping[str, Any]) -> EvalCase | Mapping[str, Any]:
+    """Add an empty expected outcome to a case without one: the program's own evaluators replace it."""
+    if not isinstance(case, Mapping) or any(key in case for key in OUTCOME_KEYS):
+        return case
+    return {"expected_outcome": "", **case}
+
+
 def _target(target: dict[str, Any] | Callable[..., Any]) -> Target:
     if not isinstance(target, dict):
         name = getattr(target, "__name__", "function")
@@ -235,14 +340,29 @@ def _specs(evaluators: GivenEvaluators | None) -> tuple[EvaluatorSpec, ...] | No
         got = type(evaluators).__name__
         raise UsageError(f"'evaluators' must be a list, got {got}", hint='For example: evaluators=[{"type": "equals"}]')
     evaluators = list(evaluators)
-    for number, each in enumerate(evaluators):
-        if not isinstance(each, str | dict | EvaluatorSpec):
-            raise UsageError(
-                f"'evaluators[{number}]' must be a string, a dict or an EvaluatorSpec, got {type(each).__name__}",
-                hint='To use a function, name its file: {"type": "python", "function": "checks.py:score"}',
-            )
-    entries = [each.to_data() if isinstance(each, EvaluatorSpec) else each for each in evaluators]
-    specs, warned = specs_of(entries)
+    functions: dict[int, EvaluatorSpec] = {}
+    for number, each in enumerate(cast("list[object]", evaluators)):
+        if callable(each):
+            functions[number] = function_spec(each)
+        elif not isinstance(each, str | dict | EvaluatorSpec):
+            got = type(each).__name__
+            raise UsageError(f"'evaluators[{number}]' must be a string, a dict, a function or a spec, got {got}")
+    entries = [each.to_data() if isinstance(each, EvaluatorSpec) else each for each in evaluators if not callable(each)]
+    specs, warned = specs_of(entries) if entries else ((), [])
     for problem in warned:
         warn_caller(DatasetWarning(problem.message, field=problem.field, hint=problem.hint))
-    return specs
+    return named(_in_order(functions, specs, len(evaluators)))
+
+
+def _in_order(
+    functions: dict[int, EvaluatorSpec], specs: tuple[EvaluatorSpec, ...], count: int
+) -> tuple[EvaluatorSpec, ...]:
+    """Insert the specs of functions at their positions. All strings together form one spec."""
+    others = list(specs)
+    ordered = []
+    for number in range(count):
+        if number in functions:
+            ordered.append(functions[number])
+        elif others:
+            ordered.append(others.pop(0))
+    return (*ordered, *others)

@@ -140,6 +140,11 @@ def test_runs_of_python_and_rescores_with_out_are_listed(project, command):
     assert [entry["name"] for entry in command("runs", "--json").printed] == ["scored-again", "from-python"]
 
 
+def test_a_run_in_the_temporary_folder_is_not_listed(project, command, tmp_path_factory):
+    command("eval", "d.yaml", "--out", str(tmp_path_factory.mktemp("elsewhere") / "run"), "--quiet")
+    assert command("runs", "--json").printed == [] and not Path(".agentv/runs.jsonl").exists()
+
+
 def test_a_moved_project_still_lists_its_runs(project, command, monkeypatch, tmp_path_factory):
     command("eval", "d.yaml", "--out", "kept/monday", "--quiet")
     moved = tmp_path_factory.mktemp("elsewhere") / "project"

@@ -291,3 +291,27 @@ def test_an_unknown_report_format_is_rejected_at_startup(project):
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False)
     assert done.returncode == 4
     assert "Cannot write a report to out.pdf" in done.stderr and "Traceback" not in done.stderr
+
+
+FIXTURES = """
+import agentv
+
+@agentv.cases("evals/echo.eval.yaml")
+def test_cases(case, agentv_assert_passes):
+    agentv_assert_passes(case.input[0].content)
+
+def test_answer(agentv_assert_passes):
+    agentv_assert_passes("Paris", [lambda answer: answer == "Paris"], input="Capital?")
+
+def test_run(agentv_evaluate):
+    run = agentv_evaluate("evals/echo.eval.yaml", str.upper, [lambda answer: "A" in answer])
+    assert run.summary.targets["upper"].mean == 0.5
+"""
+
+
+def test_fixtures_check_answers_and_run_datasets(project):
+    project.write("tests/test_answers.py", FIXTURES)
+    printed = run_pytest("tests", "-vv", "--agentv-report", code=1)
+    assert "test_cases[good] PASSED" in printed and "test_answer PASSED" in printed and "test_run PASSED" in printed
+    assert "test_cases[bad] FAILED" in printed and "does not contain 'a'" in printed
+    assert run_records()[1]["bad"]["candidate_answer"] == "other"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from time import monotonic
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from agentv.engine.run import Observer, RunInProgress
 from agentv.engine.run_plan import RunPlan
-from agentv.errors import plural
 from agentv.model.job import Job
 from agentv.model.result import Result
-from agentv.report.figures import counted, duration, fitting, number, one_line, usd
+from agentv.report.figures import duration, fitting, number, one_line
+from agentv.report.status_line import Pace, status_line
 from agentv.runs.redaction import Redactor
 from agentv.runs.summary import Snapshot
 
@@ -28,10 +27,7 @@ if TYPE_CHECKING:
 REDRAWS_PER_SECOND = 4
 PLAIN_INTERVAL_S = 5.0
 
-_WINDOW_S = 30.0
 _BAR_WIDTH = 24
-_LONG_WAIT_S = 5.0
-"""Show pauses requested by an endpoint from this length on, instead of an ETA."""
 _COLOURS = {"pass": "green", "borderline": "yellow", "fail": "red", "error": "red"}
 
 
@@ -129,49 +125,6 @@ class Progress:
             redirect_stdout=False,  # stdout is for data
         )
         self._live.start()
-
-
-class Pace:
-    """Jobs per second over the last 30 seconds, so that a slow start does not distort the rate."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def rate(self, done: int, now: float) -> float | None:
-        """Add a measurement and return the rate; None until it is known."""
-        self._seen.append((now, done))
-        while len(self._seen) > 2 and now - self._seen[1][0] >= _WINDOW_S:
-            self._seen.popleft()
-        since, before = self._seen[0]
-        return (done - before) / (now - since) if now > since and done > before else None
-
-
-def status_line(snapshot: Snapshot, rate: float | None) -> str:
-    """Return the status line: done, rate, passes, errors by class, cost, time left, concurrency."""
-    done, total = snapshot.done, snapshot.total
-    parts = [f"{done}/{total} ({100 * done // total} %)" if total else str(done)]
-    if rate is not None:
-        parts.append(_rate(rate))
-    if snapshot.scored:
-        parts.append(f"passed {100 * snapshot.passed / snapshot.scored:.0f} % of {snapshot.scored}")
-    if snapshot.errors:
-        parts.append(f"{plural(sum(snapshot.errors.values()), 'error')} ({counted(snapshot.errors)})")
-    if snapshot.cost_usd is not None:
-        parts.append(usd(snapshot.cost_usd))
-    if snapshot.waits_s >= _LONG_WAIT_S and done != total:
-        parts.append(f"waiting {duration(1000 * snapshot.waits_s)} as requested by the endpoint")
-    elif rate and total and total > done:
-        parts.append(f"ETA {duration(1000 * (total - done) / rate)}")
-    if snapshot.concurrency:
-        parts.append(f"concurrency {snapshot.concurrency}")
-    return " · ".join(parts)
-
-
-def _rate(per_second: float) -> str:
-    """Return a rate in the unit in which it is at least 1: `35.2/s`, `4/min`, `20/h`."""
-    if per_second >= 1:
-        return f"{per_second:.1f}/s" if per_second < 100 else f"{per_second:.0f}/s"
-    return f"{per_second * 60:.0f}/min" if per_second * 60 >= 1 else f"{per_second * 3600:.0f}/h"
 
 
 _LONGEST_LINE = 500

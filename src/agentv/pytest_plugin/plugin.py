@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from agentv.api import Run
+    from agentv.model.result import Result
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -81,3 +84,37 @@ def agentv_answer(request: pytest.FixtureRequest) -> Callable[[str], str]:
         return answer
 
     return record
+
+
+@pytest.fixture
+def agentv_assert_passes(request: pytest.FixtureRequest) -> Callable[..., Result]:
+    """Return `agentv.assert_passes` for a test made by `agentv.cases`: its case and evaluators are the default.
+
+    The answer is stored for the report. Without a case, it is `agentv.assert_passes` itself.
+    """
+    from agentv.api import assert_passes  # late: it imports the engine
+    from agentv.model.case import EvalCase
+
+    callspec = getattr(request.node, "callspec", None)
+    parameters = () if callspec is None else callspec.params.values()
+    found = [value for value in parameters if isinstance(value, EvalCase)]
+
+    def check(answer: Any, evaluators: Any = None, **given: Any) -> Result:
+        if isinstance(answer, str):
+            request.node.agentv_answer = answer
+        if found and not given:
+            given = {"case": found[0]}
+        return assert_passes(answer, evaluators, **given)
+
+    return check
+
+
+@pytest.fixture
+def agentv_evaluate(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """Return `agentv.evaluate` with the run in a temporary folder, unless `out` is given."""
+    from agentv.api import evaluate  # late: it imports the engine
+
+    def run(*given: Any, **options: Any) -> Run:
+        return evaluate(*given, **{"out": tmp_path_factory.mktemp("agentv") / "run", "progress": False, **options})
+
+    return run

@@ -53,7 +53,8 @@ def row_of(result: Result, line: int | None, evaluators: Sequence[str]) -> dict[
     return {name: value for name, value in row.items() if value is not None}
 
 
-def _rows(run: RunStore, figures: Figures) -> Iterator[dict[str, Any]]:
+def rows(run: RunStore, figures: Figures) -> Iterator[dict[str, Any]]:
+    """Yield the values of each job by column."""
     lines = run.case_lines()
     for result in run.records():
         yield row_of(result, lines.get((result.dataset_path, result.eval_id)), figures.evaluators)
@@ -68,7 +69,7 @@ def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(text)
     writer.writerow([_cell(name) for name in names])
-    for row in _rows(run, figures):
+    for row in rows(run, figures):
         writer.writerow([_cell(row.get(name)) for name in names])
     text.detach()  # the caller closes the stream
 
@@ -111,7 +112,7 @@ def write_parquet(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
             writer.write_table(arrow.table(data, schema=schema))
             batch.clear()
 
-        for row in _rows(run, figures):
+        for row in rows(run, figures):
             batch.append(row)
             if len(batch) == _ROWS_AT_ONCE:
                 flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -81,11 +82,17 @@ class RunJournal:
                 self.tags.pop(line.tag, None)
 
     def add_run(self, path: Path | str) -> None:
-        """Add a run outside the results folder. A project that cannot be written to is left alone."""
+        """Add a run outside the results folder, unless it is in the system's temporary folder.
+
+        A project that cannot be written to is left alone.
+        """
         real = os.path.realpath(path)
-        if real not in self.folders and os.path.dirname(real) != os.path.realpath(self._file.parent / "results"):
+        stored = self._stored(real)
+        is_temporary = os.path.isabs(stored) and real.startswith(os.path.realpath(tempfile.gettempdir()) + os.sep)
+        is_listed = os.path.dirname(real) == os.path.realpath(self._file.parent / "results") or real in self.folders
+        if not is_temporary and not is_listed:
             with suppress(OSError):
-                self._append(JournalLine(path=self._stored(real)))
+                self._append(JournalLine(path=stored))
 
     def tag(self, tag: str, path: Path | str | None) -> None:
         """Let a tag name this run, or with None no run."""

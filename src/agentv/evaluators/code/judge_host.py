@@ -1,4 +1,4 @@
-"""Resources shared by the judges of one run: warm processes and a model proxy."""
+"""Resources shared by the judges of one run: warm processes, threads and a model proxy."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from agentv.settings.environment import Environment, judge_environment
 if TYPE_CHECKING:
     from agentv.evaluators.code.model_proxy import ModelProxy
     from agentv.evaluators.code.worker_pool import WorkerPool
+    from agentv.support.function_call import DaemonThreads
 
 
 class JudgeHost:
@@ -23,6 +24,7 @@ class JudgeHost:
         self._targets = targets
         self._pool: WorkerPool | None = None
         self._proxy: asyncio.Task[ModelProxy] | None = None
+        self._threads: DaemonThreads | None = None
 
     @property
     def pool(self) -> WorkerPool:
@@ -33,6 +35,15 @@ class JudgeHost:
             self._pool = WorkerPool(judge_environment(self._environment))
         return self._pool
 
+    @property
+    def threads(self) -> DaemonThreads:
+        """The threads for functions that are called in this process."""
+        if self._threads is None:
+            from agentv.support.function_call import DaemonThreads  # late: few runs need it
+
+            self._threads = DaemonThreads()
+        return self._threads
+
     async def proxy(self) -> ModelProxy:
         """Return the model proxy. The first call starts it."""
         if self._proxy is None:
@@ -42,7 +53,9 @@ class JudgeHost:
         return await asyncio.shield(self._proxy)
 
     async def aclose(self) -> None:
-        """End all processes and stop the proxy."""
+        """End all processes and idle threads, and stop the proxy."""
+        if self._threads is not None:
+            self._threads.close()
         pool, self._pool = self._pool, None
         proxy, self._proxy = self._proxy, None
         try:

@@ -1,0 +1,56 @@
+"""The status line of a run in progress."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from agentv.errors import plural
+from agentv.report.figures import counted, duration, usd
+from agentv.runs.summary import Snapshot
+
+_WINDOW_S = 30.0
+_LONG_WAIT_S = 5.0
+"""Show pauses requested by an endpoint from this length on, instead of an ETA."""
+
+
+class Pace:
+    """Jobs per second over the last 30 seconds, so that a slow start does not distort the rate."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def rate(self, done: int, now: float) -> float | None:
+        """Add a measurement and return the rate; None until it is known."""
+        self._seen.append((now, done))
+        while len(self._seen) > 2 and now - self._seen[1][0] >= _WINDOW_S:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        return (done - before) / (now - since) if now > since and done > before else None
+
+
+def status_line(snapshot: Snapshot, rate: float | None) -> str:
+    """Return the status line: done, rate, passes, errors by class, cost, time left, concurrency."""
+    done, total = snapshot.done, snapshot.total
+    parts = [f"{done}/{total} ({100 * done // total} %)" if total else str(done)]
+    if rate is not None:
+        parts.append(_rate(rate))
+    if snapshot.scored:
+        parts.append(f"passed {100 * snapshot.passed / snapshot.scored:.0f} % of {snapshot.scored}")
+    if snapshot.errors:
+        parts.append(f"{plural(sum(snapshot.errors.values()), 'error')} ({counted(snapshot.errors)})")
+    if snapshot.cost_usd is not None:
+        parts.append(usd(snapshot.cost_usd))
+    if snapshot.waits_s >= _LONG_WAIT_S and done != total:
+        parts.append(f"waiting {duration(1000 * snapshot.waits_s)} as requested by the endpoint")
+    elif rate and total and total > done:
+        parts.append(f"ETA {duration(1000 * (total - done) / rate)}")
+    if snapshot.concurrency:
+        parts.append(f"concurrency {snapshot.concurrency}")
+    return " · ".join(parts)
+
+
+def _rate(per_second: float) -> str:
+    """Return a rate in the unit in which it is at least 1: `35.2/s`, `4/min`, `20/h`."""
+    if per_second >= 1:
+        return f"{per_second:.1f}/s" if per_second < 100 else f"{per_second:.0f}/s"
+    return f"{per_second * 60:.0f}/min" if per_second * 60 >= 1 else f"{per_second * 3600:.0f}/h"
