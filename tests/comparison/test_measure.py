@@ -369,3 +369,19 @@ def test_a_run_in_progress_is_compared_with_a_warning(project):
     with FolderLock(project.path / "b"):
         assert compare(project, "a", "b")[1][1] == "Note: B is unfinished: 5 of 6 jobs (still running)"
     assert compare(project, "a", "b", "a")[1][1].startswith("Note: B is unfinished")
+
+
+def test_a_trend_compares_only_runs_with_the_same_measure(measured):
+    def trend():
+        return json.loads(measured.command("runs", "trend", "--in", ".", "--json").stdout)
+
+    run(measured, "b")
+    assert (trend()["shared_cases"], trend()["other_measures"]) == (CASES, {})
+    replace_an_evaluator(measured)
+    run(measured, "c")
+    assert (trend()["shared_cases"], list(trend()["other_measures"].values())) == (0, [CASES])
+    run(measured, "d")
+    found = trend()
+    assert (found["shared_cases"], len(found["other_measures"]), found["changes"]) == (CASES, 1, [])
+    lines = measured.command("runs", "trend", "--in", ".").stdout.splitlines()
+    assert "  measure changed here: 24 cases asked or scored differently than before" in lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,34 +12,37 @@ from agentv.comparison.run_change import ValueChange, changed_values
 from agentv.comparison.scores import RunScores
 from agentv.model.evaluator import Verdicts
 from agentv.model.values import digest
+from agentv.runs.store import StoredCase
 
 Fields = dict[str, Any]
 """A case as stored in `cases.jsonl`."""
 
 _REFERENCES = ("expected_output", "expected_outcome", "context")
+_HASHES = ("wholes", "questions", "references", "evaluators", "limits")
 
 
 class CaseIndex:
     """Hashes of each case of a run, in the order of `RunScores.cases`; 0 for a case that the run did not store.
 
-    `inputs` identify what is sent to the target, `evaluators` how answers are scored, `limits` the verdict limits.
+    `wholes` are those of the records: input and references. `questions` identify the input, or the variables of a
+    prompt template, `references` these and the references, `evaluators` the scoring, `limits` the verdict limits.
     """
 
     def __init__(self, run: RunScores) -> None:
         self._run = run
+        self._default = _default_limits(run)
+        self._known_evaluators: dict[str, int] = {}
         lines: dict[int, int] = {}
-        hashes = array("q"), array("q"), array("q")
-        default = _limits(run)
+        hashes: list[tuple[int, ...]] = []
         for case in run.run.cases():
-            lines.setdefault(hash((case.dataset_path, case.id)), len(lines))
-            hashes[0].append(hash(case.input_fingerprint))
-            hashes[1].append(hash(case.evaluators_fingerprint))
-            hashes[2].append(hash(case.verdicts or default))
+            lines.setdefault(hash((case.dataset_path, case.id)), len(hashes))
+            hashes.append(self._hashes(case))
+        hashes.append((0,) * len(_HASHES))  # line -1: cases that were not stored
         ids = (key[1] for key in run.cases)
         known = (lines.get(hash(key), -1) for key in zip(run.paths, ids, strict=True))
         self._lines = np.fromiter(known, dtype=np.intp, count=len(run.cases))
-        # The last hash belongs to the line -1: cases that were not stored.
-        self.inputs, self.evaluators, self.limits = (np.array([*each, 0])[self._lines] for each in hashes)
+        columns = np.array(hashes, dtype=np.int64)[self._lines].T
+        self.wholes, self.questions, self.references, self.evaluators, self.limits = columns
 
     def fields(self, cases: Iterable[int]) -> dict[int, Fields]:
         """Return the stored fields of some cases, by their numbers."""
@@ -56,33 +58,53 @@ class CaseIndex:
     def verdicts(self, fields: Fields) -> dict[str, Any]:
         """Return the verdict limits of a case, given its fields."""
         own = fields.get("execution", {}).get("verdicts")
-        limits: dict[str, Any] = msgspec.to_builtins(_limits(self._run) if own is None else own)
+        limits: dict[str, Any] = msgspec.to_builtins(self._default if own is None else own)
         return limits
 
+    def _hashes(self, case: StoredCase) -> tuple[int, ...]:
+        whole, question, references = hash(case.fingerprint), hash(case.input_fingerprint), hash(case.fingerprint)
+        if b'"variables":' in case.data and (variables := _variables(case.fields)) is not None:
+            question = hash(digest(variables))
+            references = hash(digest([variables, _references(case.fields)]))
+        return whole, question, references, self._evaluators(case), hash(case.verdicts or self._default)
 
-def _limits(run: RunScores) -> Verdicts:
+    def _evaluators(self, case: StoredCase) -> int:
+        """Return a hash of the evaluators and their weights, independent of their order."""
+        known = self._known_evaluators.get(case.evaluators_fingerprint)
+        if known is None:
+            specs = _evaluators(case.fields)
+            prints = case.evaluator_fingerprints.items()
+            weights = ((name, each, specs.get(name, {}).get("weight", 1)) for name, each in prints)
+            known = hash(frozenset(weights)) if case.evaluators_fingerprint else 0
+            self._known_evaluators[case.evaluators_fingerprint] = known
+        return known
+
+
+def _default_limits(run: RunScores) -> Verdicts:
     """Return the verdict limits of cases that set none."""
     given = run.manifest.defaults.get("verdicts") if run.manifest is not None else None
     return Verdicts() if given is None else msgspec.convert(given, Verdicts)
 
 
-def has_same_variables(before: Fields, after: Fields) -> bool:
-    """Return whether two templated cases have the same variables and turns, so that only the prompt differs.
+def _variables(fields: Fields) -> list[Any] | None:
+    """Return the variables and further turns of a case with a prompt template; None for other cases.
 
-    The contents of a workspace are not stored, so cases with one are not known to be the same.
+    The contents of a workspace are not stored, so a case with one is identified by its whole input.
     """
-    if "variables" not in before or "workspace" in before or "workspace" in after:
-        return False
-    first, second = ([each.get("variables"), _turns(each, "input"), each.get("user")] for each in (before, after))
-    return digest(first) == digest(second)
+    if "variables" not in fields or "workspace" in fields:
+        return None
+    return [fields["variables"], _turns(fields, "input"), fields.get("user")]
 
 
-def changed_references(before: Fields, after: Fields, *, is_certain: bool) -> list[str]:
-    """Return the references that differ. If one certainly does, but none of those stored, it is a rubric or a file."""
-    found = [field for field in _REFERENCES if before.get(field) != after.get(field)]
-    if _turns(before, "expected_output") != _turns(after, "expected_output"):
-        found.append("expected_output of turns")
-    return found or (["rubrics or files"] if is_certain else [])
+def _references(fields: Fields) -> list[Any]:
+    return [*(fields.get(field) for field in _REFERENCES), _turns(fields, "expected_output")]
+
+
+def changed_references(before: Fields, after: Fields) -> list[str]:
+    """Return the references that differ. If none of those stored does, it is a rubric or a file."""
+    names = (*_REFERENCES, "expected_output of turns")
+    both = zip(names, _references(before), _references(after), strict=True)
+    return [name for name, old, new in both if old != new] or ["rubrics or files"]
 
 
 def reference_text(value: Any) -> Any:

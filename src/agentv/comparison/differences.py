@@ -70,7 +70,7 @@ def _prompt_changes(runs: Runs, shared: SharedCases) -> Iterator[RunChange]:
         names = (", ".join(prompt for prompt in each if prompt is not None) or None for each in (first, second))
         yield ValueChange("name", *names).to_change("prompt")
         rows = np.flatnonzero(shared.same_input).tolist()
-    for row, *stored in shared.fields(rows[:1]):
+    for row, *stored in shared.fields(rows[:1]) if rows else ():
         picked = (first[0], second[0]) if len(first) == len(second) == 1 else (None, None)
         texts = [_messages(fields, prompt) for fields, prompt in zip(stored, picked, strict=True)]
         if None not in texts:

@@ -7,6 +7,7 @@ and a difference of scores may not come from the targets.
 
 from __future__ import annotations
 
+import filecmp
 import os
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -19,7 +20,6 @@ from agentv.comparison.case_index import (
     Fields,
     changed_evaluators,
     changed_references,
-    has_same_variables,
     reference_text,
 )
 from agentv.comparison.comparison import Reason, Unfinished
@@ -47,8 +47,9 @@ class SharedCases:
         self.sides = sides
         self._runs = sides[0].run, sides[1].run
         self._cases = [np.array(side.first, dtype=np.intp)[rows[:, place]] for place, side in enumerate(sides)]
-        prints = [np.array(run.fingerprints, dtype=np.int64) for run in self._runs]
-        first, second = (each[cases] for each, cases in zip(prints, self._cases, strict=True))
+        prints = (np.array(run.fingerprints, dtype=np.int64) for run in self._runs)
+        self._fingerprints = [each[cases] for each, cases in zip(prints, self._cases, strict=True)]
+        first, second = self._fingerprints
         known = (first != 0) & (second != 0)
         self.unchecked = int((~known).sum())
         self.same_input = np.ones(len(rows), dtype=bool)
@@ -60,9 +61,17 @@ class SharedCases:
     @cached_property
     def measure_changes(self) -> tuple[RunChange, ...]:
         """How the scoring of the paired cases differs between the runs; empty if it is the same."""
-        if is_same_run(*self._runs):
+        if self._has_same_cases():
             return tuple(self._judge_changes())
         return (*self._reference_changes(), *self._evaluator_changes(), *self._judge_changes())
+
+    def _has_same_cases(self) -> bool:
+        """Return whether both runs stored the same cases and evaluators: usual, and faster to check than each case."""
+        first, second = (run.run.folder.cases_path for run in self._runs)
+        limits = [run.manifest.defaults.get("verdicts") for run in self._runs if run.manifest is not None]
+        if self._references or len(limits) < 2 or limits[0] != limits[1]:
+            return False
+        return first.is_file() and second.is_file() and filecmp.cmp(first, second, shallow=False)
 
     @property
     def notes(self) -> Iterator[str]:
@@ -112,18 +121,25 @@ class SharedCases:
         """Find out why fingerprints differ: another input, another prompt template, or other references."""
         if not rows:
             return
-        first, second = self._columns("inputs")
+        questions, references = self._columns("questions"), self._columns("references")
         for row, before, after in self.fields(rows):
-            if before is None or after is None:
+            if before is None or after is None or not self._is_stored[row]:
                 self._references.setdefault("input or references", []).append(row)
-                continue
-            if first[row] != second[row]:
-                if not has_same_variables(before, after):
-                    self.same_input[row] = False
-                    continue
-                self.other_prompts.append(row)
-            for field in changed_references(before, after, is_certain=bool(first[row] == second[row])):
-                self._references.setdefault(field, []).append(row)
+            elif questions[0][row] != questions[1][row]:
+                self.same_input[row] = False
+            else:
+                if before.get("input_fingerprint") != after.get("input_fingerprint"):
+                    self.other_prompts.append(row)
+                if references[0][row] != references[1][row]:
+                    for field in changed_references(before, after):
+                        self._references.setdefault(field, []).append(row)
+
+    @cached_property
+    def _is_stored(self) -> NDArray[Any]:
+        """Whether the stored cases are those of the records; records that were carried over may be older."""
+        columns = zip(self._columns("wholes"), self._fingerprints, strict=True)
+        found: NDArray[Any] = np.all([stored == recorded for stored, recorded in columns], axis=0)
+        return found
 
     def _change(self, kind: ChangeKind, name: str, rows: list[int], value: ValueChange) -> RunChange:
         total, example = int(self.same_input.sum()), self.name(rows[0])
@@ -177,6 +193,21 @@ class SharedCases:
             if not found and first[name] and second[name] and not first[name] & second[name]:
                 found = [ValueChange("model", _listed(first[name]), _listed(second[name]))]
             yield from (value.to_change("judge", name=name, is_measure=True) for value in found)
+
+
+def measure_keys(run: RunScores) -> list[int]:
+    """Return a number for each case, which is the same in another run if the case was asked and scored in the same way.
+
+    It covers the input, the references, the evaluators, the judges and the verdict limits. It is 0 if they are unknown.
+    """
+    index = CaseIndex(run)
+    entries = {name: "" if entry.provider == "replay" else entry.fingerprint for name, entry in _entries(run).items()}
+    judges: dict[frozenset[JudgeUse], int] = {}
+    for used in set(run.judges):
+        judges[used] = hash(frozenset((evaluator, name, entries.get(name)) for evaluator, name, _ in used))
+    columns = index.references, index.evaluators, index.limits, index.wholes == np.array(run.fingerprints)
+    rows = zip(*(column.tolist() for column in columns), run.judges, strict=True)
+    return [hash((*key, judges[used])) if key[0] else 0 for *key, used in rows]
 
 
 def unfinished(run: RunScores) -> Unfinished | None:

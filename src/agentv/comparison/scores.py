@@ -161,16 +161,17 @@ class RunScores:
             self.scores.add(case, record.score)
             if self.starts[case] is None:
                 self.starts[case] = start
-        self._add_judges(case, record.evaluator_results)
         for found in record.evaluator_results:
+            if found.evaluator_provider_request is not None or found.evaluator_results:
+                self._add_judges(case, found)
             if found.score is not None:
                 column = self.evaluators.get(found.name)
                 if column is None:
                     column = self.evaluators[found.name] = Column()
                 column.add(case, found.score)
 
-    def _add_judges(self, case: int, results: Sequence[EvaluatorScore | EvaluatorResult]) -> None:
-        used = frozenset(use for found in results for use in _judges_of(found, found.name))
+    def _add_judges(self, case: int, found: EvaluatorScore | EvaluatorResult) -> None:
+        used = frozenset(_judges_of(found, found.name))
         if not used <= self.judges[case]:
             used |= self.judges[case]
             self.judges[case] = self._judge_sets.setdefault(used, used)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from agentv.comparison.measure import measure_keys
 from agentv.comparison.scores import RunScores
 from agentv.errors import AgentvError
 from agentv.model.manifest import TargetSummary
@@ -22,7 +23,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """The runs of the same datasets and target, oldest first, and where their level changed.
 
     `shared` is the number of cases that the newest run shares with earlier ones. `unread` are the positions of runs
-    whose records cannot be read; they are shown, but not compared.
+    whose records cannot be read; they are shown, but not compared. `other_measures` has the number of cases of a run
+    that were asked or scored differently before, by its position; they count as new cases.
     """
 
     datasets: tuple[str, ...]
@@ -31,6 +33,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[LevelChange, ...] = ()
     shared: int = 0
     unread: tuple[int, ...] = ()
+    other_measures: dict[int, int] = {}
 
 
 def series_of(runs: Iterable[RunEntry]) -> list[Series]:
@@ -48,9 +51,11 @@ def _series(datasets: tuple[str, ...], target: str, members: Sequence[tuple[RunE
     if len(members) < 2:
         return series
     positions, table, unread = [], CaseTable(), []
+    others: dict[int, int] = {}
     for position, (run, _) in enumerate(members):
         try:
-            table.add(RunScores(run.path, run.name, target))
+            if changed := table.add(RunScores(run.path, run.name, target)):
+                others[position] = changed
             positions.append(position)
         except AgentvError:
             unread.append(position)
@@ -58,28 +63,40 @@ def _series(datasets: tuple[str, ...], target: str, members: Sequence[tuple[RunE
         change._replace(position=positions[change.position], found_at=positions[change.found_at])
         for change in change_points(table.runs, table.clusters)
     ]
-    return msgspec.structs.replace(series, changes=tuple(changes), shared=table.shared, unread=tuple(unread))
+    return msgspec.structs.replace(
+        series, changes=tuple(changes), shared=table.shared, unread=tuple(unread), other_measures=others
+    )
 
 
 class CaseTable:
-    """The scores of several runs, with cases numbered in order of appearance. A case is a dataset, id and prompt."""
+    """The scores of several runs, with cases numbered in order of appearance.
+
+    A case is a dataset, id and prompt, asked and scored in the same way: with another measure, it is another case.
+    """
 
     def __init__(self) -> None:
         self.runs: list[RunValues] = []
         self._cases: dict[object, int] = {}
+        self._measures: dict[object, int] = {}
         self._clusters: list[object] = []
 
-    def add(self, run: RunScores) -> None:
-        """Add the next run."""
-        numbers = np.array([self._number(run, key, case) for key, case in run.cases.items()], dtype=np.intp)
+    def add(self, run: RunScores) -> int:
+        """Add the next run. Return the number of its cases that were asked or scored differently before."""
+        measures = measure_keys(run)
+        names = [(dataset, id, prompt) for dataset, id, _, prompt in run.cases]
+        named = list(zip(names, measures, strict=True))
+        changed = sum(self._measures.get(name, measure) != measure for name, measure in named)
+        self._measures.update(named)
+        numbers = np.array([self._number(run, key, case) for case, key in enumerate(named)], dtype=np.intp)
         cases, values = run.scores.arrays()
         scored = np.zeros(len(numbers), dtype=bool)
         scored[cases] = True
         self.runs.append(RunValues(numbers[cases], values, numbers[~scored]))
+        return changed
 
-    def _number(self, run: RunScores, key: tuple[Any, ...], case: int) -> int:
-        dataset, id, _, prompt = key
-        number = self._cases.setdefault((dataset, id, prompt), len(self._cases))
+    def _number(self, run: RunScores, key: tuple[tuple[str, str, str | None], int], case: int) -> int:
+        (dataset, id, _), _ = key
+        number = self._cases.setdefault(key, len(self._cases))
         if number == len(self._clusters):
             conversation = run.conversations[case]
             self._clusters.append((dataset, id) if conversation is None else (dataset, conversation, None))

@@ -80,6 +80,8 @@ def trend_lines(series: Series, drawn: bool) -> Iterator[str]:
             levels = f"from {number(change.before)} to {number(change.after)}"
             cases = plural(change.cases, "shared case")
             yield f"  went {direction} here: {levels} on {cases} ({p_equals(change.p_value)})"
+        if others := series.other_measures.get(position):
+            yield f"  measure changed here: {plural(others, 'case')} asked or scored differently than before"
         commit = f"  {run.git_commit[:10]}" if run.git_commit else ""
         yield (
             f"  {(run.started_at or '')[:16].replace('T', ' '):16}  {number(target.mean)}  "

@@ -194,5 +194,6 @@ def _series_data(series: Any) -> dict[str, Any]:
     ]  # fmt: skip
     changes = [{"run_id": series.runs[change.position][0].run_id, **change._asdict()} for change in series.changes]
     unread = [series.runs[position][0].run_id for position in series.unread]
+    others = {series.runs[position][0].run_id: count for position, count in series.other_measures.items()}
     return {"datasets": series.datasets, "target": series.target, "runs": runs, "changes": changes,
-            "shared_cases": series.shared, "unread": unread}  # fmt: skip
+            "shared_cases": series.shared, "unread": unread, "other_measures": others}  # fmt: skip
