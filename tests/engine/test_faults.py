@@ -147,6 +147,16 @@ def test_a_run_stops_if_its_first_jobs_all_fail_authentication(project):
     assert project.summary("again")["scored"] == 200
 
 
+@pytest.mark.parametrize(("fault", "is_permanent"), [("400", True), ("401", True), ("503", False)])
+def test_retrying_is_not_suggested_for_errors_that_recur(project, fault, is_permanent):
+    with FaultyServer("yes", faults=[fault] * 50) as server:
+        project.targets(target(server, max_retries=0))
+        project.dataset("q", "r")
+        shown = project.eval("--out", "out").stdout
+    assert ("--retry-errors" in shown) is not is_permanent
+    assert ("recur until their cause is fixed" in shown) is is_permanent
+
+
 def test_later_authentication_errors_do_not_stop_a_run(project):
     with FaultyServer("yes", faults=[None, *["401"] * 60]) as server:
         project.targets(target(server, workers=1))

@@ -1,6 +1,7 @@
 """The cost of calls: as reported, else from the price list, else unknown; and budgets, which need it."""
 
 import asyncio
+import re
 import sys
 
 import pytest
@@ -13,6 +14,7 @@ from agentv.targets.apis.openai import Azure, Compatible, OpenAI
 from agentv.targets.apis.pydantic_ai import PydanticAi
 from agentv.targets.cli import Cli
 from agentv.targets.mock import Mock
+from agentv.targets.target import Prices
 from agentv_testing import Answer, FaultyServer, RawReply, SampleRequest
 
 pytest.importorskip("genai_prices")
@@ -83,6 +85,18 @@ def test_an_answer_has_its_cost():
     assert request(Answer("Hi", usage=TokenUsage(1000, 100)), openai()).cost_usd == pytest.approx(0.0035)
 
 
+def test_prices_of_the_target_come_before_the_list():
+    own = openai(prices=Prices(input=2, output=10, cached=0.5))
+    usage = TokenUsage(1000, 100, cached=400)
+    assert price_of(own).cost_usd(usage, "another-model") == pytest.approx((600 * 2 + 400 * 0.5 + 100 * 10) / 1e6)
+    assert request(Answer("Hi", usage=TokenUsage(1000, 100)), own).cost_usd == pytest.approx(0.003)
+
+
+def test_cached_tokens_cost_the_same_without_a_price_of_their_own():
+    price = price_of(openai(prices=Prices(input=2, output=0)))
+    assert price.cost_usd(TokenUsage(1_000_000, 5, cached=500_000)) == 2
+
+
 def test_a_cost_reported_by_the_api_is_kept():
     body = b'{"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": 1000, "cost": 0.25}}'
     assert request(RawReply(body), openai()).cost_usd == 0.25
@@ -99,6 +113,7 @@ def test_an_answer_without_token_counts_has_no_cost():
         (Compatible(name="t", provider="ollama", model="m"), True),
         (Compatible(name="t", provider="ollama", model="m", base_url="http://127.0.0.1:1/v1"), True),
         (Compatible(name="t", provider="ollama", model="m", base_url="https://cloud.test/v1"), False),
+        (Compatible(name="t", provider="ollama", model="m", prices=Prices(input=1, output=1)), False),
         (Compatible(name="t", provider="groq", model="m"), False),
         (openai(base_url="http://127.0.0.1:1/v1"), False),
     ],
@@ -111,6 +126,7 @@ def test_targets_that_are_not_billed_are_free(settings, free):
     ("settings", "why"),
     [
         (openai("gpt-4o"), None),
+        (openai("nobody-knows-it", prices=Prices(input=1, output=1)), None),
         (Mock(name="t", provider="mock"), None),
         (Compatible(name="t", provider="ollama", model="m"), None),
         (Compatible(name="t", provider="openrouter", model="some/new-model"), None),
@@ -180,3 +196,25 @@ def test_a_dry_run_estimates_from_the_list(project, more, output):
     project.targets({**target, **more})
     project.dataset(*["yes " * 1000] * 8)
     assert output in project.eval("--dry-run").stdout
+
+
+def test_a_dry_run_counts_the_system_prompt_and_the_tools_of_every_call(project):
+    tool = {"name": "search", "description": "x" * 4000}
+    settings = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:1/v1"}
+    project.targets({"name": "default", **settings, "system_prompt": "x" * 40_000, "tools": [tool]})
+    project.dataset("a", "b")
+    found = re.search(r"2 cases, 2 jobs, about ([\d,]+) prompt tokens", project.eval("--dry-run").stdout)
+    assert 22_000 < int(found[1].replace(",", "")) < 22_200
+
+
+def test_own_prices_make_a_budget_work_for_a_self_hosted_model(project, agentv_server):
+    server = agentv_server(Answer("yes", usage=TokenUsage(100, 10)))
+    target = {"name": "default", "provider": "openai", "base_url": server.url, "model": "mine", "workers": 1}
+    project.targets(target)
+    project.dataset(*(["q"] * 20))
+    refused = project.eval("--out", "out", "--budget-usd", "1")
+    assert (refused.code, "Set `prices` of the target" in refused.stderr) == (2, True)
+    project.targets({**target, "prices": {"input": 1000, "output": 10_000}})
+    assert "cost about" in project.eval("--dry-run").stdout
+    assert project.eval("--out", "out", "--budget-usd", "1").code == 4
+    assert project.summary()["cost_usd"] == pytest.approx(0.2 * project.summary()["scored"])

@@ -156,7 +156,7 @@ OUTPUTS = {
     "data as text": ('{"text": {"a": 1}}', '{"a":1}', None),
     "messages": ('{"output_messages": [{"role": "assistant", "content": "hi"}], "text": "no"}', "hi", None),
     "no messages": ('{"output_messages": [], "text": "hi"}', "hi", None),
-    "nothing": ("", "", None),
+    "an empty text": ('{"text": ""}', "", None),
 }
 
 
@@ -238,14 +238,15 @@ def test_standard_input_is_empty(ask):
 
 WHERE = {
     "the dataset's folder": ({}, None, "data"),
-    "a folder of the settings": ({"cwd": "sub"}, None, "home/sub"),
+    "a folder of the settings": ({"cwd": "sub"}, None, "data/sub"),
+    "a folder above the dataset's": ({"cwd": "../home"}, None, "home"),
     "the workspace before both": ({"cwd": "sub"}, "work", "work"),
 }
 
 
 @pytest.mark.parametrize(("settings", "workspace", "expected"), WHERE.values(), ids=WHERE)
 def test_working_folder(new_request, tmp_path, settings, workspace, expected):
-    for name in ("data", "home/sub", "work"):
+    for name in ("data/sub", "home", "work"):
         (tmp_path / name).mkdir(parents=True)
     request = new_request(folder=tmp_path / "data")
     request.job_workspace = SimpleNamespace(path=str(tmp_path / workspace)) if workspace else None
@@ -254,6 +255,39 @@ def test_working_folder(new_request, tmp_path, settings, workspace, expected):
         return (await cli("pwd", **settings).open(str(tmp_path / "home")).respond(request)).text
 
     assert asyncio.run(answer()) == str(tmp_path / expected)
+
+
+def test_the_health_check_runs_in_the_same_folder(new_request, tmp_path):
+    (tmp_path / "data" / "sub").mkdir(parents=True)
+    (tmp_path / "data" / "sub" / "ready").touch()
+    target = cli("echo yes", cwd="sub", healthcheck=Healthcheck(command_template="test -f ready"))
+
+    async def answer():
+        return (await target.open(str(tmp_path)).respond(new_request(folder=tmp_path / "data"))).text
+
+    assert asyncio.run(answer()) == "yes"
+
+
+def test_messages_may_be_in_output_as_in_4x(ask):
+    messages = '[{"role": "assistant", "content": "yes", "tool_calls": [{"tool": "search"}]}]'
+    response = ask(cli(f"""echo '{{"output": {messages}, "cost_usd": 0.5}}'"""))
+    assert (response.text, response.cost_usd) == ("yes", 0.5)
+    assert response.messages[0].tool_calls[0].tool == "search"
+
+
+@pytest.mark.parametrize(
+    "data", ['{"output": "yes"}', '{"output": []}', '{"output": [1, 2]}', '{"output": [{"a": 1}]}']
+)
+def test_an_output_that_is_not_messages_is_the_answer(ask, data):
+    assert ask(cli(f"echo '{data}'")).text == data
+
+
+@pytest.mark.parametrize("template", ["true", "echo", "touch {OUTPUT_FILE}", "printf ' \\n' > {OUTPUT_FILE}"])
+def test_a_command_without_output_is_an_error_not_an_empty_answer(ask, template):
+    failure = failure_of(ask, cli(template))
+    assert failure.error_class == "invalid_response"
+    assert 'an empty answer is {"text": ""}' in failure.message
+    assert ask(cli("""echo '{"text": ""}'""")).text == ""
 
 
 def test_a_case_without_a_file_runs_in_the_home_folder(ask, tmp_path):
@@ -400,7 +434,7 @@ def test_a_process_outside_the_group_does_not_delay_the_answer(ask, tmp_path, pi
 
 def test_no_zombies_remain(ask):
     for _ in range(5):
-        ask(cli("true"))
+        ask(cli("echo ok"))
     mine = f" {os.getpid()} "
     stats = [path.read_text() for path in Path("/proc").glob("[0-9]*/stat") if path.exists()]
     assert [stat for stat in stats if ") Z" in stat and mine in stat[:60]] == []
@@ -515,7 +549,7 @@ CHANGES = {
     "a line without an id": ("answers[1] = {'text': 'x'}", "no line for 'b' (line 2 of the output has no 'id')"),
     "a line without an answer": (
         "answers[1] = {'id': 'b'}",
-        "for 'b' has neither 'output_messages' nor 'text'",
+        "for 'b' has no 'output_messages', 'output' or 'text'",
     ),
     "an invalid line": ("answers[1]['cost_usd'] = -1", "'cost_usd' must be a non-negative number"),
     "two lines": ("answers.append(answers[1])", "The output has two lines for 'b'"),

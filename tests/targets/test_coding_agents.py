@@ -310,6 +310,32 @@ class TestRuns:
         assert "key-of-the-vendor" not in text
         assert "key-of-the-vendor" not in (folder.path / "out" / "results.jsonl").read_text()
 
+    @pytest.mark.parametrize("executable", ["./nowhere", "no-such-agent"])
+    def test_a_missing_program_is_found_before_the_run(self, place, folder, command, executable):
+        self.project(place, folder, executable=executable)
+        case = {"id": "a", "expected_outcome": "x", "input": "answer"}
+        folder.write("d.yaml", {"evaluators": [{"type": "contains", "value": "yes"}], "evalcases": [case]})
+        ended = command("eval", "d.yaml", "--out", "out")
+        assert ended.code == 2
+        assert f"Target 'agent' cannot be called\n  The agent '{executable}' was not found" in ended.stderr
+        assert not (folder.path / "out").exists()
+        assert command("eval", "d.yaml", "--dry-run").code == 0
+
+    @pytest.mark.parametrize(
+        ("settings", "key", "advised"),
+        [({}, "", True), ({"user_settings": True}, "", False), ({}, "key-of-the-vendor", False)],
+    )
+    def test_a_login_without_a_key_gets_a_hint(self, place, folder, command, monkeypatch, settings, key, advised):
+        monkeypatch.setenv("HOME", str(place))
+        monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+        (place / ".claude.json").write_text("{}")
+        self.project(place, folder, **settings)
+        case = {"id": "a", "expected_outcome": "x", "input": "answer"}
+        folder.write("d.yaml", {"evaluators": [{"type": "contains", "value": "yes"}], "evalcases": [case]})
+        ended = command("eval", "d.yaml", "--out", "out")
+        assert ended.code == 0
+        assert ("Target 'agent' does not use your own login: set ANTHROPIC_API_KEY" in ended.stderr) is advised
+
     def test_no_log_is_written_if_it_is_turned_off(self, place, folder, command):
         self.project(place, folder, stream_log=False)
         case = {"id": "a", "expected_outcome": "x", "input": "answer"}

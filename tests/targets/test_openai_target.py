@@ -311,6 +311,9 @@ def test_a_prompt_blocked_by_a_filter_is_refused():
         b'{"choices": {}}',
         b'{"choices": [{}]}',
         b'{"choices": [{"message": null}]}',
+        b'{"choices": [{"message": {}}]}',
+        b'{"choices": [{"message": {"content": null}}]}',
+        b'{"choices": [{"message": {"content": "half an"}, "finish_reason": "error"}]}',
         b'{"choices": [{"message": {"content": 5}}]}',
         b'{"choices": [{"message": {"tool_calls": [{"id": "x"}]}}]}',
         b'{"choices": [{"message": {"content": "cut o',
@@ -322,6 +325,15 @@ def test_a_prompt_blocked_by_a_filter_is_refused():
 def test_an_unexpected_response_shape_is_invalid(body):
     invalid = failure(RawReply(body))
     assert (invalid.error_class, invalid.status) == ("invalid_response", 200)
+
+
+def test_an_html_page_is_shown_with_its_address():
+    page = b"\n<!DOCTYPE html>\n<html><head><title>Sign in</title>" + b" " * 5000
+    for reply in (RawReply(page), RawReply(page, 404), RawReply(page, 200, headers={"Content-Type": "text/html"})):
+        found = failure(reply)
+        assert found.error_class == "invalid_response"
+        assert "/chat/completions returned an HTML page, which is not the API: check the address." in found.message
+        assert "It begins with: <!DOCTYPE html> <html><head><title>Sign in</title>" in found.message
 
 
 def test_an_unrequested_stream_is_reported():

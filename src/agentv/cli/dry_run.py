@@ -19,6 +19,7 @@ from agentv.errors import UsageError, plural
 from agentv.executors.executor import LocalLimits
 from agentv.model.job import Job
 from agentv.model.result import TokenUsage
+from agentv.model.values import to_json
 from agentv.runs.redaction import Redactor
 from agentv.targets.target import Target
 
@@ -75,7 +76,16 @@ def estimate(jobs: Iterable[Job], targets: dict[str, Target]) -> dict[str, CostE
         lengths = prompt_lengths(CaseRequest(job.case, prompt_id=job.prompt))
         entry.calls += len(lengths)
         entry.characters += sum(lengths)
+    for entry in found.values():
+        entry.characters += entry.calls * _constant_characters(entry.target)
     return found
+
+
+def _constant_characters(target: Target) -> int:
+    """Return the characters that every call to a target sends: its system prompt, tools and response format."""
+    settings = (getattr(target, name, None) for name in ("tools", "response_format"))
+    texts = (to_json(value).decode() for value in settings if value)
+    return len(getattr(target, "system_prompt", None) or "") + sum(map(len, texts))
 
 
 def print_plan(plan: RunPlan) -> None:
@@ -93,7 +103,8 @@ def print_plan(plan: RunPlan) -> None:
     for name, calls in checked.judges.items():
         # The answers to judge are not known yet and are not counted.
         characters = checked.judge_characters[name] + calls * JUDGE_PROMPT_CHARACTERS
-        entry = CostEstimate(project.target(name), calls=calls, characters=characters)
+        judge = project.target(name)
+        entry = CostEstimate(judge, calls=calls, characters=characters + calls * _constant_characters(judge))
         use = f"about {plural(entry.tokens, 'token')} without the answers, {entry.cost()}"
         click.echo(f"  {name}: {plural(calls, 'judge call')} ({entry.target.provider}), {use}")
     for dataset in checked.datasets:

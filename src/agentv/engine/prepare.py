@@ -68,7 +68,9 @@ def checked_plan(
         why = why_unpriced(project.target(name))
         if why is not None:
             message = f"--budget-usd cannot be enforced: the price of target '{name}' is unknown"
-            raise UsageError(message, why, "Remove --budget-usd, or use a target with a known price")
+            raise UsageError(
+                message, why, "Set `prices` of the target, remove --budget-usd, or use a target with a known price"
+            )
     return RunPlan(
         options=options,
         project=project,

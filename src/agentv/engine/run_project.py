@@ -116,7 +116,8 @@ class Project:
         read = self.target if self.replay is None or self._replays_all else self._called
         found |= {name: read(name) for name in by_evaluators if name not in found}
         found |= {name: read(name) for name in self.with_fallbacks(found) if name not in found}
-        for warning in self.file.warnings:
+        advice = [target.advice(self.home) for target in found.values()] if self.replay is None else []
+        for warning in (*self.file.warnings, *filter(None, advice)):
             self._warn(DatasetWarning(warning))
         for name in self.names:
             if name not in found:

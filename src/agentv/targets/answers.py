@@ -17,7 +17,7 @@ _CALL_FIELDS = ("output", "id", "timestamp", "duration_ms")
 
 
 def response_from_text(text: str) -> Response:
-    """Convert printed output: a JSON object with `output_messages` or `text`, or else the text of the answer."""
+    """Convert printed output: a JSON object with `output_messages`, `output` or `text`, else the text of the answer."""
     data: Any = json_or(text, None) if text.lstrip().startswith("{") else None
     return response_from_object(data) if is_answer_object(data) else answer(text)
 
@@ -49,14 +49,23 @@ def response_from_value(value: Any) -> Response:
 
 
 def is_answer_object(data: Any) -> bool:
-    """Whether a value is an answer object, with `output_messages` or `text`."""
-    return isinstance(data, dict) and (bool(data.get("output_messages")) or data.get("text") is not None)
+    """Whether a value is an answer object, with messages in `output_messages` or `output`, or with `text`."""
+    return isinstance(data, dict) and (_messages_key(data) is not None or data.get("text") is not None)
+
+
+def _messages_key(data: dict[str, Any]) -> str | None:
+    """Return the key of an answer's messages. `output` may also be data, which is not read."""
+    if data.get("output_messages"):
+        return "output_messages"
+    output = data.get("output")
+    return "output" if isinstance(output, list) and output and _is_message(output[0]) else None
 
 
 def response_from_object(data: dict[str, Any]) -> Response:
     """Convert an answer object, including its `token_usage`, `cost_usd` and `duration_ms`."""
-    if data.get("output_messages"):
-        messages = _messages(data["output_messages"], "output_messages")
+    key = _messages_key(data)
+    if key is not None:
+        messages = _messages(data[key], key)
     else:
         text = data["text"]
         messages = (Message("assistant", text if isinstance(text, str) else to_json(text).decode()),)

@@ -140,7 +140,8 @@ class Cli(Target, frozen=True, kw_only=True):
     """A shell command that is run for each case.
 
     `files_format` is the format of each file in `{FILES}`, with `{path}` and `{basename}`. `env` sets environment
-    variables for the command; `pass_env` lists inherited variables to pass on although they look like secrets.
+    variables for the command; `pass_env` lists inherited variables to pass on although they look like secrets. `cwd`
+    is relative to the dataset's folder, which is also the default.
     """
 
     aliases: ClassVar[dict[str, str]] = {
@@ -164,14 +165,17 @@ class Cli(Target, frozen=True, kw_only=True):
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:
         """Return files in the command and its variables, relative to the folder that it runs in."""
-        where = folders if self.cwd is None else (os.path.join(home, self.cwd),)
+        where = [os.path.join(folder, os.path.expanduser(self.cwd or "")) for folder in folders or (home,)]
         words = [word for text in (self.command_template, *self.env.values()) for word in words_in(text)]
         files = (os.path.join(folder, word) for folder in where for word in words if word)
         return (path for path in files if os.path.isfile(path))
 
     def check_note(self, home: str) -> str:
-        """Return a note if `cwd` is not set, because runs use another folder."""
-        return "" if self.cwd is not None else f"ran in {short(home)}; runs use the folder of each dataset"
+        """Return a note if `cwd` is not an absolute path, because runs use another folder."""
+        if os.path.isabs(os.path.expanduser(self.cwd or "")):
+            return ""
+        where = short(os.path.join(home, self.cwd or ""))
+        return f"ran in {where}; runs {'start from' if self.cwd else 'use'} the folder of each dataset"
 
     def complaints(self) -> list[str]:
         """Check the command, its placeholders and the health check."""

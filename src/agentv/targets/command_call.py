@@ -81,9 +81,15 @@ class CommandResponder:
             if isinstance(outcome, TargetFailure):
                 raise outcome
             return outcome
-        await self._healthy()
+        await self._healthy(request)
         # Trailing newlines are removed, as in a shell's `$(command)`.
-        return response_from_text((await self._run([request])).rstrip("\r\n"))
+        text = (await self._run([request])).rstrip("\r\n")
+        if not text.strip():
+            where = "an empty {OUTPUT_FILE}" if "OUTPUT_FILE" in self._template.names else "no output"
+            raise TargetFailure(
+                "invalid_response", f'The command succeeded with {where}; an empty answer is {{"text": ""}}'
+            )
+        return response_from_text(text)
 
     def sends(self, request: Request) -> dict[str, Any]:
         """Return the command template and the values of its placeholders."""
@@ -91,7 +97,7 @@ class CommandResponder:
 
     async def respond_many(self, requests: Sequence[Request]) -> dict[str, Outcome]:
         """Answer cases of one dataset and trial with one command. `{PROMPT_FILE}` has a line for each case."""
-        await self._healthy()
+        await self._healthy(requests[0])
         started = time.perf_counter()
         try:
             text = await self._run(requests)
@@ -135,11 +141,13 @@ class CommandResponder:
             return _read_output(values["OUTPUT_FILE"], ended) if "OUTPUT_FILE" in names else ended.stdout
 
     def _cwd(self, request: Request) -> str:
-        if request.workspace is not None:
-            return request.workspace
-        if self._settings.cwd is not None:
-            return os.path.join(self._home, self._settings.cwd)
-        return os.path.abspath(request.case.place.origin.base_dir or self._home)
+        return request.workspace or self._folder(request, self._settings.cwd)
+
+    def _folder(self, request: Request, cwd: str | None) -> str:
+        """Return a folder of the settings, relative to the dataset's folder, or else that folder itself."""
+        return os.path.abspath(
+            os.path.join(request.case.place.origin.base_dir or self._home, os.path.expanduser(cwd or ""))
+        )
 
     @contextmanager
     def _scratch(self) -> Iterator[str]:
@@ -155,18 +163,18 @@ class CommandResponder:
         with temporary_folder("agentv-") as folder:
             yield folder
 
-    async def _healthy(self) -> None:
+    async def _healthy(self, request: Request) -> None:
         """Wait for the health check, which runs once. If it fails, every call fails."""
         if self._settings.healthcheck is None:
             return
         if self._health is None:
-            self._health = asyncio.ensure_future(self._check(self._settings.healthcheck))
+            self._health = asyncio.ensure_future(self._check(self._settings.healthcheck, request))
         # Shielded, because other calls wait for the same check if this one is cancelled.
         problem = await asyncio.shield(self._health)
         if problem:
             raise TargetFailure("process", f"The health check failed: {problem}")
 
-    async def _check(self, check: Healthcheck) -> str:
+    async def _check(self, check: Healthcheck, request: Request) -> str:
         """Return why the check failed, or an empty string."""
         timeout_s = check.timeout_seconds or HEALTHCHECK_TIMEOUT_S
         if check.url is not None:
@@ -174,7 +182,7 @@ class CommandResponder:
         template = CommandTemplate(check.command_template or "")
         values = dict.fromkeys(template.names, "") | {"EVAL_ID": "healthcheck", "ATTEMPT": "0"}
         command, variables = template.render(values)
-        cwd = os.path.join(self._home, check.cwd or self._settings.cwd or "")
+        cwd = self._folder(request, check.cwd or self._settings.cwd)
         env = {**self._env, **variables}
         try:
             await run_command(ProcessSpec(command=command, cwd=cwd, env=env, timeout_s=timeout_s))
@@ -230,7 +238,7 @@ def _read_lines(text: str, share_ms: float) -> tuple[dict[str, Outcome], list[st
 def _outcome(data: dict[str, Any], share_ms: float) -> Outcome:
     if not is_answer_object(data):
         return TargetFailure(
-            "invalid_response", f"The line for '{data['id']}' has neither 'output_messages' nor 'text'"
+            "invalid_response", f"The line for '{data['id']}' has no 'output_messages', 'output' or 'text'"
         )
     try:
         response = response_from_object(data)

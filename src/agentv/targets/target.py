@@ -44,6 +44,14 @@ HARMLESS = (
 """Keys of AgentV (TypeScript) that only affect its logs and its own agents: accepted, without effect."""
 
 
+class Prices(msgspec.Struct, frozen=True, kw_only=True):
+    """Prices of a model without a list price, in USD per million tokens. Cached input costs the same by default."""
+
+    input: NonNegative
+    output: NonNegative
+    cached: NonNegative | None = None
+
+
 class PriceKey(NamedTuple):
     """The key of a target's prices in the price list: the model, and its provider or address."""
 
@@ -87,6 +95,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     workers: Annotated[int, Meta(ge=1)] | None = None
     timeout_seconds: Positive | None = None
     transform: Transform | None = None
+    prices: Prices | None = None
     cache: bool | None = None
     max_retries: Count | None = None
     retry_initial_delay_ms: Count = 1000
@@ -152,6 +161,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     def complaints(self) -> list[str]:
         """Return the problems in the settings that their types do not exclude, one sentence each."""
         return []
+
+    def check_ready(self, home: str) -> None:
+        """Raise UsageError if this machine lacks what every call needs, such as a program."""
+
+    def advice(self, home: str) -> str:  # noqa: ARG002
+        """Return a warning for a run that uses the target, or an empty string."""
+        return ""
 
     def with_overrides(self, overrides: CallOverrides) -> Target:  # noqa: ARG002
         """Return the target with overrides for a call; unchanged if its provider has no such settings."""
@@ -283,7 +299,9 @@ def is_loopback(address: str | None) -> bool:
 
 MASK = "[secret]"
 
-_CALL_SETTINGS = ("name", "judge_target", "fallback_targets", "workers", "timeout_seconds", "max_retries", "cache")
+_CALL_SETTINGS = frozenset(
+    ["name", "judge_target", "fallback_targets", "workers", "timeout_seconds", "max_retries", "cache", "prices"]
+)
 """Settings that, like `retry_…`, affect how a target is called but not its answers."""
 
 

@@ -26,6 +26,8 @@ from agentv.report.summary_text import headlines
 from agentv.report.terminal import Ending, print_ending
 from agentv.runs.folder import export_records, output_paths
 
+PERMANENT = frozenset({"auth", "invalid_response", "refused"})
+"""Classes of errors that the same call would end in again."""
 _LABELS = {EXIT_FINDINGS: "Gate", EXIT_UNDECIDED: "Can't tell"}
 
 
@@ -146,6 +148,8 @@ def _print_outcome(outcome: Outcome, args: EvalArguments) -> None:
             notes.append(
                 "Stopped early: the --stop-when condition is decided. The intervals are valid at any stopping time."
             )
+        if any(PERMANENT & set(details.error_classes) for details in outcome.details.values()):
+            notes.append(f"Errors of the classes {', '.join(sorted(PERMANENT))} recur until their cause is fixed.")
         print_outcome(outcome, notes, _next_commands(outcome))
         click.echo(f"\nResults: {short(outcome.folder)}")
     print_reasons(outcome)
@@ -169,5 +173,5 @@ def _next_commands(outcome: Outcome) -> list[str]:
         return [f"agentv eval --retry-errors {folder}"]
     if outcome.stopped not in (None, "decided"):
         return [f"agentv eval --resume --out {folder}"]
-    errors = sum(target.errors for target in outcome.summary.targets.values())
-    return [f"agentv eval --retry-errors {folder}"] if errors else []
+    is_worth_it = any(set(details.error_classes) - PERMANENT for details in outcome.details.values())
+    return [f"agentv eval --retry-errors {folder}"] if is_worth_it else []

@@ -1,4 +1,5 @@
-"""The cost of calls: reported by the API, else from the price list of the extra `prices`, else unknown.
+"""The cost of calls: reported by the API, else from the target's `prices`, else from the price list of the extra
+`prices`, else unknown.
 
 A price is never guessed: a model that is not in the list for the provider called has no price.
 """
@@ -14,7 +15,7 @@ import msgspec
 
 from agentv.model.response import Request, Responder, ResponderWrapper, Response
 from agentv.model.result import TokenUsage
-from agentv.targets.target import PriceKey, Target, is_loopback
+from agentv.targets.target import PriceKey, Prices, Target, is_loopback
 
 INSTALL = "pip install 'agentv[prices]'"
 
@@ -62,10 +63,26 @@ class Price:
         return self._found[model]
 
 
+class OwnPrice:
+    """The price in a target's own settings."""
+
+    is_known = True
+
+    def __init__(self, prices: Prices) -> None:
+        self._prices = prices
+
+    def cost_usd(self, usage: TokenUsage, model: str | None = None) -> float:  # noqa: ARG002
+        """Return the cost of a call, whatever model the API reports."""
+        prices, cached = self._prices, min(usage.cached or 0, usage.input)
+        cached_price = prices.input if prices.cached is None else prices.cached
+        total = (usage.input - cached) * prices.input + cached * cached_price + usage.output * prices.output
+        return total / 1_000_000
+
+
 class PriceWrapper(ResponderWrapper):
     """Adds the cost to responses of targets that do not report it."""
 
-    def __init__(self, inner: Responder, price: Price) -> None:
+    def __init__(self, inner: Responder, price: Price | OwnPrice) -> None:
         super().__init__(inner)
         self._price = price
 
@@ -76,8 +93,13 @@ class PriceWrapper(ResponderWrapper):
         return msgspec.structs.replace(response, cost_usd=self._price.cost_usd(response.usage, response.model))
 
 
-def price_of(settings: Target) -> Price | None:
-    """Return the price of a target; None if it is not billed by token, is local, or the extra is not installed."""
+def price_of(settings: Target) -> Price | OwnPrice | None:
+    """Return the price of a target; None if it is not billed by token, is local, or the extra is not installed.
+
+    Prices in its settings come first.
+    """
+    if settings.prices is not None:
+        return OwnPrice(settings.prices)
     key = settings.price_key
     return None if key is None or is_loopback(key.address) or _package() is None else Price(key)
 

@@ -61,7 +61,9 @@ class JobContext:
         self.logs = StreamLogs(files.logs_folder, redactor)
         self._finders: dict[str, Callable[[str], str]] = {}
         for name in (*spec.answering, *spec.users, *spec.judges):
-            self.targets.get(name)
+            settings = self.targets.get(name).settings
+            if spec.replay is None:
+                settings.check_ready(spec.home)
         for name in spec.embedders:
             self.targets.get(name, embeddings=True)
 

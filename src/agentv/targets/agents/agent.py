@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from agentv.errors import UsageError
 from agentv.model.message import Message, ToolCall
-from agentv.model.response import Response
+from agentv.model.response import Response, TargetFailure
 from agentv.model.values import MAX_DEPTH
+from agentv.settings.environment import environment_of
 from agentv.support.hashes import words_in
 from agentv.targets.agents.events import Event, LogFormat
 from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, Target
@@ -75,6 +77,8 @@ class CodingAgent(Target, frozen=True, kw_only=True):
     """Prefixes of event lines that only repeat later ones; these lines are neither kept nor logged."""
     home_variables: ClassVar[dict[str, str]] = {}
     """Environment variables for its home or folders in it, with the path below the home."""
+    login_files: ClassVar[tuple[str, ...]] = ()
+    """Files in the user's home that exist after a login."""
     instructions: ClassVar[str] = ""
     """The file in its home for the system prompt, for agents without an option for it."""
 
@@ -106,6 +110,24 @@ class CodingAgent(Target, frozen=True, kw_only=True):
         if self.user_settings and self.home_template is not None:
             complaints.append("'user_settings' and 'home_template' cannot be combined: the agent has only one home")
         return complaints
+
+    def check_ready(self, home: str) -> None:
+        """Raise UsageError if the program does not exist."""
+        try:
+            self.open(home).program()  # type: ignore[attr-defined]
+        except TargetFailure as failure:
+            raise UsageError(f"Target '{self.name}' cannot be called", failure.message) from None
+
+    def advice(self, home: str) -> str:
+        """Return a warning if there is a login but no key: by default the agent does not see the user's login."""
+        known = {**environment_of(home).variables, **self.env}
+        has_key = any(known.get(name) for name in self.key_variables)
+        if has_key or self.user_settings or self.home_template is not None:
+            return ""
+        if not any(os.path.exists(os.path.expanduser(f"~/{file}")) for file in self.login_files):
+            return ""
+        keys = " or ".join(self.key_variables)
+        return f"Target '{self.name}' does not use your own login: set {keys}, or `user_settings: true`"
 
     @property
     def needs_workspace(self) -> bool:

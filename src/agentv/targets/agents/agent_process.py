@@ -43,7 +43,7 @@ class AgentResponder:
 
     async def respond(self, request: Request) -> Response:
         """Answer one request. In any case, the agent's processes are ended and its home is removed."""
-        program = self._program()
+        program = self.program()
         try:
             return await self._respond(program, request)
         except OSError as error:
@@ -146,8 +146,8 @@ class AgentResponder:
         hint = f"set {keys}, or use your own login with `user_settings: true`"
         return TargetFailure("auth", f"{failure.message}; {hint}", status=failure.status)
 
-    def _program(self) -> str:
-        """Return the program's path. A relative path is relative to the targets file."""
+    def program(self) -> str:
+        """Return the program's path. A relative path is relative to the targets file. Raises TargetFailure."""
         name = os.path.expanduser(self._settings.executable)
         if os.sep in name:
             name = os.path.join(self._home, name)

@@ -37,6 +37,7 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
 
     secrets: ClassVar[tuple[str, ...]] = ("OPENCODE_API_KEY",)
     package: ClassVar[str] = "opencode-ai"
+    login_files: ClassVar[tuple[str, ...]] = (".local/share/opencode/auth.json",)
     home_variables: ClassVar[dict[str, str]] = {
         "XDG_CONFIG_HOME": "/.config",
         "XDG_DATA_HOME": "/.local/share",
@@ -117,6 +118,7 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
         "model_reasoning_effort": "thinking",
     }
     package: ClassVar[str] = "@mariozechner/pi-coding-agent"
+    login_files: ClassVar[tuple[str, ...]] = (".pi/agent/auth.json",)
     home_variables: ClassVar[dict[str, str]] = {"PI_CODING_AGENT_DIR": "/.pi/agent"}
     ignored_prefixes: ClassVar[tuple[bytes, ...]] = (
         b'{"type":"message_update"',
@@ -198,6 +200,7 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
         "COPILOT_PROVIDER_BEARER_TOKEN",
     )
     package: ClassVar[str] = "@github/copilot"
+    login_files: ClassVar[tuple[str, ...]] = (".copilot/config.json",)
     home_variables: ClassVar[dict[str, str]] = {"COPILOT_HOME": "/.copilot"}
     instructions: ClassVar[str] = ".copilot/copilot-instructions.md"
     ignored_prefixes: ClassVar[tuple[bytes, ...]] = (

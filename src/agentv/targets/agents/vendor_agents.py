@@ -40,6 +40,7 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
 
     secrets: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
     package: ClassVar[str] = "@anthropic-ai/claude-code"
+    login_files: ClassVar[tuple[str, ...]] = (".claude/.credentials.json", ".claude.json")
     home_variables: ClassVar[dict[str, str]] = {"CLAUDE_CONFIG_DIR": "/.claude"}
 
     executable: str = "claude"
@@ -113,6 +114,7 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
 
     secrets: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY", "CODEX_API_KEY")
     package: ClassVar[str] = "@openai/codex"
+    login_files: ClassVar[tuple[str, ...]] = (".codex/auth.json",)
     home_variables: ClassVar[dict[str, str]] = {"CODEX_HOME": "/.codex"}
 
     executable: str = "codex"
@@ -188,6 +190,7 @@ class GeminiCli(CodingAgent, frozen=True, kw_only=True):
 
     secrets: ClassVar[tuple[str, ...]] = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
     package: ClassVar[str] = "@google/gemini-cli"
+    login_files: ClassVar[tuple[str, ...]] = (".gemini/oauth_creds.json",)
     home_variables: ClassVar[dict[str, str]] = {"GEMINI_CLI_HOME": ""}
     instructions: ClassVar[str] = ".gemini/GEMINI.md"
 

@@ -44,6 +44,7 @@ CONNECT_TIMEOUT_S = 30.0
 """Much shorter than the timeout of a response: a host that is up accepts connections quickly."""
 
 _NO_CONTENT = 204
+_SNIFFED_BYTES, _SHOWN_CHARACTERS = 1024, 100
 _LARGE_BODY_BYTES = 2**20
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|password|cookie", re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -57,6 +58,17 @@ class HttpResponse(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+    url: str = ""
+
+    @property
+    def page(self) -> str | None:
+        """What an HTML page begins with, and where it comes from, without the query; None for other responses."""
+        start = self.body[:_SNIFFED_BYTES].decode(errors="replace").lstrip()
+        if not start.lower().startswith(("<!doctype html", "<html", "<head", "<body")):
+            return None
+        where = URL(self.url).with_query(None).with_user(None) if self.url else "The server"
+        begins = " ".join(start.split())[:_SHOWN_CHARACTERS]
+        return f"{where} returned an HTML page, which is not the API: check the address. It begins with: {begins}"
 
     @property
     def may_be_cut_off(self) -> bool:
@@ -96,7 +108,7 @@ class HttpClient:
                 timeout=_timeout(timeout_s),
             )
             try:
-                response = HttpResponse(raw.status, raw.headers, repair_json(await _whole_body(raw)))
+                response = HttpResponse(raw.status, raw.headers, repair_json(await _whole_body(raw)), url)
             except BaseException:
                 raw.close()
                 raise
@@ -118,6 +130,8 @@ class HttpClient:
 
     def unreadable(self, response: HttpResponse, why: str) -> TargetFailure:
         """Return the failure for a response with a good status and an unusable body."""
+        if (page := response.page) is not None:
+            return self.failure("invalid_response", f"{why.partition(':')[0]}: {page}", status=response.status)
         if response.may_be_cut_off:
             return self.failure(
                 "network", f"The connection ended before the response was complete: {why}", status=response.status
@@ -133,7 +147,7 @@ class HttpClient:
         if response.status < 400 and location:
             moved = f"moved to {location.partition('?')[0]}; redirects are not followed, so configure that address"
             return self.reported(moved, response.status, response.headers)
-        error = json_or(response.body, response.body.decode(errors="replace"))
+        error = response.page or json_or(response.body, response.body.decode(errors="replace"))
         return self.reported(error, response.status, response.headers)
 
     async def aclose(self) -> None:

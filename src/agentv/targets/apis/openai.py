@@ -215,8 +215,9 @@ class Compatible(OpenAI, frozen=True, kw_only=True):
 
     @property
     def is_free(self) -> bool:
-        """Whether the server runs on this machine."""
-        return self.preset.key_variable is None and (self.base_url is None or is_loopback(self.base_url))
+        """Whether the server runs on this machine, and has no prices of its own."""
+        is_local = self.preset.key_variable is None and (self.base_url is None or is_loopback(self.base_url))
+        return is_local and self.prices is None
 
     @property
     def may_report_cost(self) -> bool:

@@ -130,8 +130,13 @@ def read_completion(body: bytes, _: Request) -> Response:
         raise api.AnswerError(f"The model refused: {message.refusal}", refused=True)
     if choice.finish_reason == "content_filter":
         raise api.AnswerError("A content filter stopped the response", refused=True)
+    if choice.finish_reason == "error":
+        raise api.AnswerError("The model stopped with an error (finish_reason: error)")
     if message is None:
         raise api.AnswerError("The response has no message")
+    has_calls = bool(message.tool_calls or message.function_call)
+    if message.content is None and not has_calls and choice.finish_reason is None:
+        raise api.AnswerError("The response has no content, no tool calls and no finish reason")
     usage = completion.usage if isinstance(completion.usage, dict) else {}
     cost = usage.get("cost")
     return Response(
