@@ -16,7 +16,7 @@ COMMANDS = {
     "bisect": "Find the commit that changed the scores.",
     "report": "Write reports of a run: HTML, JUnit, Markdown, CSV or Parquet.",
     "runs": "List runs, show their trend, remove old runs.",
-    "plan": "Estimate the number of cases needed to detect a difference.",
+    "plan": "Estimate the number of cases you need, or choose a smaller suite.",
     "rescore": "Score the answers of a run again without calling targets.",
     "judge": "Label answers, calibrate a judge, and probe it.",
     "generate": "Generate rubrics for cases, or cases from rows of data.",

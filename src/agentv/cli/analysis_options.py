@@ -50,13 +50,16 @@ class CompareArguments(Arguments):
 class PlanArguments(Arguments):
     """RUN is an earlier run. Its scores supply the variance between cases, and between trials if it has several per
     case. Two runs also supply the correlation between runs, which is otherwise assumed. Nothing is called.
+
+    With --subset, chooses cases instead: a smaller suite for CI whose mean agrees with that of the full one.
     """
 
-    action = "agentv.cli.commands.compare:print_plan"
+    action = "agentv.cli.commands.plan:print_plan"
     examples = (
         "agentv plan RUN --difference 0.03",
         "agentv plan before after --power 0.9",
         "agentv plan RUN --trials 1 --trials 5 --json",
+        "agentv plan monday tuesday friday --subset 50 --out ci.jsonl",
     )
 
     runs: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RUN...", type=str)
@@ -71,6 +74,12 @@ class PlanArguments(Arguments):
         Number(Range(-1, 1)),
         default=0.5,
     )
+    subset: int | None = option(
+        "--subset N",
+        "Choose the N cases whose mean best predicts that of all cases, from any number of runs.",
+        AT_LEAST_1,
+    )
+    out: str | None = option("--out FILE", "Write the cases of --subset to FILE, for eval --cases-from.", PATH)
     as_json: bool = flag("--json", "Print the plan as JSON.")
 
 

@@ -17,8 +17,8 @@ from agentv.settings import diagnostics
 from agentv.settings.diagnostics import Range
 
 GROUPS = {
-    "Selection": "given_filters tags excluded_tags cases sample seed shard limit on_error allow_outside_files "
-    "max_line_bytes",
+    "Selection": "given_filters tags excluded_tags cases cases_from sample seed shard limit on_error "
+    "allow_outside_files max_line_bytes",
     "Search": "into_merges changed_paths kept_paths own_dataset setup alpha",
     "Targets": "targets targets_file trials cache no_cache record replay",
     "Scoring": "judge evaluators kinds every_evaluator stored_cases threshold min_pass_rate gate_on max_errors "
@@ -205,6 +205,9 @@ class SelectionOptions(Arguments):
         "--exclude-tag TAG", "Leave out cases with this tag; same as --filter tag!=TAG.", multiple=True
     )
     cases: tuple[str, ...] = option("--case ID", "Select the case with this id. Repeatable.", multiple=True)
+    cases_from: str | None = option(
+        "--cases-from FILE", "Select the cases listed in FILE, for example by agentv plan --subset.", PATH
+    )
     sample: int | float | None = option(
         "--sample N|N%", "Select a random sample: a count (200) or a percentage (10%).", parse_sample
     )

@@ -1,4 +1,4 @@
-"""Select cases by filter, sample, shard and limit, in that order. The selection is deterministic."""
+"""Select cases by list, filter, sample, shard and limit, in that order. The selection is deterministic."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from typing import Any
 
 import msgspec
 
-from agentv.errors import UsageError
+from agentv.errors import UsageError, file_errors, plural
 from agentv.model.case import EvalCase
 from agentv.model.values import draw_rank
 from agentv.settings.diagnostics import did_you_mean
+
+CaseName = tuple[str, str]
+"""Dataset name and case id: identifies a case across runs, wherever the dataset is stored."""
 
 Test = Callable[[EvalCase], bool]
 
@@ -28,9 +31,9 @@ _KEY = re.compile(r"(?:tag|metadata\.[^=]+?)!?=")
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """The cases to select: those that match every filter, the `ids` if there are any, and `named` if it is set.
+    """The cases to select: those that match every filter, the `ids` if there are any, `named` and `listed` if set.
 
-    `named` has pairs of dataset and id.
+    `named` and `listed` have pairs of dataset and id. Every listed case of a dataset that is read must exist.
     """
 
     filters: tuple[str, ...] = ()
@@ -39,7 +42,8 @@ class Selection(msgspec.Struct, frozen=True):
     shard: tuple[int, int] | None = None
     limit: int | None = None
     ids: tuple[str, ...] = ()
-    named: frozenset[tuple[str, str]] | None = None
+    named: frozenset[CaseName] | None = None
+    listed: frozenset[CaseName] | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError for invalid values."""
@@ -70,6 +74,8 @@ class Selection(msgspec.Struct, frozen=True):
         named = self.named
         if named is not None:
             tests.append(lambda case: (case.dataset, case.id) in named)
+        if self.listed is not None:
+            cases = _of_list(cases, self.listed)
         if self.ids:
             cases = self._of_ids(cases)
         if not tests:
@@ -118,6 +124,55 @@ class Selection(msgspec.Struct, frozen=True):
 
 Alternatives = tuple[str, list[str]]
 """A key with its operator (`tag=`, `metadata.k!=`; empty for ids) and the values to compare with."""
+
+
+class ListedCase(msgspec.Struct, forbid_unknown_fields=True):
+    """A line of a case list."""
+
+    dataset: str
+    id: str
+
+
+def read_case_list(path: str) -> frozenset[CaseName]:
+    """Read a case list: a JSON object with `dataset` and `id` on each line. Raises UsageError."""
+    hint = "`agentv plan --subset N RUN... --out FILE` writes such a file"
+    with file_errors(f"Cannot read the case list {path}"), open(path, "rb") as file:
+        lines = [(number, line) for number, line in enumerate(file, 1) if line.strip()]
+    found = set()
+    for number, line in lines:
+        try:
+            case = msgspec.json.decode(line, type=ListedCase)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            what = f"{path}:{number} is not an object with `dataset` and `id`: {error}"
+            raise UsageError("Invalid case list", what, hint) from None
+        found.add((case.dataset, case.id))
+    if not found:
+        raise UsageError(f"The case list {path} is empty", hint=hint)
+    return frozenset(found)
+
+
+def write_case_list(path: str, names: Iterable[CaseName]) -> None:
+    """Write a case list that `read_case_list` can read."""
+    text = b"".join(msgspec.json.encode(ListedCase(*name)) + b"\n" for name in names)
+    with file_errors(f"Cannot write the case list {path}"), open(path, "wb") as file:
+        file.write(text)
+
+
+def _of_list(cases: Iterable[EvalCase], listed: frozenset[CaseName]) -> Iterator[EvalCase]:
+    """Yield the listed cases. Raises UsageError if one of a dataset that was read does not exist, or none was read."""
+    datasets, missing = set(), set(listed)
+    for case in cases:
+        datasets.add(case.dataset)
+        if (case.dataset, case.id) in listed:
+            missing.discard((case.dataset, case.id))
+            yield case
+    gone = sorted(name for name in missing if name[0] in datasets)
+    if gone:
+        what = f"{plural(len(gone), 'listed case')} not in the dataset, the first: {gone[0][1]} in {gone[0][0]}"
+        raise UsageError(what, hint="Remove them from the list, or write it again with `agentv plan --subset`")
+    if len(missing) == len(listed):
+        names = ", ".join(sorted({name for name, _ in listed})[:_MAX_SHOWN])
+        raise UsageError("None of the listed cases is in the datasets that were read", hint=f"Listed datasets: {names}")
 
 
 def _test(filter: str) -> Test:

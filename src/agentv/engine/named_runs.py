@@ -7,6 +7,7 @@ import re
 from typing import Literal
 
 from agentv.datasets.files import project_root
+from agentv.datasets.selection import CaseName
 from agentv.errors import UsageError, plural
 from agentv.runs.catalogue import RunEntry, RunJournal, project_runs
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder
@@ -17,10 +18,6 @@ from agentv.settings.diagnostics import did_you_mean
 Ended = Literal["failed", "borderline", "errors"]
 
 _NONE = {"failed": "No case failed", "borderline": "No case is borderline", "errors": "No case errored"}
-
-CaseName = tuple[str, str]
-"""Dataset name and case id: identifies a case across runs, wherever the dataset is stored."""
-
 
 _RELATIVE = re.compile(r"(latest|@[\w.-]+)(?:~(\d{1,9}))?")
 _ID_PREFIX = re.compile(r"\d[\d-]*[0-9a-f]*")

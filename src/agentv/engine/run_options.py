@@ -15,7 +15,7 @@ from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import locate
 from agentv.datasets.loader import CaseSource, case_source
-from agentv.datasets.selection import Selection
+from agentv.datasets.selection import Selection, read_case_list
 from agentv.engine.named_runs import Ended, cases_that_ended, check_run_name, lasting_name
 from agentv.errors import DatasetWarning, InvalidDatasetError, UsageError
 from agentv.model.evaluator import DEFAULT_TARGET
@@ -54,8 +54,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The options that affect the results of a run. Defaults are omitted from the manifest.
 
     `retry_errors` and `changed_since` name an earlier run whose valid records are carried over; `only` selects the
-    cases with that outcome in the run `only_from`. `dump_prompts` and `dump_traces` are folders; empty means one
-    inside the run folder. `experiment` is a name that groups runs.
+    cases with that outcome in the run `only_from`, `cases_from` those listed in a file. `dump_prompts` and
+    `dump_traces` are folders; empty means one inside the run folder. `experiment` is a name that groups runs.
     """
 
     paths: tuple[str, ...] = ()
@@ -66,6 +66,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     trials: Annotated[int, Meta(ge=1)] | None = None
     filters: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
+    cases_from: str | None = None
     sample: int | float | None = None
     seed: int = 0
     shard: tuple[int, int] | None = None
@@ -96,8 +97,9 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def selection(self) -> Selection:
-        """Return the selection of cases. Reads the earlier run for `only`."""
-        wanted = Selection(self.filters, self.sample, self.seed, self.shard, self.limit, self.cases)
+        """Return the selection of cases. Reads the earlier run for `only`, and the list `cases_from`."""
+        listed = None if self.cases_from is None else read_case_list(self.cases_from)
+        wanted = Selection(self.filters, self.sample, self.seed, self.shard, self.limit, self.cases, listed=listed)
         if self.only is None and self.only_from is None:
             return wanted
         if self.only is None or self.only_from is None:
@@ -112,7 +114,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     @property
     def narrows(self) -> bool:
         """Whether these options may select only some of the cases."""
-        choices = (self.sample, self.shard, self.limit, self.only)
+        choices = (self.cases_from, self.sample, self.shard, self.limit, self.only)
         return bool(self.filters or self.cases) or any(choice is not None for choice in choices)
 
     def lasting(self) -> Self:

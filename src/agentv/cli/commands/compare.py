@@ -1,4 +1,4 @@
-"""`agentv compare` and `agentv plan`: compare runs, and estimate how many cases the next run needs."""
+"""`agentv compare`: compare runs case by case."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from typing import Any, cast
 
 import click
 
-from agentv.cli.analysis_options import CompareArguments, PlanArguments
+from agentv.cli.analysis_options import CompareArguments
 from agentv.cli.options import options_of
 from agentv.comparison.comparison import Comparison, FailOn, Matrix, comparison_data, matrix_data
 from agentv.comparison.run_comparison import CompareOptions, compare_many, compare_runs
-from agentv.comparison.sample_size import DIFFERENCES, TRIALS, Plan, PlanOptions, plan
 from agentv.comparison.scores import RunScores
 from agentv.engine.named_runs import lasting_name, named_run
-from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED, UsageError, plural
+from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED, UsageError
 from agentv.model.values import to_json
 from agentv.report.comparison_text import comparison_lines, comparison_markdown, matrix_lines, matrix_markdown
-from agentv.report.figures import aligned, number, one_line, usd
 from agentv.report.terminal import print_lines
 
 
@@ -78,53 +76,3 @@ def _loaded(runs: tuple[str, ...]) -> list[RunScores]:
     if len(names) < 2:
         raise UsageError("compare needs two runs, or one run with several targets or prompts")
     return [RunScores(path, f"{run}:{name}", name) for name in names]
-
-
-def print_plan(args: PlanArguments) -> None:
-    """Print the number of cases needed to detect a difference."""
-    runs = args.runs
-    if len(runs) > 2:
-        raise UsageError("plan takes one or two runs", hint="Compare more runs with `agentv compare`")
-    found = plan(
-        [RunScores(path, run, target) for run, (path, target) in zip(runs, map(named_run, runs), strict=True)],
-        args.differences or DIFFERENCES,
-        args.trials or TRIALS,
-        options_of(PlanOptions, args),
-    )
-    if args.as_json:
-        sys.stdout.buffer.write(to_json(found) + b"\n")
-        return
-    click.echo("\n".join(_lines(found)))
-
-
-def _lines(found: Plan) -> list[str]:
-    spread = found.spread
-    first = found.needs[0]
-    cases = f"{plural(first.cases, 'paired case')} with {plural(first.trials, 'trial')} each"
-    lines = [
-        f"Detecting a difference of {first.difference:g} with {found.power:.0%} power needs {cases}",
-        f"The {plural(spread.cases, 'case')} of this run can detect {_detectable(found.could_show[first.trials])}",
-        "",
-    ]
-    rows = [["difference", *(plural(count, "trial") for count in found.could_show)]]
-    for difference in dict.fromkeys(need.difference for need in found.needs):
-        needs = [need for need in found.needs if need.difference == difference]
-        cells = [f"{need.cases:,}" + ("" if need.cost_usd is None else f" ({usd(need.cost_usd)})") for need in needs]
-        rows.append([f"{difference:g}", *cells])
-    lines += aligned(rows)
-    lines += ["", "Cases needed" + ("" if spread.cost_usd is None else ", and the cost of one run with them")]
-    if spread.within is None:
-        # If one of two runs has trials, name the other.
-        one = spread.correlation is None and len(spread.asked_once) == 1
-        which = f" in {one_line(spread.asked_once[0], 500)}" if one else ""
-        lines.append(f"The effect of trials is unknown, because no case{which} has several: run with --trials 3")
-    if spread.correlation is not None:
-        assumed = f"Assumes a correlation of {spread.correlation:g} between the scores of a case (--correlation)"
-        lines.append(f"{assumed}; pass two runs to measure it")
-    if spread.design_effect > 1.005:
-        lines.append(f"Conversations increase the number of cases by a factor of {spread.design_effect:.2f}")
-    return lines
-
-
-def _detectable(difference: float | None) -> str:
-    return "no difference reliably" if difference is None else f"differences of {number(difference)} or more"
