@@ -14,7 +14,10 @@ from msgspec.structs import FieldInfo, fields
 
 from agentv.datasets.case.keys import (
     ExecutionKeys,
+    HookKeys,
+    HooksKeys,
     PromptEntry,
+    RepositoryKeys,
     TargetKeys,
     TrialKeys,
     TurnKeys,
@@ -42,6 +45,9 @@ BLOCKS: dict[str, Kind] = {
     "Turn": TurnKeys,
     "User": UserKeys,
     "Workspace": WorkspaceKeys,
+    "Hooks": HooksKeys,
+    "Hook": HookKeys,
+    "Repository": RepositoryKeys,
     "Run defaults": RunDefaults,
 }
 

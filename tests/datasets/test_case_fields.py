@@ -86,7 +86,7 @@ def test_the_first_missing_field_is_reported_in_the_order_of_the_table(fail):
         ("turns", [{"expected_output": "x"}], "Missing required field: 'turns[0].input'"),
         ("user", {"persona": "grumpy"}, "Missing required field: 'user.goal'"),
         ("user", {"goal": "x", "max_turns": 0}, "Field 'user.max_turns' must be an integer of at least 1"),
-        ("workspace", "folder", "Field 'workspace' must be an object, got string"),
+        ("workspace", "folder", "File 'folder' was not found"),
         ("workspace", {"keep": "yes"}, "Field 'workspace.keep' must be a boolean, got string"),
     ],
 )

@@ -80,7 +80,8 @@ class Dataset:
     @property
     def read_options(self) -> ReadOptions:
         """Options for the format's `read`."""
-        plain = not self.is_agentmark and not self.header.prompts and self.header.input is NO_INPUT
+        header = self.header
+        plain = not (self.is_agentmark or header.prompts or header.workspace) and header.input is NO_INPUT
         return ReadOptions(plain, self.options.max_line_bytes)
 
     def batches(self, seen: IdSet | PackedIds | None) -> Iterator[list[EvalCase]]:

@@ -9,6 +9,7 @@ import msgspec
 from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec, Execution, execution_to_data
 from agentv.model.message import FilePart, ImagePart, Message, message_to_data
 from agentv.model.values import ComparedByContent, FrozenDict, digest, hash_bytes, to_json
+from agentv.model.workspace_settings import Workspace
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
@@ -58,24 +59,6 @@ class SimulatedUser(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     goal: str | None = None
     max_turns: int | None = None
     stop: str | None = None
-
-
-class Workspace(ComparedByContent, frozen=True, gc=False, omit_defaults=True):
-    """A folder that is copied for each job, with commands to run before and after it.
-
-    Equality ignores `path`, where the template was found, and includes `digest`, the hash of its content.
-    """
-
-    template: str | None = None
-    setup: str | tuple[str, ...] | None = None
-    teardown: str | tuple[str, ...] | None = None
-    keep: bool | None = None
-    digest: str = ""
-    path: str = ""
-
-    @property
-    def _content(self) -> tuple[object, ...]:
-        return self.template, self.setup, self.teardown, self.keep, self.digest
 
 
 class CaseDetails(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -268,7 +251,7 @@ def case_to_data(case: EvalCase) -> dict[str, Any]:
         "evaluators": _evaluators_to_data(case.evaluators),
         "turns": [_turn_to_data(turn) for turn in details.turns],
         "user": msgspec.to_builtins(details.user),
-        "workspace": workspace and msgspec.to_builtins(msgspec.structs.replace(workspace, digest="", path="")),
+        "workspace": workspace and workspace.to_data(),
         "description": details.description,
         "metadata": case.metadata,
         "tags": case.tags,
@@ -379,9 +362,7 @@ def _input_data(case: EvalCase) -> dict[str, Any]:
     if case.user is not None:
         data["user"] = msgspec.to_builtins(case.user)
     if case.workspace is not None:
-        # Teardown happens after the answer and does not affect it.
-        before = msgspec.structs.replace(case.workspace, teardown=None, keep=None, path="")
-        data["workspace"] = msgspec.to_builtins(before)
+        data["workspace"] = msgspec.to_builtins(case.workspace.before_answer)
     return data
 
 

@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.case.header import DEFAULT_CHOICE, Header, effective_evaluators, read_evaluators, read_rubrics
-from agentv.datasets.case.keys import LIST_KEYS, OUTCOME_KEYS, CaseKeys, ExecutionKeys, Memo, UserKeys, WorkspaceKeys
+from agentv.datasets.case.keys import LIST_KEYS, OUTCOME_KEYS, CaseKeys, ExecutionKeys, Memo, UserKeys
 from agentv.datasets.case.prompts import Prompt, read_prompt
 from agentv.datasets.case.shorthand import ItemIds, MessageReader, holds_variables, is_message, is_result, note_unknown
 from agentv.datasets.case.suite_input import with_files
-from agentv.datasets.files import FileError
+from agentv.datasets.case.workspaces import merged, read_workspace
 from agentv.datasets.formats.dataset_format import PlainRow, Row
 from agentv.datasets.formats.foreign_files import name_of_row
 from agentv.datasets.formats.yaml_writer import WrittenInt
 from agentv.datasets.variables import inserter, with_vars
-from agentv.model.case import NO_DETAILS, CaseDetails, EvalCase, Place, PromptInput, SimulatedUser, Turn, Workspace
+from agentv.model.case import NO_DETAILS, CaseDetails, EvalCase, Place, PromptInput, SimulatedUser, Turn
 from agentv.model.message import ROLES, Message
 from agentv.model.values import FrozenDict, NestingError, freeze
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
@@ -297,12 +297,14 @@ class CaseBuilder(msgspec.Struct):
 
     def _details(self, row: dict[str, Any], given: Input, rubric: Any, problems: Problems) -> CaseDetails:
         _, variables, prompts = given
-        if variables is None and _DETAIL_KEYS.isdisjoint(row):
+        if variables is None and self.header.workspace is None and _DETAIL_KEYS.isdisjoint(row):
             return NO_DETAILS
         turns = _typed(row, "turns", list[Any], problems) or ()
         context = _typed(row, "context", str | tuple[str, ...], problems)
         user = _typed(row, "user", UserKeys, problems)
-        workspace = _typed(row, "workspace", WorkspaceKeys, problems)
+        workspace = self.header.workspace
+        if row.get("workspace") is not None:
+            workspace = merged(workspace, read_workspace(row["workspace"], self.reader.finder, problems))
         details = CaseDetails(
             description=_typed(row, "description", str, problems),
             context=(context,) if isinstance(context, str) else context or (),
@@ -311,18 +313,9 @@ class CaseBuilder(msgspec.Struct):
             prompts=prompts,
             turns=tuple(self._turn(turn, ("turns", index), problems) for index, turn in enumerate(turns)),
             user=None if user is None else SimulatedUser(**msgspec.structs.asdict(user)),
-            workspace=None if workspace is None else self._workspace(workspace, problems),
+            workspace=workspace,
         )
         return NO_DETAILS if details == NO_DETAILS else details
-
-    def _workspace(self, keys: WorkspaceKeys, problems: Problems) -> Workspace:
-        digest = path = ""
-        if keys.template is not None:
-            try:
-                path, digest = self.reader.finder.find(keys.template, is_folder=True)
-            except FileError as error:
-                problems.error(("workspace", "template"), error.message, error.hint)
-        return Workspace(keys.template, keys.setup, keys.teardown, keys.keep, digest, path)
 
     def _turn(self, data: Any, path: KeyPath, problems: Problems) -> Turn:
         if not isinstance(data, dict):

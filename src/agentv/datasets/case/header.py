@@ -14,12 +14,14 @@ from agentv.datasets.case.keys import LIST_KEYS, HeaderKeys, Memo
 from agentv.datasets.case.prompts import Prompt, read_prompt
 from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.case.suite_input import NO_INPUT, SuiteInput, read_suite_input
+from agentv.datasets.case.workspaces import read_workspace
 from agentv.datasets.files import CONFIG_FILE, FileFinder
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import YamlError, locate, parse_yaml
 from agentv.errors import InvalidDatasetError, UsageError
 from agentv.model.evaluator import DEFAULT_EVALUATOR, RUBRIC_TYPE, EvaluatorSpec, Execution
 from agentv.model.values import FrozenDict, freeze
+from agentv.model.workspace_settings import Workspace
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, field_name
 from agentv.settings.evaluator_reader import named, read_entries, read_entry
 from agentv.settings.settings_reader import read_settings, read_value
@@ -49,6 +51,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     evaluators: EvaluatorChoice = DEFAULT_CHOICE
     inherit_evaluators: bool = False
     input: SuiteInput = NO_INPUT
+    workspace: Workspace | None = None
     prompts: tuple[Prompt, ...] = ()
     several_prompts: bool = False
     prompt_failed: bool = False
@@ -78,6 +81,9 @@ def read_header(
             problems.warning((key,), f"Field '{key}' has no effect", "Put such notes under 'metadata'")
     data = {key: value for key, value in data.items() if key not in HeaderKeys.informational}
     keys = read_settings(HeaderKeys, data, (), problems) or HeaderKeys()
+    found = Problems()
+    workspace = None if keys.workspace is None else read_workspace(data["workspace"], finder, found)
+    problems += found.errors  # warnings are already known
     execution = Execution() if keys.execution is None else keys.execution.to_execution()
     if execution.target is not None and keys.target is not None:
         problems.warning(("target",), "Field 'target' is ignored because 'execution.target' is set")
@@ -95,6 +101,7 @@ def read_header(
         evaluators=evaluators,
         inherit_evaluators=lists_tests and not evaluators.kind_only if inherit is None else inherit,
         input=read_suite_input(data, MessageReader(finder), problems),
+        workspace=workspace,
         prompts=prompts,
         several_prompts=keys.prompts is not None,
         prompt_failed=bool(data.get("prompt") or data.get("prompts")) and not prompts,

@@ -102,13 +102,70 @@ class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str | list[JsonObject]
 
 
+class HookKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """One hook of a workspace: a command, as a list of arguments or as text for the shell."""
+
+    aliases: ClassVar[dict[str, str]] = {"script": "command"}
+
+    command: str | tuple[str, ...] | None = None
+    cwd: str | None = None
+    timeout_ms: Annotated[int, Meta(ge=1)] | None = None
+    reset: Literal["none", "fast", "strict"] | None = None
+
+
+class HooksKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The `hooks` of a workspace."""
+
+    enabled: bool = True
+    before_all: HookKeys | None = None
+    before_each: HookKeys | None = None
+    after_each: HookKeys | None = None
+    after_all: HookKeys | None = None
+
+
+class RepositoryKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of `repos`: a Git repository that is checked out in the workspace."""
+
+    unsupported: ClassVar[dict[str, str]] = _typescript_only(
+        {"source": "Use `repo`", "checkout": "Use `commit`", "clone": "Use `sparse` if needed"}
+    )
+
+    repo: Annotated[str, Meta(min_length=1)]
+    path: str | None = None
+    commit: str | None = None
+    base_commit: str | None = None
+    ancestor: Annotated[int, Meta(ge=0)] | None = None
+    sparse: tuple[str, ...] = ()
+
+
+class WorkspaceKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The `workspace` block: a folder that is copied for each job."""
+
+    unsupported: ClassVar[dict[str, str]] = _typescript_only(
+        {
+            "path": "Use `template` for a folder to copy, or `cwd` of the target for a folder to work in",
+            "docker": "Containers are not supported",
+            "env": "Check for programs in a hook",
+        }
+    )
+
+    template: str | None = None
+    setup: str | tuple[str, ...] | None = None
+    teardown: str | tuple[str, ...] | None = None
+    keep: bool | None = None
+    isolation: Literal["shared", "per_test"] | None = None
+    repos: tuple[RepositoryKeys, ...] = ()
+    hooks: HooksKeys | None = None
+    mode: Literal["pooled", "temp"] | None = None
+
+
 class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "$schema"}):
     """The settings of a dataset: the keys of a YAML document other than its cases, or of a sidecar."""
 
     aliases: ClassVar[dict[str, str]] = {"name": "dataset", "assertions": "evaluators", "assert": "evaluators"}
     unsupported: ClassVar[dict[str, str]] = _typescript_only(
         {
-            "workspace environment": "Give each case its own `workspace`",
+            "environment": "Use `workspace`",
             "expected_output": "Give each case its own `expected_output`",
             "depends_on": "Cases run independently here",
             "preprocessors postprocess": "Use `transform` of an evaluator or a target",
@@ -123,7 +180,7 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
             "output_path": "Use `agentv eval --out`",
             "env": "Set the variables in the environment or in `.env`",
             "nunjucks_filters": "Templates here have minijinja's filters",
-            "extensions": "Use `setup` and `teardown` of a case's `workspace`",
+            "extensions": "Use the hooks of `workspace`",
             "targets": "Use `execution.targets`",
             "imports": "Give several files on the command line",
             "vars": "Give each case its `vars`",
@@ -142,6 +199,7 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
     input_files: tuple[str, ...] = ()
     prompt: str | list[JsonObject] | None = None
     prompts: list[PromptEntry] | None = None
+    workspace: str | WorkspaceKeys | None = None
     format: Literal["agentv", "agentmark"] | None = None
     metadata: JsonObject | None = None
     tags: list[str] | None = None
@@ -167,24 +225,6 @@ class UserKeys(msgspec.Struct, frozen=True, kw_only=True):
     goal: str
     max_turns: Annotated[int, Meta(ge=1)] | None = None
     stop: str | None = None
-
-
-class WorkspaceKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The `workspace` block: a folder that is copied for each job."""
-
-    unsupported: ClassVar[dict[str, str]] = _typescript_only(
-        {
-            "hooks": "Use `setup` and `teardown`",
-            "repos": "Clone in `setup`, or use a `template` folder",
-            "isolation mode": "Every job has its own copy here",
-            "docker": "Containers are not supported",
-        }
-    )
-
-    template: str | None = None
-    setup: str | tuple[str, ...] | None = None
-    teardown: str | tuple[str, ...] | None = None
-    keep: bool | None = None
 
 
 class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,7 +267,7 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str | list[JsonObject] | None = None
     turns: list[TurnKeys] | None = None
     user: UserKeys | None = None
-    workspace: WorkspaceKeys | None = None
+    workspace: str | WorkspaceKeys | None = None
     description: str | None = None
     metadata: JsonObject | None = None
     tags: list[str] | None = None

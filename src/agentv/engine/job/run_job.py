@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,18 +22,20 @@ from agentv.engine.scoring.judge_calls import ScoringContext
 from agentv.engine.scoring.scorer import Scorer
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.executors.executor import Limits
-from agentv.model.case import Origin, Workspace
+from agentv.model.case import Origin
 from agentv.model.evaluator import EvaluatorSpec, Verdicts, turn_evaluator_name
 from agentv.model.job import Job, Judgement
 from agentv.model.message import message_to_data
 from agentv.model.response import Response, TargetFailure
 from agentv.model.result import EvaluatorResult, Result
+from agentv.model.workspace_settings import Workspace
 from agentv.runs.redaction import Redactor
 from agentv.settings.environment import environment_of
 from agentv.support.transform import apply_transform
 from agentv.targets.target import Target
 
 if TYPE_CHECKING:
+    from agentv.engine.job.suite_workspace import SuiteWorkspaces
     from agentv.engine.job.workspace import JobWorkspace
 
 Checks = list[tuple[EvaluatorSpec, EvaluatorResult]]
@@ -60,6 +63,7 @@ class JobContext:
         self.traces = None if files.traces_folder is None else JobFiles(files.traces_folder, redactor)
         self.logs = StreamLogs(files.logs_folder, redactor)
         self._finders: dict[str, Callable[[str], str]] = {}
+        self._suites: SuiteWorkspaces | None = None
         for name in (*spec.answering, *spec.users, *spec.judges):
             settings = self.targets.get(name).settings
             if spec.replay is None:
@@ -84,11 +88,12 @@ class JobContext:
         return self._runner(job, self)
 
     async def aclose(self) -> None:
-        """Close the targets, and end the processes of evaluators."""
-        try:
+        """End the processes of evaluators, remove the workspaces of suites, and close the targets."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.targets.aclose)
+            if self._suites is not None:
+                stack.push_async_callback(self._suites.aclose)
             await self.host.aclose()
-        finally:
-            await self.targets.aclose()
 
     def find_file(self, origin: Origin) -> Callable[[str], str]:
         """Return a function that finds files as for paths in the dataset."""
@@ -111,7 +116,11 @@ class JobContext:
             return None
         from agentv.engine.job.workspace import JobWorkspace  # late: few jobs work in a folder
 
-        return JobWorkspace(job, wanted or Workspace(), self.spec.files.workspaces_folder, self.environment)
+        if self._suites is None:
+            from agentv.engine.job.suite_workspace import SuiteWorkspaces
+
+            self._suites = SuiteWorkspaces(self.spec.run_id, self.environment)
+        return JobWorkspace(job, wanted or Workspace(), self.spec.files.workspaces_folder, self._suites)
 
     def prepare_call(self, job: Job, target: OpenTarget, request: CaseRequest) -> None:
         """Open the log of a call, and store its prompt if prompts are kept."""
@@ -131,6 +140,8 @@ async def run_job(job: Job, context: JobContext) -> Result:
         else:
             target = context.targets.get(job.target)
             workspace = request.job_workspace = context.workspace_of(job, target.settings)
+            if workspace is not None:
+                await workspace.reserve()
             answer = await live_answer(job, request, target, context)
         scored = _score_now(job, answer, context)
         outcome = scored if isinstance(scored, JobOutcome) else await _score_all(job, answer, context, *scored)

@@ -10,23 +10,25 @@ from contextlib import suppress
 
 from agentv.engine.job import file_changes
 from agentv.engine.job.artifacts import stem_of
-from agentv.model.case import Workspace
+from agentv.engine.job.suite_workspace import SuiteWorkspace, SuiteWorkspaces, copy_template, has_base, is_shared
 from agentv.model.job import Job
 from agentv.model.response import TargetFailure
 from agentv.model.result import Stage
-from agentv.settings.environment import Environment, child_environment
+from agentv.model.workspace_settings import Hooks, Workspace
 from agentv.support.subprocesses import ProcessSpec, new_folder, remove_folder
-from agentv.targets.command_call import run_command
 
 
 class JobWorkspace:
     """The folder of one job, from the start of its first call until its evaluators are done."""
 
-    def __init__(self, job: Job, settings: Workspace, kept_folder: str | None, environment: Environment) -> None:
+    def __init__(self, job: Job, settings: Workspace, kept_folder: str | None, suites: SuiteWorkspaces) -> None:
         self._job = job
         self._settings = settings
         self._kept_folder = kept_folder
-        self._environment = environment
+        self._suites = suites
+        self._hooks = settings.hooks or Hooks()
+        self._runner = suites.runner(job)
+        self._shared: SuiteWorkspace | None = None
         self._made: str | None = None
         self._before: file_changes.Snapshot = {}
         self._original: str | None = None
@@ -38,7 +40,17 @@ class JobWorkspace:
     @property
     def path(self) -> str | None:
         """The path of the folder; None until it exists."""
-        return None if self._made is None else os.path.join(self._made, "workspace")
+        if self._made is None:
+            return None
+        return os.path.join(self._made, "workspace") if self._shared is None else self._shared.path
+
+    async def reserve(self) -> None:
+        """Wait until no other job works in a shared folder; before the call, which must not occupy an endpoint."""
+        if is_shared(self._settings):
+            with suppress(TargetFailure):  # raised again by the call, whose errors are recorded
+                shared = await self._suites.get(self._job, self._settings)
+                await shared.lock.acquire()
+                self._shared = shared
 
     async def ready(self, attempt: int, timeout_s: float) -> None:
         """Create the folder, and recreate it for a retry, so that no attempt sees the changes of a failed one.
@@ -62,10 +74,16 @@ class JobWorkspace:
             )
 
     async def close(self, timeout_s: float) -> str | None:
-        """Run the `teardown` commands, then keep or remove the folder. Return the problem, if any."""
-        if self.path is None:
-            return None
+        """Run `after_each` and `teardown`, then keep or remove the folder. Return the problem, if any."""
         try:
+            return None if self.path is None else await self._finish(self.path, timeout_s)
+        finally:
+            if self._shared is not None:
+                self._shared.lock.release()
+
+    async def _finish(self, path: str, timeout_s: float) -> str | None:
+        try:
+            await self._runner.run("after_each", self._hooks.after_each, path, self._job, self._settings.folder)
             await self._commands("teardown", self._settings.teardown, timeout_s)
         except TargetFailure as failure:
             return failure.message
@@ -74,43 +92,45 @@ class JobWorkspace:
         return problem
 
     async def _make(self, timeout_s: float) -> None:
-        template = self._settings.path
         try:
             self._made = new_folder("agentv-workspace-")
-            path = os.path.join(self._made, "workspace")
-            if template:
-                # Copy links as links: their targets may be large, or outside the template.
-                await asyncio.to_thread(shutil.copytree, template, path, symlinks=True)
-            else:
-                os.mkdir(path)
-        except (OSError, RecursionError) as error:  # copytree raises a subclass of OSError
-            why = getattr(error, "strerror", None) or str(error)
-            message = f"Cannot create the workspace{f' from {self._settings.template}' if template else ''}: {why}"
-            raise TargetFailure("process", message, stage="setup") from None
+        except OSError as error:
+            raise TargetFailure("process", f"Cannot create the workspace: {error.strerror}", stage="setup") from None
+        source = await self._copy()
         await self._commands("setup", self._settings.setup, timeout_s)
-        self._original = template or None
-        if self._settings.setup:
+        path = self.path
+        assert path is not None
+        await self._runner.run("before_each", self._hooks.before_each, path, self._job, self._settings.folder)
+        self._original = source
+        if self._shared is not None or self._settings.setup or self._hooks.before_each:
             self._original = os.path.join(self._made, "original")
             await asyncio.to_thread(_copy_texts, path, self._original)
         self._before = await asyncio.to_thread(file_changes.snapshot, path)
 
+    async def _copy(self) -> str | None:
+        """Copy the template, or the workspace of the suite, into the folder of the job. Return what was copied."""
+        settings = self._settings
+        if self._shared is not None:
+            return None
+        if has_base(settings):
+            base = await self._suites.get(self._job, settings)
+            settings = Workspace(template=settings.template, path=base.path)
+        assert self.path is not None
+        await asyncio.to_thread(copy_template, settings, self.path)
+        return settings.path or None
+
     async def _commands(self, stage: Stage, commands: str | tuple[str, ...] | None, timeout_s: float) -> None:
         for command in (commands,) if isinstance(commands, str) else commands or ():
-            env = child_environment((), {}, self._environment)
-            env["AGENTV_EVAL_ID"] = self._job.case.id
-            env["AGENTV_DATASET_FOLDER"] = os.path.abspath(self._job.case.place.origin.base_dir or ".")
             assert self.path is not None
-            try:
-                await run_command(ProcessSpec(command=command, cwd=self.path, env=env, timeout_s=timeout_s))
-            except TargetFailure as failure:
-                message = f"`{stage}` of the workspace: {failure.message}"
-                raise TargetFailure(failure.error_class, message, stage=stage) from None
+            env = self._runner.variables(self._job.case.id)
+            spec = ProcessSpec(command=command, cwd=self.path, env=env, timeout_s=timeout_s)
+            await self._runner.command(spec, f"`{stage}` of the workspace", stage)
 
     async def _keep_or_remove(self) -> str | None:
         try:
             if self._settings.keep and self._kept_folder is not None and self.path is not None:
                 kept = os.path.join(self._kept_folder, stem_of(self._job))
-                await _without_interruption(_move, self.path, kept)
+                await _without_interruption(_move if self._shared is None else _copy_folder, self.path, kept)
         except (OSError, RecursionError) as error:
             return f"Cannot keep the workspace: {error}"
         finally:
@@ -134,10 +154,19 @@ async def _without_interruption(call: Callable[..., None], *arguments: str) -> N
 
 
 def _move(path: str, kept: str) -> None:
+    _make_room(kept)
+    shutil.move(path, kept)
+
+
+def _copy_folder(path: str, kept: str) -> None:
+    _make_room(kept)
+    shutil.copytree(path, kept, symlinks=True)
+
+
+def _make_room(kept: str) -> None:
     if os.path.lexists(kept):
         remove_folder(kept)  # from the same job, before the run was resumed
     os.makedirs(os.path.dirname(kept), exist_ok=True)
-    shutil.move(path, kept)
 
 
 def _copy_texts(path: str, copy: str) -> None:

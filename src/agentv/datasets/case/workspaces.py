@@ -1,0 +1,103 @@
+"""Read the `workspace` of a suite or a case, inline or from a file of its own."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from agentv.datasets.case.keys import HookKeys, RepositoryKeys, WorkspaceKeys
+from agentv.datasets.files import FileError, FileFinder
+from agentv.datasets.formats.yaml_dataset import parse_yaml_file
+from agentv.errors import DatasetError
+from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace
+from agentv.settings.diagnostics import KeyPath, Problems, field_name
+from agentv.settings.settings_reader import read_settings
+
+_PATH: KeyPath = ("workspace",)
+
+
+def read_workspace(value: Any, finder: FileFinder, problems: Problems) -> Workspace | None:
+    """Return a workspace; None after an error. Paths in a file of its own are relative to that file."""
+    folder = ""
+    if isinstance(value, str):
+        try:
+            folder = os.path.dirname(finder.find(value).path)
+            value = parse_yaml_file(finder.find(value).path)
+        except (FileError, DatasetError) as error:
+            message = error.message if isinstance(error, FileError) else f"{error.headline}: {error.detail}"
+            problems.error(_PATH, message, error.hint)
+            return None
+    if not isinstance(value, dict):
+        problems.wrong_type(_PATH, "an object or the name of a file", value)
+        return None
+    keys = read_settings(WorkspaceKeys, value, _PATH, problems)
+    return None if keys is None else _workspace(keys, folder, finder, problems)
+
+
+def merged(suite: Workspace | None, case: Workspace | None) -> Workspace | None:
+    """Return a case's workspace with missing keys taken from the suite's; hooks are merged one by one."""
+    if suite is None or case is None:
+        return case or suite
+    changes = {
+        name: getattr(case, name) for name in case.__struct_fields__ if getattr(case, name) not in (None, (), "")
+    }
+    if case.template is not None:
+        changes |= {"path": case.path, "digest": case.digest}
+    if case.hooks is not None and suite.hooks is not None:
+        hooks = {name: getattr(case.hooks, name) for name in case.hooks.__struct_fields__}
+        given = {name: hook for name, hook in hooks.items() if hook is not None}
+        changes["hooks"] = msgspec.structs.replace(suite.hooks, **given)
+    return msgspec.structs.replace(suite, **changes)
+
+
+def _workspace(keys: WorkspaceKeys, folder: str, finder: FileFinder, problems: Problems) -> Workspace:
+    digest = path = ""
+    if keys.template is not None:
+        try:
+            name = finder.below(folder, keys.template) if folder else keys.template
+            path, digest = finder.find(name, is_folder=True)
+        except FileError as error:
+            problems.error((*_PATH, "template"), error.message, error.hint)
+    repos = [_repository(repo, (*_PATH, "repos", index), problems) for index, repo in enumerate(keys.repos)]
+    hooks = keys.hooks
+    return Workspace(
+        template=keys.template,
+        setup=keys.setup,
+        teardown=keys.teardown,
+        keep=keys.keep,
+        isolation=keys.isolation,
+        repos=tuple(repos),
+        hooks=None
+        if hooks is None
+        else Hooks(
+            before_all=_hook(hooks.before_all, hooks.enabled),
+            before_each=_hook(hooks.before_each, hooks.enabled),
+            after_each=_hook(hooks.after_each, hooks.enabled),
+            after_all=_hook(hooks.after_all, hooks.enabled),
+        ),
+        digest=digest,
+        path=path,
+        folder=folder,
+    )
+
+
+def _hook(keys: HookKeys | None, enabled: bool) -> Hook | None:
+    if keys is None:
+        return None
+    timeout_s = None if keys.timeout_ms is None else keys.timeout_ms / 1000
+    return Hook(keys.command if enabled else None, keys.cwd, timeout_s, keys.reset)
+
+
+def _repository(keys: RepositoryKeys, path: KeyPath, problems: Problems) -> Repository:
+    name = keys.repo.rstrip("/").rsplit("/", 1)[-1].removesuffix(".git")
+    folder = os.path.normpath(keys.path if keys.path is not None else name)
+    if os.path.isabs(folder) or folder.split(os.sep)[0] == "..":
+        message = f"Field '{field_name((*path, 'path'))}' must be a folder inside the workspace"
+        problems.error((*path, "path"), message)
+    commit = keys.commit if keys.commit is not None else keys.base_commit
+    for key, text in (("repo", keys.repo), ("commit", commit or "")):
+        if text.startswith("-"):  # git would read it as an option
+            problems.error((*path, key), f"Field '{field_name((*path, key))}' must not begin with '-'")
+    return Repository(keys.repo, folder, commit, keys.ancestor, keys.sparse)

@@ -1,0 +1,74 @@
+"""The workspace of a case: a template, repositories, and the commands that run around its jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentv.model.values import ComparedByContent
+
+
+class Hook(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A command to run before or after jobs: a list of arguments, or text for the shell. `cwd` is relative."""
+
+    command: str | tuple[str, ...] | None = None
+    cwd: str | None = None
+    timeout_s: float | None = None
+    reset: str | None = None
+
+
+class Hooks(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """The hooks of a workspace: around all jobs, and around each."""
+
+    before_all: Hook | None = None
+    before_each: Hook | None = None
+    after_each: Hook | None = None
+    after_all: Hook | None = None
+
+
+class Repository(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A Git repository, by path or URL, that is checked out in a folder of the workspace."""
+
+    repo: str
+    path: str
+    commit: str | None = None
+    ancestor: int | None = None
+    sparse: tuple[str, ...] = ()
+
+
+class Workspace(ComparedByContent, frozen=True, gc=False, omit_defaults=True):
+    """A folder that is copied for each job, with commands to run before and after it.
+
+    Equality includes `digest`, the hash of the template, and ignores two paths: `path` of the template, and `folder`,
+    which other paths are relative to if it is not that of the dataset.
+    """
+
+    template: str | None = None
+    setup: str | tuple[str, ...] | None = None
+    teardown: str | tuple[str, ...] | None = None
+    keep: bool | None = None
+    isolation: str | None = None
+    repos: tuple[Repository, ...] = ()
+    hooks: Hooks | None = None
+    digest: str = ""
+    path: str = ""
+    folder: str = ""
+
+    @property
+    def _content(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in self.__struct_fields__ if name not in ("path", "folder"))
+
+    @property
+    def before_answer(self) -> Workspace:
+        """The part that affects an answer: without what happens afterwards, and without paths of this machine."""
+        hooks = self.hooks and msgspec.structs.replace(self.hooks, after_each=None, after_all=None)
+        return msgspec.structs.replace(self, teardown=None, keep=None, hooks=hooks, path="", folder="")
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the workspace as written in a dataset: hooks have their timeout in milliseconds."""
+        data: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, digest="", path="", folder=""))
+        for hook in data.get("hooks", {}).values():
+            if "timeout_s" in hook:
+                hook["timeout_ms"] = round(hook.pop("timeout_s") * 1000)
+        return data
