@@ -92,7 +92,7 @@ BROKEN = {
     "a signal": (python("os.kill(os.getpid(), 9)"), {}, "was terminated by SIGKILL"),
     "no such program": (["no-such-program"], {}, "The program 'no-such-program' was not found"),
     "no such folder": (["/bin/true"], {"cwd": "nowhere"}, "the folder does not exist"),
-    "no permission": (["/etc/hostname"], {}, "The program '/etc/hostname' cannot be started"),
+    "no permission": (["/etc/passwd"], {}, "The program '/etc/passwd' cannot be started: Permission denied"),
     "a null byte": (["/bin/echo", "\0"], {}, "cannot be started"),
     "no end": (python("print('x', file=sys.stderr, flush=True); signal.pause()"), {"timeout_seconds": 0.5},
                "The program did not finish within 0.5 s and was stopped: x"),

@@ -212,8 +212,36 @@ def test_the_default_requires_nothing():
 
 
 def test_memory_is_limited_at_every_level(scoring):
-    entry = {"script": [sys.executable, "-c", "x = [b'x' * 2**20 for _ in range(500)]"], "memory_mb": 200}
-    assert "MemoryError" in scoring.failure("code_judge", entry)
+    eats = "x = [b'x' * 2**20 for _ in range(400)]; import signal; signal.pause()"
+    entry = {"script": [sys.executable, "-c", eats], "memory_mb": 200}
+    assert "used more than 200 MiB of memory (the limit, 'memory_mb')" in scoring.failure("code_judge", entry)
+
+
+def test_memory_of_a_programs_child_is_limited_too(scoring):
+    eats = "x = [b'x' * 2**20 for _ in range(400)]; import signal; signal.pause()"
+    entry = {"script": f'{sys.executable} -c "{eats}"; echo never', "memory_mb": 200}
+    assert "used more than 200 MiB of memory" in scoring.failure("code_judge", entry)
+
+
+RESERVES = """
+import json, mmap, resource
+NO_RESERVE = 0x4000
+reserved = mmap.mmap(-1, 2**36, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
+limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE)]
+print(json.dumps({"score": 1, "details": limits}))
+"""
+
+
+def test_reserved_memory_is_not_limited_and_other_limits_hold_from_the_start(scoring, tmp_path):
+    """Bun reserves 70 GB at its start and uses 40 MB of it."""
+    (tmp_path / "judge.py").write_text(RESERVES)
+    entry = {"script": [sys.executable, "-S", "judge.py"], "memory_mb": 100}
+    assert scoring.score("code_judge", entry, workdir=str(tmp_path)).details == [0, 2**30]
+
+
+def test_a_file_that_is_too_large_is_named_as_the_reason(scoring):
+    message = scoring.failure("code_judge", {"script": "kill -XFSZ $$"})
+    assert "was terminated by SIGXFSZ because it wrote a file of more than 1024 MiB" in message
 
 
 def test_a_missing_program_is_an_error_at_every_level(scoring, way):

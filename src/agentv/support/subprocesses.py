@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from agentv.support.process_limits import MemoryWatch, ProcessLimits
 from agentv.support.watchdog import MARK, end_family, family, forget_folder, new_mark, remove_after_death
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
@@ -31,14 +32,16 @@ _STDERR_BYTES = 64 * 1024
 _TAIL_CHARACTERS = 2000
 _TRACEBACK = "Traceback (most recent call last):"
 
-Ending = Literal["start", "timeout", "output", "exit"]
+Ending = Literal["start", "timeout", "output", "memory", "exit"]
+_SUCCESS = frozenset({0})
 
 
 class ProcessOutput(NamedTuple):
-    """The output of a program that ended with exit code 0."""
+    """The output of a program that ended with an accepted exit code."""
 
     stdout: str
     stderr: str
+    code: int = 0
 
 
 class ProcessFailure(Exception):
@@ -54,9 +57,10 @@ class ProcessFailure(Exception):
 class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A program to run: a list of arguments, or a string for the shell. Messages about it start with `noun`.
 
-    `started` receives the process id. With a `grace_s` of 0 the group is killed without SIGTERM. `take` receives
-    output as it arrives, instead of collecting it, and returns false to end the process. If the process has to be
-    ended, all its descendants are ended too, whatever their group; with `leaves_nothing`, in any case.
+    Exit codes other than those in `accepts` are failures. `limits` restrict memory and files. With a `grace_s` of 0 the
+    group is killed without SIGTERM. `take` receives output as it arrives, instead of collecting it, and returns false
+    to end the process. If the process has to be ended, all its descendants are ended too, whatever their group; with
+    `leaves_nothing`, in any case.
     """
 
     command: str | Sequence[str]
@@ -67,7 +71,8 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_output_bytes: int = MAX_OUTPUT_BYTES
     grace_s: float = GRACE_S
     noun: str = "The command"
-    started: Callable[[int], None] | None = None
+    accepts: frozenset[int] = _SUCCESS
+    limits: ProcessLimits | None = None
     take: Callable[[bytes], bool] | None = None
     leaves_nothing: bool = False
 
@@ -78,8 +83,6 @@ async def run_process(spec: ProcessSpec) -> ProcessOutput:
     mark = new_mark()
     running = _Running(spec, _popen(spec, mark))
     try:
-        if spec.started is not None:
-            spec.started(running.process.pid)
         running.watch()
         # Unlike `wait_for`, `wait` does not cancel the future, which is needed again below.
         await asyncio.wait([running.done], timeout=spec.timeout_s)
@@ -92,9 +95,14 @@ async def run_process(spec: ProcessSpec) -> ProcessOutput:
     if running.overflowed:
         limit = f"{spec.max_output_bytes / 1024 / 1024:g} MiB"
         raise ProcessFailure("output", f"{spec.noun} printed more than {limit} and was stopped")
-    if code := running.process.returncode:
-        raise ProcessFailure("exit", f"{spec.noun} {ending_of(code)}{tail}")
-    return ProcessOutput(running.stdout.decode(errors="replace"), running.stderr.decode(errors="replace"))
+    if spec.limits is not None and running.used_too_much:
+        limit = f"{spec.limits.memory_mb} MiB of memory (the limit, 'memory_mb')"
+        raise ProcessFailure("memory", f"{spec.noun} used more than {limit} and was stopped{tail}")
+    code = running.process.returncode
+    if code not in spec.accepts:
+        why = "" if spec.limits is None else spec.limits.explanation(code)
+        raise ProcessFailure("exit", f"{spec.noun} {ending_of(code)}{why}{tail}")
+    return ProcessOutput(running.stdout.decode(errors="replace"), running.stderr.decode(errors="replace"), code)
 
 
 def ending_of(code: int | None) -> str:
@@ -188,6 +196,8 @@ class _Running:
         self.stdout = bytearray()
         self.stderr = bytearray()
         self.overflowed = False
+        self.used_too_much = False
+        self._memory: MemoryWatch | None = None
         self.exited: asyncio.Future[None] = self._loop.create_future()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self.done: asyncio.Future[None] = self._loop.create_future()
@@ -203,6 +213,12 @@ class _Running:
             os.set_blocking(self.process.stdin.fileno(), False)
             self._loop.add_writer(self.process.stdin.fileno(), self._write)
         self._stop_waiting = when_ended(self.process, lambda: _set(self.exited, self.done))
+        if self._spec.limits is not None:
+            self._memory = MemoryWatch(self.process.pid, self._spec.limits.memory_mb, self._stop_for_memory)
+
+    def _stop_for_memory(self) -> None:
+        self.used_too_much = True
+        _set(self.done)
 
     async def end(self, mark: str) -> None:
         """End the rest of the group: SIGTERM first if the leader is still running, then SIGKILL."""
@@ -269,6 +285,8 @@ class _Running:
 
     def _close(self) -> None:
         self._stop_waiting()
+        if self._memory is not None:
+            self._memory.stop()
         for pipe in (self.process.stdout, self.process.stderr, self.process.stdin):
             if pipe is not None and not pipe.closed:
                 self._loop.remove_reader(pipe.fileno())
@@ -283,7 +301,7 @@ def _popen(spec: ProcessSpec, mark: str) -> subprocess.Popen[bytes]:
     arguments = ["/bin/sh", "-c", spec.command] if isinstance(spec.command, str) else list(spec.command)
     try:
         return subprocess.Popen(  # noqa: S603 - the user's own program
-            arguments,
+            arguments if spec.limits is None else spec.limits.command(arguments, spec.cwd, spec.env),
             stdin=subprocess.DEVNULL if spec.stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

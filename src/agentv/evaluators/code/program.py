@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,6 +22,7 @@ from agentv.model.job import Judgement
 from agentv.settings.diagnostics import Problems
 from agentv.settings.environment import Environment, judge_environment
 from agentv.support import sandbox as sandbox_tools
+from agentv.support.process_limits import ProcessLimits
 from agentv.support.subprocesses import ProcessFailure, ProcessSpec, run_process, temporary_folder
 
 Sandbox = Literal["limits", "preferred", "required"]
@@ -29,8 +30,6 @@ Sandbox = Literal["limits", "preferred", "required"]
 
 Isolation = Literal["limits", "landlock", "bubblewrap"]
 Megabytes = Annotated[int, Meta(ge=1)]
-
-MAX_FILE_BYTES = 1024 * 1024 * 1024
 
 
 def isolation_for(sandbox: Sandbox, with_proxy: bool = False) -> Isolation:
@@ -57,19 +56,6 @@ def prefix(isolation: Isolation, scratch: str, cwd: str, port: int | None) -> li
 def scratch_folder(isolation: Isolation) -> AbstractContextManager[str]:
     """Create a temporary folder that an isolated process may write to; empty for others."""
     return nullcontext("") if isolation == "limits" else temporary_folder("agentv-judge-")
-
-
-def limit_process(pid: int, memory_mb: int) -> None:
-    """Limit another process if the system supports it: memory, file size, no core dumps."""
-    import resource  # late: POSIX only
-
-    if not hasattr(resource, "prlimit"):
-        return
-    data_bytes = memory_mb * 1024 * 1024
-    with suppress(ProcessLookupError, PermissionError):
-        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
-        resource.prlimit(pid, resource.RLIMIT_DATA, (data_bytes, data_bytes))
 
 
 def with_level(score: Score, sandbox: Sandbox, isolation: Isolation, with_proxy: bool = False) -> Score:
@@ -129,7 +115,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
                         max_output_bytes=MAX_OUTPUT_BYTES,
                         grace_s=0,
                         noun="The program",
-                        started=lambda pid: limit_process(pid, self.memory_mb),
+                        limits=ProcessLimits(self.memory_mb),
                         leaves_nothing=True,
                     )
                 )
