@@ -151,6 +151,7 @@ EVALUATORS = Registry(
         "rubric": "agentv.evaluators.judges.rubric:Rubric rubrics llm_rubric model_graded_closedqa",
         "code_judge": "agentv.evaluators.code.code_judge:CodeJudge code_grader script",
         "python": "agentv.evaluators.code.code_judge:PythonJudge",
+        "command": "agentv.evaluators.code.command:CommandCheck",
         "composite": "agentv.evaluators.composite:Composite",
         "tool_trajectory": "agentv.evaluators.checks.tool_trajectory:ToolTrajectory",
         "field_accuracy": "agentv.evaluators.checks.field_accuracy:FieldAccuracy",

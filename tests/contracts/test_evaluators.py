@@ -20,6 +20,7 @@ from agentv.settings.evaluator_reader import read_entry
 OWN = {
     "code_judge": {"script": ["python3", "judge.py"]},
     "python": {"function": "judge.py:judge"},
+    "command": {"command": ["python3", "judge.py"], "fail_codes": [1, 2]},
     "composite": {"evaluators": [{"type": "contains", "value": "a"}, "Greets"], "aggregator": "weighted_average"},
     "tool_trajectory": {"mode": "any_order", "minimums": {"search": 1}},
     "field_accuracy": {"fields": [{"path": "a.b", "match": "fuzzy"}]},

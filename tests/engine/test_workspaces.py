@@ -238,3 +238,18 @@ def test_a_changed_template_changes_the_fingerprint(place):
     assert one == two
     assert one.input_fingerprint == two.input_fingerprint != three.input_fingerprint
     assert one != three
+
+
+def test_a_command_scores_the_files_that_the_target_left_in_its_workspace(project):
+    project.write("template/check.py", "import answer, os, sys\nprint(os.getcwd())\nsys.exit(answer.ANSWER != 42)\n")
+    project.targets({"name": "default", "provider": "cli", "command_template": "echo ANSWER = {PROMPT} > answer.py"})
+    entry = {"type": "command", "command": [sys.executable, "check.py"]}
+    case = {"expected_outcome": "x", "workspace": {"template": "template"}, "evaluators": [entry]}
+    project.write(
+        "d.yaml", {"evalcases": [{"id": "right", "input": "42", **case}, {"id": "wrong", "input": "0", **case}]}
+    )
+    ended = project.eval("--out", "out")
+    assert ended.code == 0, ended.stderr
+    records = project.by_id()
+    assert [records[each]["score"] for each in ("right", "wrong")] == [1.0, 0.0]
+    assert records["right"]["evaluator_results"][0]["reasoning"] != str(project.path)

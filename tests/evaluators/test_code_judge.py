@@ -71,6 +71,8 @@ def test_what_a_program_prints_is_the_score(scoring, printed, score):
     assert scoring.score("code_judge", {"script": prints(printed)}) == score
 
 
+EXIT_1 = "exit code 1 (to score a program by its exit code, use `type: command`)"
+
 # (program, settings, error message)
 BROKEN = {
     "not JSON": (prints("fine"), {}, "must print a JSON object with a score, but printed 'fine'"),
@@ -87,7 +89,7 @@ BROKEN = {
     "invalid hits": (prints({"score": 1, "hits": 5}), {}, "'hits' of the program must be a list of strings"),
     "invalid assertions": (prints({"score": 1, "assertions": ["a"]}), {}, "must be a list of {text, passed}"),
     "an invalid verdict": (prints({"score": 1, "passed": "yes"}), {}, "'passed' of the program must be true or false"),
-    "an exit code": (python("sys.exit('it broke')"), {}, "The program ended with exit code 1: it broke"),
+    "an exit code": (python("sys.exit('it broke')"), {}, f"The program ended with {EXIT_1}: it broke"),
     "a score and an exit code": (python("print('{\"score\": 1}'); sys.exit(3)"), {}, "ended with exit code 3"),
     "a signal": (python("os.kill(os.getpid(), 9)"), {}, "was terminated by SIGKILL"),
     "no such program": (["no-such-program"], {}, "The program 'no-such-program' was not found"),
@@ -107,7 +109,7 @@ def test_anything_but_a_valid_score_is_an_error(scoring, script, more, message):
 
 def test_the_end_of_stderr_is_kept(scoring):
     message = scoring.failure("code_judge", {"script": python("sys.exit('é' * 5000 + 'the end')")})
-    tail = message.removeprefix("The program ended with exit code 1: ")
+    tail = message.removeprefix(f"The program ended with {EXIT_1}: ")
     assert len(tail) == 2000
     assert tail.startswith("…é")
     assert tail.endswith("the end")
@@ -116,7 +118,7 @@ def test_the_end_of_stderr_is_kept(scoring):
 def test_an_error_starts_with_the_last_line_of_the_traceback(scoring):
     message = scoring.failure("code_judge", {"script": python("p['nothing']")})
     assert message.startswith(
-        "The program ended with exit code 1: KeyError: 'nothing'\nTraceback (most recent call last):"
+        f"The program ended with {EXIT_1}: KeyError: 'nothing'\nTraceback (most recent call last):"
     )
 
 

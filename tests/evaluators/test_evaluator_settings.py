@@ -57,6 +57,7 @@ ACCEPTED = {
     "score ranges as a list": ("rubric", {"rubrics": [{"scoreRanges": RANGE_LIST}]}),
     "a program as arguments": ("code_judge", {"script": ["uv", "run", "check.py"], "cwd": "."}),
     "a program as a shell string": ("code_judge", {"command": "node check.js | tail -1", "timeout_seconds": 5}),
+    "a command with exit codes": ("command", {"command": "pytest -q", "pass_codes": [0, 5], "fail_codes": [1]}),
     "a function in a file": ("python", {"function": "checks/format.py:grade"}),
     "a function in a module": ("python", {"value": "my.checks:grade", "config": {"strict": True}}),
     "a weighted composite": (
@@ -198,6 +199,17 @@ REFUSED = {
     ),
     "a judge without a program": ("code_judge", {"cwd": "."}, "Missing required field: 'script'"),
     "a blank program": ("code_judge", {"script": " "}, "'script' is blank"),
+    "a blank command": ("command", {"command": []}, "'command' must name a program"),
+    "a code that passes and fails": (
+        "command",
+        {"command": "x", "pass_codes": [0, 1]},
+        "Exit code 1 is in 'pass_codes' and in 'fail_codes'",
+    ),
+    "a code that no program has": (
+        "command",
+        {"command": "x", "fail_codes": [256]},
+        "Field 'fail_codes[0]' must be an integer of at most 255",
+    ),
     "a timeout of zero": (
         "code_judge",
         {"script": "x", "timeout_seconds": 0},

@@ -45,13 +45,16 @@ class ProcessOutput(NamedTuple):
 
 
 class ProcessFailure(Exception):
-    """A program that could not be started, failed, timed out, or printed too much."""
+    """A program that could not be started, failed, timed out, or exceeded a limit. `exit_code` is None for signals."""
 
-    def __init__(self, ending: Ending, message: str, cause: Exception | None = None) -> None:
+    def __init__(
+        self, ending: Ending, message: str, cause: Exception | None = None, exit_code: int | None = None
+    ) -> None:
         super().__init__(message)
         self.ending = ending
         self.message = message
         self.cause = cause
+        self.exit_code = exit_code
 
 
 class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +104,8 @@ async def run_process(spec: ProcessSpec) -> ProcessOutput:
     code = running.process.returncode
     if code not in spec.accepts:
         why = "" if spec.limits is None else spec.limits.explanation(code)
-        raise ProcessFailure("exit", f"{spec.noun} {ending_of(code)}{why}{tail}")
+        exit_code = code if code >= 0 else None
+        raise ProcessFailure("exit", f"{spec.noun} {ending_of(code)}{why}{tail}", exit_code=exit_code)
     return ProcessOutput(running.stdout.decode(errors="replace"), running.stderr.decode(errors="replace"), code)
 
 

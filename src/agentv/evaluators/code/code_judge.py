@@ -10,15 +10,14 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from agentv.evaluators.base import Count, Evaluator, Seconds, find_path, program_complaints, stamp_of
+from agentv.evaluators.base import Count, find_path, program_complaints, stamp_of
 from agentv.evaluators.code.judge_host import JudgeHost, host_of
 from agentv.evaluators.code.judge_io import Setup, read_score
 from agentv.evaluators.code.payload import program_input
 from agentv.evaluators.code.program import (
     SCRIPT_FUNCTION,
-    Megabytes,
     Program,
-    Sandbox,
+    SandboxedEvaluator,
     isolation_for,
     script_problems,
     warm_script,
@@ -28,6 +27,8 @@ from agentv.evaluators.code.static_checks import function_reference
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Needs, Score
 from agentv.model.job import Judgement
 
+_EXIT_HINT = "to score a program by its exit code, use `type: command`"
+
 
 class ProxyLimit(msgspec.Struct, frozen=True, kw_only=True):
     """The maximum number of model calls per judgement."""
@@ -35,26 +36,7 @@ class ProxyLimit(msgspec.Struct, frozen=True, kw_only=True):
     max_calls: Count = 50
 
 
-class _CodeEvaluator(Evaluator, frozen=True, kw_only=True):
-    """Settings of every type that runs user code."""
-
-    timeout_seconds: Seconds = 60.0
-    memory_mb: Megabytes = 4096
-    sandbox: Sandbox = "limits"
-    fresh: bool = False
-    config: dict[str, Any] = {}
-
-    @property
-    def refusal(self) -> str:
-        """Why this machine cannot provide the required isolation."""
-        try:
-            isolation_for(self.sandbox, bool(getattr(self, "target_proxy", False)))
-        except EvaluatorFailure as failure:
-            return str(failure)
-        return ""
-
-
-class CodeJudge(_CodeEvaluator, frozen=True, kw_only=True):
+class CodeJudge(SandboxedEvaluator, frozen=True, kw_only=True):
     """A program that prints a score, as a list of arguments or a shell string. Unknown keys are passed in `config`.
 
     `target_proxy` gives it access to a model; `target: true` and `target: {max_calls: 10}` on the entry do the same.
@@ -69,6 +51,8 @@ class CodeJudge(_CodeEvaluator, frozen=True, kw_only=True):
 
     script: str | list[str]
     cwd: str | None = None
+    fresh: bool = False
+    config: dict[str, Any] = {}
     target_proxy: bool | ProxyLimit = False
 
     def complaints(self) -> list[str]:
@@ -95,7 +79,7 @@ class CodeJudge(_CodeEvaluator, frozen=True, kw_only=True):
                 "isolation": isolation_for(self.sandbox, bool(self.target_proxy)),
                 "port": port,
             }
-            program = Program.of(self, judgement, variables=variables, **limits)
+            program = Program.of(self, judgement, variables=variables, exit_hint=_EXIT_HINT, **limits)
             file = warm_script(self.script, program.cwd)
             if file is not None:
                 setup = Setup(
@@ -129,7 +113,7 @@ class CodeJudge(_CodeEvaluator, frozen=True, kw_only=True):
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
 
 
-class PythonJudge(_CodeEvaluator, frozen=True, kw_only=True):
+class PythonJudge(SandboxedEvaluator, frozen=True, kw_only=True):
     """A function, named as `file.py:name` or `module:name`, called in a separate process that is kept warm.
 
     `fresh` starts a new process for each judgement.
@@ -138,6 +122,8 @@ class PythonJudge(_CodeEvaluator, frozen=True, kw_only=True):
     aliases: ClassVar[dict[str, str]] = {"value": "function"}
 
     function: str
+    fresh: bool = False
+    config: dict[str, Any] = {}
 
     def complaints(self) -> list[str]:
         """A value that does not name a function, such as inline code."""

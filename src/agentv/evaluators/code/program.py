@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from pathlib import Path
@@ -16,14 +16,21 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from agentv.evaluators.base import stamp_of
+from agentv.evaluators.base import Evaluator, Seconds, stamp_of
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.settings.diagnostics import Problems
 from agentv.settings.environment import Environment, judge_environment
 from agentv.support import sandbox as sandbox_tools
 from agentv.support.process_limits import ProcessLimits
-from agentv.support.subprocesses import ProcessFailure, ProcessSpec, run_process, temporary_folder
+from agentv.support.subprocesses import (
+    ProcessFailure,
+    ProcessOutput,
+    ProcessSpec,
+    ending_of,
+    run_process,
+    temporary_folder,
+)
 
 Sandbox = Literal["limits", "preferred", "required"]
 """`limits`: memory and file size. `preferred`: isolated if the machine supports it. `required`: isolated or refused."""
@@ -44,13 +51,30 @@ def isolation_for(sandbox: Sandbox, with_proxy: bool = False) -> Isolation:
         return "limits"
 
 
-def prefix(isolation: Isolation, scratch: str, cwd: str, port: int | None) -> list[str]:
-    """Return the arguments to put before a program's own."""
+class SandboxedEvaluator(Evaluator, frozen=True, kw_only=True):
+    """Settings of every type that runs user code."""
+
+    timeout_seconds: Seconds = 60.0
+    memory_mb: Megabytes = 4096
+    sandbox: Sandbox = "limits"
+
+    @property
+    def refusal(self) -> str:
+        """Why this machine cannot provide the required isolation."""
+        try:
+            isolation_for(self.sandbox, bool(getattr(self, "target_proxy", False)))
+        except EvaluatorFailure as failure:
+            return str(failure)
+        return ""
+
+
+def prefix(isolation: Isolation, writable: Sequence[str], cwd: str, port: int | None) -> list[str]:
+    """Return the arguments to put before a program's own; it may write to the folders in `writable`."""
     if isolation == "limits":
         return []
     if isolation == "landlock":
-        return sandbox_tools.landlock_command([scratch], port)
-    return sandbox_tools.bubblewrap_command([scratch], cwd)
+        return sandbox_tools.landlock_command(writable, port)
+    return sandbox_tools.bubblewrap_command(writable, cwd)
 
 
 def scratch_folder(isolation: Isolation) -> AbstractContextManager[str]:
@@ -78,7 +102,11 @@ MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """A program, as a list of arguments or a shell string. `variables` are additional environment variables."""
+    """A program, as a list of arguments or a shell string.
+
+    `variables` are additional environment variables. `writable` are folders that it may write to if isolated, in
+    addition to a temporary one. `exit_hint` is added to the message about an exit code.
+    """
 
     script: str | list[str]
     cwd: str
@@ -88,13 +116,18 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     memory_mb: int = 4096
     isolation: Isolation = "limits"
     port: int | None = None
+    writable: tuple[str, ...] = ()
+    exit_hint: str = ""
+    noun: str = "The program"
 
     @classmethod
-    def of(cls, settings: Any, judgement: Judgement, **limits: Any) -> Program:
-        """Return the program that an evaluator's settings name: `script`, `cwd` and `timeout_seconds`."""
+    def of(
+        cls, settings: Any, judgement: Judgement, *, script: Any = None, folder: str | None = None, **limits: Any
+    ) -> Program:
+        """Return the program in an evaluator's settings: `script`, `cwd` in a folder, and `timeout_seconds`."""
         return cls(
-            script=settings.script,
-            cwd=os.path.abspath(os.path.join(judgement.workdir, settings.cwd or "")),
+            script=settings.script if script is None else script,
+            cwd=os.path.abspath(os.path.join(folder or judgement.workdir, settings.cwd or "")),
             timeout_s=settings.timeout_seconds,
             environment=judgement.environment,
             **limits,
@@ -102,10 +135,14 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     async def run(self, stdin: bytes) -> str:
         """Return the program's output. Raises EvaluatorFailure if it fails, times out or prints too much."""
+        return (await self.finish(stdin, frozenset({0}))).stdout
+
+    async def finish(self, stdin: bytes, accepts: frozenset[int]) -> ProcessOutput:
+        """Return the output and the exit code. Raises EvaluatorFailure for other exit codes, and as `run` does."""
         with scratch_folder(self.isolation) as scratch:
             variables = {**self.variables, **({"TMPDIR": scratch} if scratch else {})}
             try:
-                ended = await run_process(
+                return await run_process(
                     ProcessSpec(
                         command=self._command(scratch),
                         cwd=self.cwd,
@@ -114,20 +151,23 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
                         stdin=stdin,
                         max_output_bytes=MAX_OUTPUT_BYTES,
                         grace_s=0,
-                        noun="The program",
+                        noun=self.noun,
                         limits=ProcessLimits(self.memory_mb),
+                        accepts=accepts,
                         leaves_nothing=True,
                     )
                 )
             except ProcessFailure as failure:
-                raise EvaluatorFailure(failure.message) from None
-        return ended.stdout
+                message, code = failure.message, failure.exit_code
+                if code is not None and self.exit_hint:
+                    message = message.replace(ending_of(code), f"{ending_of(code)} ({self.exit_hint})", 1)
+                raise EvaluatorFailure(message) from None
 
     def _command(self, scratch: str) -> str | list[str]:
         if self.isolation == "limits":
             return self.script
         arguments = ["/bin/sh", "-c", self.script] if isinstance(self.script, str) else self.script
-        return [*prefix(self.isolation, scratch, self.cwd, self.port), *arguments]
+        return [*prefix(self.isolation, (scratch, *self.writable), self.cwd, self.port), *arguments]
 
 
 _SCRIPT_SUFFIXES = (".py", ".js", ".ts", ".mjs", ".cjs", ".sh", ".rb")

@@ -228,7 +228,7 @@ class ForkServerProcess:
             with self._control.remote as remote:
                 arguments = [sys.executable, "-u", "-c", _START, _HOME, str(remote.fileno())]
                 return subprocess.Popen(  # noqa: S603 - our own module
-                    [*prefix(isolation, scratch, self._setup.cwd, None), *arguments],
+                    [*prefix(isolation, (scratch,), self._setup.cwd, None), *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=self._output,
                     stderr=self._output,
