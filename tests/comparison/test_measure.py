@@ -385,3 +385,22 @@ def test_a_trend_compares_only_runs_with_the_same_measure(measured):
     assert (found["shared_cases"], len(found["other_measures"]), found["changes"]) == (CASES, 1, [])
     lines = measured.command("runs", "trend", "--in", ".").stdout.splitlines()
     assert "  measure changed here: 24 cases asked or scored differently than before" in lines
+
+
+def test_rescored_answers_differ_only_in_their_measure(measured):
+    assert measured.command("rescore", "a", "--judge", "mild", "--out", "b", "--quiet").code == 0
+    code, lines, data = compare(measured, "a", "b")
+    assert (code, data["summary"]["remedy"]) == (NO_VERDICT, [])
+    assert "Note: Both runs have the same answers, which were scored again" in lines
+
+
+def test_options_that_affect_answers_are_listed(project):
+    project.dataset("yes", "no", "yes no")
+    run(project, "a")
+    run(project, "b", "--trials", "2", "--timeout", "9", "--limit", "2")
+    assert changed_lines(project, "a", "b")[1:] == [
+        "  option trials: none → 2",
+        "  option timeout_seconds: none → 9.0",
+        "  option limit: none → 2",
+        "  dataset d: 1 case only in A",
+    ]

@@ -15,6 +15,11 @@ from agentv.model.manifest import RunManifest, TargetEntry
 
 Runs = tuple[RunScores, RunScores]
 
+_OPTIONS = (
+    "trials", "timeout_seconds", "max_retries", "stop_when", "replay", "filters", "cases", "sample", "limit", "shard",
+)  # fmt: skip
+"""Options that affect the answers or select cases. Targets and judges are compared by their settings."""
+
 
 def run_differences(shared: SharedCases) -> Iterator[RunChange]:
     """Yield everything that is known to differ between two runs."""
@@ -23,6 +28,7 @@ def run_differences(shared: SharedCases) -> Iterator[RunChange]:
     before, after = (run.manifest for run in runs)
     if before is not None and after is not None:
         yield from _target_changes(runs, before, after)
+        yield from _option_changes(before, after)
     yield from _prompt_changes(runs, shared)
     only_in = sides[0].only_here(sides[1]), sides[1].only_here(sides[0])
     for field, cases in (("only in A", only_in[0]), ("only in B", only_in[1]), ("another input", shared.other_inputs)):
@@ -60,6 +66,20 @@ def _used(run: RunScores, manifest: RunManifest) -> dict[str, TargetEntry]:
 
 def _entry_changes(before: TargetEntry, after: TargetEntry) -> Iterator[RunChange]:
     return (value.to_change("target", name=after.name) for value in changed_entries(before, after))
+
+
+def _option_changes(before: RunManifest, after: RunManifest) -> Iterator[RunChange]:
+    """Yield the options that differ. A rescored run has its own, which did not affect its answers."""
+    if before.rescored_from is None and after.rescored_from is None:
+        for value in changed_values(_options(before), _options(after)):
+            yield RunChange(kind="option", name=value.field, before=value.before, after=value.after)
+
+
+def _options(manifest: RunManifest) -> dict[str, Any]:
+    """Return the options of a run that affect its answers, from the project's configuration and the command."""
+    given = {**manifest.defaults, **manifest.options}
+    given["timeout_seconds"] = given.get("timeout_s", given.get("timeout_seconds"))
+    return {name: given[name] for name in _OPTIONS if given.get(name) is not None}
 
 
 def _prompt_changes(runs: Runs, shared: SharedCases) -> Iterator[RunChange]:

@@ -82,6 +82,8 @@ class SharedCases:
             stores = "store" if len(labels) > 1 else "stores"
             reason = f"{' and '.join(labels)} {stores} no fingerprints to check inputs, references and evaluators"
             yield f"{cases} matched by id only: {reason}"
+        if has_same_answers(*self._runs):
+            yield "Both runs have the same answers, which were scored again"
         if count := len(self.other_inputs):
             have = "has" if count == 1 else "have"
             yield f"{plural(count, 'case')} {have} the same id but another input; not paired"
@@ -237,6 +239,15 @@ def _reason(run: RunScores, manifest: RunManifest) -> Reason:
 def is_same_run(before: RunScores, after: RunScores) -> bool:
     """Return whether both sides are parts of one run."""
     return os.path.samefile(before.path, after.path)
+
+
+def has_same_answers(before: RunScores, after: RunScores) -> bool:
+    """Return whether a run has the rescored answers of the other one, or both those of a third run."""
+    first, second = before.manifest, after.manifest
+    if first is None or second is None or is_same_run(before, after):
+        return False
+    ids = [each.run_id if each.rescored_from is None else each.rescored_from.run_id for each in (first, second)]
+    return ids[0] == ids[1]
 
 
 def _changed_judges(before: frozenset[JudgeUse], after: frozenset[JudgeUse]) -> Iterator[RunChange]:

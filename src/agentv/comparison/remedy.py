@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from agentv.comparison.measure import is_same_run
+from agentv.comparison.measure import has_same_answers, is_same_run
 from agentv.comparison.run_change import RunChange
 from agentv.comparison.scores import RunScores
 from agentv.model.manifest import RunManifest
@@ -32,6 +32,8 @@ def rescore_commands(runs: Sequence[RunScores], changes: Sequence[Sequence[RunCh
     commands: dict[str, None] = {}
     names = []
     for run, measure in zip(runs, measures, strict=True):
+        if run is not model and has_same_answers(run, model):
+            return ()  # only the measure differs
         if run is not model and (measure != measures[newest] or is_same_run(run, model)):
             out = _free_folder(run.path)
             commands[f"agentv rescore {_quoted(run.path)}{_options(run, model, changes)} --out {_quoted(out)}"] = None
