@@ -126,9 +126,10 @@ def changed_evaluators(before: Fields, after: Fields) -> Iterator[tuple[str, lis
             )
             yield name, [ValueChange("", *types)]
             continue
-        values = list(changed_values(old.get(name, {}), new.get(name, {})))
+        files = (fields.get("evaluator_files", {}).get(name, {}) for fields in (before, after))
+        values = [*changed_values(old.get(name, {}), new.get(name, {})), *changed_values(*files)]
         if not values and first[name] != second[name]:
-            values = [ValueChange("code, prompt or files")]
+            values = [ValueChange("built-in prompt")]
         if values:
             yield name, values
 

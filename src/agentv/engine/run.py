@@ -273,10 +273,12 @@ class RunInProgress:
         if known is case.evaluators and folder == case.place.origin.base_dir and not case.turns:
             return made
         specs = case.evaluators if given is None else given
+        fingerprints, named_files = files.each_with_files(case, named_evaluators(case, given))
         data = {
             "evaluators": [spec.to_data() for spec in specs],
             "evaluators_fingerprint": files.fingerprint(case, evaluators_of(case, given)),
-            "evaluator_fingerprints": files.each(case, named_evaluators(case, given)),
+            "evaluator_fingerprints": fingerprints,
+            **({"evaluator_files": named_files} if named_files else {}),
         }
         made = to_json(data)[1:]
         if not case.turns:

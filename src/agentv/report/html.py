@@ -73,7 +73,7 @@ _IN_COLUMNS = (
     *("schema_version", "run_id", "eval_id", "dataset", "dataset_path", "target", "prompt", "trial", "tags"),
     *("status", "score", "verdict", "timestamp"),
 )
-_HASHES = ("fingerprint", "input_fingerprint", "evaluators_fingerprint")
+_HASHES = ("fingerprint", "input_fingerprint", "evaluators_fingerprint", "evaluator_files")
 """Not useful to a reader, and they do not compress."""
 
 _encode = msgspec.json.Encoder().encode

@@ -37,7 +37,13 @@ from agentv.support.hashes import add_file
 RECORD_FILES = (RESULTS_FILE, "index.jsonl", ".internal/index.jsonl")
 """The possible files of records in a run folder: our own, then those of AgentV (TypeScript) 4.x and 5.x."""
 
-_FINGERPRINTS = ("input_fingerprint", "fingerprint", "evaluators_fingerprint", "evaluator_fingerprints")
+_FINGERPRINTS = (
+    "input_fingerprint",
+    "fingerprint",
+    "evaluators_fingerprint",
+    "evaluator_fingerprints",
+    "evaluator_files",
+)
 _RUN_FIELDS = ("dataset", "dataset_path", "line", "prompts", "variables", *_FINGERPRINTS)
 
 

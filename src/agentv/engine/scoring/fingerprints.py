@@ -17,6 +17,8 @@ from agentv.model.values import digest
 from agentv.settings.evaluator_reader import evaluator_of
 from agentv.support.hashes import words_in
 
+Files = dict[str, dict[str, str]]
+
 _HERE = ("",)
 """Next to the dataset, and in the other folders searched for its files."""
 
@@ -27,7 +29,7 @@ class EvaluatorFiles:
     def __init__(self) -> None:
         self._finders: dict[str, FileFinder] = {}
         self._last: tuple[tuple[EvaluatorSpec, ...], str, str] | None = None
-        self._last_each: tuple[tuple[EvaluatorSpec, ...], str, dict[str, str]] | None = None
+        self._last_each: tuple[tuple[EvaluatorSpec, ...], str, tuple[dict[str, str], Files]] | None = None
 
     def _finder(self, origin: Origin) -> FileFinder:
         finder = self._finders.get(origin.base_dir)
@@ -56,11 +58,17 @@ class EvaluatorFiles:
 
     def each(self, case: EvalCase, specs: tuple[EvaluatorSpec, ...]) -> dict[str, str]:
         """Return a hash of each evaluator by name, without its weight, which does not affect its score."""
+        return self.each_with_files(case, specs)[0]
+
+    def each_with_files(self, case: EvalCase, specs: tuple[EvaluatorSpec, ...]) -> tuple[dict[str, str], Files]:
+        """Return a hash of each evaluator by name, and the hashes of the files that evaluators name, by their names."""
         origin = case.place.origin
         if self._last_each is not None and self._last_each[0] is specs and self._last_each[1] == origin.base_dir:
             return self._last_each[2]
         finder = self._finder(origin)
-        found = {spec.name: digest([spec.fingerprint, _dependencies(spec, finder)]) for spec in specs}
+        needed = {spec.name: _dependencies(spec, finder) for spec in specs}
+        hashes = {spec.name: digest([spec.fingerprint, needed[spec.name]]) for spec in specs}
+        found = hashes, {name: files for name, (files, _) in needed.items() if files}
         self._last_each = (specs, origin.base_dir, found)
         return found
 
