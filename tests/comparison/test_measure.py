@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+import agentv
 from agentv.runs.folder import FolderLock
 
 CASES = 24
@@ -404,3 +405,44 @@ def test_options_that_affect_answers_are_listed(project):
         "  option limit: none → 2",
         "  dataset d: 1 case only in A",
     ]
+
+
+def test_a_run_is_rescored_with_the_datasets_of_the_other_one(measured):
+    moved = cases(expected_output="bad")
+    measured.dataset(*moved, name="new/d.yaml", evaluators=[CHECK, QUALITY])
+    assert measured.command("eval", "new/d.yaml", "--out", "b", "--quiet").code == 0
+    rescore, again = compare(measured, "a", "b")[2]["summary"]["remedy"]
+    assert rescore == "agentv rescore a new/d.yaml --out a-rescored"
+    assert measured.command(*shlex.split(rescore)[1:], "--quiet").code == 0
+    assert compare(measured, *shlex.split(again)[2:])[2]["summary"]["measure_changed"] is False
+
+
+def test_evaluators_given_in_python_have_no_command(folder, command):
+    def passes(answer):
+        return 1.0
+
+    def fails(answer):
+        return 0.0
+
+    rows = [{"id": str(number), "input": "a", "expected_outcome": "x"} for number in range(CASES)]
+    for out, check in (("a", passes), ("b", fails)):
+        check.__name__ = "check"
+        agentv.evaluate(rows, lambda prompt: prompt, evaluators=[check], out=out)
+    found = agentv.compare("a", "b")
+    assert (found.is_comparable, found.remedy) == (False, ())
+    assert agentv.compare("a", "b", allow_changed_measure=True).is_comparable
+    assert "Score the runs in the same way with `agentv rescore`" in command("compare", "a", "b").stdout
+
+
+@pytest.mark.parametrize(("served", "changed"), [("m-1", False), ("m-2", True)])
+def test_the_model_that_a_judge_responded_with_is_part_of_the_measure(measured, served, changed):
+    for out, model in (("b", "m-1"), ("c", served)):
+        shutil.copytree("a", out)
+        for record in (rows := measured.records(out)):
+            for found in record["evaluator_results"]:
+                for call in found.get("evaluator_provider_request", {}).get("calls", ()):
+                    call["model"] = model
+        measured.write(f"{out}/results.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    _, lines, data = compare(measured, "b", "c")
+    assert data["summary"]["measure_changed"] is changed
+    assert ("  judge judge: model m-1 → m-2" in lines) is changed

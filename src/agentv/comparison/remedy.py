@@ -15,6 +15,7 @@ from agentv.comparison.run_change import RunChange
 from agentv.comparison.scores import RunScores
 from agentv.model.manifest import RunManifest
 from agentv.support.hashes import short
+from agentv.support.patterns import has_magic
 
 
 def rescore_commands(runs: Sequence[RunScores], changes: Sequence[Sequence[RunChange]]) -> tuple[str, ...]:
@@ -27,7 +28,7 @@ def rescore_commands(runs: Sequence[RunScores], changes: Sequence[Sequence[RunCh
         return ()
     newest = max(range(len(runs)), key=lambda number: manifests[number].started_at)
     model, measures = runs[newest], [(), *map(tuple, changes)]
-    if not all(os.path.exists(entry.path) for entry in manifests[newest].datasets):
+    if not _is_repeatable(manifests[newest], [change for found in changes for change in found]):
         return ()
     commands: dict[str, None] = {}
     names = []
@@ -41,6 +42,13 @@ def rescore_commands(runs: Sequence[RunScores], changes: Sequence[Sequence[RunCh
             out = str(run.path)
         names.append(_shown(out) if run.picked is None else f"{_shown(out)}:{run.picked}")
     return (*commands, f"agentv compare {shlex.join(dict.fromkeys(names))}")
+
+
+def _is_repeatable(manifest: RunManifest, changes: Sequence[RunChange]) -> bool:
+    """Return whether a command can score answers like a run: from its datasets, or with its evaluators or judge."""
+    if manifest.datasets:
+        return all(os.path.exists(entry.path) or has_magic(entry.path) for entry in manifest.datasets)
+    return bool(manifest.options.get("evaluators")) or all(change.field == "judge" for change in changes)
 
 
 def _options(run: RunScores, model: RunScores, changes: Sequence[Sequence[RunChange]]) -> str:
