@@ -9,7 +9,18 @@ from msgspec.structs import fields
 from agentv.datasets.case.keys import CASE_LIST_KEYS, CaseKeys, HeaderKeys
 from agentv.model.message import PART_KINDS, ROLES
 from agentv.settings.settings_reader import ProjectConfig, RunDefaults
-from writing.markup import BLOCKS, Kind, Lines, code, key_cell, meanings_in, other_names, reasons, type_words
+from writing.markup import (
+    BLOCKS,
+    WORKSPACE_BLOCKS,
+    Kind,
+    Lines,
+    code,
+    key_cell,
+    meanings_in,
+    other_names,
+    reasons,
+    type_words,
+)
 
 _EXAMPLE = (
     "tags: [support]",
@@ -17,6 +28,12 @@ _EXAMPLE = (
     "  - id: opening-hours",
     "    expected_outcome: Gives the opening hours",
     "    input: When are you open?",
+)
+_WORKSPACE = (
+    "workspace:",
+    "  template: shop",
+    "  hooks:",
+    "    before_all: {command: [make, deps]}",
 )
 
 
@@ -38,10 +55,20 @@ def page() -> Lines:
     yield "A message has `content`, `tool_calls`, or both. A part is a string, or an object with `type`"
     yield f"({code(PART_KINDS, ' or ')}) and `value`, a string."
     for title, kind in BLOCKS.items():
-        if kind is not RunDefaults:
+        if kind is not RunDefaults and kind not in WORKSPACE_BLOCKS:
             yield from ("", f"## {title}", "", *_key_table(kind))
     yield from ("", "## Configuration", "", "The file `.agentv/config.yaml`:", "", *_key_table(ProjectConfig))
     yield from ("", "### Run defaults", "", *_key_table(RunDefaults))
+
+
+def workspaces() -> Lines:
+    """Yield the page of the keys of a workspace."""
+    yield from ("# Keys of a workspace", "")
+    yield from ("The `workspace` of a case, or of all cases of a dataset:", "", "```yaml", *_WORKSPACE, "```", "")
+    yield "See [workspaces](../how-to/coding-agents.md#workspaces)."
+    for title, kind in BLOCKS.items():
+        if kind in WORKSPACE_BLOCKS:
+            yield from ("", f"## {title}", "", *_key_table(kind))
 
 
 def refused() -> Lines:

@@ -52,6 +52,10 @@ BLOCKS: dict[str, Kind] = {
 }
 
 
+WORKSPACE_BLOCKS: tuple[Kind, ...] = (WorkspaceKeys, HooksKeys, HookKeys, RepositoryKeys)
+"""Structs with a page of their own, workspaces.md."""
+
+
 def meanings_in(name: str, keys: Iterable[str]) -> dict[str, str]:
     """Return the meanings of the keys of a struct. Raise ValueError if they do not match the keys."""
     if set(MEANINGS[name]) != set(keys):
@@ -145,7 +149,8 @@ def type_words(type_: Any) -> str:
     if origin is dict:
         return "object" if arguments[1] is Any else f"object of {_inside(arguments[1])}"
     if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
-        return f"[{title_of(type_).lower()}](#{slug(title_of(type_))})"
+        page = "workspaces.md" if type_ in WORKSPACE_BLOCKS else ""
+        return f"[{title_of(type_).lower()}]({page}#{slug(title_of(type_))})"
     return {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any JSON"}[type_]
 
 

@@ -13,7 +13,12 @@ NOTE = "<!-- Written by docs/generate.py. Change the code or docs/meanings.toml,
 
 def pages() -> dict[str, str]:
     """Every page by its path under docs/reference."""
-    builders = {"cli.md": commands.index, "keys.md": keys.page, "refused-keys.md": keys.refused}
+    builders = {
+        "cli.md": commands.index,
+        "keys.md": keys.page,
+        "workspaces.md": keys.workspaces,
+        "refused-keys.md": keys.refused,
+    }
     builders |= {f"cli/{name}.md": partial(commands.page, name) for name in commands.names()}
     builders |= {"stats.md": statistics.index}
     builders |= {f"stats/{module}.md": partial(statistics.page, module) for module in stats.NAMES}
