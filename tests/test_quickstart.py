@@ -26,7 +26,7 @@ def ended(tmp_path):
 def test_the_quickstart_prints_the_summary_and_stores_a_run(ended):
     done, run, _ = ended
     assert done.returncode == 0
-    assert "default  0.833  0.436 to 0.970  6 of 7  83.3 % (5 of 6)  1" in done.stdout
+    assert "default  0.833  0.359 to 0.996  6 of 7  83.3 % (5 of 6)  1" in done.stdout
     assert f"Results: .agentv/results/{run.name}" in done.stdout
     assert {path.name for path in run.iterdir()} == {"run.json", "cases.jsonl", "results.jsonl", "summary.json"}
 

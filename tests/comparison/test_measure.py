@@ -143,7 +143,7 @@ def test_a_changed_measure_has_no_verdict_until_the_older_run_is_rescored(measur
         assert ended.code == 0, ended.stderr
     code, lines, data = compare(measured, *shlex.split(again)[2:])
     assert not data["summary"]["measure_changed"], lines
-    assert (code, lines[0].split(":")[0]) == (0, "No difference shown")
+    assert (code, lines[0].split(".")[0]) == (0, "Can't tell yet")
 
 
 def test_a_changed_measure_can_be_allowed(measured):
@@ -219,7 +219,7 @@ def test_runs_with_the_same_ids_and_other_inputs_decide_nothing(measured):
     write(measured, *({**row, "input": row["input"] + "?"} for row in cases()))
     run(measured, "b")
     code, lines, data = compare(measured, "a", "b")
-    assert (code, lines[0]) == (NO_VERDICT, "Cannot compare: no case was scored in both A and B")
+    assert (code, lines[0]) == (NO_VERDICT, "Can't tell: no case was scored in both A and B.")
     assert lines[1] == "Note: 24 cases have the same id but another input; not paired"
     assert len(data["other_inputs"]) == CASES
 

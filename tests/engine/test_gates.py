@@ -11,7 +11,7 @@ from agentv.engine.run_options import Gates, parse_max_errors
 from agentv.errors import UsageError
 from agentv.model.manifest import PartSummary, RunSummary, TargetSummary
 from agentv.runs.summary import SummaryBuilder
-from agentv.stats.intervals import wilson
+from agentv.stats.intervals import proportion_interval
 from made_results import failed, judged, scored
 
 
@@ -121,17 +121,17 @@ def test_a_gate_on_the_interval_passes_fails_or_cannot_tell(found, least, expect
     [
         (
             measured(92, 100),
-            "t: pass rate 0.920 (95 % interval 0.850 to 0.959) with 100 of 100 jobs scored; the gate is 0.9. "
+            "t: pass rate 0.920 (95 % interval 0.848 to 0.965) with 100 of 100 jobs scored; the gate is 0.9. "
             "About 1,700 cases would probably decide.",
         ),
         (
             measured(96, 96, errors=8),
-            "t: pass rate 1.000 (95 % interval 0.856 to 1.000 with 8 errors counted as 0 and as 1) with 96 of 104 jobs "
+            "t: pass rate 1.000 (95 % interval 0.854 to 1.000 with 8 errors counted as 0 and as 1) with 96 of 104 jobs "
             "scored, 8 errors; the gate is 0.9. Fix the errors: without them the gate would be decided.",
         ),
         (
             measured(90, 100),
-            "t: pass rate 0.900 (95 % interval 0.826 to 0.945) with 100 of 100 jobs scored; the gate is 0.9. "
+            "t: pass rate 0.900 (95 % interval 0.824 to 0.951) with 100 of 100 jobs scored; the gate is 0.9. "
             "The pass rate is too close to the gate for more cases to decide.",
         ),
     ],
@@ -145,12 +145,12 @@ def test_an_undecided_gate_states_what_would_decide_it(found, reason):
 def test_the_suggested_number_of_cases_usually_decides(passed, n, least):
     (reason,) = code(Gates(min_pass_rate=least, gate_on="interval"), t=measured(passed, n)).reasons
     needed = int(reason.split("About ")[1].split(" cases")[0].replace(",", ""))
-    low, high = wilson(passed / n, needed)
+    low, high = proportion_interval(passed / n, needed)
     assert low > least or high < least
     draw = random.Random(7)
     decided = 0
     for _ in range(300):
-        low, high = wilson(sum(draw.random() < passed / n for _ in range(needed)) / needed, needed)
+        low, high = proportion_interval(sum(draw.random() < passed / n for _ in range(needed)) / needed, needed)
         decided += low >= least or high < least
     assert decided > 0.7 * 300
 
@@ -159,7 +159,7 @@ def test_a_failed_gate_comes_before_an_undecided_one():
     found = code(Gates(min_pass_rate=0.9, gate_on="interval"), sure=measured(10, 100), unsure=measured(92, 100))
     assert found.exit_code == 1
     assert found.reasons[0].startswith(
-        "sure: pass rate 0.100 (95 % interval 0.055 to 0.174; 100 of 100 jobs scored) is"
+        "sure: pass rate 0.100 (95 % interval 0.049 to 0.176; 100 of 100 jobs scored) is"
     )
     assert found.reasons[1].startswith("can't tell: unsure: pass rate 0.920")
 

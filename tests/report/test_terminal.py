@@ -49,20 +49,20 @@ Stopped by the budget
 Run 20260102-030405-abcd in 1m 23s
 
 target  mean   95 % interval   scored   passed           errors  cost
-quick   0.812  0.522 to 1.000  8 of 12  75.0 % (6 of 8)  2       $0.0880
+quick   0.812  0.486 to 1.000  8 of 12  75.0 % (6 of 8)  2       $0.0880
 other   -      -               0 of 1   -                0       -
 
 quick
   scored      8 of 12 cases; not scored: 2 errors, 2 skipped
-  mean        0.812 (95 % interval 0.522 to 1.000, n = 8)
-  passed      75.0 %, 6 of 8 (95 % interval 41 to 93 %)
+  mean        0.812 (95 % interval 0.486 to 1.000, n = 8)
+  passed      75.0 %, 6 of 8 (95 % interval 35 to 97 %)
   scores    0   ▃      █ 1
   detectable  a second run on these 8 cases would reliably show differences above about 0.4
   cost        $0.0800 (8 jobs)
   judges      $0.0080 (8 jobs)
   time        450 ms per job, 3.6 s in total (8 jobs)
   evaluators
-    sum  0.812  (95 % interval 0.522 to 1.000, n = 8)
+    sum  0.812  (95 % interval 0.486 to 1.000, n = 8)
   errors      2 of 10: rate_limit 2
     95 % interval 0.321 to 1.000 of the mean with 2 errors counted as 0 and as 1
     rate_limit  lost-0 (trial 2)  429: slow down
@@ -128,7 +128,7 @@ def test_a_narrow_terminal_shows_fewer_columns(width, head):
     assert head in lines
     reasons = [line for line in lines if "case-6  says" in line or "lost-0" in line]
     assert reasons and all(len(line) <= width for line in reasons)
-    assert "  mean        0.812 (95 % interval 0.522 to 1.000, n = 8)" in lines
+    assert "  mean        0.812 (95 % interval 0.486 to 1.000, n = 8)" in lines
 
 
 @pytest.mark.parametrize(
@@ -235,6 +235,6 @@ def test_prompts_are_listed_after_evaluators():
     print_ending(Ending(summary=builder.build(), details=builder.details()), out, False)
     assert """\
   prompts
-    short  1.000  (95 % interval 0.342 to 1.000, n = 2)
-    long   0.000  (95 % interval 0.000 to 0.658, n = 2)
+    short  1.000  (95 % interval 0.158 to 1.000, n = 2)
+    long   0.000  (95 % interval 0.000 to 0.842, n = 2)
 """ in out.getvalue()

@@ -9,8 +9,8 @@ import msgspec
 
 from agentv.comparison.run_change import CaseId, RunChange
 from agentv.stats.means import Estimate
-from agentv.stats.paired_comparison import Paired
-from agentv.stats.power import ALPHA, NonInferiority
+from agentv.stats.paired_comparison import Answer, Paired
+from agentv.stats.power import NonInferiority
 from agentv.stats.ranking import Ranked
 
 Outcome = Literal["win", "loss", "tie"]
@@ -168,15 +168,18 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the scores may be compared: the measure is the same, or a change of it is allowed."""
         return self.allow_changed_measure or not any(self.measure_changes)
 
+    def conclusion(self, i: int, j: int) -> Answer:
+        """Return the conclusion about run j against run i, for i < j, with the adjusted p-value."""
+        found = self.differences[i][j]
+        return "cannot tell" if found is None else found.conclude(self.p_adjusted[i][j])
+
     def fails(self, on: FailOn) -> bool:
         """Return whether the gate rejects any other run against the first. Significance uses adjusted p-values."""
-        found = [(each, p) for each, p in zip(self.differences[0], self.p_adjusted[0], strict=True) if each is not None]
+        others = range(1, len(self.sides))
         if on == "worse":
-            return any(each.mean_delta < 0 for each, _ in found)
-        shown = [each.mean_delta for each, p in found if p is not None and p < ALPHA]
-        if on == "inconclusive":
-            return len(shown) < len(found) or min(shown) < 0
-        return on == "regression" and any(delta < 0 for delta in shown)
+            return any(found.mean_delta < 0 for found in self.differences[0] if found is not None)
+        shown = [self.conclusion(0, other) for other in others]
+        return (on == "inconclusive" and shown != ["better"] * len(shown)) or (on == "regression" and "worse" in shown)
 
 
 def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
@@ -223,8 +226,9 @@ def matrix_data(matrix: Matrix, exit_code: int) -> dict[str, Any]:
         {
             "run1": i,
             "run2": j,
-            **_paired(found, is_comparable=matrix.is_comparable),
+            **_paired(found),
             "p_adjusted": matrix.p_adjusted[i][j],
+            "answer": matrix.conclusion(i, j) if matrix.is_comparable else None,
         }
         for i in size
         for j in size

@@ -18,7 +18,7 @@ from agentv.errors import UsageError
 from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.summary import reason_of
 from agentv.stats.intervals import MeanAccumulator
-from agentv.stats.means import Estimate, clustered_mean, paired_difference
+from agentv.stats.means import Estimate, paired_difference
 from agentv.stats.paired_comparison import Paired, compare_drawn, compare_paired
 from agentv.stats.power import holm, non_inferiority
 from agentv.stats.ranking import rank
@@ -60,7 +60,10 @@ def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = 
     first, second = joined.scores
     paired = compare_paired(first, second, joined.clusters, seed=seed) if len(first) else None
     pairs = Pairs(joined, options.threshold)
-    sides = _side(joined.sides[0], first, joined.clusters), _side(joined.sides[1], second, joined.clusters)
+    before_side, after_side = (
+        _side(side, rows, joined.clusters) for side, rows in zip(joined.sides, joined.index.T, strict=True)
+    )
+    sides = before_side, after_side
     if paired is not None and any(side.stopped_early for side in sides):
         paired = _as_drawn(joined, paired)
     with before.run, after.run:
@@ -167,11 +170,9 @@ class JoinedCases:
         return tuple(case.eval_id for case in islice(found, _SHOWN_IDS))
 
 
-def _side(side: GroupedCases, scores: NDArray[Any], clusters: NDArray[Any] | None) -> Side:
-    """Describe a run of a comparison. Its mean has the same kind of interval as in the run's summary."""
-    run, mean = side.run, MeanAccumulator()
-    for value, cluster in zip(scores.tolist(), repeat(None) if clusters is None else clusters.tolist()):  # noqa: B905
-        mean.add(value, cluster)
+def _side(side: GroupedCases, rows: NDArray[Any], clusters: NDArray[Any] | None) -> Side:
+    """Describe a run of a comparison, with its mean over the cases in `rows`."""
+    run, mean = side.run, _mean(side, rows, clusters)
     return Side(
         label=run.label,
         path=str(run.path),
@@ -186,6 +187,29 @@ def _side(side: GroupedCases, scores: NDArray[Any], clusters: NDArray[Any] | Non
         unfinished=unfinished(run),
         has_manifest=run.manifest is not None,
     )
+
+
+def _mean(side: GroupedCases, rows: NDArray[Any], clusters: NDArray[Any] | None) -> MeanAccumulator:
+    """Return the mean of some cases of a run, with the same interval as in the run's summary.
+
+    If all cases have the same number of trials, trials of a case are a cluster; otherwise they are averaged first.
+    """
+    mean = MeanAccumulator()
+    place = np.full(len(side.names), -1, dtype=np.intp)
+    place[rows] = np.arange(len(rows))
+    cases, values = side.run.scores.arrays()
+    positions = place[side.groups[cases]]
+    values, positions = values[positions >= 0], positions[positions >= 0]
+    trials = np.bincount(positions, minlength=len(rows))
+    if len(trials) and trials.min() != trials.max():
+        values, positions = np.bincount(positions, values) / trials, np.arange(len(rows))
+    if clusters is not None:
+        positions = clusters[positions]
+    is_clustered = clusters is not None or len(values) > len(rows)
+    names = positions.tolist() if is_clustered else repeat(None)
+    for value, cluster in zip(values.tolist(), names):  # noqa: B905
+        mean.add(value, cluster)
+    return mean
 
 
 def _name_parts(runs: Sequence[RunScores], notes: list[str]) -> tuple[int, ...]:
@@ -324,14 +348,16 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0, allow_changed_meas
     there = ~np.isnan(scores).any(axis=1)
     if not there.any():
         raise _not_scored_by_all(runs)
-    scores, clusters = scores[there], clusters_of(sides, rows[there])
+    scores, rows = scores[there], rows[there]
+    clusters = clusters_of(sides, rows)
     pairs = combinations(range(len(runs)), 2)
     found = {(i, j): compare_paired(scores[:, i], scores[:, j], clusters, seed=seed) for i, j in pairs}
     adjusted = dict(zip(found, _adjusted(found.values()), strict=True))
     size = range(len(runs))
-    means = tuple(clustered_mean(column, clusters, within=(0.0, 1.0)) for column in scores.T)
+    described = tuple(_side(side, column, clusters) for side, column in zip(sides, rows.T, strict=True))
+    means = tuple(side.mean for side in described if side.mean is not None)
     return Matrix(
-        sides=tuple(_side(side, column, clusters) for side, column in zip(sides, scores.T, strict=True)),
+        sides=described,
         n=len(scores),
         clusters=means[0].clusters,
         means=means,

@@ -11,7 +11,7 @@ import msgspec
 from agentv.engine.run_options import Gates
 from agentv.errors import EXIT_BUDGET, EXIT_ERRORS, EXIT_FINDINGS, EXIT_INTERRUPTED, EXIT_UNDECIDED, plural
 from agentv.model.manifest import Interval, PartSummary, RunSummary, TargetSummary
-from agentv.stats.intervals import wilson
+from agentv.stats.intervals import proportion_interval
 from agentv.stats.power import cases_for_gate
 
 Stop = Literal["auth", "budget", "decided", "fail_fast", "interrupted"]
@@ -152,7 +152,7 @@ def _advice(gated: _Gated, target: TargetSummary) -> str:
     if not low < gated.least <= high:
         return "Fix the errors: without them the gate would be decided."
     cases = max(1.0, target.cases * gated.scored / target.jobs)
-    independent = wilson(gated.value, cases) or (0.0, 1.0)
+    independent = proportion_interval(gated.value, cases) or (0.0, 1.0)
     # Scores that vary less than passes, and trials and conversations, change the width of the interval.
     relative_variance = ((high - low) / (independent[1] - independent[0])) ** 2
     needed = (cases_for_gate(gated.value, gated.least) or math.inf) * relative_variance

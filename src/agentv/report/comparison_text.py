@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from agentv.comparison.comparison import Change, Comparison, Matrix, PartComparison, Side, UsageChange
@@ -27,6 +28,7 @@ from agentv.report.figures import (
     one_line,
     p_equals,
     p_value,
+    percent,
     signed,
     signed_interval,
     usd,
@@ -34,6 +36,7 @@ from agentv.report.figures import (
 from agentv.report.figures import lines as text_lines
 from agentv.report.terminal import Line
 from agentv.stats.paired_comparison import Paired
+from agentv.stats.power import ALPHA, FEWEST_CHANGES
 
 _LONGEST_NAME = 40
 _ANSWER_LINES, _ANSWER_WIDTH = 4, 100
@@ -41,23 +44,19 @@ _PARTS = 20
 
 
 def sentence(paired: Paired | None, before: str = "A", after: str = "B") -> str:
-    """State which run is better, by how much, with which certainty, and what the cases can detect."""
+    """State which run is better, by how much and with which certainty, or that the cases cannot tell."""
     if paired is None:
-        return f"Cannot compare: no case was scored in both {before} and {after}"
-    cases = plural(paired.n, "paired case")
+        return f"Can't tell: no case was scored in both {before} and {after}."
+    cases = plural(paired.n, "shared case")
     if paired.clusters < paired.n:
         cases += f" in {_units(paired)}"
-    difference = f"{after} − {before} = {signed(paired.mean_delta)}"
-    if paired.answer == "too little to tell":
-        return f"Too few cases: {difference} ({cases})"
-    assert paired.ci95 is not None
-    certainty = f"{p_equals(paired.p_value)}, {cases}"
-    power = _power(paired.minimum_detectable_difference)
-    if paired.answer == "no difference shown":
-        return f"No difference shown: {difference} (95 % {signed_interval(paired.ci95)}, {certainty}); {power}"
-    low, high = paired.ci95 if paired.answer == "better" else (-paired.ci95[1], -paired.ci95[0])
-    by = f"{number(abs(paired.mean_delta))} (95 % {interval((low, high))}, {certainty})"
-    return f"{after} is {paired.answer} by {by}; {power}"
+    by, certainty = number(abs(paired.mean_delta)), f"{p_equals(paired.p_value)}, {cases}"
+    if paired.answer != "cannot tell" and paired.ci95 is not None:
+        low, high = paired.ci95 if paired.answer == "better" else (-paired.ci95[1], -paired.ci95[0])
+        return f"{after} is {paired.answer} by {by} (95 % {interval((low, high))}, {certainty})."
+    scored = "the same" if not float(by) else f"{by} higher" if paired.mean_delta > 0 else f"{by} lower"
+    certainty = "" if paired.ci95 is None else f" (95 % {signed_interval(paired.ci95)}, {p_equals(paired.p_value)})"
+    return f"Can't tell yet. {after} scored {scored} on {cases}{certainty}; {_power(paired)}."
 
 
 def _units(paired: Paired | Matrix) -> str:
@@ -65,12 +64,22 @@ def _units(paired: Paired | Matrix) -> str:
     return plural(paired.clusters, "cluster" if paired.clusters < paired.n else "case")
 
 
-def _power(detectable: float | None) -> str:
-    if detectable is None:
-        return "the detectable difference is unknown, because the differences do not vary"
-    if number(detectable) == number(1.0):
-        return "too few cases to detect any difference reliably"
-    return f"the smallest detectable difference is {number(detectable)}"
+def _power(paired: Paired) -> str:
+    """Describe the differences that this number of cases can show."""
+    detectable = paired.minimum_detectable_difference
+    if detectable is None or detectable > 0.995:
+        verb = "is" if paired.clusters == 1 else "are"
+        return f"{_units(paired)} {verb} too few to show any difference reliably"
+    return f"with {_units(paired)}, only differences above about {detectable:.2g} show reliably"
+
+
+def plan_hint(comparison: Comparison) -> str:
+    """Return the command that estimates how many cases would show a difference; empty if there is a verdict."""
+    paired = comparison.paired
+    if paired is None or paired.answer != "cannot tell":
+        return ""
+    runs = " ".join(shlex.quote(side.label) for side in comparison.sides)
+    return f" Run `agentv plan {runs}` to see how many you need."
 
 
 def margin_sentence(comparison: Comparison) -> str | None:
@@ -88,13 +97,11 @@ def margin_sentence(comparison: Comparison) -> str | None:
 
 def method(paired: Paired) -> str:
     """Describe how the interval and the p-value were computed."""
-    if paired.test == "exact McNemar":
-        return "score interval of the difference of proportions (Tango), exact McNemar test"
+    if paired.test == "mid-p McNemar":
+        return "score interval of the difference of proportions (Tango), McNemar's mid-p test"
     if paired.test == "e-value":
         return "interval and p-value by betting on the cases in random order, because a run was stopped early"
-    found = f"t interval over {_units(paired)}"
-    if paired.standard_error == 0:
-        found = f"conservative interval over {_units(paired)} with equal differences"
+    found = f"t interval over {_units(paired)}, widened for rare changes that {_units(paired)} may not show"
     if paired.test == "none" or paired.resamples is None:
         return found
     ways = f"all {paired.resamples:,} permutations" if paired.resamples > 1 else "no case differs"
@@ -110,12 +117,17 @@ def notes(comparison: Comparison) -> Iterator[str]:
     yield from _stopped_early(comparison.sides, paired)
     if paired is None or paired.p_value is None or paired.ci95 is None:
         return
-    if (paired.p_value < 0.05) == (paired.answer != "no difference shown"):
-        return
-    if paired.test == "sign flips" and 2.0 ** (1 - paired.clusters) >= 0.05:
-        yield f"{_units(paired)} are too few for a test; the interval assumes roughly normal differences"
-    else:
+    is_split = (paired.p_value < ALPHA) != (paired.ci95[0] > 0 or paired.ci95[1] < 0)
+    if paired.differing < FEWEST_CHANGES and (paired.p_value < ALPHA or is_split):
+        yield f"Only {plural(paired.differing, 'case')} changed; a verdict needs at least {FEWEST_CHANGES}"
+    elif is_split and paired.p_value < ALPHA and paired.test != "mid-p McNemar":
+        kind = "failures" if paired.mean_delta > 0 else "gains"
+        limit = f"Rare {kind} in up to {percent(paired.unseen_losses)} of cases could be missed with {_units(paired)}"
+        yield f"{limit}, and could outweigh this difference"
+    elif is_split:
         yield "The interval and the test disagree: the result is borderline, and more cases are needed"
+    elif paired.answer == "better" and paired.test == "sign flips":
+        yield f"Rare failures in up to {percent(paired.unseen_losses)} of cases could be missed with {_units(paired)}"
 
 
 def matrix_notes(matrix: Matrix) -> Iterator[str]:
@@ -138,7 +150,7 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
     """Return the comparison as lines for a terminal."""
     paired = comparison.paired
     style = {"better": "bold green", "worse": "bold red"}.get(paired.answer if paired else "", "bold")
-    lines = no_verdict_lines(comparison) or [(sentence(paired), style)]
+    lines = no_verdict_lines(comparison) or [(sentence(paired) + plan_hint(comparison), style)]
     margin = margin_sentence(comparison)
     if margin is not None:
         lines.append((margin, "bold"))
@@ -267,7 +279,7 @@ def matrix_sentence(matrix: Matrix) -> str:
     lead = f"{letter(best)} has the highest mean of {len(matrix.means)} runs, {number(matrix.means[best].value)}"
     if not unsure:
         return f"{lead}, and is significantly better than every other run"
-    return f"{lead}; no difference shown from {', '.join(map(letter, unsure))}"
+    return f"{lead}; can't tell it from {', '.join(map(letter, unsure))}"
 
 
 def matrix_basis(matrix: Matrix) -> str:
@@ -304,8 +316,7 @@ def ranking_rows(matrix: Matrix) -> list[list[str]]:
 
 
 def _shown(matrix: Matrix, i: int, j: int) -> bool:
-    adjusted = matrix.p_adjusted[min(i, j)][max(i, j)]
-    return adjusted is not None and adjusted < 0.05
+    return matrix.conclusion(min(i, j), max(i, j)) != "cannot tell"
 
 
 def _table(rows: list[list[str]]) -> list[Line]:
@@ -313,8 +324,7 @@ def _table(rows: list[list[str]]) -> list[Line]:
     return [(head, "dim"), *((row, "") for row in body)]
 
 
-_NAME = 60
-_ANSWER = 1_500
+_NAME, _ANSWER = 60, 1_500
 
 
 def comparison_markdown(comparison: Comparison) -> str:
@@ -329,7 +339,8 @@ def matrix_markdown(matrix: Matrix) -> str:
 
 def _comparison(comparison: Comparison) -> Iterator[str]:
     paired = comparison.paired
-    yield from no_verdict_markdown(comparison) if not comparison.is_comparable else (f"### {sentence(paired)}", "")
+    verdict = (f"### {sentence(paired)}{plan_hint(comparison)}", "")
+    yield from no_verdict_markdown(comparison) if not comparison.is_comparable else verdict
     margin = margin_sentence(comparison)
     if margin is not None:
         yield from (f"**{margin}**", "")

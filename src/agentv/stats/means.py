@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from agentv.stats.distributions import Interval, t_p_value, t_quantile, vector
-from agentv.stats.intervals import CONFIDENCE, NEGLIGIBLE_RANGE, ROUNDING_ERROR, interval_of_equal_values
+from agentv.stats.intervals import CONFIDENCE, ROUNDING_ERROR, rare_bound
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -40,13 +40,18 @@ class Difference(NamedTuple):
     correlation: float | None
 
 
-def clustered_mean(scores: ArrayLike, clusters: ArrayLike | None = None, within: Interval | None = None) -> Estimate:
+def clustered_mean(
+    scores: ArrayLike,
+    clusters: ArrayLike | None = None,
+    within: Interval | None = None,
+    extremes: Interval | None = None,
+) -> Estimate:
     """Return the mean with a cluster-robust 95 % confidence interval.
 
     SE² = G/(G-1) · Σ_c (Σ_{i∈c} (s_i - s̄))² / n², and t with G-1 degrees of freedom; G is the number of clusters.
-    Without clusters, SE² is the ordinary s²/n. The interval is clipped to `within`, the range of possible values. If
-    all clusters are equal it is that of `interval_of_equal_values`, or None without `within`. With `within`, values
-    that differ by less than 0.001 count as equal.
+    Without clusters, SE² is the ordinary s²/n. With `within`, the range of possible values, the interval is clipped to
+    it and widened by `rare_bound` for values that are too rare to appear; without, equal values have no interval. Such
+    values are at the `extremes`, which are the ends of `within` unless given.
 
     Miller (2024), Adding Error Bars to Evals, arXiv:2411.00640; Liang & Zeger (1986), Biometrika 73:13.
     """
@@ -54,19 +59,29 @@ def clustered_mean(scores: ArrayLike, clusters: ArrayLike | None = None, within:
     if not values.size:
         raise ValueError("At least one score is needed, got no scores")
     mean = float(values.mean())
-    sums = cluster_sums(values - mean, clusters)
-    count = len(sums)
+    totals, sizes = cluster_sums(values, clusters), cluster_sums(np.ones_like(values), clusters)
+    count = len(totals)
     if count < 2:
         return Estimate(mean, None, None, len(values), count)
-    error = math.sqrt(count / (count - 1) * float(np.square(sums).sum())) / len(values)
-    are_equal = within is not None and float(np.ptp(values)) < NEGLIGIBLE_RANGE
-    if are_equal or error <= ROUNDING_ERROR * max(1.0, abs(mean)):
-        return Estimate(
-            mean, 0.0, None if within is None else interval_of_equal_values(mean, count, within), len(values), count
-        )
+    error = math.sqrt(count / (count - 1) * float(np.square(totals - sizes * mean).sum())) / len(values)
+    if error <= ROUNDING_ERROR * max(1.0, abs(mean)):
+        error = 0.0
     half = t_quantile(0.5 + CONFIDENCE / 2, count - 1) * error
-    low, high = within or (-math.inf, math.inf)
-    return Estimate(mean, error, (max(low, mean - half), min(high, mean + half)), len(values), count)
+    interval: Interval | None = (mean - half, mean + half)
+    if within is not None:
+        low, high = (_rare_bound(totals, sizes, end) for end in extremes or within)
+        interval = max(within[0], min(low, mean - half)), min(within[1], max(high, mean + half))
+    elif error == 0:
+        interval = None
+    return Estimate(mean, error, interval, len(values), count)
+
+
+def _rare_bound(totals: NDArray[Any], sizes: NDArray[Any], end: float) -> float:
+    """Return the bound of the mean of clusters towards `end`. Means nearer to `end` than to the mean are rare."""
+    mean, means = float(totals.sum() / sizes.sum()), totals / sizes
+    is_rare = means < (mean + end) / 2 if end < mean else means > (mean + end) / 2
+    others = float(totals[~is_rare].sum() / sizes[~is_rare].sum()) if not is_rare.all() else mean
+    return rare_bound(others, float(means[is_rare].sum()), int(is_rare.sum()), len(means), end)
 
 
 def paired_difference(before: ArrayLike, after: ArrayLike, clusters: ArrayLike | None = None) -> Difference:

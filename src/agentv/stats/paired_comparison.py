@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from agentv.stats.distributions import Z95, Interval, binomial_cdf, binomial_pmf, bisect, check_fraction, vector
+from agentv.stats.intervals import ROUNDING_ERROR, rare_limit
 from agentv.stats.means import Estimate, cluster_sums, clustered_mean, correlation, paired_vectors, t_test
-from agentv.stats.power import minimum_detectable_difference
+from agentv.stats.power import ALPHA, FEWEST_CHANGES, Noise, detectable_difference
 from agentv.stats.sequential import BettingMean
 
 if TYPE_CHECKING:
@@ -26,15 +27,17 @@ _MOST_SIGNS = 200_000_000
 _SIGNS_AT_ONCE = 500_000
 _FEWEST_RESAMPLES = 1_999
 
-Test = Literal["exact McNemar", "sign flips", "e-value", "none"]
-Answer = Literal["better", "worse", "no difference shown", "too little to tell"]
+Test = Literal["mid-p McNemar", "sign flips", "e-value", "none"]
+Answer = Literal["better", "worse", "cannot tell"]
 
 
 class Paired(NamedTuple):
     """The second side against the first, over the same cases. `test` is the source of the p-value.
 
-    `minimum_detectable_difference` is detected with 80 % power with this number of cases: at most 1, and None if the
-    differences do not vary. `resamples` is the number of sign flips, drawn with `seed`, or all of them if `exact`.
+    `differing` is the number of clusters with a difference. `unseen_losses` is the largest plausible fraction of cases
+    with a loss as large as none that was seen. `minimum_detectable_difference` is shown with 80 % power with this
+    number of cases; None if even a difference of 1 would not be. `resamples` is the number of sign flips, drawn with
+    `seed`, or all of them if `exact`.
     """
 
     n: int
@@ -46,6 +49,8 @@ class Paired(NamedTuple):
     ci95: Interval | None
     p_value: float | None
     test: Test
+    differing: int
+    unseen_losses: float
     minimum_detectable_difference: float | None
     correlation: float | None
     resamples: int | None
@@ -54,11 +59,19 @@ class Paired(NamedTuple):
 
     @property
     def answer(self) -> Answer:
-        """The conclusion: a difference is shown if the interval excludes 0."""
-        if self.ci95 is None:
-            return "too little to tell"
+        """The conclusion; see `conclude`."""
+        return self.conclude(self.p_value)
+
+    def conclude(self, p_value: float | None) -> Answer:
+        """Return the conclusion with this p-value, which may be adjusted for several tests.
+
+        A difference is claimed only if the interval excludes 0, the test is significant, and at least six clusters
+        differ: five that all differ in the same direction are a coincidence in 6 % of comparisons.
+        """
+        if self.ci95 is None or p_value is None or p_value >= ALPHA or self.differing < FEWEST_CHANGES:
+            return "cannot tell"
         low, high = self.ci95
-        return "better" if low > 0 else "worse" if high < 0 else "no difference shown"
+        return "better" if low > 0 else "worse" if high < 0 else "cannot tell"
 
     @property
     def estimate(self) -> Estimate:
@@ -71,51 +84,77 @@ def compare_paired(
 ) -> Paired:
     """Compare the scores of two sides on the same cases, with trials already averaged.
 
-    Scores that are all 0 or 1, without clusters: Tango's score interval and the exact McNemar test. Other scores: the
+    Scores that are all 0 or 1, without clusters: Tango's score interval and McNemar's mid-p test. Other scores: the
     clustered t interval and a permutation test that flips the signs of clusters, or Student's p-value without `test`.
-    Differences other than 0 and 1 that are equal to within 0.001 get the interval of `interval_of_equal_values`.
+    The t interval is widened for losses and gains that are too rare to appear in this sample; see `rare_bound`.
     """
     first, second = paired_vectors(before, after)
     for side in (first, second):
         check_fraction(float(side.min(initial=0.0)))
         check_fraction(float(side.max(initial=0.0)))
     delta = second - first
-    estimate = clustered_mean(delta, clusters, within=(-1.0, 1.0))
-    error = estimate.standard_error
+    sizes = cluster_sums(np.ones_like(first), clusters)
+    scores = cluster_sums(first, clusters) / sizes
+    extremes = -_possible_change(scores), _possible_change(1 - scores)
+    estimate = clustered_mean(delta, clusters, (-1.0, 1.0), extremes)
+    changes = cluster_sums(delta, clusters)
+    is_binary = estimate.clusters == estimate.n and all(np.isin(side, (0, 1)).all() for side in (first, second))
     paired = Paired(
         n=estimate.n,
         clusters=estimate.clusters,
         mean_before=float(first.mean()),
         mean_after=float(second.mean()),
         mean_delta=estimate.value,
-        standard_error=error,
+        standard_error=estimate.standard_error,
         ci95=estimate.ci95,
         p_value=t_test(estimate),
         test="none",
-        minimum_detectable_difference=_detectable(error, estimate.degrees) if error else None,
+        differing=int((np.abs(changes) > ROUNDING_ERROR).sum()),
+        unseen_losses=rare_limit(0, estimate.clusters),
+        minimum_detectable_difference=_detectable(delta, estimate, 0.0 if is_binary else -extremes[0]),
         correlation=correlation(first, second),
         resamples=None,
         exact=False,
         seed=seed,
     )
-    if estimate.clusters == estimate.n and all(np.isin(side, (0, 1)).all() for side in (first, second)):
+    if is_binary:
         wins, losses, n = int((delta > 0).sum()), int((delta < 0).sum()), estimate.n
-        return paired._replace(
-            ci95=share_difference(wins, losses, n),
-            p_value=mcnemar_exact(wins, losses),
-            test="exact McNemar",
-            # If no case changed the error is 0. Use 1/n instead, as if one case had changed.
-            minimum_detectable_difference=_detectable(error or 1 / n, max(1, n - 1)),
-            exact=True,
-        )
+        interval, p_value = share_difference(wins, losses, n), mcnemar_mid_p(wins, losses)
+        return paired._replace(ci95=interval, p_value=p_value, test="mid-p McNemar", exact=True)
     if not test or estimate.ci95 is None:
         return paired
     flips = sign_flip_test(delta, clusters, seed=seed)
     return paired._replace(p_value=flips.p_value, test="sign flips", resamples=flips.resamples, exact=flips.exact)
 
 
-def _detectable(error: float, degrees: int) -> float:
-    return min(1.0, minimum_detectable_difference(error, degrees))
+def _possible_change(room: NDArray[Any]) -> float:
+    """Return the size of a change that uses all the room a case has, such as a loss from its score to 0.
+
+    It is the mean room, weighted by the room itself, because cases with more room decide the mean; one more case with
+    all the room counts as well. For scores of 0 and 1 it is 1.
+    """
+    return float((np.square(room).sum() + 1) / (room.sum() + 1))
+
+
+def _detectable(delta: NDArray[Any], estimate: Estimate, loss: float) -> float | None:
+    """Return the difference that another comparison with these numbers of cases and clusters would show.
+
+    It must outweigh unseen losses of this size. Pass 0 for scores of 0 and 1, whose test accounts for them.
+    """
+    error, variance = estimate.standard_error, float(delta.var(ddof=1)) if len(delta) > 1 else 0.0
+    if error is None:
+        return None
+    # If no case changed the variance is 0. Use that of one changed case instead.
+    variance = variance or 1 / len(delta)
+    noise = Noise(
+        variance,
+        step=0.0 if loss else 1.0,
+        difference=estimate.value,
+        design_effect=max(1.0, error**2 * len(delta) / variance),
+        cluster_size=len(delta) / estimate.clusters,
+    )
+    found, unseen = detectable_difference(noise, len(delta)), rare_limit(0, estimate.clusters)
+    return None if found is None else min(1.0, max(found, loss * unseen / (1 - unseen)))
 
 
 def compare_drawn(paired: Paired, groups: Iterable[tuple[float, int]], largest: int) -> Paired:

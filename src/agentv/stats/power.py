@@ -116,8 +116,8 @@ def cases_for_margin(margin: float, noise: Noise, power: float = POWER, differen
 def cases_for_gate(value: float, limit: float, variance: float | None = None, power: float = POWER) -> int | None:
     """Return the number of cases after which the interval of a mean lies above or below a limit; None if on the limit.
 
-    Without `variance` the mean is a proportion p with Wilson's interval, which excludes the limit L with this power
-    if n ≥ (z_{0.975} √(L(1-L)) + z_{power} √(p(1-p)))² / (p-L)².
+    Without `variance` the mean is a proportion p, whose interval excludes the limit L with this power if
+    n ≥ (z_{0.975} √(L(1-L)) + z_{power} √(p(1-p)))² / (p-L)² + 1 / 2|p-L|. The last term is for the exact interval.
     """
     check_fraction(limit, "A limit")
     if value == limit:
@@ -126,6 +126,8 @@ def cases_for_gate(value: float, limit: float, variance: float | None = None, po
     critical, of_power = normal_quantile(1 - ALPHA / 2), normal_quantile(power)
     at_limit = limit * (1 - limit) if variance is None else variance
     needed = ((critical * math.sqrt(at_limit) + of_power * math.sqrt(spread)) / (value - limit)) ** 2
+    if variance is None:
+        needed += 0.5 / abs(value - limit)
     return max(2, math.ceil(needed - 1e-9))
 
 
