@@ -39,11 +39,20 @@ def _stats_entry(entry: Any) -> Lines:
     parameters = ", ".join(map(_parameter, inspect.signature(entry).parameters.values()))
     yield from ("```text", f"{entry.__name__}({parameters})", "", *inspect.cleandoc(entry.__doc__).split("\n"), "```")
     if inspect.isclass(entry):
-        members = [(name, each) for name, each in vars(entry).items() if not name.startswith("_") and each.__doc__]
+        members = [
+            (name, each) for name, each in vars(entry).items() if not name.startswith("_") and _has_meaning(each)
+        ]
+        if not members:
+            return
         yield from ("", "| member | meaning |", "|---|---|")
         for name, each in members:
             call = "" if isinstance(each, property) else "()"
             yield f"| `{name}{call}` | {cell(inspect.cleandoc(each.__doc__).replace(chr(10), ' '))} |"
+
+
+def _has_meaning(member: Any) -> bool:
+    """Whether a member has a docstring of its own, unlike the fields of a named tuple."""
+    return bool(member.__doc__) and not member.__doc__.startswith("Alias for field number")
 
 
 def _parameter(parameter: inspect.Parameter) -> str:

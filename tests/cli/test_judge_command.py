@@ -161,7 +161,11 @@ def read_until(terminal, text):
             seen += os.read(terminal, 65536).decode(errors="replace")
 
 
-def write_run(judged, rows, name="many"):
+def answer_text(id, other_answers=()):
+    return f"another answer {id}" if id in other_answers else f"answer {id}"
+
+
+def write_run(judged, rows, name="many", other_answers=()):
     """Write a result file: dataset d, one answer each, with the verdict and score of a judge."""
     same = {"timestamp": "t", "run_id": "r", "dataset": "d", "dataset_path": "d.yaml", "target": "gpt", "trial": 1}
     records = []
@@ -169,17 +173,23 @@ def write_run(judged, rows, name="many"):
         scored = {"score": score, "verdict": verdict}
         found = EvaluatorResult(name="j", type="llm_judge", weight=1.0, reasoning="because", **scored)
         record = Result(
-            eval_id=id, status="ok", candidate_answer=f"answer {id}", evaluator_results=(found,), **same, **scored
+            eval_id=id,
+            status="ok",
+            candidate_answer=answer_text(id, other_answers),
+            evaluator_results=(found,),
+            **same,
+            **scored,
         )
         records.append(encode_record(record))
     (judged.path / f"{name}.jsonl").write_bytes(b"".join(records))
     return f"{name}.jsonl"
 
 
-def write_labels(judged, values, drawn="random"):
+def write_labels(judged, values, drawn="random", run_id="", other_answers=()):
     lines = [
         Label(
-            timestamp="t", dataset="d", eval_id=id, answer=answer_hash(f"answer {id}"), label=word, drawn=drawn
+            timestamp="t", dataset="d", eval_id=id, answer=answer_hash(answer_text(id, other_answers)), label=word,
+            drawn=drawn, run_id=run_id,
         )
         for id, word in values.items()
     ]  # fmt: skip
@@ -219,7 +229,7 @@ def test_a_judge_is_compared_with_the_labels(judged, command):
 
 def test_a_judge_worse_than_chance_is_not_corrected(judged, command):
     run = write_run(judged, [(f"a{n}", "pass" if n < 70 else "fail", float(n < 70)) for n in range(100)])
-    write_labels(judged, {f"a{n}": "fail" if n < 70 else "pass" for n in range(60, 80)})
+    write_labels(judged, {f"a{n}": "fail" if n < 70 else "pass" for n in range(42, 82)})
     assert calibrate(command, run)["rogan_gladen"] is None
     told = command("judge", "calibrate", run, "--evaluator", "j").stdout
     assert "  Rogan-Gladen  -\n" in told
@@ -269,6 +279,67 @@ def test_labels_apply_to_the_same_answers_in_another_run(judged, command):
     before, after = calibrate(command, "run"), calibrate(command, "again", "--evaluator", "k")
     assert (before["labelled"], after["labelled"]) == (12, 12)
     assert before["confusion"] == [[8, 4], [0, 0]] and after["confusion"] == [[4, 8], [0, 0]]
+
+
+def test_labels_of_another_run_with_other_answers_are_no_random_sample(judged, command):
+    """The new run answers every case worse that ends in 5 or 6; the labels of the old run only fit the others."""
+    rows = [(f"a{n}", "pass" if n % 10 < 5 else "fail", float(n % 10 < 5)) for n in range(400)]
+    run = write_run(judged, rows, other_answers={f"a{n}" for n in range(400) if n % 10 in (5, 6)})
+    write_labels(judged, {f"a{n}": "pass" if n % 10 < 7 else "fail" for n in range(100)}, run_id="before")
+    found = calibrate(command, run, "--min-kappa", "0.5", code=1)
+    assert (found["labelled"], found["elsewhere"], found["unmatched"]) == (80, 80, 20)
+    assert [found[name] for name in ("accuracy", "kappa", "labels_alone", "rogan_gladen", "ppi")] == [None] * 5
+    told = command("judge", "calibrate", run).stdout
+    assert told.startswith("Warning: 80 labels from another run, whose answers differ from those of this run")
+
+
+def test_new_labels_of_a_run_stand_for_the_answers_without_older_labels(judged, command):
+    rows = [(f"a{n}", "pass" if n % 10 < 5 else "fail", float(n % 10 < 5)) for n in range(400)]
+    others = {f"a{n}" for n in range(400) if n % 10 in (5, 6)}
+    run = write_run(judged, rows, other_answers=others)
+    write_labels(judged, {f"a{n}": "pass" if n % 10 < 7 else "fail" for n in range(100)}, run_id="before")
+    fresh = {f"a{n}": "pass" if n % 10 < 5 else "fail" for n in range(100, 200)}
+    write_labels(judged, fresh, run_id="r", other_answers=others)
+    found = calibrate(command, run)
+    assert (found["labelled"], found["elsewhere"]) == (180, 80)
+    low, high = found["ppi"]["ci95"]
+    assert low < 0.5 < high < 0.6
+
+
+def test_labels_of_another_run_with_the_same_answers_are_used(judged, command):
+    run = write_run(judged, [(f"a{n}", "pass" if n % 10 < 7 else "fail", float(n % 10 < 7)) for n in range(400)])
+    write_labels(judged, {f"a{n}": "pass" if n % 10 < 7 else "fail" for n in range(100)}, run_id="before")
+    found = calibrate(command, run)
+    assert (found["elsewhere"], found["warnings"]) == (0, [])
+    assert found["ppi"]["value"] == pytest.approx(0.7)
+
+
+def test_labels_of_a_smaller_run_of_the_project_do_not_cover_the_new_cases(judged, command):
+    assert command("eval", "d.yaml", "--limit", "8", "--target", "left", "--quiet").code == 0
+    (small,) = (judged.path / ".agentv/results").glob("*-*")
+    label(judged, "p" * 8, run=small.name)
+    assert calibrate(command, small.name)["ppi"] is not None
+    found = calibrate(command, "run")
+    assert (found["labelled"], found["elsewhere"], found["ppi"]) == (8, 8, None)
+
+
+def test_labels_that_favour_one_verdict_are_reported_and_reweighted(judged, command):
+    run = write_run(judged, [(f"a{n}", "pass" if n < 280 else "fail", float(n < 280)) for n in range(400)])
+    good = {n: "pass" if n % 20 else "fail" for n in range(95)} | dict.fromkeys(range(280, 285), "fail")
+    write_labels(judged, {f"a{n}": word for n, word in good.items()}, run_id="r")
+    found = calibrate(command, run)
+    assert "the judge passed 95% of them, but 70% of all answers" in found["warnings"][0]
+    assert found["labels_alone"] is found["rogan_gladen"] is None
+    assert found["ppi"]["value"] == pytest.approx(0.7 * 0.947, abs=0.01)
+
+
+def test_few_labels_give_no_interval_of_kappa(judged, command):
+    run = write_run(judged, [(f"a{n}", "pass" if n < 50 else "fail", float(n < 50)) for n in range(100)])
+    write_labels(judged, {f"a{n}": "pass" if n < 50 else "fail" for n in range(40, 60)})
+    found = calibrate(command, run)
+    assert (found["kappa"]["value"], found["kappa"]["ci95"], found["rogan_gladen"]) == (1, None, None)
+    assert found["accuracy"]["ci95"][1] == 1
+    assert "too few labels for an interval, n = 20" in command("judge", "calibrate", run).stdout
 
 
 def test_excluded_labels_are_counted(judged, command):

@@ -6,19 +6,19 @@ from itertools import product
 import numpy as np
 import pytest
 
+from agentv.stats.intervals import wilson
 from agentv.stats.judge_calibration import (
     Labelled,
     Stratum,
     accuracy,
+    balance_p_value,
     cohen_kappa,
     confusion,
     kappa,
-    kappa_gradient,
     kappa_value,
     next_labels,
     prediction_powered,
     rogan_gladen,
-    slope_moments,
 )
 from late import Late
 
@@ -27,9 +27,10 @@ FIGURES = ("accuracy", "kappa", "Rogan-Gladen", "PPI++")
 
 # True pass rate; how often the judge passes good answers; how often it fails bad ones.
 TRUTHS = [(0.7, 0.9, 0.8), (0.9, 0.95, 0.6), (0.5, 0.8, 0.95), (0.85, 0.97, 0.9), (0.8, 0.75, 0.7), (0.3, 0.9, 0.9)]
+TRUTHS += [(0.97, 0.99, 0.9), (0.5, 0.98, 0.98), (0.6, 0.6, 0.6)]
 
 # Labels drawn at random, cases, whether scores are graded, and labels drawn by `next_labels`.
-DESIGNS = [(100, 500, False, 0), (100, 2000, True, 0), (200, 800, True, 0), (60, 500, True, 60)]
+DESIGNS = [(30, 300, True, 0), (100, 500, False, 0), (100, 2000, True, 0), (200, 800, True, 0), (60, 500, True, 60)]
 
 
 def labelled(both, missed, let_through, caught):
@@ -76,10 +77,9 @@ TABLES = [
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_kappa_and_its_variance_match_statsmodels(table):
+def test_kappa_matches_statsmodels(table):
     known = raters.cohens_kappa(np.array(table))
     assert cohen_kappa(table).value == pytest.approx(known.kappa, abs=1e-12)
-    assert slope_moments(kappa_gradient(table), table)[1] ** 0.5 == pytest.approx(known.std_kappa, abs=1e-9)
 
 
 def test_the_interval_of_kappa_narrows_with_more_labels():
@@ -97,9 +97,28 @@ def test_the_confusion_table_has_labels_in_rows():
     assert confusion(labelled(4, 3, 2, 1)) == ((4, 3), (2, 1))
 
 
-def test_accuracy_is_the_rate_of_agreement_with_wilsons_interval():
+def test_accuracy_is_the_rate_of_agreement_with_an_exact_interval():
     found = accuracy(of_all(labelled(40, 5, 5, 50)))
-    assert found == (pytest.approx(0.9), pytest.approx(0.8256, abs=1e-4), pytest.approx(0.9448, abs=1e-4), 100)
+    assert found == (pytest.approx(0.9), pytest.approx(0.8238, abs=1e-4), pytest.approx(0.9510, abs=1e-4), 100)
+
+
+def test_a_judge_that_is_always_right_in_every_stratum_has_accuracy_1():
+    strata = [Stratum(name, size, labelled(1, 0, 0, 1)) for name, size in (("a", 1), ("b", 2), ("c", 3), ("d", 4))]
+    found = accuracy(strata)
+    assert found.value == found.high == 1
+    assert found.low < 0.9
+
+
+@pytest.mark.parametrize(("passed", "labels", "all_passed", "cases"), [(19, 20, 280, 400), (5, 9, 6, 12), (0, 3, 4, 9)])
+def test_the_balance_of_labels_is_tested_as_fisher_does(passed, labels, all_passed, cases):
+    table = [[passed, labels - passed], [all_passed - passed, cases - labels - all_passed + passed]]
+    known = stats.fisher_exact(table).pvalue
+    assert balance_p_value(passed, labels, all_passed, cases) == pytest.approx(known, abs=1e-9)
+
+
+def test_labels_of_all_cases_are_balanced():
+    assert balance_p_value(70, 100, 70, 100) == 1
+    assert balance_p_value(0, 0, 70, 100) == 1
 
 
 def test_rogan_gladen_corrects_the_errors_of_the_judge():
@@ -161,9 +180,8 @@ def test_the_correction_of_few_labels_is_limited(scores, value):
 
 def test_with_all_cases_labelled_only_variance_between_cases_is_left():
     found = prediction_powered(of_all(labelled(45, 5, 5, 45)), mean_score=0.5)
-    wilsons = accuracy(of_all(labelled(50, 0, 50, 0)))
     assert found.value == 0.5
-    assert (found.low, found.high) == (pytest.approx(wilsons.low), pytest.approx(wilsons.high))
+    assert (found.low, found.high) == pytest.approx(wilson(0.5, 100))
 
 
 def test_strata_are_weighted_by_their_cases_not_their_labels():
@@ -234,13 +252,11 @@ def coverage(truth, design, datasets, seed):
     truths = (rate * finds + (1 - rate) * rejects, agreement, rate, rate)
     chance = random.Random(seed)
     held, told = [0] * 4, [0] * 4
-    # These judges are better than chance, so the correction rarely fails.
     for _ in range(datasets):
         for index, found in enumerate(estimates(chance, truth, design)):
             if found is not None:
                 told[index] += 1
                 held[index] += found.low <= truths[index] <= found.high
-    assert design[3] or told[2] >= 0.99 * datasets
     return {name: held[i] / told[i] for i, name in enumerate(FIGURES) if told[i]}
 
 
@@ -253,28 +269,21 @@ def test_intervals_cover_the_true_value_in_a_small_simulation(design):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
-def test_intervals_cover_the_true_value_in_93_to_97_percent_of_data_sets(design, capsys):
+def test_intervals_cover_the_true_value_in_at_least_93_percent_of_data_sets(design, capsys):
     rows = [(truth, coverage(truth, design, datasets=2000, seed=11)) for truth in TRUTHS]
     with capsys.disabled():
         print(f"\nlabels, cases, graded, further labels: {design}")
         for truth, found in rows:
             print("  ", truth, "  ".join(f"{name} {100 * share:.1f} %" for name, share in found.items()))
-    # The coverage of accuracy is computed exactly below (at least 93.3 %); here it is known to 0.6 % only.
-    least = {"accuracy": 0.915}
-    outside = [
-        (truth, name, share)
-        for truth, found in rows
-        for name, share in found.items()
-        if not least.get(name, 0.93) <= share <= 0.97
-    ]
-    assert not outside
+    # 2,000 data sets determine the coverage to about 0.5 %; these bounds are two of those below 93 %.
+    assert not [(truth, name, share) for truth, found in rows for name, share in found.items() if share < 0.92]
 
 
 @pytest.mark.parametrize(("labels", "truth"), list(product((100, 200), TRUTHS)), ids=str)
-def test_the_interval_of_accuracy_covers_the_true_value_in_93_to_97_percent(labels, truth):
+def test_the_interval_of_accuracy_covers_the_true_value_in_at_least_95_percent(labels, truth):
     rate, finds, rejects = truth
     agree = rate * finds + (1 - rate) * rejects
     shares = stats.binom.pmf(range(labels + 1), labels, agree)
     intervals = [accuracy(of_all(labelled(k, 0, labels - k, 0), 1000)) for k in range(labels + 1)]
     held = sum(share for share, found in zip(shares, intervals, strict=True) if found.low <= agree <= found.high)
-    assert 0.93 <= held <= 0.97
+    assert held >= 0.95

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
 from agentv.calibration.labels import AnswerKey, Labels, answer_key
+from agentv.errors import plural
 from agentv.model.result import Result, Verdict
-from agentv.stats.intervals import wilson
+from agentv.stats.intervals import clopper_pearson
 from agentv.stats.judge_calibration import (
     IntervalEstimate,
     Labelled,
     Stratum,
     accuracy,
+    balance_p_value,
     confusion,
     kappa,
     next_labels,
@@ -25,15 +27,21 @@ from agentv.stats.judge_calibration import (
 
 MOST_SHOWN = 10
 FEWEST_IN_A_STRATUM = 2
+FEWEST_LABELS = 30
+"""The labels that the intervals of kappa, Rogan-Gladen and reweighted figures need for 93 % coverage."""
+FEWEST_FOR_PPI = 5
+UNBALANCED = 0.01
+"""The p-value below which the labelled answers are not considered a random sample."""
 
 
 class JudgedAnswer(msgspec.Struct, frozen=True, gc=False):
-    """One answer with the judge's verdict."""
+    """One answer with the judge's verdict. `runs` are the run, and the one its answer was taken from."""
 
     key: AnswerKey
     verdict: Verdict
     score: float
     reason: str = ""
+    runs: tuple[str, ...] = ()
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,19 +73,21 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """An estimate with its 95% confidence interval and the number of labels it is based on."""
+    """An estimate with its 95 % interval, None with too few labels, and the number of labels it is based on."""
 
     value: float
-    ci95: tuple[float, float]
+    ci95: tuple[float, float] | None
     n: int
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     """How well a judge agrees with human labels. Figures that cannot be estimated are None; `notes` give the reasons.
+    `warnings` are problems of the labels that affect every figure.
 
     `confusion` has the label in rows and the judge in columns, pass before fail. `answers` counts the answers that the
     judge scored; identical answers to the same case count once. `unmatched` counts labels of answers that are not in
-    the run, `unjudged` labels of answers that are in the run but have no verdict of the judge.
+    the run, `unjudged` labels of answers that are in the run but have no verdict of the judge. `elsewhere` counts
+    labels of another run with different answers: they are not a random sample of this run.
     """
 
     judge: str
@@ -89,6 +99,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     unmatched: int
     unjudged: int
     unscored: int
+    elsewhere: int
     confusion: tuple[tuple[int, int], tuple[int, int]]
     accuracy: Figure | None
     kappa: Figure | None
@@ -96,6 +107,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     labels_alone: Figure | None
     rogan_gladen: Figure | None
     ppi: Figure | None
+    warnings: tuple[str, ...]
     notes: tuple[str, ...]
     disagreements: tuple[Disagreement, ...]
     next: tuple[Suggestion, ...]
@@ -120,55 +132,146 @@ def answers_of(results: Iterable[Result], evaluator: str | None = None, target: 
             unscored += is_selected
             others.add(key)
         else:
-            found.setdefault(key, JudgedAnswer(key, *verdict))
+            runs = tuple(filter(None, (result.run_id, result.carried_from)))
+            found.setdefault(key, JudgedAnswer(key, *verdict, runs))
     return Answers(judged=list(found.values()), others=frozenset(others.difference(found)), unscored=unscored)
 
 
-def calibrate(answers: Answers, labels: Labels, judge: str, count: int = 20) -> Calibration:
+AnswersOfRun = Callable[[str], "frozenset[AnswerKey] | None"]
+"""Returns the answers of another run by its id; None if the run cannot be read."""
+
+
+def calibrate(
+    answers: Answers, labels: Labels, judge: str, count: int = 20, answers_of_run: AnswersOfRun = lambda _: None
+) -> Calibration:
     """Calibrate a judge with labels, and suggest `count` answers to label next."""
     judged = answers.judged
     labelled = _labelled(judged, labels)
-    notes: list[str] = []
-    suggested = sum(labels.drawn(key) == "suggested" for key in labelled)
-    by_verdict = _by_verdict(judged, labelled)
-    strata = by_verdict if suggested else [Stratum("all", len(judged), tuple(labelled.values()))]
-    bare = next((stratum.name for stratum in strata if stratum.size and not stratum.labelled), None)
-    if suggested and bare is not None:
-        notes.append(f"No answers with the judge's verdict '{bare}' are labelled, so the figures do not cover them")
-    known = list(labelled.values())
+    sample = _sample(answers, labels, labelled, answers_of_run)
     passed = sum(each.verdict == "pass" for each in judged)
-    corrected = None
-    if suggested:
-        notes.append("Rogan-Gladen needs randomly drawn labels, but some labels were suggested")
-    elif known:
-        corrected = rogan_gladen(known, passed, len(judged))
-        if len({each.label for each in known}) < 2:
-            notes.append("Rogan-Gladen needs both answers labelled pass and answers labelled fail")
-        elif corrected is None:
-            notes.append("Rogan-Gladen cannot correct this judge: it passes bad answers at least as often as good ones")
+    strata, known, is_random = sample.strata, list(labelled.values()), sample.is_random
+    notes = _notes(sample, known)
+    corrected = rogan_gladen(known, passed, len(judged)) if is_random and len(known) >= FEWEST_LABELS else None
+    if is_random and len(known) >= FEWEST_LABELS and corrected is None and len({each.label for each in known}) > 1:
+        notes.append("Rogan-Gladen cannot correct this judge: it passes bad answers at least as often as good ones")
     mean = sum(each.score for each in judged) / len(judged) if judged else 0.0
     judged_keys = {each.key for each in judged}
     return Calibration(
         judge=judge,
         answers=len(judged),
         labelled=len(known),
-        suggested=suggested,
+        suggested=sample.suggested,
         disputed=sum(labels.verdict(each.key) == "disputed" for each in judged),
         skipped=sum(labels.skipped(each.key) for each in judged),
         unmatched=sum(key not in judged_keys and key not in answers.others for key in labels.keys),
         unjudged=sum(key in answers.others for key in labels.keys),
         unscored=answers.unscored,
+        elsewhere=sample.elsewhere,
         confusion=confusion(known),
-        accuracy=_figure(accuracy(strata) if known else None),
-        kappa=_figure(kappa(strata) if known else None),
+        accuracy=_figure(accuracy(strata) if known else None, 1 if len(strata) == 1 else FEWEST_LABELS),
+        kappa=_figure(kappa(strata) if known else None, FEWEST_LABELS),
         judge_pass_rate=passed / len(judged) if judged else 0.0,
-        labels_alone=_figure(None if suggested else _label_pass_rate(known)),
+        labels_alone=_figure(_label_pass_rate(known) if is_random else None),
         rogan_gladen=_figure(corrected),
-        ppi=_figure(prediction_powered(strata, mean) if len(known) > 1 else None),
+        ppi=_figure(prediction_powered(strata, mean) if sample.drawn >= FEWEST_FOR_PPI else None),
+        warnings=tuple(sample.warnings),
         notes=tuple(notes),
         disagreements=tuple(_disagreements(judged, labelled)),
         next=tuple(suggestions(judged, labels, count)),
     )
+
+
+class _Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """How the labelled answers were drawn.
+
+    `drawn` counts the labels that are a random sample, of all answers or within verdicts; `elsewhere` the others.
+    """
+
+    strata: list[Stratum]
+    drawn: int
+    suggested: int
+    elsewhere: int
+    is_balanced: bool
+    warnings: list[str]
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the labels are a random sample of all answers."""
+        return not self.suggested and not self.elsewhere and self.is_balanced and self.drawn > 0
+
+
+def _sample(
+    answers: Answers, labels: Labels, labelled: dict[AnswerKey, Labelled], answers_of_run: AnswersOfRun
+) -> _Sample:
+    """Group the answers into strata whose labels are random samples.
+
+    Answers labelled in another run whose answers differ form a stratum of their own, in which all are labelled.
+    """
+    foreign = _labelled_elsewhere(answers, labels, labelled, answers_of_run)
+    own = {key: value for key, value in labelled.items() if key not in foreign}
+    rest = [each for each in answers.judged if each.key not in foreign]
+    suggested = sum(labels.drawn(key) == "suggested" for key in own)
+    passed, chosen = sum(each.verdict == "pass" for each in rest), sum(each.passed for each in own.values())
+    is_balanced = bool(suggested) or balance_p_value(chosen, len(own), passed, len(rest)) >= UNBALANCED
+    by_verdict = suggested or not is_balanced
+    strata = _by_verdict(rest, own) if by_verdict else [Stratum("all", len(rest), tuple(own.values()))]
+    warnings = []
+    if foreign:
+        known = tuple(value for key, value in labelled.items() if key in foreign)
+        strata = [Stratum("labelled in another run", len(known), known), *strata]
+        what = f"{plural(len(foreign), 'label')} from another run, whose answers differ from those of this run"
+        warnings.append(f"{what}: not a random sample. Only labels of this run can stand for its other answers")
+    if not is_balanced:
+        shares = f"the judge passed {chosen / len(own):.0%} of them, but {passed / len(rest):.0%} of all answers"
+        warnings.append(f"The labelled answers are not a random sample: {shares}. Figures are reweighted by verdict")
+    return _Sample(
+        strata=[stratum for stratum in strata if stratum.size],
+        drawn=len(own),
+        suggested=suggested,
+        elsewhere=len(foreign),
+        is_balanced=is_balanced,
+        warnings=warnings,
+    )
+
+
+def _labelled_elsewhere(
+    answers: Answers, labels: Labels, labelled: Iterable[AnswerKey], answers_of_run: AnswersOfRun
+) -> set[AnswerKey]:
+    """Return the answers that were labelled only in other runs, if those runs gave other answers to some cases.
+
+    Such labels exist only for answers that did not change, and those are usually the better ones. If the other run
+    cannot be read, one label of a different answer to a case of this run shows that its answers differ.
+    """
+    runs = {each.key: each.runs for each in answers.judged}
+    present = {*runs, *answers.others}
+    cases = {key[:2] for key in present}
+    differing = {run for key in labels.keys if key not in present and key[:2] in cases for run in labels.runs(key)}
+
+    def differs(run: str) -> bool:
+        theirs = answers_of_run(run)
+        return run in differing if theirs is None else not theirs.issuperset(runs)
+
+    others = {run for key in labelled for run in labels.runs(key) if run not in runs[key]}
+    unlike = {run for run in others if differs(run)}
+    return {key for key in labelled if not labels.runs(key) & set(runs[key]) and labels.runs(key) <= unlike}
+
+
+def _notes(sample: _Sample, known: Sequence[Labelled]) -> list[str]:
+    """Explain which figures are missing."""
+    notes = []
+    bare = next((stratum.name for stratum in sample.strata if not stratum.labelled), None)
+    if sample.elsewhere and bare == "all":
+        notes.append("No other answers of this run are labelled, so its figures cannot be estimated")
+    elif bare is not None and known:
+        notes.append(f"No answers with the judge's verdict '{bare}' are labelled, so the figures do not cover them")
+    if known and not sample.is_random:
+        why = "some labels were suggested" if sample.suggested else "the labels are not a random sample"
+        notes.append(f"Rogan-Gladen needs randomly drawn labels, but {why}")
+    elif known and len({each.label for each in known}) < 2:
+        notes.append("Rogan-Gladen needs both answers labelled pass and answers labelled fail")
+    if known and len(known) < FEWEST_LABELS:
+        notes.append(f"Intervals of kappa and Rogan-Gladen need at least {FEWEST_LABELS} labels")
+    return notes
 
 
 def suggestions(judged: Sequence[JudgedAnswer], labels: Labels, count: int, seed: int = 0) -> list[Suggestion]:
@@ -254,11 +357,12 @@ def _disagreements(judged: Sequence[JudgedAnswer], labelled: dict[AnswerKey, Lab
 
 def _label_pass_rate(labelled: Sequence[Labelled]) -> IntervalEstimate | None:
     """Estimate the pass rate from the labels alone, without the judge."""
-    n = len(labelled)
-    rate = sum(each.label for each in labelled) / n if n else 0.0
-    bounds = wilson(rate, n)
-    return None if bounds is None else IntervalEstimate(rate, *bounds, n)
+    n, passed = len(labelled), sum(each.label for each in labelled)
+    return IntervalEstimate(passed / n, *clopper_pearson(passed, n), n) if n else None
 
 
-def _figure(estimate: IntervalEstimate | None) -> Figure | None:
-    return estimate and Figure(value=estimate.value, ci95=(estimate.low, estimate.high), n=estimate.n)
+def _figure(estimate: IntervalEstimate | None, fewest: int = 1) -> Figure | None:
+    if estimate is None:
+        return None
+    bounds = (estimate.low, estimate.high) if estimate.n >= fewest else None
+    return Figure(value=estimate.value, ci95=bounds, n=estimate.n)

@@ -103,6 +103,10 @@ class Labels:
         ways = {label.drawn for label in self._by_answer.get(key, {}).values()}
         return "random" if "random" in ways else "suggested"
 
+    def runs(self, key: AnswerKey) -> frozenset[str]:
+        """Return the runs whose answer was labelled as pass or fail."""
+        return frozenset(label.run_id for label in self._by_answer.get(key, {}).values() if label.label != "skip")
+
     def counts(self, labeller: str) -> Counter[str]:
         """Count the labels of one labeller by value."""
         own = (labels.get(labeller) for labels in self._by_answer.values())

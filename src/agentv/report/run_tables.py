@@ -161,6 +161,8 @@ def calibration_lines(found: Calibration) -> list[str]:
 
 
 def _basis(found: Calibration) -> Iterator[str]:
+    for warning in found.warnings:
+        yield f"Warning: {warning}"
     yield f"Judge       {found.judge}"
     how = f", {found.suggested} of them suggested" if found.suggested else ""
     yield f"Labels      {found.labelled:,} of {plural(found.answers, 'answer')}{how}"
@@ -203,7 +205,7 @@ def _pass_rate(found: Calibration) -> Iterator[str]:
         ("Rogan-Gladen", found.rogan_gladen),
         ("PPI++", found.ppi),
     ):
-        if figure is not None:
+        if figure is not None and figure.ci95 is not None:
             low, high = figure.ci95
             yield f"  {name:<13} {percent(figure.value)} (95 % interval {low * 100:.1f} to {high * 100:.1f} %)"
         elif found.labelled:
@@ -235,4 +237,6 @@ def _next(found: Calibration) -> Iterator[str]:
 def _shown(figure: Figure | None) -> str:
     if figure is None:
         return "unknown"
+    if figure.ci95 is None:
+        return f"{number(figure.value)} (too few labels for an interval, n = {figure.n})"
     return f"{number(figure.value)} (95 % interval {interval(figure.ci95)}, n = {figure.n})"

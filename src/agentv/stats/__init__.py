@@ -26,7 +26,7 @@ NAMES = {
         "non_inferiority",
         "holm",
     ),
-    "judge_calibration": ("cohen_kappa",),
+    "judge_calibration": ("cohen_kappa", "kappa", "Stratum", "Labelled"),
     "ranking": ("rank",),
     "sequential": ("BettingMean",),
     "change_points": ("change_points", "RunValues"),

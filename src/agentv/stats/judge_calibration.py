@@ -9,19 +9,26 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from agentv.stats.distributions import Z95
-from agentv.stats.intervals import wilson
+from agentv.stats.intervals import clopper_pearson, wilson
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Table = Sequence[Sequence[float]]
 """Counts or proportions: a row for each label of the first rater, a column for each of the second."""
 
-_PADDING = 2.0
+_PRIOR = 4 / 3
 """Pseudo-observations, spread over the cells: a few labels that all agree must not give an interval of zero width."""
 
 _CELL_PADDING = 0.25
 """Pseudo-observations per cell, for the same reason."""
+
+_DRAWS = 10_000
 
 _ROUNDING = 1e-15
 
@@ -39,76 +46,47 @@ def cohen_kappa(table: Table) -> IntervalEstimate | None:
     """Return the agreement of two raters beyond chance, κ = (p_o - p_e) / (1 - p_e), from a square table of counts.
 
     p_o is the observed agreement, p_e the agreement expected by chance from how often each rater uses each label. None
-    if both raters always use the same label. The interval is that of Fleiss, Cohen and Everitt on Fisher's scale, with
-    two pseudo-observations spread over the table: it covers the true value in 95 % of samples of 100 labels, compared
-    to 89 to 94 % without them.
+    if both raters always use the same label. The interval has the 2.5 % and 97.5 % quantiles of κ over tables drawn
+    from the Dirichlet distribution of the counts, with 4/3 pseudo-observations spread over the cells. From 20 labels
+    on, it covers the true value in at least 93 % of samples, also for raters who nearly always agree.
 
-    Cohen (1960), Educational and Psychological Measurement 20:37; Fleiss, Cohen & Everitt (1969), Psychological
-    Bulletin 72:323.
+    Cohen (1960), Educational and Psychological Measurement 20:37; Brown, Cai & DasGupta (2001), Statistical Science
+    16:101, for the coverage of such intervals.
     """
     n = sum(map(sum, table))
     value = kappa_value(table) if n else None
     if value is None:
         return None
-    padding = _PADDING / sum(map(len, table))
-    padded = [[count + padding for count in row] for row in table]
-    return _fisher_interval(value, padded, slope_moments(kappa_gradient(padded), padded)[1], round(n))
-
-
-def _fisher_interval(value: float, padded: Table, variance: float, n: int) -> IntervalEstimate:
-    """Return the interval of κ on Fisher's scale, around the κ of the padded table. It includes the value itself."""
-    middle = kappa_value(padded)
-    assert middle is not None
-    inside = min(max(middle, -0.9999), 0.9999)
-    half = Z95 * math.sqrt(variance) / (1 - inside * inside)
-    low, high = math.tanh(math.atanh(inside) - half), math.tanh(math.atanh(inside) + half)
-    return IntervalEstimate(value, min(low, value), max(high, value), n)
+    counts = np.asarray(table, float)
+    return _with_quantiles(value, _kappas(_dirichlet(counts + _PRIOR / counts.size)), round(n))
 
 
 def kappa_value(table: Table) -> float | None:
     """Return κ = (agreement - chance) / (1 - chance); None if chance explains all agreement."""
-    agreed, by_chance = _agreements(table)
-    return None if by_chance >= 1 - _ROUNDING else (agreed - by_chance) / (1 - by_chance)
+    shares = np.asarray(table, float)
+    shares = shares / shares.sum()
+    by_chance = float(shares.sum(axis=1) @ shares.sum(axis=0))
+    return None if by_chance >= 1 - _ROUNDING else float((np.trace(shares) - by_chance) / (1 - by_chance))
 
 
-def kappa_gradient(table: Table) -> list[list[float]]:
-    """Return the derivatives of κ with respect to the proportion of each cell."""
-    agreed, by_chance = _agreements(table)
-    rows, columns = _margins(_shares(table))
-    left = 1 - by_chance
-    return [
-        [((i == j) * left - (1 - agreed) * (columns[i] + rows[j])) / left**2 for j in range(len(columns))]
-        for i in range(len(rows))
-    ]
+def _dirichlet(weights: NDArray[Any], seed: int = 0) -> NDArray[Any]:
+    """Return random tables whose cells sum to 1; those of another seed are independent."""
+    drawn = np.random.default_rng(seed).standard_gamma(weights, size=(_DRAWS, *weights.shape))
+    tables: NDArray[Any] = drawn / drawn.sum(axis=tuple(range(1, drawn.ndim)), keepdims=True)
+    return tables
 
 
-def slope_moments(gradient: Table, table: Table) -> tuple[float, float]:
-    """Return the mean slope over the table, and the first-order variance of an estimate with that gradient."""
-    n = sum(map(sum, table))
-    pairs = [
-        (share, slope)
-        for shares, slopes in zip(_shares(table), gradient, strict=True)
-        for share, slope in zip(shares, slopes, strict=True)
-    ]
-    mean = math.fsum(share * slope for share, slope in pairs)
-    return mean, math.fsum(share * (slope - mean) ** 2 for share, slope in pairs) / n
+def _kappas(tables: NDArray[Any]) -> NDArray[Any]:
+    agreed = np.trace(tables, axis1=1, axis2=2)
+    by_chance = np.einsum("ti,ti->t", tables.sum(axis=2), tables.sum(axis=1))
+    found: NDArray[Any] = (agreed - by_chance) / np.maximum(1 - by_chance, _ROUNDING)
+    return found
 
 
-def _shares(table: Table) -> list[list[float]]:
-    n = sum(map(sum, table))
-    return [[count / n for count in row] for row in table]
-
-
-def _margins(shares: Table) -> tuple[list[float], list[float]]:
-    return [math.fsum(row) for row in shares], [math.fsum(column) for column in zip(*shares, strict=True)]
-
-
-def _agreements(table: Table) -> tuple[float, float]:
-    """Return the observed agreement, and the agreement expected by chance."""
-    shares = _shares(table)
-    rows, columns = _margins(shares)
-    observed = math.fsum(shares[i][i] for i in range(len(rows)))
-    return observed, math.fsum(row * column for row, column in zip(rows, columns, strict=True))
+def _with_quantiles(value: float, drawn: NDArray[Any], n: int) -> IntervalEstimate:
+    """Return the value with the middle 95 % of draws, widened to include it."""
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return IntervalEstimate(value, min(float(low), value), max(float(high), value), n)
 
 
 class Labelled(NamedTuple):
@@ -133,28 +111,59 @@ def confusion(labelled: Sequence[Labelled]) -> tuple[tuple[int, int], tuple[int,
     return (counts[True, True], counts[True, False]), (counts[False, True], counts[False, False])
 
 
+def balance_p_value(passed: int, labelled: int, all_passed: int, cases: int) -> float:
+    """Return the p-value of the claim that the labelled cases are a random sample, from the judge's verdicts.
+
+    The judge passed `passed` of the `labelled` cases, and `all_passed` of all. Two-sided hypergeometric test (Fisher).
+    """
+    possible = range(max(0, labelled + all_passed - cases), min(labelled, all_passed) + 1)
+    chances = {hits: _hypergeometric(hits, labelled, all_passed, cases) for hits in possible}
+    own = chances.get(passed, 1.0) * (1 + 1e-9)
+    return min(1.0, math.fsum(chance for chance in chances.values() if chance <= own))
+
+
+def _hypergeometric(hits: int, drawn: int, good: int, cases: int) -> float:
+    """Return the probability of `hits` good cases among `drawn` of all."""
+    ways = (_log_choose(good, hits), _log_choose(cases - good, drawn - hits), -_log_choose(cases, drawn))
+    return math.exp(sum(ways))
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
 def accuracy(strata: Sequence[Stratum]) -> IntervalEstimate | None:
-    """Return the proportion of cases on which judge and label agree, with Wilson's interval."""
-    table = _weighted(strata, 0.0)
+    """Return the proportion of cases on which judge and label agree; with one stratum, the interval is exact."""
+    table, n = _weighted(strata), _labels(strata)
     if table is None:
         return None
-    value, n = table[0][0] + table[1][1], _labels(strata)
-    spread = _variance(strata, [[1.0, 0.0], [0.0, 1.0]]) if len(strata) > 1 else 0.0
-    bounds = wilson(value, value * (1 - value) / spread if spread > 0 and 0 < value < 1 else n)
-    assert bounds is not None
-    return IntervalEstimate(value, *bounds, n)
+    value = min(1.0, table[0][0] + table[1][1])
+    if len(strata) > 1:
+        return _with_quantiles(value, np.trace(_drawn_tables(strata), axis1=1, axis2=2), n)
+    return IntervalEstimate(value, *clopper_pearson(round(value * n), n), n)
 
 
 def kappa(strata: Sequence[Stratum]) -> IntervalEstimate | None:
-    """Return Cohen's κ between judge and labels; None if it is undefined."""
+    """Return Cohen's κ between judge and labels, weighted to all cases; None if it is undefined."""
     if len(strata) == 1:
         return cohen_kappa(confusion(strata[0].labelled))
-    table = _weighted(strata, 0.0)
+    table = _weighted(strata)
     value = None if table is None else kappa_value(table)
-    padded = _weighted(strata, 2 * _CELL_PADDING)
-    if value is None or padded is None:
-        return None
-    return _fisher_interval(value, padded, _variance(strata, kappa_gradient(padded)), _labels(strata))
+    return None if value is None else _with_quantiles(value, _kappas(_drawn_tables(strata)), _labels(strata))
+
+
+def _drawn_tables(strata: Sequence[Stratum]) -> NDArray[Any]:
+    """Return random confusion tables of all cases: of each stratum, and of the sizes of the strata."""
+    used = [stratum for stratum in strata if stratum.labelled]
+    sizes = _dirichlet(np.array([float(stratum.size) for stratum in used]))
+    found = np.zeros((_DRAWS, 2, 2))
+    for index, stratum in enumerate(used):
+        counts = np.array(confusion(stratum.labelled), float)
+        # A stratum of one verdict has one column only. The others get pseudo-observations.
+        occurs = counts.any(axis=0)
+        weights = counts + np.where(occurs, _PRIOR / counts.size, 0.0)
+        found += sizes[:, index, None, None] * _dirichlet(weights, 1 + index)
+    return found
 
 
 def rogan_gladen(labelled: Sequence[Labelled], passed: int, cases: int) -> IntervalEstimate | None:
@@ -267,7 +276,7 @@ def _label_moments(labelled: Sequence[Labelled]) -> tuple[float, float, float]:
     )
 
 
-def _weighted(strata: Sequence[Stratum], padding: float) -> Table | None:
+def _weighted(strata: Sequence[Stratum]) -> list[list[float]] | None:
     """Return the confusion table weighted to all cases, as proportions; None if a stratum has no labels."""
     cases = sum(stratum.size for stratum in strata)
     table = [[0.0, 0.0], [0.0, 0.0]]
@@ -276,33 +285,11 @@ def _weighted(strata: Sequence[Stratum], padding: float) -> Table | None:
             continue
         if not stratum.labelled:
             return None
-        counts = _padded(stratum, padding)
-        weight = stratum.size / cases / sum(map(sum, counts))
-        for row, column in ((i, j) for i in (0, 1) for j in (0, 1)):
-            table[row][column] += weight * counts[row][column]
+        weight = stratum.size / cases / len(stratum.labelled)
+        for row, counts in enumerate(confusion(stratum.labelled)):
+            for column, count in enumerate(counts):
+                table[row][column] += weight * count
     return table if cases else None
-
-
-def _variance(strata: Sequence[Stratum], gradient: Table) -> float:
-    """Return the variance of an estimate from the weighted table: within strata and between them."""
-    cases = sum(stratum.size for stratum in strata)
-    inside, means = 0.0, []
-    for stratum in strata:
-        if not stratum.labelled:
-            continue
-        counts = _padded(stratum, 2 * _CELL_PADDING)
-        slope, variance = slope_moments(gradient, counts)
-        inside += (stratum.size / cases) ** 2 * variance
-        means.append((stratum.size / cases, slope))
-    middle = math.fsum(weight * slope for weight, slope in means)
-    return inside + math.fsum(weight * (slope - middle) ** 2 for weight, slope in means) / cases
-
-
-def _padded(stratum: Stratum, padding: float) -> list[list[float]]:
-    """Return the counts with pseudo-observations in the columns that occur: a stratum may have one verdict only."""
-    table = confusion(stratum.labelled)
-    occurs = [any(row[column] for row in table) for column in (0, 1)]
-    return [[count + padding * occurs[column] for column, count in enumerate(row)] for row in table]
 
 
 def _roots(square: float, linear: float, constant: float) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from agentv.calibration.labels import (
     Drawn,
     LabelFile,
     Labels,
+    answer_key,
     cards,
     read_labels,
     stored_cases,
@@ -43,6 +44,7 @@ from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, UsageError, plural
 from agentv.model.values import to_json
 from agentv.report.figures import number, one_line
 from agentv.report.run_tables import calibration_lines
+from agentv.runs.folder import RunFolder
 from agentv.runs.store import RunStore
 
 _LONGEST_REASON = 100
@@ -88,7 +90,7 @@ def _missed_gate(found: Calibration, least: float | None) -> str:
     """Describe how the gate is missed; empty if it is met or there is none."""
     if least is None:
         return ""
-    if found.kappa is None:
+    if found.kappa is None or found.kappa.ci95 is None:
         return f"not enough labels ({found.labelled}) to estimate kappa; required: {least}"
     low = found.kappa.ci95[0]
     return f"lower bound of kappa is {low:.3f} (n = {found.kappa.n}); required: {least}" if low < least else ""
@@ -123,7 +125,16 @@ def _calibration(args: CalibrateArguments) -> Calibration:
         hint = f"Its evaluators: {', '.join(named)}" if named else ""
         raise UsageError(f"No answer in {args.run} has a verdict from this judge", hint=hint)
     name = args.evaluator or "overall verdict of all evaluators"
-    return calibrated(answers, Labels(read_labels(_labels_file(args.labels_file))), name, args.count)
+    labels = Labels(read_labels(_labels_file(args.labels_file)))
+    return calibrated(answers, labels, name, args.count, _answers_of_run)
+
+
+def _answers_of_run(run_id: str) -> frozenset[AnswerKey] | None:
+    """Return the answers of a run of the project; None if it does not exist."""
+    path = run_path(run_id) if run_id else ""
+    if not RunFolder(path).manifest_path.is_file():
+        return None
+    return frozenset(filter(None, map(answer_key, RunStore.open(path).records())))
 
 
 def probe(args: ProbeArguments) -> None:
