@@ -28,7 +28,7 @@ _PRIOR = 4 / 3
 _CELL_PADDING = 0.25
 """Pseudo-observations per cell, for the same reason."""
 
-_DRAWS = 10_000
+_DRAWS = 4_000
 
 _ROUNDING = 1e-15
 
