@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from agentv.report.notebook import LiveLine
 
 OPTIONS = (
-    *(name for name in EvalOptions.__struct_fields__ if name not in ("paths", "filters", "gates")),
+    *(name for name in EvalOptions.__struct_fields__ if name not in ("paths", "filters", "gates", "draw_seed")),
     *("filter", "threshold", "min_pass_rate", "gate_on", "max_errors"),
 )
 """The options of `evaluate`, named as those of the command."""

@@ -46,12 +46,14 @@ def test_a_clear_result_ends_the_run_early_and_is_labelled(easy):
     assert stop.e_value >= 20
     assert stop.ci95 == pytest.approx(found.ci95)
     assert 0.7 < found.ci95[0] < found.mean <= found.ci95[1]
+    assert (stop.population, stop.biased) == (CASES, True)
     manifest = RunFolder(easy.path / "out").read_manifest()
     assert manifest.stopped_early
     assert manifest.finished_at is not None
     assert manifest.counts.skipped == found.skipped
     assert "Stopped early" in result.stdout
-    assert "decided     the mean is above 0.7" in result.stdout
+    assert "decided     the mean of all cases is above 0.7" in result.stdout
+    assert "; biased: the run stopped early)" in result.stdout
     assert "--resume" not in result.stdout
 
 
@@ -59,7 +61,7 @@ def test_the_figures_follow_the_random_order(easy):
     easy.eval("--stop-when", "0.7", "--out", "out", "--workers", "7", "--seed", "3")
     path = easy.records()[0]["dataset_path"]
     drawn = sorted(easy.records(), key=lambda each: draw_rank(3, sampling_unit(None, path, each["eval_id"])))
-    bet = BettingMean(0.7)
+    bet = BettingMean(0.7, population=CASES)
     for record in drawn:
         bet.add(record["score"])
     found = summary_of(easy)["default"]
@@ -77,8 +79,40 @@ def test_an_unclear_result_runs_to_the_end(easy):
     found = summary_of(easy)["default"]
     assert (found.scored, found.skipped, found.early_stop.answer) == (CASES, 0, None)
     assert not RunFolder(easy.path / "out").read_manifest().stopped_early
-    assert "undecided   whether the mean is above or below 0.95" in result.stdout
+    assert "undecided   whether the mean of all cases is above or below 0.95" in result.stdout
     assert found.ci95[0] < 0.95 < found.ci95[1]
+    easy.eval("--out", "plain")
+    plain = summary_of(easy, "plain")["default"]
+    assert timeless({"t": found}) == timeless({"t": msgspec.structs.replace(plain, early_stop=found.early_stop)})
+    assert found.early_stop.ci95 == pytest.approx(plain.ci95, abs=0.01)
+    assert not found.early_stop.biased
+
+
+def test_every_run_draws_a_new_order_and_records_its_seed(easy):
+    shown = easy.command("cases", "d.yaml", "--sample", "90%").stdout
+    sample = {json.loads(line)["id"] for line in shown.splitlines()}
+    seeds = []
+    for name in ("one", "two"):
+        easy.eval("--stop-when", "0.7", "--sample", "90%", "--out", name)
+        seeds.append(RunFolder(easy.path / name).read_manifest().seed)
+        ids = {record["eval_id"] for record in easy.records(name)}
+        assert ids <= sample
+    assert len({*seeds}) == 2
+    (easy.path / "two" / "results.jsonl").write_bytes(b"")
+    assert easy.command("eval", "--resume", "--out", "two").code == 0
+    assert RunFolder(easy.path / "two").read_manifest().seed == seeds[1]
+    again = {record["eval_id"] for record in easy.records("two")}
+    assert again <= ids or ids <= again
+
+
+def test_a_gate_by_interval_makes_the_rule_about_the_population(easy):
+    gates = ("--threshold", "0.7", "--gate-on", "interval")
+    result = easy.eval("--stop-when", "0.7", *gates, "--seed", "1", "--out", "out")
+    found = summary_of(easy)["default"]
+    assert (result.code, found.early_stop.answer, found.early_stop.population) == (0, "above", None)
+    assert found.skipped and found.ci95[0] >= 0.7
+    easy.eval("--stop-when", "0.7", "--threshold", "0.7", "--seed", "1", "--out", "point")
+    assert summary_of(easy, "point")["default"].scored < found.scored
 
 
 def test_below_and_by_pass_rate(easy):
@@ -140,7 +174,7 @@ def test_a_run_that_stopped_early_can_be_compared(project):
     assert found.paired.ci95 == pytest.approx(stop.ci95)
     assert found.paired.p_value == pytest.approx(1 / stop.e_value, rel=1e-4)
     result = project.command("compare", "before", "after")
-    assert "Note: B was stopped early" in result.stdout
+    assert "Note: B was stopped early, so its mean is biased" in result.stdout
     assert "Method: interval and p-value by betting" in result.stdout
     for style in ((), ("--markdown",)):
         many = project.command("compare", "before", "before", "after", *style).stdout
@@ -150,7 +184,7 @@ def test_a_run_that_stopped_early_can_be_compared(project):
 def test_a_killed_run_resumes_with_the_same_result(project):
     project.targets({"name": "default", "provider": "mock", "delay_ms": 4, "workers": 3})
     project.dataset(*(case_text(number, 85) for number in range(CASES)))
-    options = ("d.yaml", "--stop-when", "0.75", "--out")
+    options = ("d.yaml", "--stop-when", "0.75", "--seed", "3", "--out")
     with project.spawn(*options, "killed") as process:
         results = project.path / "killed" / "results.jsonl"
         wait_until(lambda: whole_lines(results) >= 20, process)
@@ -268,7 +302,7 @@ def test_a_started_unit_is_finished_after_a_kill(talks):
             (number, record["score"])
         )
     *before, last = (units[place] for place in sorted(units))
-    bet = BettingMean(0.5, largest=4)
+    bet = BettingMean(0.5, largest=4, population=30)
     for unit in before:
         bet.add(sum(score for _, score in unit), 4)
     assert bet.decided == "above"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.sequential import BettingMean
 
 
@@ -53,6 +54,62 @@ def test_each_group_is_one_fair_bet():
             mean.add(total, count)
         expected += math.prod(p for _, p in groups) * mean.e_value
     assert expected == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [(0.0, 1), (1.0, 1), (1.0, 1), (1.0, 1), (0.5, 1), (0.0, 1)],
+        [(0.0, 2), (2.0, 2), (1.0, 1), (0.0, 1), (0.0, 0), (2.0, 2)],
+    ],
+)
+def test_a_bet_on_draws_without_replacement_is_fair(groups):
+    """Over all orders of a finite population, the expected wealth is 1 after every draw."""
+    claim = sum(total for total, _ in groups) / sum(count for _, count in groups)
+    totals = [0.0] * len(groups)
+    orders = list(itertools.permutations(groups))
+    for order in orders:
+        mean = BettingMean(claim, largest=2, population=len(groups), alpha=1e-9)
+        for place, (total, count) in enumerate(order):
+            mean.add(total, count)
+            totals[place] += mean.e_value / len(orders)
+    assert totals == pytest.approx([1.0] * len(groups), abs=1e-9)
+
+
+def test_draws_without_replacement_need_fewer_cases_and_are_rarely_wrong():
+    draw = random.Random(11)
+    scores = [1.0] * 240 + [0.0] * 60
+    wrong, needed = 0, {300: 0, None: 0}
+    for _ in range(150):
+        draw.shuffle(scores)
+        wrong += fed(scores, 0.8, population=300).decided is not None
+        for population in needed:
+            mean = BettingMean(0.7, population=population)
+            needed[population] += next((n for n, score in enumerate(scores, 1) if mean.add(score) or mean.decided), 300)
+    assert wrong <= 0.05 * 150
+    assert needed[300] < 0.8 * needed[None]
+
+
+def test_a_whole_population_has_no_uncertainty_left():
+    scores = [1.0, 0.25, 0.0, 1.0] * 25
+    low, high = fed(scores, population=100).interval
+    assert low <= 0.5625 <= high and high - low < 0.02
+    assert fed([1.0] * 40, 0.3, population=100).decided == "above"
+    assert fed([0.0] * 99, 0.3, population=100).decided == "below"
+    with pytest.raises(ValueError, match="only 100 groups"):
+        fed([1.0] * 101, population=100)
+
+
+def test_the_interval_of_a_complete_run_is_the_ordinary_one():
+    draw = random.Random(12)
+    groups = [[draw.random() for _ in range(draw.randint(1, 3))] for _ in range(50)]
+    watched, plain = BettingMean(largest=3), MeanAccumulator()
+    for cluster, group in enumerate(groups):
+        watched.add(sum(group), len(group))
+        for score in group:
+            plain.add(score, cluster)
+    assert watched.fixed_interval == pytest.approx(plain.ci95)
+    assert watched.interval[0] < watched.fixed_interval[0] < watched.fixed_interval[1] < watched.interval[1]
 
 
 @given(st.lists(st.floats(0, 1), max_size=60), st.sampled_from([0.05, 0.3, 0.5, 0.9]))

@@ -70,6 +70,11 @@ class RunArguments(GateOptions, SelectionOptions, ReadingOptions, JudgeOptions):
     grouped = True
 
     paths: tuple[str, ...] = argument(nargs=-1)
+    seed: int | None = option(
+        "--seed N",
+        "Random seed for --sample (default: 0) and for the order of --stop-when (default: a new one for each run).",
+        int,
+    )
     max_retries: int | None = option("--max-retries N", "Maximum retries of a failed call.", AT_LEAST_0)
     budget_usd: float | None = option(
         "--budget-usd USD", "Start no new job once the calls have cost this much.", POSITIVE

@@ -211,7 +211,7 @@ class SelectionOptions(Arguments):
     sample: int | float | None = option(
         "--sample N|N%", "Select a random sample: a count (200) or a percentage (10%).", parse_sample
     )
-    seed: int = option("--seed N", "Random seed for --sample.", int, default=0)
+    seed: int | None = option("--seed N", "Random seed for --sample.", int, default=0)
     shard: tuple[int, int] | None = option(
         "--shard I/N", "Select the I-th of N parts of the cases, split by a hash of the id.", parse_shard
     )

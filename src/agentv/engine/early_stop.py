@@ -7,7 +7,7 @@ sample. Dependent results (a conversation, the trials of a case) form one unit, 
 
 from __future__ import annotations
 
-import math
+import secrets
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from agentv.engine.named_runs import named_run
+from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import Cases, JobSource
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.job import Job
-from agentv.model.manifest import EarlyStop, Interval, PartSummary, RunSummary, TargetSummary
+from agentv.model.manifest import EarlyStop, RunSummary, TargetSummary
 from agentv.model.result import JobKey, Result
 from agentv.model.values import draw_rank, sampling_unit
+from agentv.runs.anytime_intervals import DrawnMeasures
 from agentv.runs.record import ScoreRecord
 from agentv.runs.store import RunStore
 from agentv.stats.sequential import BettingMean, Side
@@ -37,13 +39,19 @@ _SHUFFLED = 50_000
 
 
 class StopRule(msgspec.Struct, frozen=True):
-    """Stop when a measure is known to be above or below `value`. A difference is relative to the run `baseline`."""
+    """Stop when a measure is known to be above or below `value`. A difference is relative to the run `baseline`.
+
+    By default, a mean or a pass rate is that of all cases of the run: the question is what the complete run would show.
+    Differences, as in `agentv compare`, and gates by interval are about the `population` that the cases are a sample
+    of, which takes more cases.
+    """
 
     text: str
     measure: Measure
     value: float
     baseline: str | None = None
     baseline_target: str | None = None
+    population: bool = False
 
     @property
     def claim(self) -> float:
@@ -69,7 +77,28 @@ def parse_rule(given: str | float) -> StopRule:
     except UsageError as error:
         hint = "Use 0.8 or mean=0.8, pass-rate=0.9, or a run to compare with: its folder, id or file"
         raise UsageError(f"Invalid rule: --stop-when {text}", error.headline, hint) from None
-    return StopRule(text, "difference", 0.0, path, target)
+    return StopRule(text, "difference", 0.0, path, target, population=True)
+
+
+def rule_of(options: EvalOptions) -> StopRule:
+    """Return the rule of a run. With gates by interval, it is about the population, as they are."""
+    assert options.stop_when is not None
+    rule = parse_rule(options.stop_when)
+    by_interval = options.gates is not None and options.gates.gate_on == "interval"
+    return msgspec.structs.replace(rule, population=rule.population or by_interval)
+
+
+def draw_seed(rule: StopRule, seed: int | None) -> int:
+    """Return the seed of the random order: the given one, that of a baseline that stopped early, or a fresh one.
+
+    With the order of the baseline, the same cases are drawn first.
+    """
+    if seed is not None:
+        return seed
+    manifest = None if rule.baseline is None else RunStore.open(rule.baseline).manifest
+    if manifest is not None and manifest.stopped_early and manifest.seed is not None:
+        return manifest.seed
+    return secrets.randbits(32)
 
 
 class Baseline:
@@ -103,14 +132,19 @@ class EarlyStopping:
         self.rule = rule
         self._shuffled = shuffled
         self.seed = seed
-        self._cases, self.largest, targets = _counted(cases, source)
+        self._cases, self.largest, units = _counted(cases, source)
+        targets = list(units)
         self._baseline = Baseline(rule, targets) if rule.measure == "difference" else None
-        self.bets = {name: BettingMean(rule.claim, largest=self.largest) for name in targets}
+        self.units_of: dict[str, int | None] = dict.fromkeys(targets) if rule.population else {**units}
+        self.bets = {name: self._new_bet(name) for name in targets}
         self._started: dict[tuple[str, str], _Unit] = {}
         self._order: dict[str, deque[_Unit]] = {name: deque() for name in targets}
         self._known: dict[JobKey, float | None] = {}
         self._spared: Mapping[str, int] | None = None
         self.open = frozenset(targets)
+
+    def _new_bet(self, target: str) -> BettingMean:
+        return BettingMean(self.rule.claim, largest=self.largest, population=self.units_of[target])
 
     @property
     def decided(self) -> bool:
@@ -181,13 +215,17 @@ class EarlyStopping:
         unit.add(self._value(result))
         self._bet(result.target)
 
-    def rescored(self, records: Iterable[ScoreRecord | Result], spared: Mapping[str, int]) -> None:
+    def rescored(
+        self, records: Iterable[ScoreRecord | Result], spared: Mapping[str, int], units_of: Mapping[str, int | None]
+    ) -> None:
         """Add all results of a rescored run in the order in which they were drawn.
 
         The bets stay valid although the original scores decided when to stop. `spared` counts the jobs of each target
-        that were not needed.
+        that were not needed, `units_of` the units that they were drawn from; None if that is unknown.
         """
         self._spared = spared
+        self.units_of = {name: units_of.get(name) for name in self.units_of}
+        self.bets = {name: self._new_bet(name) for name in self.bets}
         units: dict[tuple[str, int, str], _Unit] = {}
         for record in records:
             name = sampling_unit(record.conversation_id, record.dataset_path, record.eval_id)
@@ -231,20 +269,23 @@ class _Unit:
             self.count += 1
 
 
-def _counted(cases: Cases, source: JobSource) -> tuple[int, int, list[str]]:
-    """Return the number of cases, the largest number of jobs per target and unit, and the targets."""
+def _counted(cases: Cases, source: JobSource) -> tuple[int, int, Counter[str]]:
+    """Return the number of cases, the largest number of jobs per target and unit, and the units of each target."""
     together: Counter[tuple[str, str]] = Counter()
+    units: Counter[str] = Counter()
     count, largest = 0, 1
-    targets: dict[str, None] = {}
     for case in cases.stream_again():
         count += 1
         counts = source.counts(case)
-        jobs = max(counts.values(), default=1)
-        largest = max(largest, jobs)
-        targets.update(dict.fromkeys(counts))
-        if case.conversation_id is not None:
-            together[case.path, case.conversation_id] += jobs
-    return count, max([largest, *together.values()]), list(targets)
+        largest = max(largest, *counts.values(), 1)
+        for target, jobs in counts.items():
+            if case.conversation_id is None:
+                units[target] += 1
+                continue
+            talk = target, sampling_unit(case.conversation_id, case.path, case.id)
+            units[target] += talk not in together
+            together[talk] += jobs
+    return count, max([largest, *together.values()]), units
 
 
 def catch_up(summary: RunSummary, stopping: EarlyStopping, rescored: RescoredAnswers, folder: Path) -> RunSummary:
@@ -253,7 +294,8 @@ def catch_up(summary: RunSummary, stopping: EarlyStopping, rescored: RescoredAns
     whole = sum(target.jobs for target in targets.values()) == rescored.stored.records.jobs
     then = rescored.early_stopped
     spared = {name: target.early_stop.not_needed for name, target in then.items() if whole and target.early_stop}
-    stopping.rescored(RunStore.open(folder).records(ScoreRecord), spared)
+    units_of = {name: target.early_stop.population for name, target in then.items() if whole and target.early_stop}
+    stopping.rescored(RunStore.open(folder).records(ScoreRecord), spared, units_of)
     for name, count in spared.items():
         found = targets[name]
         jobs, skipped = found.jobs + count, found.skipped + count
@@ -261,107 +303,37 @@ def catch_up(summary: RunSummary, stopping: EarlyStopping, rescored: RescoredAns
     return msgspec.structs.replace(summary, targets=targets)
 
 
-Units = dict[tuple[int, str], _Unit]
-
-
-class _Measure:
-    """The scores of a measure of one target by unit, in the order in which units were drawn."""
-
-    def __init__(self) -> None:
-        self._units: Units = {}
-
-    def add(self, unit: tuple[int, str], value: float) -> None:
-        self._units.setdefault(unit, _Unit(unit[1])).add(value)
-
-    def interval(self, largest: int, errors: Counter[tuple[int, str]], value: float = 0.0) -> Interval:
-        """Return the interval, with `errors` (counted by unit) added as scores of this value."""
-        units = sorted({*self._units, *errors})
-        sums = [(self._units.get(unit) or _Unit(unit[1]), errors[unit]) for unit in units]
-        # A case may have several evaluators with the same name, and then more scores than jobs.
-        mean = BettingMean(largest=max(largest, *(unit.count + count for unit, count in sums)))
-        for unit, count in sums:
-            mean.add(unit.total + value * count, unit.count + count)
-        return mean.interval
-
-
-class _Measures:
-    """The scores, passes, evaluators and prompts of one target, from its records."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, _Measure] = {}
-        self._errors: Counter[tuple[int, str]] = Counter()
-
-    def add(self, record: ScoreRecord | Result, seed: int) -> None:
-        name = sampling_unit(record.conversation_id, record.dataset_path, record.eval_id)
-        unit = draw_rank(seed, name), name
-        if record.status == "error":
-            self._errors[unit] += 1
-            return
-        values = [(f"evaluator {each.name}", each.score) for each in record.evaluator_results]
-        if record.score is not None:
-            values += [("score", record.score), ("pass", float(record.verdict == "pass"))]
-            if record.prompt is not None:
-                values.append((f"prompt {record.prompt}", record.score))
-        for measure, value in values:
-            if value is not None:
-                self._found.setdefault(measure, _Measure()).add(unit, value)
-
-    def interval(self, measure: str, largest: int) -> Interval | None:
-        found = self._found.get(measure)
-        return None if found is None else found.interval(largest, Counter())
-
-    def with_errors(self, measure: str, largest: int) -> Interval | None:
-        found = self._found.get(measure)
-        if found is None or not self._errors:
-            return None
-        return found.interval(largest, self._errors, 0.0)[0], found.interval(largest, self._errors, 1.0)[1]
-
-
 def label(summary: RunSummary, stopping: EarlyStopping, folder: Path) -> RunSummary:
-    """Replace confidence intervals by ones valid under early stopping, and add the outcome for each target."""
-    measures: dict[str, _Measures] = {name: _Measures() for name in summary.targets}
-    for record in RunStore.open(folder).records(ScoreRecord):
-        measures[record.target].add(record, stopping.seed)
-    return msgspec.structs.replace(
-        summary,
-        targets={name: _labelled(name, target, stopping, measures[name]) for name, target in summary.targets.items()},
-    )
+    """Add the outcome for each target. Targets that stopped early get intervals that are valid at any stopping time.
+
+    A target that ran all its jobs keeps its ordinary intervals, which are narrower.
+    """
+    stopped = {
+        name: DrawnMeasures(stopping.units_of.get(name), stopping.largest)
+        for name, target in summary.targets.items()
+        if target.skipped
+    }
+    for record in RunStore.open(folder).records(ScoreRecord) if stopped else ():
+        if record.target in stopped:
+            stopped[record.target].add(record, stopping.seed)
+    targets = {}
+    for name, target in summary.targets.items():
+        found = target if name not in stopped else stopped[name].applied_to(target)
+        targets[name] = msgspec.structs.replace(found, early_stop=_early_stop(stopping, name, found))
+    return msgspec.structs.replace(summary, targets=targets)
 
 
-def _labelled(name: str, target: TargetSummary, stopping: EarlyStopping, found: _Measures) -> TargetSummary:
-    largest = stopping.largest
-
-    def parts(what: str, given: Mapping[str, PartSummary]) -> dict[str, PartSummary]:
-        return {
-            each: msgspec.structs.replace(
-                part,
-                ci95=found.interval(f"{what} {each}", largest),
-                ci95_with_errors=found.with_errors(f"{what} {each}", largest),
-            )
-            for each, part in given.items()
-        }
-
-    return msgspec.structs.replace(
-        target,
-        ci95=found.interval("score", largest),
-        ci95_with_errors=found.with_errors("score", largest),
-        pass_rate_ci95=found.interval("pass", largest),
-        pass_rate_ci95_with_errors=found.with_errors("pass", largest),
-        evaluators=parts("evaluator", target.evaluators),
-        prompts=parts("prompt", target.prompts),
-        trials=tuple(
-            msgspec.structs.replace(each, pass_at_k_ci95=None, pass_hat_k_ci95=None) for each in target.trials
-        ),
-        early_stop=_early_stop(stopping, name, target),
-    )
+_LARGEST_E_VALUE = 1e12
+"""The e-value of a claim that is impossible, whatever the scores that are missing: JSON has no infinity."""
 
 
 def _early_stop(stopping: EarlyStopping, name: str, target: TargetSummary) -> EarlyStop | None:
     bet, rule = stopping.bets.get(name), stopping.rule
     if bet is None:
         return None
-    low, high = bet.interval
     scaled = rule.measure == "difference"
+    bounds = bet.interval if target.skipped else bet.fixed_interval or (0.0, 1.0)
+    not_needed = stopping.not_needed(name, target.skipped)
 
     def shown(value: float) -> float:
         return 2 * value - 1 if scaled else value
@@ -374,7 +346,9 @@ def _early_stop(stopping: EarlyStopping, name: str, target: TargetSummary) -> Ea
         n=bet.n,
         units=bet.groups,
         estimate=None if bet.mean is None else shown(bet.mean),
-        ci95=(shown(low), shown(high)),
-        e_value=round(bet.e_value, 6) if math.isfinite(bet.e_value) else bet.e_value,
-        not_needed=stopping.not_needed(name, target.skipped),
+        population=stopping.units_of.get(name),
+        ci95=(shown(bounds[0]), shown(bounds[1])),
+        e_value=round(min(bet.e_value, _LARGEST_E_VALUE), 6),
+        not_needed=not_needed,
+        biased=bet.decided is not None and not_needed > 0,
     )

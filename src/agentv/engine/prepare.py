@@ -10,7 +10,7 @@ from agentv.engine.answers.carried_answers import CarriedAnswers, carried
 from agentv.engine.calls.prices import why_unpriced
 from agentv.engine.named_runs import open_run
 from agentv.engine.preflight import ProjectFacts
-from agentv.engine.run_options import EvalOptions
+from agentv.engine.run_options import EvalOptions, first_given
 from agentv.engine.run_plan import Cases, JobSource, LiveJobs, RunPlan, check, evaluators_of, files_of
 from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
@@ -33,6 +33,13 @@ def prepare(
     written: str | None = None,
 ) -> RunPlan:
     """Prepare a run that calls targets. `given` are targets of the program, `written` is a file the run exports."""
+    rule = None
+    if options.stop_when is not None:
+        from agentv.engine.early_stop import EarlyStopping, draw_seed, rule_of  # late: few runs stop early
+
+        rule = rule_of(options)
+        seed = draw_seed(rule, first_given(options.seed, options.draw_seed))
+        options = msgspec.structs.replace(options, draw_seed=seed)
     project = Project(options, cases.sources, cases.sink.warning, given)
     project.check_named(options.targets)
     facts = ProjectFacts(
@@ -44,11 +51,7 @@ def prepare(
         evaluators=evaluators,
     )
     plan = checked_plan(project, cases, LiveJobs(options, project), facts, written)
-    early_stop = None
-    if options.stop_when is not None:
-        from agentv.engine.early_stop import EarlyStopping, parse_rule  # late: few runs stop early
-
-        early_stop = EarlyStopping(parse_rule(options.stop_when), options.seed, cases, plan.source)
+    early_stop = None if rule is None else EarlyStopping(rule, seed, cases, plan.source)
     answers = _carried_over(options, project, evaluators)
     return msgspec.structs.replace(plan, called=tuple(plan.checked.jobs), answers=answers, early_stop=early_stop)
 

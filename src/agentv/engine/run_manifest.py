@@ -12,7 +12,7 @@ import msgspec
 
 from agentv import __version__
 from agentv.engine.job.answer import now
-from agentv.engine.run_options import given_defaults
+from agentv.engine.run_options import first_given, given_defaults
 from agentv.engine.run_plan import RunPlan
 from agentv.engine.run_project import RESULTS
 from agentv.errors import UsageError
@@ -36,7 +36,7 @@ def new_manifest(plan: RunPlan, folder: Path) -> RunManifest:
         judges=tuple(map(project.entry, dict.fromkeys((*checked.judges, *checked.embedders)))),
         fingerprints=checked.evaluators,
         defaults=given_defaults(project.defaults),
-        seed=options.seed,
+        seed=first_given(options.seed, options.draw_seed, 0),
         git_commit=git_commit(project.root),
         counts=Counts(cases=checked.cases, jobs=checked.total),
     )

@@ -53,6 +53,9 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The options that affect the results of a run. Defaults are omitted from the manifest.
 
+    `seed` is that of `sample`, 0 if it is None, and of the random order of `stop_when`. If it is None, that order has a
+    `draw_seed` of its own, which is drawn when the run is prepared, so that a resumed run has the same order.
+
     `retry_errors` and `changed_since` name an earlier run whose valid records are carried over; `only` selects the
     cases with that outcome in the run `only_from`, `cases_from` those listed in a file. `dump_prompts` and
     `dump_traces` are folders; empty means one inside the run folder. `experiment` is a name that groups runs.
@@ -68,7 +71,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     cases: tuple[str, ...] = ()
     cases_from: str | None = None
     sample: int | float | None = None
-    seed: int = 0
+    seed: int | None = None
+    draw_seed: int | None = None
     shard: tuple[int, int] | None = None
     limit: int | None = None
     timeout_s: Positive | None = None
@@ -99,7 +103,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def selection(self) -> Selection:
         """Return the selection of cases. Reads the earlier run for `only`, and the list `cases_from`."""
         listed = None if self.cases_from is None else read_case_list(self.cases_from)
-        wanted = Selection(self.filters, self.sample, self.seed, self.shard, self.limit, self.cases, listed=listed)
+        wanted = Selection(self.filters, self.sample, self.seed or 0, self.shard, self.limit, self.cases, listed=listed)
         if self.only is None and self.only_from is None:
             return wanted
         if self.only is None or self.only_from is None:

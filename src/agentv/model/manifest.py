@@ -135,11 +135,15 @@ class VarianceSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EarlyStop(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of `--stop-when` for one target. Its interval is valid at any stopping time.
+    """The result of `--stop-when` for one target. If the target stopped early, its interval is valid at any time.
 
     `measure` was monitored until it was known to be above or below `value`, which is the `answer` (null: undecided).
     `estimate` and `ci95` describe the measure, over `n` scores in `units` independent groups. `e_value` is the evidence
-    against `value`; 20 is comparable to p = 0.05. `not_needed` is the number of jobs that were saved.
+    against `value`; 20 is comparable to p = 0.05. `not_needed` is the number of jobs that were saved. If there were
+    any, the mean of the target is `biased` away from `value`, because the run stopped when it was far from it.
+
+    `population` is the number of groups in the run that the drawn ones are a part of: the answer and the interval are
+    about all of them. If it is null, they are about the population that the cases of the run are a sample of.
     """
 
     rule: str
@@ -148,10 +152,12 @@ class EarlyStop(msgspec.Struct, frozen=True, kw_only=True):
     answer: Literal["above", "below"] | None
     n: int
     units: int
+    population: int | None = None
     estimate: float | None
     ci95: Interval
     e_value: float
     not_needed: int = 0
+    biased: bool = False
 
 
 class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -143,7 +143,7 @@ def _stopped_early(sides: Sequence[Side], paired: Paired | None) -> Iterator[str
             caution = "these intervals are slightly too narrow"
             if paired is not None and paired.test == "e-value":
                 caution = "the interval above accounts for that; those in the tables are slightly too narrow"
-            yield f"{letter(index)} was stopped early: {caution}"
+            yield f"{letter(index)} was stopped early, so its mean is biased: {caution}"
 
 
 def comparison_lines(comparison: Comparison) -> list[Line]:

@@ -27,7 +27,7 @@ from agentv.report.figures import (
     usd,
 )
 from agentv.report.formats import ReportFormat
-from agentv.report.summary_text import answer_notes, early_stop_line, headlines, noise_shown, trials_shown
+from agentv.report.summary_text import answer_notes, bias_note, early_stop_line, headlines, noise_shown, trials_shown
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 from agentv.runs.summary import reason_of
@@ -97,7 +97,7 @@ def _targets(figures: Figures) -> Iterator[str]:
         details = figures.details.get(name)
         yield _row(
             cell(name, _LONGEST_NAME),
-            f"**{number(target.mean)}**",
+            f"**{number(target.mean)}**{bias_note(target)}",
             interval(target.ci95),
             percent(target.pass_rate),
             percent_interval(target.pass_rate_ci95),

@@ -62,9 +62,16 @@ def trials_shown(target: TargetSummary) -> Iterator[tuple[str, str]]:
         yield name, f"{percent(share)} ({within}n = {found.n:,} with {found.k} scored trials)"
 
 
+def bias_note(target: TargetSummary) -> str:
+    """Return why the mean of a target is biased, to follow other remarks; empty if it is not."""
+    return "; biased: the run stopped early" if target.early_stop is not None and target.early_stop.biased else ""
+
+
 def early_stop_line(found: EarlyStop) -> str:
     """Describe the outcome of early stopping."""
     what = {"mean": "the mean", "pass_rate": "the pass rate", "difference": "the mean"}[found.measure]
+    if found.population is not None:
+        what += " of all cases"
     against = one_line(found.rule, LONGEST_NAME) if found.measure == "difference" else f"{found.value:g}"
     seen = f"e-value {found.e_value:.3g} after {plural(found.n, 'score')}"
     if found.measure == "difference":

@@ -27,7 +27,15 @@ from agentv.report.figures import (
     percent_interval,
     usd,
 )
-from agentv.report.summary_text import LONGEST_NAME, answer_notes, early_stop_line, headlines, noise_shown, trials_shown
+from agentv.report.summary_text import (
+    LONGEST_NAME,
+    answer_notes,
+    bias_note,
+    early_stop_line,
+    headlines,
+    noise_shown,
+    trials_shown,
+)
 from agentv.runs.summary import CaseNote, TargetDetails
 
 _LONGEST_REASON = 100
@@ -131,7 +139,8 @@ def _target(
     yield from ((f"  {name:<11} {text}", "") for name, text in answer_notes(target))
     if target.early_stop is not None:
         yield f"  {early_stop_line(target.early_stop)}", "bold"
-    yield f"  mean        {number(target.mean)} (95 % interval {interval(target.ci95)}, n = {target.scored})", ""
+    basis = f"95 % interval {interval(target.ci95)}, n = {target.scored}{bias_note(target)}"
+    yield f"  mean        {number(target.mean)} ({basis})", ""
     if details is not None and details.case_mean is not None:
         yield f"  by case     {number(details.case_mean)} (mean of the case means, as in comparisons)", ""
     if details is not None and target.scored:

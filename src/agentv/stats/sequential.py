@@ -7,11 +7,12 @@ rejected form an interval that is valid at every moment. Plain Python, because r
 
 from __future__ import annotations
 
+import math
 from array import array
 from typing import Literal
 
 from agentv.stats.distributions import Interval, bisect
-from agentv.stats.intervals import CONFIDENCE
+from agentv.stats.intervals import CONFIDENCE, ROUNDING_ERROR, MeanAccumulator
 
 ALPHA = 1 - CONFIDENCE
 
@@ -27,31 +28,45 @@ class BettingMean:
     """The mean of scores from 0 to 1 that arrive in groups, with an interval that is valid at any time.
 
     A group (trials of a case, turns of a conversation) has at most `largest` scores and is one bet. Against the claim
-    "the mean is m", a group of n scores with sum s has the value z = (s - n·m) / largest, whose expectation is 0 if the
-    claim is true. Nine gamblers bet that the mean is above m, each with its own stake c, and their mean wealth is
-    Σ_c Π_t (1 + c·z_t/m) / 9. Nine others bet that it is below, with Σ_c Π_t (1 - c·z_t/(1-m)) / 9. The claim is
-    rejected when either reaches 2/α. Each group takes 16 bytes.
+    "the mean is m", a group of n scores with sum s has the value y = (s - n·m) / largest. If the claim is true, the
+    expectation of y is μ = 0. Nine gamblers bet that the mean is above m, each with its own stake c, and their mean
+    wealth is Σ_c Π_t (1 + c·(y_t - μ_t)/(m + μ_t)) / 9. Nine others bet that it is below, with
+    Σ_c Π_t (1 - c·(y_t - μ_t)/(1 - m - μ_t)) / 9. The claim is rejected when either reaches 2/α. Each group takes 16
+    bytes.
+
+    With a `population`, the groups are drawn from this number of groups without replacement, and the claim is about
+    all of them. What was drawn determines what is left: μ_t = -(y_1 + … + y_{t-1}) / (population - t + 1). A group may
+    be empty, because all its jobs ended in errors.
 
     Waudby-Smith & Ramdas (2024), Estimating means of bounded random variables by betting, Journal of the Royal
-    Statistical Society B 86:1 (diversified Kelly betting).
+    Statistical Society B 86:1 (diversified Kelly betting); Waudby-Smith & Ramdas (2020), Confidence sequences for
+    sampling without replacement, NeurIPS 33.
     """
 
-    def __init__(self, claim: float | None = None, *, largest: int = 1, alpha: float = ALPHA) -> None:
+    def __init__(
+        self, claim: float | None = None, *, largest: int = 1, population: int | None = None, alpha: float = ALPHA
+    ) -> None:
         if largest < 1 or not 0 < alpha < 1 or (claim is not None and not 0 < claim < 1):
             raise ValueError("The claim and alpha must be between 0 and 1, and `largest` must be 1 or more")
         self._largest = largest
+        self._population = population
         self._limit = 2 / alpha
         self._sums, self._counts = array("d"), array("d")
         self._total = 0.0
         self._scores = 0.0
-        self._bets = None if claim is None else (_Bet(claim, 0, largest), _Bet(claim, 1, largest))
+        self._bets = None if claim is None else (self._bet(claim, 0), self._bet(claim, 1))
         self._decided: Side | None = None
+
+    def _bet(self, claim: float, side: int) -> _Bet:
+        return _Bet(claim, side, self._largest, self._population)
 
     def add(self, total: float, count: int = 1) -> None:
         """Add a group: the sum and the number of its scores."""
         if count > self._largest:
             raise ValueError(f"A group must have at most {self._largest} scores, got {count}")
-        if count < 1:
+        if self._population is not None and len(self._sums) >= self._population:
+            raise ValueError(f"There are only {self._population} groups to draw from")
+        if count < 1 and self._population is None:
             return  # all jobs of the group ended in errors
         if not 0 <= total <= count:
             raise ValueError(f"The sum of {count} scores must be from 0 to {count}, got {total}")
@@ -65,8 +80,8 @@ class BettingMean:
 
     @property
     def groups(self) -> int:
-        """The number of groups."""
-        return len(self._sums)
+        """The number of groups that are not empty."""
+        return sum(1 for count in self._counts if count)
 
     @property
     def n(self) -> int:
@@ -98,12 +113,21 @@ class BettingMean:
         mean = self.mean if self.mean is not None else 0.5
         return min(low, mean), max(high, mean)
 
+    @property
+    def fixed_interval(self) -> Interval | None:
+        """The 95 % interval of a mean that was not watched, or of all groups there are; narrower than `interval`."""
+        mean = MeanAccumulator()
+        for cluster, (total, count) in enumerate(zip(self._sums, self._counts, strict=True)):
+            for _ in range(int(count)):
+                mean.add(total / count, cluster)  # only the sum and the number of scores in a cluster matter
+        return mean.ci95
+
     def _edge(self, side: int) -> float:
         """Return one end of the interval, by bisection: wealth is monotonic in the claim."""
         ends = (0.0, 1.0) if side == 0 else (1.0, 0.0)
 
         def is_refused(claim: float) -> bool:
-            bet, limit = _Bet(claim, side, self._largest), self._limit
+            bet, limit = self._bet(claim, side), self._limit
             return any(bet.add(total, count) >= limit for total, count in zip(self._sums, self._counts, strict=True))
 
         return bisect(is_refused, *ends, steps=_HALVINGS)[0]
@@ -112,17 +136,32 @@ class BettingMean:
 class _Bet:
     """The gamblers on one side of a claim: side 0 bets that the mean is above it, side 1 below."""
 
-    __slots__ = ("_claim", "_purses", "_stake_per_score", "wealth")
+    __slots__ = ("_claim", "_largest", "_left", "_past", "_purses", "_sign", "_stakes", "_worst", "wealth")
 
-    def __init__(self, claim: float, side: int, largest: int) -> None:
-        self._claim = claim
-        # Scaled so that the largest possible loss of a group is 1.
-        self._stake_per_score = 1 / (claim * largest) if side == 0 else -1 / ((1 - claim) * largest)
-        self._purses = [1.0] * len(STAKES)
+    def __init__(self, claim: float, side: int, largest: int, population: int | None) -> None:
+        self._claim, self._largest, self._left = claim, largest, population
+        self._sign, self._worst = (1.0, claim) if side == 0 else (-1.0, 1 - claim)
+        self._past = 0.0
+        # Small stakes only pay in long runs.
+        smallest = 0.0 if population is None else 1 / math.sqrt(population)
+        self._stakes = [stake for stake in STAKES if stake >= smallest] or [STAKES[0]]
+        self._purses = [1.0] * len(self._stakes)
         self.wealth = 1.0
 
     def add(self, total: float, count: float) -> float:
-        gain = (total - count * self._claim) * self._stake_per_score
-        self._purses = [purse * (1 + stake * gain) for purse, stake in zip(self._purses, STAKES, strict=True)]
-        self.wealth = sum(self._purses) / len(STAKES)
+        value = self._sign * (total - count * self._claim) / self._largest
+        expected = 0.0
+        if self._left is not None:
+            expected = -self._past / self._left
+            self._left -= 1
+        self._past += value
+        # Scaled so that the largest possible loss of a group is 1.
+        most_lost = self._worst + expected
+        if most_lost <= ROUNDING_ERROR:
+            # Even if all groups that are left had the lowest value, the claim would be wrong. Or it is exactly right.
+            gain = 0.0 if value - expected <= ROUNDING_ERROR and most_lost >= -ROUNDING_ERROR else math.inf
+        else:
+            gain = (value - expected) / most_lost
+        self._purses = [purse * (1 + stake * gain) for purse, stake in zip(self._purses, self._stakes, strict=True)]
+        self.wealth = sum(self._purses) / len(self._stakes)
         return self.wealth

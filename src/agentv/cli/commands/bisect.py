@@ -136,7 +136,7 @@ def _plan(prepared: RunPlan, repository: Repository, request: SearchRequest) -> 
                 (repository.below(case.path) or os.path.abspath(case.path), case.id, case.conversation_id)
                 for case in prepared.cases.stream_again()
             ),
-            options.seed,
+            options.seed or 0,
         ),
         setup=request.setup,
         own_dataset=request.own_dataset,

@@ -146,7 +146,8 @@ def _print_outcome(outcome: Outcome, args: EvalArguments) -> None:
         notes = [f"Skipped {plural(outcome.skipped_cases, 'invalid case')}"] if outcome.skipped_cases else []
         if outcome.stopped_early:
             notes.append(
-                "Stopped early: the --stop-when condition is decided. The intervals are valid at any stopping time."
+                "Stopped early: the --stop-when condition is decided. The intervals are valid at any stopping time, "
+                "but the means are biased: the run stopped when they were far from the limit."
             )
         if any(PERMANENT & set(details.error_classes) for details in outcome.details.values()):
             notes.append(f"Errors of the classes {', '.join(sorted(PERMANENT))} recur until their cause is fixed.")

@@ -263,7 +263,7 @@ def _early_stop_of(rescored: RescoredAnswers, cases: Cases, source: StoredJobs) 
     manifest = rescored.stored.manifest
     if found is None or manifest is None:
         return None
-    rule = StopRule(found.rule, found.measure, found.value)
+    rule = StopRule(found.rule, found.measure, found.value, population=found.population is None)
     if found.measure == "difference":
         try:
             rule = parse_rule(found.rule)
