@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,6 +19,10 @@ from agentv.settings.environment import REFERENCE, is_secret_field
 from agentv.support.hashes import contents, file_of
 from agentv.support.patterns import upward
 from agentv.support.transform import Transform
+from agentv.targets.tools.tool import declared_tools, files_of_tools, local_tools, tool_complaints
+
+if TYPE_CHECKING:
+    from agentv.targets.tools.toolbox import Toolbox
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -175,7 +179,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelApi(Target, frozen=True, kw_only=True):
-    """Settings of all model APIs. `response_format` may be a JSON Schema, either bare or in OpenAI's format."""
+    """Settings of all model APIs. `response_format` may be a JSON Schema, either bare or in OpenAI's format.
+
+    Entries of `tools` with `function: file.py:name`, `command` or `mcp` run on this machine: the target calls the model
+    until it answers, at most `max_turns` times (20 by default). Other entries are only declared to the model."""
 
     aliases: ClassVar[dict[str, str]] = {
         **COMMON_ALIASES,
@@ -195,11 +202,34 @@ class ModelApi(Target, frozen=True, kw_only=True):
     temperature: NonNegative | None = None
     max_output_tokens: Count | None = None
     seed: int | None = None
-    tools: tuple[dict[str, Any], ...] = ()
+    tools: tuple[dict[str, Any] | str, ...] = ()
+    max_turns: Annotated[int, Meta(ge=1)] | None = None
     response_format: dict[str, Any] | str | None = None
     reasoning: dict[str, Any] | str | None = None
     headers: dict[str, str] = {}
     extra_body: dict[str, Any] = {}
+
+    @property
+    def declared_tools(self) -> tuple[dict[str, Any], ...]:
+        """The tools that are sent to the model; those that run here are added when they are known."""
+        return declared_tools(self.tools)
+
+    def open_tools(self, home: str) -> Toolbox | None:
+        """Open the tools that run on this machine; None if there are none. Raises UsageError."""
+        tools = local_tools(self.tools)
+        if not tools:
+            return None
+        from agentv.targets.tools.toolbox import open_toolbox  # late: few targets run tools
+
+        return open_toolbox(tools, home, self.name)
+
+    def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
+        """Return the files of its tools."""
+        return files_of_tools(self.tools, home)
+
+    def complaints(self) -> list[str]:
+        """Check the tools that run on this machine."""
+        return tool_complaints(self.tools)
 
     @property
     def may_report_cost(self) -> bool:
@@ -245,7 +275,7 @@ class HostedApi(ModelApi, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """Check the model and the address."""
-        return missing_keys(self, "model") + address_complaints("base_url", self.base_url)
+        return super().complaints() + missing_keys(self, "model") + address_complaints("base_url", self.base_url)
 
 
 FORMAT_REJECTED = frozenset({400, 404, 415, 422, 501})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,7 +20,7 @@ from agentv.errors import UsageError
 from agentv.executors.executor import EndpointLimit, Limits
 from agentv.model.job import NO_OVERRIDES, CallOverrides, OverrideKey
 from agentv.model.response import Responder
-from agentv.targets.target import Target
+from agentv.targets.target import ModelApi, Target
 
 if TYPE_CHECKING:
     from agentv.engine.calls.kept_calls import KeptCalls
@@ -109,6 +110,8 @@ class OpenTargets:
         embeddings: bool = False,
     ) -> OpenTarget:
         spec, kept = self._spec, self._kept
+        if embeddings and isinstance(settings, ModelApi):
+            settings = msgspec.structs.replace(settings, tools=())
         responder = None if kept is None else kept.replayed(settings, variant)
         is_live = responder is None
         if responder is None:
@@ -138,13 +141,35 @@ class OpenTargets:
     def _wrapped(self, settings: Target, responder: Responder, limiter: EndpointLimit) -> Responder:
         """Wrap a live target, innermost first; leave out wrappers that are not configured."""
         price = price_of(settings)
-        wrapped: Responder = responder if price is None else PriceWrapper(responder, price)
+
+        def priced(model: Responder) -> Responder:
+            return model if price is None else PriceWrapper(model, price)
+
+        wrapped = self._with_tools(settings, priced(responder), priced)
         wrapped = WorkspaceWrapper(wrapped)
         wrapped = LimitWrapper(wrapped, limiter)
         if is_batching(responder):
             wrapped = BatchWrapper(responder, wrapped, limiter)
         # The cache is outside the limit: cached responses need no place at the endpoint.
         return wrapped if self._kept is None else self._kept.cached(settings, wrapped)
+
+    def _with_tools(
+        self, settings: Target, responder: Responder, priced: Callable[[Responder], Responder]
+    ) -> Responder:
+        """Add the tools that the target runs. Each call of the model has its own price."""
+        toolbox = settings.open_tools(self._spec.home) if isinstance(settings, ModelApi) else None
+        if toolbox is None or not isinstance(settings, ModelApi):
+            return responder
+        from agentv.engine.calls.tool_loop import ToolLoopWrapper  # late: few targets run tools
+        from agentv.targets.apis.api_messages import parse_function
+
+        own, home = settings.declared_tools, self._spec.home
+
+        def open_with(declared: tuple[dict[str, Any], ...]) -> Responder:
+            return priced(_opened(msgspec.structs.replace(settings, tools=(*own, *declared)), home))
+
+        left_out = frozenset(function.name for tool in own if (function := parse_function(tool)) is not None)
+        return ToolLoopWrapper(responder, open_with, toolbox, left_out, settings.max_turns)
 
     def _retried(self, settings: Target, responder: Responder) -> RetryWrapper:
         """Add the outermost wrappers, which replayed targets also have."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -55,6 +57,13 @@ class CaseRequest:
         if self._messages is None:
             self._messages = self._render()
         return self._messages
+
+    def followed_by(self, messages: Sequence[Message], timeout_s: float) -> CaseRequest:
+        """Return the request with more messages after its own, and another timeout."""
+        longer = copy.copy(self)
+        longer._messages = (*self.messages, *messages)
+        longer.timeout_s = timeout_s
+        return longer
 
     def _render(self) -> tuple[Message, ...]:
         if not self.case.names_files:

@@ -14,7 +14,7 @@ from agentv.engine.preflight import judges_of
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorFailure, Verdicts
 from agentv.model.job import CallOverrides
-from agentv.model.message import Message, message_to_data
+from agentv.model.message import Message, message_to_data, tool_calls_in
 from agentv.model.response import Responder, Response, TargetFailure
 from agentv.model.result import EvaluatorResult, TokenUsage, sum_usage
 from agentv.targets.target import FORMAT_REJECTED, ModelApi, Target, response_formats
@@ -193,6 +193,10 @@ class JudgeCall(msgspec.Struct, eq=False):
             data |= {"model": response.model} if response.model is not None else {}
             data |= {"cached": True} if response.cached else {}
             data |= {"answered_by": response.answered_by} if response.answered_by is not None else {}
+            if any(message.tool_calls for message in response.messages):
+                data["tool_calls"] = [
+                    _shortened_value(msgspec.to_builtins(each)) for each in tool_calls_in(response.messages)
+                ]
             data["reply"] = f"{self.texts} vectors" if self.texts else shortened(response.text)
         elif self.failure is not None:
             data["error"] = {"class": self.failure.error_class, "message": shortened(self.failure.message)}

@@ -64,6 +64,8 @@ class Anthropic(HostedApi, frozen=True, kw_only=True):
             found.append("'temperature' must be 1 or unset when 'thinking_budget' is set")
         if self.thinking_budget and self.max_output_tokens and self.thinking_budget >= self.max_output_tokens:
             found.append("'thinking_budget' must be less than 'max_output_tokens', which includes it")
+        if self.thinking_budget and len(self.declared_tools) < len(self.tools):
+            found.append("'thinking_budget' cannot be combined with tools that run here; use `reasoning`")
         declared = parse_response_format(self.response_format)
         if isinstance(declared, JsonFormat) and declared.schema is None:
             found.append("'response_format' needs a JSON Schema: Anthropic has no JSON mode without one")
@@ -182,7 +184,7 @@ def _constant_body(settings: Anthropic) -> dict[str, Any]:
             "max_tokens": settings.max_output_tokens or OUTPUT_TOKENS + (settings.thinking_budget or 0),
             "temperature": settings.temperature,
             "thinking": thinking,
-            "tools": [_tool(tool) for tool in settings.tools] or None,
+            "tools": [_tool(tool) for tool in settings.declared_tools] or None,
             "output_config": api.drop_none({"effort": effort, "format": form}) or None,
         }
     )

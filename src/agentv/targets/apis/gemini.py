@@ -169,7 +169,9 @@ def _constant_body(settings: Gemini) -> dict[str, Any]:
         "thinkingConfig": thinking or None,
         **form,
     }
-    return api.drop_none({"generationConfig": api.drop_none(config) or None, "tools": _tools(settings.tools) or None})
+    return api.drop_none(
+        {"generationConfig": api.drop_none(config) or None, "tools": _tools(settings.declared_tools) or None}
+    )
 
 
 def _tools(tools: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:

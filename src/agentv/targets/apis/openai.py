@@ -109,7 +109,7 @@ class Azure(ModelApi, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """Check that the endpoint and the model are set and that the endpoint is an address or a resource name."""
-        found = missing_keys(self, "endpoint", "model")
+        found = super().complaints() + missing_keys(self, "endpoint", "model")
         endpoint = self.endpoint or ""
         if endpoint.startswith(("http://", "https://")):
             return found + address_complaints("endpoint", endpoint)

@@ -83,7 +83,7 @@ def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None 
             "temperature": settings.temperature,
             dialect.output_limit: settings.max_output_tokens,
             dialect.seed: settings.seed,
-            "tools": [_tool(tool) for tool in settings.tools] or None,
+            "tools": [_tool(tool) for tool in settings.declared_tools] or None,
             "response_format": _response_format(settings.response_format),
             "reasoning_effort": effort,
             "reasoning": reasoning,
@@ -264,7 +264,7 @@ def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> ap
             "instructions": settings.system_prompt,
             "temperature": settings.temperature,
             "max_output_tokens": settings.max_output_tokens,
-            "tools": [_responses_tool(tool) for tool in settings.tools] or None,
+            "tools": [_responses_tool(tool) for tool in settings.declared_tools] or None,
             "text": None if form is None else {"format": form},
             "reasoning": {"effort": settings.reasoning} if isinstance(settings.reasoning, str) else settings.reasoning,
             "store": False,  # the run stores responses, OpenAI need not

@@ -271,7 +271,7 @@ def _model_settings(settings: PydanticAi, model: Any) -> dict[str, Any]:
 
 def _parameters(settings: PydanticAi, model: Any) -> Any:
     tools = import_module("pydantic_ai.tools")
-    functions = [api_messages.parse_function(tool) for tool in settings.tools]
+    functions = [api_messages.parse_function(tool) for tool in settings.declared_tools]
     if None in functions:
         raise UsageError(f"Target '{settings.name}': a tool must be a function with 'name' and 'parameters'")
     names = {"name": "name", "description": "description", "parameters_json_schema": "parameters", "strict": "strict"}

@@ -1,0 +1,1 @@
+"""Tools that a model target runs itself: Python functions, commands and MCP servers."""

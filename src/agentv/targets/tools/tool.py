@@ -1,0 +1,119 @@
+"""Settings of tools that run on this machine. Other entries of `tools` are only declared to the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from agentv.settings.diagnostics import Problems
+from agentv.settings.settings_reader import read_settings
+from agentv.support.hashes import file_of, words_in
+
+Text = Annotated[str, Meta(min_length=1)]
+Words = Annotated[tuple[Text, ...], Meta(min_length=1)]
+
+DeclaredTool = dict[str, Any]
+"""The name, description and parameters of a tool, as sent to the model."""
+
+
+class FunctionTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A Python function: `file.py:name` next to the targets file, or `module:name`.
+
+    Name, description and parameters come from the function's name, docstring and signature unless they are set.
+    """
+
+    function: Text
+    name: Text | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class CommandTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that reads the arguments as JSON from standard input and prints the result.
+
+    It is a list of words, or a text for the shell; the arguments never become part of it. It runs in the workspace of
+    the case, or in `cwd`, relative to the targets file.
+    """
+
+    command: Text | Words
+    name: Text
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    cwd: str | None = None
+    env: dict[str, str] = {}
+    pass_env: tuple[str, ...] = ()
+
+
+class McpServer(msgspec.Struct, frozen=True, kw_only=True):
+    """An MCP server: its command as a list of words, or its address. `only` selects some of its tools."""
+
+    aliases: ClassVar[dict[str, str]] = {"allowed_tools": "only"}
+
+    mcp: Text | Words
+    only: tuple[str, ...] = ()
+    cwd: str | None = None
+    env: dict[str, str] = {}
+    pass_env: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the server has an address."""
+        return isinstance(self.mcp, str) and self.mcp.startswith(("http://", "https://"))
+
+
+LocalTool = FunctionTool | CommandTool | McpServer
+ToolEntry = dict[str, Any] | str
+
+
+def kind_of(entry: ToolEntry) -> type[LocalTool] | None:
+    """Return the kind of a tool that runs here; None for one that is only declared."""
+    if isinstance(entry, str) or isinstance(entry.get("function"), str):
+        return FunctionTool
+    return McpServer if "mcp" in entry else CommandTool if "command" in entry else None
+
+
+def local_tools(entries: Iterable[ToolEntry]) -> list[LocalTool]:
+    """Return the settings of the tools that run here, which have been checked."""
+    problems = Problems()
+    read = (_read(entry, index, problems) for index, entry in enumerate(entries))
+    return [tool for tool in read if tool is not None]
+
+
+def declared_tools(entries: Iterable[ToolEntry]) -> tuple[DeclaredTool, ...]:
+    """Return the tools that are only declared: the answer is the model's call."""
+    return tuple(entry for entry in entries if isinstance(entry, dict) and kind_of(entry) is None)
+
+
+def tool_complaints(entries: Iterable[ToolEntry]) -> list[str]:
+    """Return the problems in the tools that run here."""
+    problems = Problems()
+    for index, entry in enumerate(entries):
+        tool = _read(entry, index, problems)
+        if isinstance(tool, FunctionTool) and ":" not in tool.function:
+            problems.error((), f"'tools[{index}]' must have the form 'file.py:name' or 'module:name'")
+        if isinstance(tool, McpServer) and tool.headers and not tool.is_remote:
+            problems.error((), f"'tools[{index}].headers' needs a server with an address")
+    return [" ".join(filter(None, (f"{problem.message}.", problem.hint))) for problem in problems]
+
+
+def files_of_tools(entries: Iterable[ToolEntry], home: str) -> Iterator[str]:
+    """Yield the files that tools name; those that do not exist are ignored by the caller."""
+    for tool in local_tools(entries):
+        if isinstance(tool, FunctionTool):
+            yield file_of(tool.function, home) or ""
+            continue
+        command = tool.command if isinstance(tool, CommandTool) else tool.mcp
+        texts = (command,) if isinstance(command, str) else command
+        yield from (f"{home}/{word}" for text in texts for word in words_in(text))
+
+
+def _read(entry: ToolEntry, index: int, problems: Problems) -> LocalTool | None:
+    kind = kind_of(entry)
+    if kind is None:
+        return None
+    data = {"function": entry} if isinstance(entry, str) else entry
+    return read_settings(kind, data, ("tools", index), problems, strict=True)

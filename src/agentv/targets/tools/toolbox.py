@@ -1,0 +1,209 @@
+"""Run the tools of one target: import functions, start commands, and connect to MCP servers."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_type_hints
+
+import msgspec
+
+from agentv.errors import AgentvError, UsageError
+from agentv.model.response import TargetFailure
+from agentv.model.values import to_json
+from agentv.settings.environment import child_environment, environment_of
+from agentv.support.function_call import DaemonThreads, is_cancelled
+from agentv.support.subprocesses import ProcessFailure, ProcessSpec, run_process
+from agentv.support.user_code import describe, import_reference
+from agentv.targets.tools.tool import CommandTool, DeclaredTool, FunctionTool, LocalTool, McpServer
+
+if TYPE_CHECKING:
+    from agentv.targets.tools.mcp_server import McpConnection
+
+_NO_PARAMETERS = {"type": "object", "properties": {}}
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class ToolResult(NamedTuple):
+    """The output of a tool for the model: text or data. After a failure it describes the failure."""
+
+    output: Any
+    failed: bool = False
+
+
+class ToolRunner(Protocol):
+    """Runs one tool. `workspace` is the folder of the case, if it has one."""
+
+    declared: DeclaredTool
+
+    async def run(self, arguments: dict[str, Any], workspace: str | None, timeout_s: float) -> ToolResult: ...
+
+
+class Toolbox:
+    """The tools of one target by name. MCP servers are started by the first call and shared by all."""
+
+    def __init__(self, tools: Sequence[LocalTool], home: str) -> None:
+        self._runners: dict[str, ToolRunner] = {}
+        self._servers: list[McpConnection] = []
+        self._threads = DaemonThreads()
+        self._started: asyncio.Task[None] | None = None
+        for tool in tools:
+            if isinstance(tool, McpServer):
+                from agentv.targets.tools.mcp_server import McpConnection  # late: few targets have one
+
+                self._servers.append(McpConnection(tool, home))
+            else:
+                self._add(
+                    _FunctionRunner(tool, home, self._threads)
+                    if isinstance(tool, FunctionTool)
+                    else _CommandRunner(tool, home)
+                )
+
+    async def start(self) -> tuple[DeclaredTool, ...]:
+        """Return the declarations of all tools. Raises TargetFailure if an MCP server cannot be started."""
+        if self._started is None:
+            self._started = asyncio.ensure_future(self._connect())
+        try:
+            await asyncio.shield(self._started)
+        except TargetFailure as failure:
+            raise copy.copy(failure) from None  # every call raises it, and raising extends the traceback
+        return tuple(runner.declared for runner in self._runners.values())
+
+    async def run(self, name: str, arguments: Any, workspace: str | None, timeout_s: float) -> ToolResult:
+        """Run a tool. Mistakes of the model and of the tool are results, so that the model can react."""
+        runner = self._runners.get(name)
+        if runner is None:
+            return ToolResult(f"Error: there is no tool '{name}'. Tools: {', '.join(self._runners)}", failed=True)
+        if not isinstance(arguments, dict):
+            return ToolResult("Error: the arguments are not a JSON object", failed=True)
+        return await runner.run(arguments, workspace, timeout_s)
+
+    async def aclose(self) -> None:
+        """End the MCP servers, without waiting for functions that still run."""
+        self._threads.close()
+        if self._started is not None and not self._started.done():
+            self._started.cancel()
+        await asyncio.gather(*(server.aclose() for server in self._servers), return_exceptions=True)
+
+    async def _connect(self) -> None:
+        for server in self._servers:
+            for runner in await server.connect():
+                try:
+                    self._add(runner)
+                except UsageError as error:
+                    raise TargetFailure("process", f"{error.headline}. {error.hint}") from None
+
+    def _add(self, runner: ToolRunner) -> None:
+        name = runner.declared["name"]
+        if name in self._runners:
+            raise UsageError(f"Two tools are named '{name}'", hint="Set `name`, or `only` of an MCP server")
+        self._runners[name] = runner
+
+
+class _FunctionRunner:
+    def __init__(self, tool: FunctionTool, home: str, threads: DaemonThreads) -> None:
+        self._home = home
+        self._threads = threads
+        self._function: Callable[..., Any] = import_reference(tool.function, home)
+        if not callable(self._function):
+            raise UsageError(f"Tool '{tool.function}' is not a function")
+        self._is_async = inspect.iscoroutinefunction(self._function)
+        self._arguments = None if tool.parameters is not None else _arguments_of(self._function, tool.function)
+        self.declared = {
+            "name": tool.name or getattr(self._function, "__name__", "tool"),
+            "description": tool.description or inspect.getdoc(self._function),
+            "parameters": tool.parameters if self._arguments is None else _schema_of(self._arguments),
+        }
+
+    async def run(self, arguments: dict[str, Any], workspace: str | None, timeout_s: float) -> ToolResult:  # noqa: ARG002
+        try:
+            if self._arguments is not None:
+                arguments = msgspec.structs.asdict(msgspec.convert(arguments, self._arguments, strict=False))
+        except msgspec.ValidationError as error:
+            return ToolResult(f"Error: invalid arguments: {error}", failed=True)
+        call = partial(self._function, **arguments)
+        async with asyncio.timeout(timeout_s):
+            try:
+                value = await call() if self._is_async else await self._threads.run(call)
+                value = await value if inspect.isawaitable(value) else value
+                return ToolResult("" if value is None else value if isinstance(value, str) else _plain(value))
+            except BaseException as error:
+                if isinstance(error, GeneratorExit) or is_cancelled(error):
+                    raise
+                return ToolResult(f"Error: {describe(error, self._home)}", failed=True)
+
+
+def _plain(value: Any) -> Any:
+    """Return data that can be stored as JSON. Raises TypeError."""
+    data = msgspec.to_builtins(value)
+    to_json(data)
+    return data
+
+
+def _arguments_of(function: Callable[..., Any], label: str) -> type[msgspec.Struct]:
+    """Return a struct with the parameters of a function. Raises UsageError if their types have no JSON Schema."""
+    try:
+        hints = get_type_hints(function)
+        fields: list[Any] = []
+        for name, parameter in inspect.signature(function).parameters.items():
+            if parameter.kind in _VARIADIC:
+                continue
+            given = () if parameter.default is parameter.empty else (parameter.default,)
+            fields.append((name, hints.get(name, Any), *given))
+        made = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+        msgspec.json.schema(made)
+    except (TypeError, ValueError, NameError) as error:
+        hint = "Use plain types in its annotations, or set `parameters` of the tool to a JSON Schema"
+        raise UsageError(f"The parameters of tool '{label}' cannot be described", str(error), hint) from None
+    return made
+
+
+def _schema_of(arguments: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the JSON Schema of a struct, with the definitions it refers to."""
+    definitions = msgspec.json.schema(arguments)["$defs"]
+    schema: dict[str, Any] = definitions.pop("Arguments")
+    schema.pop("title", None)
+    return {**schema, **({"$defs": definitions} if definitions else {})}
+
+
+class _CommandRunner:
+    def __init__(self, tool: CommandTool, home: str) -> None:
+        self._tool = tool
+        self._home = home
+        self._env = child_environment(tool.pass_env, tool.env, environment_of(home))
+        self.declared = {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters or _NO_PARAMETERS,
+        }
+
+    async def run(self, arguments: dict[str, Any], workspace: str | None, timeout_s: float) -> ToolResult:
+        cwd = workspace if self._tool.cwd is None else None
+        spec = ProcessSpec(
+            command=self._tool.command,
+            cwd=cwd or os.path.join(self._home, self._tool.cwd or ""),
+            env=self._env,
+            timeout_s=timeout_s,
+            stdin=to_json(arguments),
+            noun=f"The tool '{self._tool.name}'",
+        )
+        try:
+            ended = await run_process(spec)
+        except ProcessFailure as failure:
+            if failure.ending == "timeout":
+                raise TargetFailure("timeout", failure.message) from None
+            return ToolResult(f"Error: {failure.message}", failed=True)
+        return ToolResult(ended.stdout.rstrip("\r\n"))
+
+
+def open_toolbox(tools: Sequence[LocalTool], home: str, target: str) -> Toolbox:
+    """Open the tools of a target. Raises UsageError if a function cannot be imported."""
+    try:
+        return Toolbox(tools, home)
+    except AgentvError as error:
+        detail = ". ".join(filter(None, (error.headline, error.detail)))
+        raise UsageError(f"Target '{target}': its tools cannot be used", detail, error.hint) from None
