@@ -367,6 +367,8 @@ def test_a_run_in_progress_is_compared_with_a_warning(project):
     project.path.joinpath("b", "results.jsonl").write_bytes(b"".join(kept))
     project.write("b/run.json", {**project.manifest("b"), "finished_at": None})
     assert compare(project, "a", "b")[1][1] == "Note: B is unfinished: 5 of 6 jobs (stopped)"
+    project.write("b/run.json", {**project.manifest("b"), "exit_code": 130})
+    assert compare(project, "a", "b")[1][1] == "Note: B is unfinished: 5 of 6 jobs (interrupted)"
     with FolderLock(project.path / "b"):
         assert compare(project, "a", "b")[1][1] == "Note: B is unfinished: 5 of 6 jobs (still running)"
     assert compare(project, "a", "b", "a")[1][1].startswith("Note: B is unfinished")
@@ -393,6 +395,42 @@ def test_rescored_answers_differ_only_in_their_measure(measured):
     code, lines, data = compare(measured, "a", "b")
     assert (code, data["summary"]["remedy"]) == (NO_VERDICT, [])
     assert "Note: Both runs have the same answers, which were scored again" in lines
+
+
+def test_only_the_prompt_that_changed_is_shown(project):
+    rows = [{"input": {"name": f"N{number}"}} for number in range(3)]
+    for out, greeting in (("a", "Hi"), ("b", "Hello")):
+        prompts = [{"id": "short", "prompt": "To {{ name }}"}, {"id": "long", "prompt": greeting + " {{ name }}"}]
+        project.dataset(*rows, prompts=prompts)
+        run(project, out)
+    assert len(changed_lines(project, "a:long", "b:long")) == 2
+    assert "  prompt: messages user: Hi N0 → user: Hello N0 (3 of 3 cases, for example c0)" in (
+        changed_lines(project, "a:long", "b:long")
+    )
+    assert changed_lines(project, "a:short", "b:short")[0].startswith("Nothing changed")
+    assert changed_lines(project, "a", "b")[1] == "  prompt: messages changed (6 of 6 cases, for example c0)"
+
+
+def test_changed_values_are_shown_as_plain_text(project):
+    hostile = "\x1b[2J<script>alert(1)</script>\u202e@everyone"
+    for out, value in (("a", "x"), ("b", hostile)):
+        project.dataset(*({"input": "yes", "expected_output": value} for _ in range(3)), evaluators=[{"type": "equals"}])
+        run(project, out)
+    for style in ((), ("--markdown",)):
+        shown = project.command("compare", "a", "b", *style).stdout
+        assert "\x1b" not in shown and "\u202e" not in shown
+    assert "<script>" not in shown
+
+
+def test_many_changes_are_cut_off(project):
+    for out in "ab":
+        for number in range(40):
+            project.dataset("yes" * (number + 1), f"{out} {number}", name=f"evals/d{number}.yaml")
+        assert project.command("eval", "evals", "--out", out, "--quiet").code == 0
+    lines = changed_lines(project, "a", "b")
+    assert (len(lines), lines[-1]) == (32, "  and 10 more; use --json for all")
+    text = project.command("compare", "a", "b", "--markdown").stdout
+    assert "- and 10 more; use --json for all" in text
 
 
 def test_options_that_affect_answers_are_listed(project):

@@ -126,12 +126,12 @@ def changed_evaluators(before: Fields, after: Fields) -> Iterator[tuple[str, lis
             )
             yield name, [ValueChange("", *types)]
             continue
-        files = (fields.get("evaluator_files", {}).get(name, {}) for fields in (before, after))
-        values = [*changed_values(old.get(name, {}), new.get(name, {})), *changed_values(*files)]
-        if not values and first[name] != second[name]:
-            values = [ValueChange("built-in prompt")]
-        if values:
-            yield name, values
+        values = list(changed_values(old.get(name, {}), new.get(name, {})))
+        if first[name] != second[name]:
+            files = (fields.get("evaluator_files", {}).get(name, {}) for fields in (before, after))
+            values += changed_values(*files)
+        if values or first[name] != second[name]:
+            yield name, values or [ValueChange("built-in prompt")]
 
 
 def _evaluators(fields: Fields) -> dict[str, Fields]:

@@ -93,18 +93,23 @@ def _prompt_changes(runs: Runs, shared: SharedCases) -> Iterator[RunChange]:
     for row, *stored in shared.fields(rows[:1]) if rows else ():
         picked = (first[0], second[0]) if len(first) == len(second) == 1 else (None, None)
         texts = [_messages(fields, prompt) for fields, prompt in zip(stored, picked, strict=True)]
-        if None not in texts:
+        if None not in texts and texts[0] != texts[1]:
             total = int(shared.same_input.sum())
             value = ValueChange("messages", *texts)
             yield value.to_change("prompt", cases=len(rows), of=total, example=shared.name(row))
 
 
 def _messages(fields: dict[str, Any] | None, prompt: str | None) -> str | None:
-    """Return the messages of a case as text, as rendered by a prompt if it has several."""
+    """Return the messages of a case as text; if it has several prompts, as rendered by one or by all of them."""
     if fields is None:
         return None
     rendered = {each["id"]: each["input"] for each in fields.get("prompts", ())}
-    messages = rendered.get(prompt, fields.get("input") or [])
+    if prompt is None and rendered:
+        return "\n".join(f"{id}: {_text(messages)}" for id, messages in rendered.items())
+    return _text(rendered.get(prompt, fields.get("input") or []))
+
+
+def _text(messages: list[dict[str, Any]]) -> str:
     return "\n".join(f"{message.get('role')}: {_content(message)}" for message in messages)
 
 

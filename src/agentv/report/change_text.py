@@ -11,14 +11,14 @@ import msgspec
 from agentv.comparison.comparison import Comparison, Matrix, Side
 from agentv.comparison.run_change import RunChange
 from agentv.errors import plural
-from agentv.report.figures import fenced, markdown, one_line
+from agentv.report.figures import fenced, markdown, one_line, visible
 from agentv.report.figures import lines as text_lines
 from agentv.report.terminal import Line
 
 _LONGEST_VALUE = 60
 _LONGEST_LINE = 500
 _DIFF_LINES, _DIFF_WIDTH, _DIFF_CHARACTERS = 20, 110, 3_000
-_CLAUSES = 3
+_CLAUSES, _LISTED = 3, 30
 _SHORT_HASH = 7
 _STOPPED = {
     "running": "still running",
@@ -61,7 +61,13 @@ class _Between:
     def listed(self) -> Sequence[RunChange]:
         """The changes to list below the title; none if the title is enough."""
         is_trivial = len(self.changes) == 1 and self.changes[0].kind == "commit" and not self._unknown
-        return () if is_trivial else self.changes
+        return () if is_trivial else self.changes[:_LISTED]
+
+    @property
+    def more(self) -> str:
+        """A line for the changes that are not listed; empty if all are."""
+        more = len(self.changes) - len(self.listed)
+        return f"and {more:,} more; use --json for all" if self.listed and more else ""
 
 
 def _between(found: Comparison | Matrix) -> list[_Between]:
@@ -119,7 +125,7 @@ def no_verdict_lines(found: Comparison | Matrix) -> list[Line]:
         return []
     first, *rest = _remedy(found)
     lines: list[Line] = [(one_line(f"{_measure_changed(found)}. No verdict.", _LONGEST_LINE), "bold yellow")]
-    return [*lines, (first, ""), *((f"  {line}" if line in found.remedy else line, "") for line in rest)]
+    return [*lines, (first, ""), *((f"  {visible(line)}" if line in found.remedy else line, "") for line in rest)]
 
 
 def no_verdict_markdown(found: Comparison | Matrix) -> Iterator[str]:
@@ -148,6 +154,7 @@ def change_lines(found: Comparison | Matrix) -> list[Line]:
             lines.append((f"  {change_text(change, between.names)}", style))
             for line in text_lines(change.diff, _DIFF_LINES, _DIFF_WIDTH) if change.diff else ():
                 lines.append((f"      {line}", {"+": "green", "-": "red"}.get(line[:1], "dim")))
+        lines += [(f"  {between.more}", "dim")] if between.more else []
     return lines
 
 
@@ -159,7 +166,7 @@ def change_markdown(found: Comparison | Matrix) -> Iterator[str]:
             yield f"- {markdown(change_text(change, between.names), _LONGEST_LINE)}"
             block = fenced(change.diff, _DIFF_CHARACTERS, "diff") if change.diff else ""
             yield from (f"  {line}" for line in ("", *block.split("\n"), "") if block)
-        yield ""
+        yield from (f"- {between.more}", "") if between.more else ("",)
 
 
 def change_text(change: RunChange, names: tuple[str, str] = ("A", "B")) -> str:
