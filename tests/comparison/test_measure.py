@@ -414,7 +414,8 @@ def test_only_the_prompt_that_changed_is_shown(project):
 def test_changed_values_are_shown_as_plain_text(project):
     hostile = "\x1b[2J<script>alert(1)</script>\u202e@everyone"
     for out, value in (("a", "x"), ("b", hostile)):
-        project.dataset(*({"input": "yes", "expected_output": value} for _ in range(3)), evaluators=[{"type": "equals"}])
+        rows = ({"input": "yes", "expected_output": value} for _ in range(3))
+        project.dataset(*rows, evaluators=[{"type": "equals"}])
         run(project, out)
     for style in ((), ("--markdown",)):
         shown = project.command("compare", "a", "b", *style).stdout
