@@ -332,7 +332,11 @@ def _early_stop(stopping: EarlyStopping, name: str, target: TargetSummary) -> Ea
     if bet is None:
         return None
     scaled = rule.measure == "difference"
-    bounds = bet.interval if target.skipped else bet.fixed_interval or (0.0, 1.0)
+    if target.skipped:
+        bounds = bet.interval
+    else:
+        complete = {"mean": target.ci95, "pass_rate": target.pass_rate_ci95, "difference": bet.fixed_interval}
+        bounds = complete[rule.measure] or (0.0, 1.0)
     not_needed = stopping.not_needed(name, target.skipped)
 
     def shown(value: float) -> float:

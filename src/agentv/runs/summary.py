@@ -171,27 +171,33 @@ class _Target:
             self._errors[cluster] += 1
             self._add_error(result)
             return
-        score = result.score
-        if score is None:
+        if result.score is None:
             self.unscored += 1
         else:
-            self.scores.add(score, cluster)
-            if result.prompt is not None:
-                self._prompts[result.prompt].add(score, cluster)
-            self._bins[min(int(score * BINS), BINS - 1)] += 1
-            self._passes.add(float(result.verdict == "pass"), cluster)
-            if key is not None and cluster is not None:
-                self._trials.add(key, result, cluster)
-            else:
-                self._spread.add(score, cluster)
-            self._votes.add(result)
-            if result.verdict == "pass":
-                self.passed += 1
-            elif self._worst.wants(-score):
-                self._worst.add(-score, _note(result, reason_of(result)))
+            self._add_score(result, result.score, key, cluster)
+        has_details = False
         for found in result.evaluator_results:
             if found.score is not None:
                 self._evaluators[found.name].add(found.score, cluster)
+            if found.details is not None:
+                has_details = True
+        if has_details and result.score is not None:
+            self._votes.add(result)
+
+    def _add_score(self, result: Result, score: float, case: int | None, cluster: int | None) -> None:
+        self.scores.add(score, cluster)
+        if result.prompt is not None:
+            self._prompts[result.prompt].add(score, cluster)
+        self._bins[min(int(score * BINS), BINS - 1)] += 1
+        self._passes.add(float(result.verdict == "pass"), cluster)
+        if case is not None and cluster is not None:
+            self._trials.add(case, result, cluster)
+        elif cluster is not None:
+            self._spread.add(score, cluster)
+        if result.verdict == "pass":
+            self.passed += 1
+        elif self._worst.wants(-score):
+            self._worst.add(-score, _note(result, reason_of(result)))
 
     def _add_usage(self, result: Result) -> None:
         metrics = result.execution_metrics
@@ -249,9 +255,11 @@ class _Target:
 
     def _detectable(self) -> float | None:
         """Return the smallest difference that a second run on the scored cases would reliably show."""
-        by_case = self._by_case
-        noise = self._trials.scores.noise() if by_case else self._spread.noise()
-        cases = len(self._trials.scores.counts) if by_case else self._spread.n
+        if self._by_case:
+            noise, cases = self._trials.scores.noise(), len(self._trials.scores.counts)
+        else:
+            spread = self._spread.joined(*self.scores.independent)
+            noise, cases = spread.noise(), spread.n
         return None if noise is None else detectable_difference(noise, cases)
 
     def details(self) -> TargetDetails:

@@ -91,6 +91,14 @@ class MeanAccumulator:
         return self._ones + self._others * self._other_mean
 
     @property
+    def independent(self) -> tuple[int, float, float, bool]:
+        """The number of scores without a cluster, their mean, their squared deviations, and whether all are 0 or 1."""
+        n = self._unclustered
+        mean = self._unclustered_sum / n if n else 0.0
+        squares = self._other_squares + self._others * (self._other_mean - mean) ** 2
+        return n, mean, squares + self._ones * (1 - mean) ** 2 + self._zeros * mean**2, not self._others
+
+    @property
     def clusters(self) -> int:
         """The number of clusters; a score without a cluster counts as one."""
         return self._unclustered + sum(1 for count in self._counts if count)

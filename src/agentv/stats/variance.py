@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from copy import deepcopy
 from typing import NamedTuple
 
 from agentv.stats.power import Noise, variance_between_runs
@@ -67,6 +68,17 @@ class ScoreSpread:
             self._sums.frombytes(room)
         self._counts[cluster] += 1
         self._sums[cluster] += score
+
+    def joined(self, n: int, mean: float, squares: float, is_binary: bool) -> ScoreSpread:
+        """Return the spread of these scores and n independent ones with this mean and these squared deviations."""
+        joined = deepcopy(self)
+        total = joined._apart.n + n
+        if total:
+            middle = (joined._apart.n * joined._apart.mean + n * mean) / total
+            joined._apart.squares = joined._apart.around(middle) + squares + n * (mean - middle) ** 2
+            joined._apart.n, joined._apart.mean = total, middle
+        joined.is_binary = self.is_binary and is_binary
+        return joined
 
     @property
     def n(self) -> int:
