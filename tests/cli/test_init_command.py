@@ -1,7 +1,12 @@
 """`agentv init`: a working project that keeps existing files."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from agentv.cli import cli
@@ -65,3 +70,50 @@ def test_a_file_instead_of_a_folder_is_an_error_without_a_traceback(folder, comm
     folder.write("mine/evals", "no folder")
     ended = command("init", "mine")
     assert ended.code == 2 and "Error: Cannot write mine/evals/" in ended.stderr
+
+
+KINDS = ("demo", "function", "command", "http", "model", "local", "agent")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_project_for_each_kind_is_valid_and_runs(folder, command, kind):
+    created = command("init", ".", "--for", kind, "--ci")
+    assert created.code == 0 and "Next:" in created.stdout
+    assert command("validate", ".", "--strict").code == 0
+    ran = command("eval", "evals", "--json")
+    assert ran.code == 0, ran.stderr
+    target = ran.printed[0]["summary"]["targets"]["default"]
+    assert (target["scored"], target["errors"], target["pass_rate"]) == (6, 0, 5 / 6)
+    readme = Path("evals/README.md").read_text(encoding="utf-8")
+    assert "NEXT" not in readme and ("service.py" in readme) == (kind == "http")
+
+
+def test_the_http_service_of_the_starter_project_answers(folder, command):
+    command("init", ".", "--for", "http")
+    with subprocess.Popen([sys.executable, "service.py", "0"], stdout=subprocess.PIPE, text=True) as service:
+        try:
+            port = service.stdout.readline().rpartition(":")[2].strip()
+            targets = Path(".agentv/targets.yaml")
+            targets.write_text(targets.read_text(encoding="utf-8").replace(":8000/", f":{port}/"), encoding="utf-8")
+            ran = command("eval", "evals", "--target", "service", "--json")
+        finally:
+            service.terminate()
+    assert ran.printed[0]["summary"]["targets"]["service"]["pass_rate"] == 5 / 6
+
+
+def test_a_terminal_asks_what_is_evaluated(folder):
+    import pty
+
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "agentv", "init"]
+    with subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower) as process:
+        os.write(leader, b"function\n")
+        assert process.wait(60) == 0
+    os.close(follower)
+    shown = os.read(leader, 65536).decode()
+    os.close(leader)
+    assert "What do you evaluate?" in shown and Path("agent.py").is_file()
+
+
+def test_an_unknown_kind_is_refused(folder, command):
+    assert command("init", "--for", "spaceship").code == 2

@@ -20,6 +20,9 @@ from agentv.cli.options import (
 
 FORMATS = ("dataset", "line", "sidecar", "targets", "config", "result", "run")
 
+KINDS = ("demo", "function", "command", "http", "model", "local", "agent")
+"""What `agentv init` can write a project for."""
+
 
 class CasesArguments(SelectionOptions, ReadingOptions):
     """PATHS are dataset files, folders or globs. All of them are read and checked first: after an error, no case is
@@ -134,14 +137,25 @@ class CheckArguments(TargetsOptions):
 
 
 class InitArguments(Arguments):
-    """Writes two small datasets, a targets file that needs no API key, a configuration, and the schemas for completion
-    and validation in editors. Asks before it replaces an existing file.
+    """Writes a project that runs without an API key: two small datasets, a targets file for what you evaluate, a
+    configuration, a README with the next steps, and the schemas for completion and validation in editors. On a
+    terminal, asks what you evaluate, and before it replaces an existing file.
+
+    \b
+    demo      fixed answers            model    a model API
+    function  a Python function        local    a model on this machine
+    command   a program                agent    a coding agent
+    http      an HTTP service
     """
 
     action = "agentv.cli.commands.project_files:init"
-    examples = ("agentv init", "agentv init my-project")
+    examples = ("agentv init", "agentv init my-project --for function", "agentv init --for model --ci")
 
     folder: str = argument(type=click.Path(file_okay=False), default=".")
+    kind: str | None = option(
+        "--for", "What you evaluate (default: asked on a terminal, else demo).", click.Choice(KINDS)
+    )
+    ci: bool = flag("--ci", "Also write a GitHub workflow that runs the evaluations.")
     force: bool = flag("--force", "Replace existing files without asking.")
 
 

@@ -10,18 +10,34 @@ import click
 from click.shell_completion import get_completion_class
 
 from agentv.cli import cli, output
-from agentv.cli.project_options import CompletionArguments, InitArguments, SchemaArguments
+from agentv.cli.project_options import KINDS, CompletionArguments, InitArguments, SchemaArguments
 from agentv.errors import UsageError, plural
 from agentv.schemas import schema, to_text
 
 _FILES = {
     ".agentv/config.yaml": "agentv/config.yaml",
     ".agentv/targets.yaml": "agentv/targets.yaml",
+    "evals/README.md": "evals/README.md",
     "evals/greetings.yaml": "evals/greetings.yaml",
     "evals/arithmetic.jsonl": "evals/arithmetic.jsonl",
     "evals/arithmetic.yaml": "evals/arithmetic.yaml",
     ".env.example": "env.example",
     ".gitignore": "gitignore",
+}
+_CODE = {
+    "function": {"agent.py": "agent.txt"},
+    "command": {"agent.py": "agent.txt"},
+    "http": {"agent.py": "agent.txt", "service.py": "service.txt"},
+}
+_WORKFLOW = {".github/workflows/evals.yaml": "workflow.yaml"}
+_NEXT = {
+    "demo": "Describe what you evaluate in `.agentv/targets.yaml`. The target there has fixed answers.",
+    "function": "Replace the function in `agent.py` with yours, or name another in `.agentv/targets.yaml`.",
+    "command": "Replace the program in `.agentv/targets.yaml` with yours.",
+    "http": "Start your service, or `python service.py`, and run `agentv eval evals --target service`.",
+    "model": "Put the key into `.env`, run `agentv targets check model`, then `agentv eval evals --target model`.",
+    "local": "Start your model server, run `agentv targets check local`, then `agentv eval evals --target local`.",
+    "agent": "Install the agent, run `agentv targets check agent`, then `agentv eval evals --target agent`.",
 }
 _SCHEMAS = ("dataset", "line", "sidecar", "targets", "config")
 
@@ -40,22 +56,13 @@ def print_completion(args: CompletionArguments) -> None:
 
 def init(args: InitArguments) -> None:
     """Write the starter project."""
-    root, starter = Path(args.folder), files("agentv") / "starter"
-    texts = {name: starter.joinpath(source).read_text(encoding="utf-8") for name, source in _FILES.items()}
-    texts |= {f".agentv/schemas/{name}.schema.json": to_text(schema(name)).decode() for name in _SCHEMAS}
+    root, kind = Path(args.folder), args.kind or _asked_kind()
     written, kept = 0, 0
-    for name, text in texts.items():
+    for name, text in _texts(kind, args.ci).items():
         path = root / name
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
-        # Without a terminal, existing files are kept.
-        if (
-            path.exists()
-            and not args.force
-            and not (
-                sys.stdin.isatty() and click.confirm(f"{path} already exists. Replace it?", default=False, err=True)
-            )
-        ):
+        if path.exists() and not args.force and not _may_replace(path):
             output.note(f"Kept existing {path}")
             kept += 1
             continue
@@ -68,3 +75,29 @@ def init(args: InitArguments) -> None:
     click.echo(f"Wrote {plural(written, 'file')}{f', kept {kept}' if kept else ''} in {root}")
     where = "" if args.folder == "." else f"cd {args.folder} && "
     click.echo(f"\nNext:\n  {where}agentv validate .\n  {where}agentv eval evals")
+    click.echo(f"\nThen: {_NEXT[kind]}\nMore in {root / 'evals' / 'README.md'}")
+
+
+def _texts(kind: str, ci: bool) -> dict[str, str]:
+    """Return the texts of the project's files by path."""
+    starter = files("agentv") / "starter"
+    sources = {**_FILES, **_CODE.get(kind, {}), **(_WORKFLOW if ci else {})}
+    if kind != "demo":
+        sources[".agentv/targets.yaml"] = f"kinds/{kind}.yaml"
+    texts = {name: starter.joinpath(source).read_text(encoding="utf-8") for name, source in sources.items()}
+    texts["evals/README.md"] = texts["evals/README.md"].replace("NEXT", f"1. {_NEXT[kind]}")
+    return texts | {f".agentv/schemas/{name}.schema.json": to_text(schema(name)).decode() for name in _SCHEMAS}
+
+
+def _asked_kind() -> str:
+    """Ask what is evaluated; without a terminal, it is the demo."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return "demo"
+    question = "What do you evaluate?"
+    chosen: str = click.prompt(question, type=click.Choice(KINDS), default="demo", err=True)
+    return chosen
+
+
+def _may_replace(path: Path) -> bool:
+    """Ask whether to replace a file; without a terminal, it is kept."""
+    return sys.stdin.isatty() and click.confirm(f"{path} already exists. Replace it?", default=False, err=True)

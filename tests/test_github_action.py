@@ -1,0 +1,122 @@
+"""The GitHub Action and the pre-commit hook: their steps, run here as a runner would."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+ACTION = yaml.safe_load((REPOSITORY / "action.yml").read_text(encoding="utf-8"))
+(HOOK,) = yaml.safe_load((REPOSITORY / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="composite steps use bash")
+
+
+@pytest.fixture
+def project(folder, command):
+    """The starter project: 5 of 6 cases pass."""
+    assert command("init", ".").code == 0
+    return folder
+
+
+def environment():
+    """Return the variables of a runner, with this Python's `agentv` first on the PATH."""
+    program = Path("bin/agentv")
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m agentv "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    files = {name: os.path.abspath(name.lower()) for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+    path = f"{program.parent.resolve()}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, **files, "PATH": path, "GITHUB_ACTION_PATH": str(REPOSITORY)}
+
+
+def run_action(**inputs):
+    """Run the steps as GitHub does: after a failure, only those that say `always()`. Return code and output by step."""
+    values = {name: spec["default"] for name, spec in ACTION["inputs"].items()}
+    values |= {"package": "installed", **{name.replace("_", "-"): value for name, value in inputs.items()}}
+    base, ended = environment(), {}
+    for step in ACTION["runs"]["steps"]:
+        failed = any(code for code, _ in ended.values())
+        if (failed and "always()" not in step.get("if", "")) or (
+            "baseline" in step.get("if", "") and not values["baseline"]
+        ):
+            continue
+        given = {
+            name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: values[found[1]], text)
+            for name, text in step["env"].items()
+        }
+        shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        done = subprocess.run(shell, env={**base, **given}, capture_output=True, text=True, check=False)
+        ended[step["name"]] = (done.returncode, done.stdout + done.stderr)
+    return ended
+
+
+def test_every_value_reaches_the_shell_as_a_variable():
+    for step in ACTION["runs"]["steps"]:
+        assert "${{" not in step["run"], "an expression in a script could run code from an input"
+
+
+def test_the_action_runs_reports_and_passes(project):
+    ended = run_action(threshold="0.7", args="--trials 2")
+    assert [code for code, _ in ended.values()] == [0, 0, 0, 0], ended
+    assert "::error file=evals/" in ended["Report the run"][1]
+    assert Path("github_output").read_text(encoding="utf-8") == "run=agentv-run\nexit-code=0\n"
+    assert "multiply" in Path("github_step_summary").read_text(encoding="utf-8")
+    assert Path("agentv-run/report.html").is_file() and Path("agentv-run/junit.xml").is_file()
+
+
+def test_a_missed_gate_fails_the_action_and_is_still_reported(project):
+    ended = run_action(threshold="0.95")
+    assert ended["Run the evaluations"][0] == 1 and ended["Report the run"][0] == 0
+    assert "exit-code=1" in Path("github_output").read_text(encoding="utf-8")
+
+
+def test_an_invalid_dataset_is_annotated_before_anything_runs(project):
+    project.write("evals/greetings.yaml", "evalcases: [{id: a, expected_outcome: x}]")
+    ended = run_action()
+    code, shown = ended["Validate the datasets"]
+    assert code == 1 and "::error file=evals/greetings.yaml" in shown
+    assert "Run the evaluations" not in ended and not Path("agentv-run").exists()
+
+
+def test_a_baseline_is_compared(project, command):
+    command("eval", "evals", "--out", "main", "--quiet")
+    ended = run_action(baseline="main", target="default")
+    assert ended["Compare with the baseline"][0] == 0
+    summary = Path("github_step_summary").read_text(encoding="utf-8")
+    assert "main" in summary and "agentv-run" in summary
+
+
+def test_inputs_are_not_run_as_code(project):
+    run_action(threshold="0.5; touch hacked", args="$(touch hacked) `touch hacked`")
+    assert not Path("hacked").exists()
+
+
+def matching_files():
+    return [
+        path.as_posix()
+        for path in sorted(Path().rglob("*"))
+        if path.is_file() and re.search(HOOK["files"], path.as_posix())
+    ]
+
+
+def run_hook():
+    command = [*shlex.split(HOOK["entry"]), *matching_files()]
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+
+
+def test_the_hook_validates_the_files_it_matches(project):
+    assert set(matching_files()) == {
+        *(".agentv/config.yaml", ".agentv/targets.yaml"),
+        *("evals/arithmetic.jsonl", "evals/arithmetic.yaml", "evals/greetings.yaml"),
+    }
+    done = run_hook()
+    assert done.returncode == 0, done.stdout + done.stderr
+    project.write("evals/greetings.yaml", "evalcases: [{id: a, expected_outcom: x, input: q}]")
+    done = run_hook()
+    assert done.returncode == 1 and "expected_outcome" in done.stdout + done.stderr
