@@ -167,13 +167,24 @@ def test_three_runs_give_a_matrix_and_a_ranking(agentv, tmp_path):
     assert found.stdout.startswith(
         "C has the highest mean of 3 runs, 0.900, and is significantly better than every other run\n"
     )
-    assert "Ranking" in found.stdout
+    assert "Ranking by mean" in found.stdout
     data = json.loads(agentv(*paths, "--json").stdout)
-    assert [entry["run"] for entry in data["ranking"]] == [2, 1, 0]
+    assert [(entry["run"], entry["places"]) for entry in data["ranking"]] == [(2, [1, 1]), (1, [2, 2]), (0, [3, 3])]
     assert [(entry["run1"], entry["run2"]) for entry in data["differences"]] == [(0, 1), (0, 2), (1, 2)]
     assert agentv(*reversed(paths)).returncode == 1
     assert agentv(*reversed(paths), "--fail-on", "never").returncode == 0
     assert "### C has the highest mean" in agentv(*paths, "--markdown").stdout
+
+
+def test_the_ranking_agrees_with_the_means_and_the_differences(agentv, tmp_path):
+    """A scores a little more than B on most cases, and far less on the others. C is like B."""
+    often, rarely = [0.55, 0.5, 0.5], [0.0, 1.0, 1.0]
+    runs = [[(rarely if case % 5 == 0 else often)[side] for case in range(200)] for side in range(3)]
+    paths = [write_scores(tmp_path / f"{name}.jsonl", run) for name, run in zip("abc", runs, strict=True)]
+    data = json.loads(agentv(*paths, "--json").stdout)
+    assert [(entry["run"], entry["places"]) for entry in data["ranking"]] == [(1, [1, 2]), (2, [1, 2]), (0, [3, 3])]
+    assert [entry["mean"] for entry in data["ranking"]] == [0.6, 0.6, 0.44]
+    assert "1 to 2  B" in agentv(*paths).stdout
 
 
 def test_targets_of_one_run_are_compared(agentv, tmp_path):

@@ -268,6 +268,7 @@ def test_intervals_cover_the_true_value_in_a_small_simulation(design):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 def test_intervals_cover_the_true_value_in_at_least_93_percent_of_data_sets(design, capsys):
     rows = [(truth, coverage(truth, design, datasets=2000, seed=11)) for truth in TRUTHS]

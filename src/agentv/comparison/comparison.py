@@ -11,7 +11,7 @@ from agentv.comparison.run_change import CaseId, RunChange
 from agentv.stats.means import Estimate
 from agentv.stats.paired_comparison import Answer, Paired
 from agentv.stats.power import NonInferiority
-from agentv.stats.ranking import Ranked
+from agentv.stats.ranking import Ranked, rank
 
 Outcome = Literal["win", "loss", "tie"]
 Reason = Literal["running", "interrupted", "budget", "fail-fast", "stopped"]
@@ -150,7 +150,6 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     means: tuple[Estimate, ...]
     differences: tuple[tuple[Paired | None, ...], ...]
     p_adjusted: tuple[tuple[float | None, ...], ...]
-    ranking: tuple[Ranked, ...]
     left_out: tuple[int, ...]
     notes: tuple[str, ...] = ()
     other_inputs: tuple[CaseId, ...] = ()
@@ -167,6 +166,15 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     def is_comparable(self) -> bool:
         """Whether the scores may be compared: the measure is the same, or a change of it is allowed."""
         return self.allow_changed_measure or not any(self.measure_changes)
+
+    @property
+    def ranking(self) -> tuple[Ranked, ...]:
+        """The runs by mean, with the places that the conclusions leave open; empty if the measure changed."""
+
+        def is_better(i: int, j: int) -> bool:
+            return self.conclusion(min(i, j), max(i, j)) == ("worse" if i < j else "better")
+
+        return tuple(rank([mean.value for mean in self.means], is_better)) if self.is_comparable else ()
 
     def conclusion(self, i: int, j: int) -> Answer:
         """Return the conclusion about run j against run i, for i < j, with the adjusted p-value."""
@@ -242,8 +250,7 @@ def matrix_data(matrix: Matrix, exit_code: int) -> dict[str, Any]:
         "means": [mean._asdict() for mean in matrix.means],
         "differences": differences,
         "ranking": [
-            {"run": ranked.side, "strength": ranked.value, "ci95": ranked.ci95, "share": ranked.share}
-            for ranked in matrix.ranking
+            {"run": ranked.side, "mean": ranked.mean, "places": list(ranked.places)} for ranked in matrix.ranking
         ],
         "other_inputs": msgspec.to_builtins(matrix.other_inputs),
         "what_changed": [

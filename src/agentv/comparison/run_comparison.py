@@ -1,4 +1,4 @@
-"""Compare runs: join their cases, average trials, and compute differences with intervals, tests and a ranking."""
+"""Compare runs: join their cases, average trials, and compute differences with intervals and tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.means import Estimate, paired_difference
 from agentv.stats.paired_comparison import Paired, compare_drawn, compare_paired
 from agentv.stats.power import holm, non_inferiority
-from agentv.stats.ranking import rank
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -363,7 +362,6 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0, allow_changed_meas
         means=means,
         differences=tuple(tuple(found.get((i, j)) for j in size) for i in size),
         p_adjusted=tuple(tuple(adjusted.get((i, j)) for j in size) for i in size),
-        ranking=tuple(rank(scores, clusters, seed=seed)),
         left_out=tuple(len(side.names) - len(scores) for side in sides),
         notes=tuple(notes),
         other_inputs=tuple(dict.fromkeys(case for each in shared for case in each.other_inputs)),

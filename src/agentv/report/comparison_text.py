@@ -267,8 +267,8 @@ def matrix_lines(matrix: Matrix) -> list[Line]:
     lines += [("", ""), (matrix_basis(matrix), "")]
     lines += [("", ""), ("Differences: column − row (* p < 0.05, Holm-adjusted over all pairs)", "bold")]
     lines += _table(matrix_rows(matrix))
-    lines += [("", ""), ("Ranking (Bradley-Terry, by the higher score on each case)", "bold")]
-    lines += _table(ranking_rows(matrix))
+    if matrix.ranking:
+        lines += [("", ""), ("Ranking by mean", "bold"), *_table(ranking_rows(matrix))]
     return [*lines, ("", ""), *change_lines(matrix)]
 
 
@@ -306,12 +306,11 @@ def _difference(matrix: Matrix, i: int, j: int) -> str:
 
 
 def ranking_rows(matrix: Matrix) -> list[list[str]]:
-    """Return the ranking, header first."""
-    rows = [["", "", "run", "strength", "95 % interval", "wins against an average run"]]
-    for place, ranked in enumerate(matrix.ranking, 1):
-        name = one_line(matrix.sides[ranked.side].label, _LONGEST_NAME)
-        strength = (signed(ranked.value), signed_interval(ranked.ci95), f"{100 * ranked.share:.0f} %")
-        rows.append([str(place), letter(ranked.side), name, *strength])
+    """Return the ranking with the places that the differences leave open, header first."""
+    rows = [["place", "", "run", "mean"]]
+    for side, mean, (best, worst) in matrix.ranking:
+        name = one_line(matrix.sides[side].label, _LONGEST_NAME)
+        rows.append([str(best) if best == worst else f"{best} to {worst}", letter(side), name, number(mean)])
     return rows
 
 
@@ -372,8 +371,8 @@ def _matrix(matrix: Matrix) -> Iterator[str]:
     yield from (*_markdown_table(side_rows(matrix.sides), (1, 2)), "", matrix_basis(matrix), "")
     yield from ("#### Differences", "", "Column − row; * p < 0.05, Holm-adjusted over all pairs.", "")
     yield from (*_markdown_table(matrix_rows(matrix)), "")
-    yield from ("#### Ranking", "", "Bradley-Terry, by the higher score on each case.", "")
-    yield from (*_markdown_table(ranking_rows(matrix), (2,)), "")
+    if matrix.ranking:
+        yield from ("#### Ranking by mean", "", *_markdown_table(ranking_rows(matrix), (2,)), "")
     yield from change_markdown(matrix)
 
 
