@@ -244,7 +244,18 @@ def test_results_without_fingerprints_are_matched_by_id_with_a_note(measured):
     code, lines, _ = compare(measured, "a", "b.jsonl")
     assert code == 0
     assert lines[1].startswith("Note: Cases matched by id only: b.jsonl stores no fingerprints")
-    assert any("B has no manifest: settings, versions and commit are unknown" in line for line in lines)
+    unknown = "What changed between A and B is not fully known: B stores no settings, evaluators, versions or commit"
+    assert unknown in lines
+
+
+def test_results_without_their_cases_are_not_claimed_to_be_scored_alike(measured):
+    shutil.copytree("a", "b")
+    measured.path.joinpath("b", "cases.jsonl").unlink()
+    assert changed_lines(measured, "a", "b")[0].startswith("What changed between A and B is not fully known: B stores")
+    write(measured, *cases(expected_output="bad"))
+    run(measured, "c")
+    code, lines, _ = compare(measured, "b", "c")
+    assert (code, lines[0]) == (NO_VERDICT, "The measure changed: input or references differ. No verdict.")
 
 
 def changed_lines(project, *arguments):

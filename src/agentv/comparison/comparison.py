@@ -41,7 +41,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     mean: Estimate | None
     stopped_early: bool = False
     unfinished: Unfinished | None = None
-    has_manifest: bool = False
+    has_settings: bool = False
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):

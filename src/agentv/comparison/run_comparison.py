@@ -184,7 +184,7 @@ def _side(side: GroupedCases, rows: NDArray[Any], clusters: NDArray[Any] | None)
         mean=None if mean.mean is None else Estimate(mean.mean, None, mean.ci95, mean.n, mean.clusters),
         stopped_early=_stopped_early(run),
         unfinished=unfinished(run),
-        has_manifest=run.manifest is not None,
+        has_settings=run.manifest is not None and run.run.folder.cases_path.is_file(),
     )
 
 

@@ -41,15 +41,15 @@ class _Between:
         self.changes = changes
         self.measure = [change for change in changes if change.is_measure]
         self.names = letter(0), letter(place)
-        self._unknown = [name for name, side in zip(self.names, (first, other), strict=True) if not side.has_manifest]
+        self._unknown = [name for name, side in zip(self.names, (first, other), strict=True) if not side.has_settings]
 
     @property
     def title(self) -> str:
         between = f"between {self.names[0]} and {self.names[1]}"
         if self._unknown:
-            have = "has" if len(self._unknown) == 1 else "have"
-            unknown = f"{' and '.join(self._unknown)} {have} no manifest: settings, versions and commit are unknown"
-            return f"What changed {between} ({unknown})"
+            store = "stores" if len(self._unknown) == 1 else "store"
+            unknown = f"{' and '.join(self._unknown)} {store} no settings, evaluators, versions or commit"
+            return f"What changed {between} is not fully known: {unknown}"
         if not self.changes:
             return f"Nothing changed {between}: same settings, cases, scoring, versions and commit"
         if not self.listed:
