@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from compared_runs import record, write_run
 
-from agentv.comparison.sample_size import plan
+from agentv.comparison.sample_size import PlanOptions, plan
 from agentv.comparison.scores import RunScores
 from agentv.runs.run_figures import run_figures
 from agentv.runs.store import RunStore
@@ -24,5 +24,5 @@ def test_a_summary_and_a_plan_have_the_same_detectable_difference(tmp_path, tria
             records.append(record(f"case-{case}", score, trial=trial, **known))
     path = write_run(tmp_path / "run.jsonl", *records)
     (target,) = run_figures(RunStore.open(path)).summary.targets.values()
-    planned = plan([RunScores(path, "run")], [0.1], [trials]).could_show[trials]
+    planned = plan([RunScores(path, "run")], PlanOptions(trials=(trials,))).could_show[trials]
     assert target.minimum_detectable_difference == pytest.approx(planned, rel=1e-6)

@@ -12,14 +12,19 @@ from compared_runs import record, used, write_run
 from agentv.comparison.sample_size import PlanOptions, plan
 from agentv.comparison.scores import RunScores
 from agentv.errors import UsageError
-from agentv.stats.paired_comparison import compare_paired
-from agentv.stats.power import Noise, cases_needed
+from agentv.stats.power import Noise, cases_for_gate, cases_needed
 
 
 def scores_of(tmp_path, name, rows, **known):
     """Write a run from the trial scores of each case."""
     records = [
-        record(f"case-{case}", float(score), trial=trial, **{key: value(case) for key, value in known.items()})
+        record(
+            f"case-{case}",
+            float(score),
+            trial=trial,
+            verdict="pass" if score >= 0.8 else "fail",
+            **{key: value(case) for key, value in known.items()},
+        )
         for case, row in enumerate(rows)
         for trial, score in enumerate(row, 1)
     ]
@@ -28,10 +33,11 @@ def scores_of(tmp_path, name, rows, **known):
 
 def test_a_plan_from_one_run_assumes_a_correlation(tmp_path):
     scores = np.random.default_rng(1).random(50)
-    found = plan([scores_of(tmp_path, "a", scores[:, None])], [0.05], options=PlanOptions(correlation=0.6))
+    found = plan([scores_of(tmp_path, "a", scores[:, None])], PlanOptions(differences=(0.05,), correlation=0.6))
     variance = 2 * scores.var(ddof=1) * 0.4
     assert found.spread.noise(1).variance == pytest.approx(variance)
-    assert [(need.trials, need.cases) for need in found.needs] == [(1, cases_needed(0.05, Noise(variance)))]
+    noise = Noise(variance, loss=found.spread.loss)
+    assert [(need.trials, need.cases) for need in found.needs] == [(1, cases_needed(0.05, noise))]
     assert found.could_show[1] == pytest.approx(2.86 * math.sqrt(variance / 50), rel=0.01)
 
 
@@ -40,16 +46,17 @@ def test_a_plan_from_two_runs_measures_the_correlation(tmp_path):
     before = draw.random(40)
     after = np.clip(before + 0.1 * draw.standard_normal(40), 0, 1)
     runs = [scores_of(tmp_path, name, scores[:, None]) for name, scores in [("a", before), ("b", after)]]
-    found = plan(runs, [0.02])
-    assert found.spread.correlation is None
-    assert found.needs[0].cases == cases_needed(0.02, Noise((after - before).var(ddof=1)))
+    found = plan(runs, PlanOptions(differences=(0.02,)))
+    assert found.spread.is_measured
+    assert found.spread.correlation == pytest.approx(np.corrcoef(before, after)[0, 1])
+    assert found.needs[0].cases == cases_needed(0.02, Noise((after - before).var(ddof=1), loss=found.spread.loss))
 
 
 def test_variance_between_trials_is_separated_from_variance_between_cases(tmp_path):
     draw = np.random.default_rng(3)
     easy = draw.random(3_000)
     rows = draw.random((3_000, 4)) < easy[:, None]
-    found = plan([scores_of(tmp_path, "a", rows)], [0.05], [1, 4], PlanOptions(correlation=0.2)).spread
+    found = plan([scores_of(tmp_path, "a", rows)], PlanOptions(correlation=0.2)).spread
     # Pass rates are uniform: their variance is 1/12 between cases, and E[p(1-p)] = 1/6 between trials.
     assert found.between == pytest.approx(1 / 12, rel=0.1)
     assert found.within == pytest.approx((1 / 6, 1 / 6), rel=0.1)
@@ -57,26 +64,51 @@ def test_variance_between_trials_is_separated_from_variance_between_cases(tmp_pa
     assert found.noise(4).variance == pytest.approx(2 * (1 / 12 - 0.2 / 4) + 2 / 6 / 4, rel=0.1)
 
 
-def test_the_planned_number_of_cases_has_the_promised_power(tmp_path):
-    draw = np.random.default_rng(4)
-    easy = draw.uniform(0.2, 0.8, 4_000)
-    runs = [
-        scores_of(tmp_path, name, draw.random((4_000, 3)) < (easy + gain)[:, None])
-        for name, gain in [("a", 0.0), ("b", 0.05)]
-    ]
-    need = next(need for need in plan(runs, [0.05], [3]).needs)
-    found = 0
-    for _ in range(300):
-        chances = draw.uniform(0.2, 0.8, need.cases)
-        sides = [(draw.random((3, need.cases)) < chances + gain).mean(axis=0) for gain in (0.0, 0.05)]
-        found += compare_paired(*sides, test=False).answer == "better"
-    assert 0.74 <= found / 300 <= 0.86
+def test_a_gate_and_a_margin_are_planned(tmp_path):
+    draw = np.random.default_rng(6)
+    run = scores_of(tmp_path, "a", draw.random((400, 1)) < 0.95)
+    options = PlanOptions(margin=0.03, min_pass_rate=0.9, threshold=0.95)
+    needs = {need.goal: need for need in plan([run], options).needs}
+    assert list(needs) == ["margin", "min_pass_rate", "threshold"]
+    assert needs["min_pass_rate"].cases == cases_for_gate(needs["min_pass_rate"].observed, 0.9)
+    # The interval of the run includes 0.95: the true mean may be on the limit, where no number of cases is enough.
+    assert needs["threshold"].cases_ci95[1] is None
+    assert needs["margin"].cases_ci95[0] < needs["margin"].cases < needs["margin"].cases_ci95[1]
+    with pytest.raises(UsageError, match="A gate is planned from one run"):
+        plan([run, run], options)
+
+
+@pytest.mark.parametrize("pairs", [30, 100])
+def test_the_interval_of_a_pilot_contains_the_number_that_is_needed(tmp_path, pairs):
+    draw = np.random.default_rng(7)
+    truth = cases_needed(0.1, Noise(2 * 0.04, loss=0.55))
+    held = 0
+    for _ in range(60):
+        runs = [scores_of(tmp_path, name, draw.normal(0.5, 0.2, (pairs, 1)).clip(0, 1)) for name in "ab"]
+        low, high = plan(runs, PlanOptions(differences=(0.1,))).needs[0].cases_ci95
+        held += low <= truth <= high
+    assert held >= 54
+
+
+def test_fewer_than_20_cases_have_no_interval(tmp_path):
+    draw = np.random.default_rng(8)
+    runs = [scores_of(tmp_path, name, draw.random((19, 1))) for name in "ab"]
+    assert {need.cases_ci95 for need in plan(runs).needs} == {None}
+    assert "Too few cases for an interval" in agentv(runs[0].path).stdout
+
+
+def test_equal_pass_or_fail_scores_still_need_cases_for_a_difference(tmp_path):
+    found = plan([scores_of(tmp_path, name, np.ones((30, 1))) for name in "ab"], PlanOptions(differences=(0.05,)))
+    assert found.needs[0].cases == cases_needed(0.05, Noise(0.0, step=1))
+    low, high = found.needs[0].cases_ci95
+    assert low == found.needs[0].cases < high
 
 
 def test_conversations_need_more_cases(tmp_path):
     rows = np.repeat(np.random.default_rng(5).random(30), 5)[:, None]
-    alone = plan([scores_of(tmp_path, "a", rows)], [0.05])
-    together = plan([scores_of(tmp_path, "b", rows, conversation_id=lambda case: f"c{case // 5}")], [0.05])
+    options = PlanOptions(differences=(0.05,))
+    alone = plan([scores_of(tmp_path, "a", rows)], options)
+    together = plan([scores_of(tmp_path, "b", rows, conversation_id=lambda case: f"c{case // 5}")], options)
     assert together.spread.design_effect == pytest.approx(5, rel=0.05)
     assert together.needs[0].cases == pytest.approx(5 * alone.needs[0].cases, rel=0.05)
 
@@ -84,15 +116,15 @@ def test_conversations_need_more_cases(tmp_path):
 def test_a_run_with_several_targets_needs_a_choice(tmp_path):
     path = write_run(tmp_path / "a.jsonl", *(record(n, n / 9, target=name) for n in range(9) for name in ("t", "u")))
     with pytest.raises(UsageError, match=r"a has 2 targets \(t, u\)") as error:
-        plan([RunScores(path, "a")], [0.1])
+        plan([RunScores(path, "a")])
     assert error.value.hint == "Pick one: a:t"
-    assert plan([RunScores(path, "a", "u")], [0.1]).spread.cases == 9
+    assert plan([RunScores(path, "a", "u")]).spread.cases == 9
 
 
 def test_prompts_of_a_case_are_not_independent_cases(tmp_path):
     once = write_run(tmp_path / "a.jsonl", *(record(n, n / 9) for n in range(9)))
     thrice = write_run(tmp_path / "b.jsonl", *(record(n, n / 9, prompt=name) for n in range(9) for name in "pqr"))
-    few, many = (plan([RunScores(path, "a")], [0.1]).spread for path in (once, thrice))
+    few, many = (plan([RunScores(path, "a")]).spread for path in (once, thrice))
     assert variance_of_mean(many) == pytest.approx(variance_of_mean(few), rel=1e-9)
 
 
@@ -136,10 +168,12 @@ def test_the_command(tmp_path):
     run = scores_of(tmp_path, "a", [[0, 1], [1, 1], [0, 0], [1, 0]], execution_metrics=lambda case: used(0.01, 10.0))
     found = agentv(run.path, "--difference", "0.1")
     assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout.startswith("Detecting a difference of 0.1 with 80% power needs ")
+    assert found.stdout.startswith("Showing a difference of 0.1 with 80% power needs ")
     assert "10 trials" in found.stdout
     assert "($" in found.stdout
     data = json.loads(agentv(run.path, "--trials", "2", "--json").stdout)
     assert [need["trials"] for need in data["needs"]] == [2, 2, 2, 2]
+    assert [need["value"] for need in data["needs"]] == [0.02, 0.05, 0.1, 0.2]
+    assert "No --difference given: this is for 0.05" in agentv(run.path).stdout
     assert agentv(run.path, run.path, run.path).returncode == 2
     assert agentv(tmp_path / "nowhere").returncode == 2

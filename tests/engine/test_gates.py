@@ -122,7 +122,7 @@ def test_a_gate_on_the_interval_passes_fails_or_cannot_tell(found, least, expect
         (
             measured(92, 100),
             "t: pass rate 0.920 (95 % interval 0.848 to 0.965) with 100 of 100 jobs scored; the gate is 0.9. "
-            "About 1,700 cases would probably decide.",
+            "About 1,800 cases would probably decide.",
         ),
         (
             measured(96, 96, errors=8),

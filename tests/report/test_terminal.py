@@ -57,7 +57,7 @@ quick
   mean        0.812 (95 % interval 0.486 to 1.000, n = 8)
   passed      75.0 %, 6 of 8 (95 % interval 35 to 97 %)
   scores    0   ▃      █ 1
-  detectable  a second run on these 8 cases would reliably show differences above about 0.4
+  detectable  a second run on these 8 cases would reliably show differences above about 0.58
   cost        $0.0800 (8 jobs)
   judges      $0.0080 (8 jobs)
   time        450 ms per job, 3.6 s in total (8 jobs)

@@ -102,5 +102,6 @@ def test_flat_series_rarely_change_and_falls_are_found():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_200)
 def test_every_flat_shape_changes_in_at_most_5_percent():
     assert [row for row in trend_rows() if not row.limits[0] <= row.rate <= row.limits[1]] == []

@@ -15,7 +15,7 @@ from agentv.stats.distributions import (
     normal_quantile,
     t_p_value,
 )
-from agentv.stats.intervals import clopper_pearson, pass_at_k, pass_hat_k, wilson
+from agentv.stats.intervals import clopper_pearson, pass_at_k, pass_hat_k, proportion_interval, rare_limit, wilson
 from agentv.stats.means import Estimate, clustered_mean, paired_difference, t_test
 from agentv.stats.paired_comparison import mcnemar_exact, mcnemar_mid_p, share_difference, sign_flip_test
 from agentv.stats.power import (
@@ -245,9 +245,9 @@ class TestPower:
         # Eight changed cases on average, so that six or more change in 80 % of comparisons.
         assert cases_needed(difference, Noise(0.0, step=1)) == pytest.approx(7.9 / difference, rel=0.05)
 
-    def test_the_variance_is_halfway_between_old_changes_and_additional_ones(self):
-        noise = Noise(0.2, step=1)
-        assert noise.variance_at(0.1) == pytest.approx((0.2 + 0.29) / 2)
+    def test_the_correlation_decides_whether_changes_come_on_top_of_others(self):
+        for correlation, expected in ((0.0, 0.2), (0.5, 0.245), (1.0, 0.29)):
+            assert Noise(0.2, step=1, correlation=correlation).variance_at(0.1) == pytest.approx(expected)
         assert Noise(0.2).variance_at(0.1) == 0.2
         # The difference of the runs in which the variance was measured is part of it.
         assert Noise(0.2, 1, 0.1).variance_at(0.1) == pytest.approx(0.2)
@@ -263,14 +263,20 @@ class TestPower:
         # Trials are independent, so the correlation of single trials cannot exceed 0.1 / 0.2.
         assert variance_between_runs(0.1, 0.1, 1, correlation=0.9) == pytest.approx(0.2)
 
-    @pytest.mark.parametrize(("value", "limit"), [(0.95, 0.9), (0.8, 0.9), (1.0, 0.9), (0.5, 0.4)])
+    @pytest.mark.parametrize(("value", "limit"), [(0.95, 0.9), (0.8, 0.9), (1.0, 0.9), (0.5, 0.4), (0.6, 0.9)])
     def test_a_gate_is_decided_with_the_promised_power(self, value, limit):
         n = cases_for_gate(value, limit)
         passed = np.arange(n + 1)
-        bounds = np.array([wilson(k / n, n) for k in passed])
+        bounds = np.array([proportion_interval(k / n, n) for k in passed])
         decided = bounds[:, 0] > limit if value > limit else bounds[:, 1] < limit
         assert 0.75 <= stats.binom.pmf(passed, n, value)[decided].sum() <= 1.0 - 0.12 * (value < 1)
         assert cases_for_gate(limit, limit) is None
+
+    def test_a_gate_of_other_scores_excludes_unseen_failures(self):
+        # Even without variance, 1 - 0.04^(1/n) of the cases may fail without having been seen.
+        n = cases_for_gate(1.0, 0.9, variance=0.0)
+        assert rare_limit(0, n) < 0.1 < rare_limit(0, n - 4)
+        assert cases_for_gate(0.6, 0.5, variance=0.04) == cases_needed(0.1, Noise(0.04, loss=0.6))
 
     def test_a_margin_needs_as_many_cases_as_a_difference_of_that_size(self):
         assert cases_for_margin(0.05, Noise(0.16)) == cases_needed(0.05, Noise(0.16))

@@ -58,16 +58,25 @@ class PlanArguments(Arguments):
     examples = (
         "agentv plan RUN --difference 0.03",
         "agentv plan before after --power 0.9",
+        "agentv plan before after --margin 0.02",
+        "agentv plan RUN --min-pass-rate 0.9",
         "agentv plan RUN --trials 1 --trials 5 --json",
         "agentv plan monday tuesday friday --subset 50 --out ci.jsonl",
     )
 
     runs: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RUN...", type=str)
     differences: tuple[float, ...] = option(
-        "--difference -d X", "Difference to detect. Repeatable.", _FRACTION, multiple=True
+        "--difference -d X", "Difference to show. Repeatable.", _FRACTION, multiple=True
     )
+    margin: float | None = option(
+        "--margin M", "Plan for compare --margin M: to show that a run is worse by less than M.", _FRACTION
+    )
+    min_pass_rate: float | None = option(
+        "--min-pass-rate X", "Plan for eval --min-pass-rate X --gate-on interval.", _FRACTION
+    )
+    threshold: float | None = option("--threshold X", "Plan for eval --threshold X --gate-on interval.", _FRACTION)
     trials: tuple[int, ...] = option("--trials N", "Number of trials per case. Repeatable.", AT_LEAST_1, multiple=True)
-    power: float = option("--power X", "Probability of detecting a real difference.", _FRACTION, default=0.8)
+    power: float = option("--power X", "Probability of showing a real difference.", _FRACTION, default=0.8)
     correlation: float = option(
         "--correlation X",
         "Correlation to assume between the scores of a case in two runs with one trial each; used with one RUN.",

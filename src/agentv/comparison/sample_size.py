@@ -1,9 +1,11 @@
-"""Estimate how many cases and trials are needed to detect a difference, from the variance of earlier runs."""
+"""Estimate how many cases and trials a difference, a margin or a gate needs, from the variance of earlier runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -11,12 +13,16 @@ import numpy as np
 from agentv.comparison.run_comparison import JOIN_HINT, JoinedCases
 from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
 from agentv.errors import UsageError
-from agentv.stats.intervals import ROUNDING_ERROR
-from agentv.stats.means import clustered_mean
+from agentv.stats.distributions import Interval, t_quantile
+from agentv.stats.intervals import CONFIDENCE, ROUNDING_ERROR, proportion_interval
+from agentv.stats.means import cluster_sums, clustered_mean, correlation
+from agentv.stats.paired_comparison import possible_change
 from agentv.stats.power import (
     CORRELATION,
     POWER,
     Noise,
+    cases_for_gate,
+    cases_for_margin,
     cases_needed,
     detectable_difference,
     variance_between_runs,
@@ -27,51 +33,102 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-DIFFERENCES = (0.01, 0.02, 0.05, 0.1)
+DIFFERENCE = 0.05
+"""The difference to plan for unless another is given. Smaller ones rarely matter and need thousands of cases."""
+
+DIFFERENCES = (0.02, DIFFERENCE, 0.1, 0.2)
 TRIALS = (1, 2, 3, 5, 10)
+
+_FEWEST_CASES = 20
+"""The interval of a variance from fewer cases is too short."""
+
+_MOST_LEVELS = 21
+
+Goal = Literal["difference", "margin", "min_pass_rate", "threshold"]
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """The variance of a case's difference: between cases, and between trials of one case in each run.
 
     `within` is None if no case has two trials; `between` then includes both. `asked_once` names the runs without
-    repeated trials. `design_effect` is the factor by which conversations increase the number of cases. With one run,
-    `correlation` is the assumed one, and `between` the variance of its case means; with two runs, it is None, and
-    `between` the variance of the difference. `step` and `difference` are explained in `Noise`.
+    repeated trials. With one run, `correlation` is assumed, and the variances are those of its scores; with two runs,
+    it is measured, and they are those of the difference. `variance` is the variance of the given values, and
+    `variance_ci95` its interval, None with fewer than 20 cases. `design_effect` is the factor by which conversations
+    increase the number of cases. `step`, `difference` and `loss` are explained in `Noise`; `step` is for one trial, and
+    is multiplied by `agreement` for several.
     """
 
     cases: int
+    variance: float
+    variance_ci95: Interval | None
     between: float
     within: tuple[float, float] | None
     design_effect: float
     cluster_size: float
     step: float
+    agreement: float
+    loss: float
     difference: float
-    correlation: float | None
+    correlation: float
+    is_measured: bool
     cost_usd: float | None
     asked_once: tuple[str, ...] = ()
 
-    def noise(self, trials: int) -> Noise:
-        """Return how much a case's difference varies with this number of trials in both runs."""
+    def noise(self, trials: int, variance: float | None = None) -> Noise:
+        """Return how much a case's difference varies with this number of trials in both runs.
+
+        `variance` replaces the variance of the given values, and scales those between cases and trials.
+        """
         before, after = self.within or (0.0, 0.0)
-        if self.correlation is None:
-            variance = variance_of_difference(self.between, before, after, trials)
+        between, scale = self.between, 1.0
+        if variance is not None and self.variance > 0:
+            scale = variance / self.variance
+        elif variance is not None:
+            between = variance
+        if self.is_measured:
+            found = variance_of_difference(between, before, after, trials)
         else:
-            variance = variance_between_runs(self.between, before, trials, self.correlation)
-        return Noise(variance, self.step, self.difference, self.design_effect, self.cluster_size)
+            found = variance_between_runs(between, before, trials, self.correlation)
+        step = self.step if trials == 1 else self.step * self.agreement
+        is_binary = step == 1 and self.cluster_size == 1
+        return Noise(
+            variance=scale * found,
+            step=step,
+            difference=self.difference,
+            design_effect=self.design_effect,
+            cluster_size=self.cluster_size,
+            loss=0.0 if is_binary else self.loss,
+            correlation=self.correlation,
+        )
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of cases needed to detect a difference with this number of trials, and the cost of one run."""
+    """The number of cases that a goal needs with this number of trials, with its interval and the cost of one run.
 
-    difference: float
+    `value` is the difference, the margin or the limit of a gate. `cases` is None if no number is enough, which is also
+    the meaning of None as the end of `cases_ci95`. `observed` is the mean or pass rate of the run, for a gate.
+    """
+
+    goal: Goal
+    value: float
     trials: int
-    cases: int
+    cases: int | None
+    cases_ci95: tuple[int, int | None] | None
     cost_usd: float | None
+    observed: float | None = None
+    observed_ci95: Interval | None = None
+
+    @classmethod
+    def of_gate(cls, goal: Goal, limit: float, observed: float | None, interval: Interval | None) -> Need:
+        """Return the need of a gate, before it is sized."""
+        return cls(
+            goal=goal, value=limit, trials=1, cases=None, cases_ci95=None, cost_usd=None,
+            observed=observed, observed_ci95=interval,
+        )  # fmt: skip
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Sample sizes by difference and trials. `could_show` is the difference the given cases can detect, by trials."""
+    """Sample sizes by goal and trials. `could_show` is the difference that the given cases can show, by trials."""
 
     spread: Spread
     power: float
@@ -80,34 +137,90 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The power, and the correlation of a case's scores between two runs that is assumed with one run."""
+    """What to plan for; without differences, margin and gates, several differences.
 
+    `margin` is planned for runs that are equally good; `min_pass_rate` and `threshold` for a gate by interval, if the
+    figures of the run are the true ones. `correlation` is that of a case's scores in two runs with one trial each; it
+    is assumed with one run.
+    """
+
+    differences: tuple[float, ...] = ()
+    margin: float | None = None
+    min_pass_rate: float | None = None
+    threshold: float | None = None
+    trials: tuple[int, ...] = ()
     power: float = POWER
     correlation: float = CORRELATION
 
 
-def plan(
-    runs: Sequence[RunScores],
-    differences: Sequence[float] = DIFFERENCES,
-    trials: Sequence[int] = TRIALS,
-    options: PlanOptions = PlanOptions(),
-) -> Plan:
+def plan(runs: Sequence[RunScores], options: PlanOptions = PlanOptions()) -> Plan:
     """Plan from one run and an assumed correlation, or from two runs, whose correlation is measured."""
-    power = options.power
+    gates = {"min_pass_rate": options.min_pass_rate, "threshold": options.threshold}
+    if len(runs) > 1 and any(limit is not None for limit in gates.values()):
+        raise UsageError("A gate is planned from one run, but two were given", hint="Leave one of them out")
     spread = _spread_of_two(*runs) if len(runs) == 2 else _spread_of_one(runs[0], options.correlation)
     # The effect of more trials is unknown without repeated trials.
-    known = tuple(trials) if spread.within is not None else (1,)
-    needs = []
-    for difference in differences:
-        for count in known:
-            cases = cases_needed(difference, spread.noise(count), power)
-            cost = None if spread.cost_usd is None else spread.cost_usd * cases * count
-            needs.append(Need(difference=difference, trials=count, cases=cases, cost_usd=cost))
-    could = {count: detectable_difference(spread.noise(count), spread.cases, power) for count in known}
-    return Plan(spread=spread, power=power, needs=tuple(needs), could_show=could)
+    trials = (options.trials or TRIALS) if spread.within is not None else (1,)
+    has_goal = options.margin is not None or any(limit is not None for limit in gates.values())
+    differences = options.differences or (() if has_goal else DIFFERENCES)
+    needs = [_need(spread, "difference", each, count, options.power) for each in differences for count in trials]
+    if options.margin is not None:
+        needs += [_need(spread, "margin", options.margin, count, options.power) for count in trials]
+    needs += _gate_needs(runs[0], spread, options)
+    could = {count: detectable_difference(spread.noise(count), spread.cases, options.power) for count in trials}
+    return Plan(spread=spread, power=options.power, needs=tuple(needs), could_show=could)
 
 
-def _spread_of_one(run: RunScores, correlation: float) -> Spread:
+def _need(spread: Spread, goal: Literal["difference", "margin"], value: float, trials: int, power: float) -> Need:
+    """Return what a difference or a margin needs."""
+    cases_for: Callable[[Noise], int | None] = (
+        partial(cases_needed, value, power=power)
+        if goal == "difference"
+        else lambda noise: cases_for_margin(value, noise, power)
+    )
+    cases = cases_for(spread.noise(trials))
+    bounds = None
+    if spread.variance_ci95 is not None and cases is not None:
+        low, high = (cases_for(spread.noise(trials, variance)) for variance in spread.variance_ci95)
+        bounds = (min(cases, low or cases), max(cases, high or cases))
+    cost = None if spread.cost_usd is None or cases is None else spread.cost_usd * cases * trials
+    return Need(goal=goal, value=value, trials=trials, cases=cases, cases_ci95=bounds, cost_usd=cost)
+
+
+def _gate_needs(run: RunScores, spread: Spread, options: PlanOptions) -> Iterator[Need]:
+    """Yield what the gates of `agentv eval --gate-on interval` need, with one trial per case."""
+    if options.min_pass_rate is None and options.threshold is None:
+        return
+    figures = run.run.figures().summary.targets[run.targets[0]]
+    if options.min_pass_rate is not None:
+        cases_for = partial(cases_for_gate, limit=options.min_pass_rate, power=options.power)
+        need = Need.of_gate("min_pass_rate", options.min_pass_rate, figures.pass_rate, figures.pass_rate_ci95)
+        yield _sized(need, cases_for, spread)
+    if options.threshold is not None:
+        variance = None if spread.step == 1 else spread.between + (spread.within or (0.0,))[0]
+        cases_for = partial(cases_for_gate, limit=options.threshold, variance=variance, power=options.power)
+        need = Need.of_gate("threshold", options.threshold, figures.mean, figures.ci95)
+        yield _sized(need, cases_for, spread)
+
+
+def _sized(need: Need, cases_for: Callable[[float], int | None], spread: Spread) -> Need:
+    """Return what a gate needs, if the observed figure is the true one, and for the ends of its interval."""
+    if need.observed is None or need.observed_ci95 is None:
+        raise UsageError("Cannot plan a gate: the run has no scores")
+
+    def scaled(value: float) -> int | None:
+        found = cases_for(value)
+        return None if found is None else math.ceil(found * spread.design_effect)
+
+    low, high = need.observed_ci95
+    cases, ends = scaled(need.observed), [end for end in map(scaled, (low, high)) if end is not None]
+    is_open = low <= need.value <= high  # the true figure may be on the limit, where no number is enough
+    bounds = (min([*ends, cases or ends[0]]), None if is_open else max([*ends, cases or ends[0]])) if ends else None
+    cost = None if spread.cost_usd is None or cases is None else spread.cost_usd * cases
+    return msgspec.structs.replace(need, cases=cases, cases_ci95=bounds, cost_usd=cost)
+
+
+def _spread_of_one(run: RunScores, assumed: float) -> Spread:
     if len(run.targets) > 1:
         hint = f"Pick one: {run.label}:{run.targets[0]}"
         raise UsageError(f"{run.label} has {len(run.targets)} targets ({', '.join(run.targets)})", hint=hint)
@@ -115,7 +228,8 @@ def _spread_of_one(run: RunScores, correlation: float) -> Spread:
     side = GroupedCases(run, (0, 1, 3) if len(run.prompts) > 1 else (0, 1))
     means = side.means(run.scores)
     rows = np.flatnonzero(~np.isnan(means))
-    return _spread([side], means[rows], clusters_of([side], rows[:, None]), correlation)
+    spread = _spread([side], means[rows], clusters_of([side], rows[:, None]))
+    return msgspec.structs.replace(spread, correlation=assumed, is_measured=False, difference=0.0)
 
 
 def _spread_of_two(before: RunScores, after: RunScores) -> Spread:
@@ -123,51 +237,61 @@ def _spread_of_two(before: RunScores, after: RunScores) -> Spread:
     first, second = joined.scores
     if not len(first):
         raise UsageError("The runs have no scored case in common", hint=JOIN_HINT)
-    return _spread(joined.sides, second - first, joined.clusters, None)
+    spread = _spread(joined.sides, second - first, joined.clusters)
+    return msgspec.structs.replace(spread, correlation=correlation(first, second) or 0.0)
 
 
-def _spread(
-    sides: Sequence[GroupedCases], values: NDArray[Any], clusters: NDArray[Any] | None, correlation: float | None
-) -> Spread:
+def _spread(sides: Sequence[GroupedCases], values: NDArray[Any], clusters: NDArray[Any] | None) -> Spread:
     """Estimate the spread from a value per case: its mean in one run, or its difference between two."""
     variance, effect = _variance(values, clusters)
+    step = _step(sides)
     noise = [_trial_variance(side) for side in sides]
     within = [each for each, _ in noise if each is not None]
     labels = [side.run.label for side in sides]
-    if not variance and not any(within):
+    if not variance and not any(within) and step != 1:
         why = f"All scores in {labels[0]} are equal"
         if len(labels) > 1:
             why = f"{labels[1]} differs from {labels[0]} by the same amount in every case"
         hint = "Plan from a run whose scores vary between cases"
         raise UsageError("Cannot estimate a sample size: the scores do not vary", why, hint)
     is_known = len(within) == len(sides)
-    between = max(0.0, variance - sum(each * share for each, share in noise if each)) if is_known else variance
+    first = sides[0].means(sides[0].run.scores)
     _, costs = sides[-1].run.cost.arrays()
     return Spread(
         cases=len(values),
-        between=between,
+        variance=variance,
+        variance_ci95=_variance_interval(values, clusters, is_difference=len(sides) > 1),
+        between=max(0.0, variance - sum(each * share for each, share in noise if each)) if is_known else variance,
         within=(within[0], within[-1]) if is_known else None,
         design_effect=effect,
         cluster_size=1.0 if clusters is None else len(values) / len(np.unique(clusters)),
-        step=_step(sides),
-        difference=float(values.mean()) if correlation is None else 0.0,
-        correlation=correlation,
+        step=step,
+        agreement=min(_agreement(side) for side in sides) ** 2,
+        loss=possible_change(first[~np.isnan(first)]),
+        # The part of the difference that is surely not chance.
+        difference=max(0.0, abs(float(values.mean())) - 2 * math.sqrt(variance * effect / len(values))),
+        correlation=0.0,
+        is_measured=True,
         cost_usd=float(costs.mean()) if len(costs) else None,
         asked_once=tuple(label for label, (each, _) in zip(labels, noise, strict=True) if each is None),
     )
 
 
 def _step(sides: Sequence[GroupedCases]) -> float:
-    """Return the smallest change of a case: 1 if all scores are 0 or 1 and trials agree, 0 if it may be any amount."""
-    found = 1.0
-    for side in sides:
-        values = side.run.scores.arrays()[1]
-        if not np.isin(values, (0.0, 1.0)).all():
-            return 0.0
-        means = side.means(side.run.scores)
-        means = means[~np.isnan(means)]
-        found = min(found, float(np.isin(means, (0.0, 1.0)).mean()) ** 2)
-    return found
+    """Return the smallest difference of two scores: 1 if all are 0 or 1; 0 if there are many different scores."""
+    levels = np.unique(np.concatenate([side.run.scores.arrays()[1] for side in sides]).round(9))
+    if np.isin(levels, (0.0, 1.0)).all():
+        return 1.0
+    return float(np.diff(levels).min()) if 1 < len(levels) <= _MOST_LEVELS else 0.0
+
+
+def _agreement(side: GroupedCases) -> float:
+    """Return the fraction of cases whose trials all have the same score."""
+    cases, values = side.run.scores.arrays()
+    index = side.groups[cases]
+    means = side.means(side.run.scores)
+    differs = np.bincount(index, np.abs(values - means[index]) > ROUNDING_ERROR, len(means)) > 0
+    return float(1 - differs[~np.isnan(means)].mean())
 
 
 def _trial_variance(side: GroupedCases) -> tuple[float | None, float]:
@@ -188,10 +312,40 @@ def _variance(values: NDArray[Any], clusters: NDArray[Any] | None) -> tuple[floa
     """Return the variance between cases, and the design effect of conversations."""
     if len(values) < 2:
         raise UsageError("At least 2 scored cases are needed to estimate the variance")
-    within = -1.0, 1.0
-    plain, clustered = clustered_mean(values, within=within), clustered_mean(values, clusters, within)
+    plain, clustered = clustered_mean(values), clustered_mean(values, clusters)
     assert plain.standard_error is not None
     variance = plain.standard_error**2 * len(values)
     if not variance or clustered.standard_error is None:
         return variance, 1.0
     return variance, max(1.0, (clustered.standard_error / plain.standard_error) ** 2)
+
+
+def _variance_interval(values: NDArray[Any], clusters: NDArray[Any] | None, is_difference: bool) -> Interval | None:
+    """Return a 95 % interval of the variance of values; None with fewer than 20 clusters.
+
+    Scores of 0 and 1 have the variance p(1-p), and their differences the fraction that changed minus the square of the
+    mean; the interval comes from that of the proportion. For others, the variance is the mean of squared deviations. On
+    the log scale it has a t interval, with one more deviation twice as large as the largest that was seen.
+    """
+    sizes = cluster_sums(np.ones_like(values), clusters)
+    if len(sizes) < _FEWEST_CASES:
+        return None
+    effective = len(values) ** 2 / float(np.square(sizes).sum())
+    if np.isin(values, (-1.0, 0.0, 1.0)).all():
+        bounds = proportion_interval(float(np.abs(values).mean()), effective)
+        assert bounds is not None
+        low, high = bounds
+        if is_difference:
+            square = float(values.mean()) ** 2
+            return max(0.0, low - square), high - square
+        ends = low * (1 - low), high * (1 - high)
+        return min(ends), 0.25 if low < 0.5 < high else max(ends)
+    squares = cluster_sums(np.square(values - values.mean()), clusters) / sizes * len(values) / (len(values) - 1)
+    if float(squares.max()) <= ROUNDING_ERROR:
+        return None
+    critical = t_quantile(0.5 + CONFIDENCE / 2, len(squares) - 1)
+    found = []
+    for sign, each in ((-1, squares), (1, np.append(squares, 2 * squares.max()))):
+        relative = float(each.std(ddof=1)) / math.sqrt(len(each)) / float(each.mean())
+        found.append(float(each.mean()) * math.exp(sign * critical * relative))
+    return found[0], found[1]

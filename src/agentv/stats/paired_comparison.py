@@ -95,9 +95,9 @@ def compare_paired(
     delta = second - first
     sizes = cluster_sums(np.ones_like(first), clusters)
     scores = cluster_sums(first, clusters) / sizes
-    extremes = -_possible_change(scores), _possible_change(1 - scores)
+    extremes = -possible_change(scores), possible_change(1 - scores)
     estimate = clustered_mean(delta, clusters, (-1.0, 1.0), extremes)
-    changes = cluster_sums(delta, clusters)
+    changes, shared = cluster_sums(delta, clusters), correlation(first, second)
     is_binary = estimate.clusters == estimate.n and all(np.isin(side, (0, 1)).all() for side in (first, second))
     paired = Paired(
         n=estimate.n,
@@ -111,8 +111,8 @@ def compare_paired(
         test="none",
         differing=int((np.abs(changes) > ROUNDING_ERROR).sum()),
         unseen_losses=rare_limit(0, estimate.clusters),
-        minimum_detectable_difference=_detectable(delta, estimate, 0.0 if is_binary else -extremes[0]),
-        correlation=correlation(first, second),
+        minimum_detectable_difference=_detectable(delta, estimate, 0.0 if is_binary else -extremes[0], shared),
+        correlation=shared,
         resamples=None,
         exact=False,
         seed=seed,
@@ -127,7 +127,7 @@ def compare_paired(
     return paired._replace(p_value=flips.p_value, test="sign flips", resamples=flips.resamples, exact=flips.exact)
 
 
-def _possible_change(room: NDArray[Any]) -> float:
+def possible_change(room: NDArray[Any]) -> float:
     """Return the size of a change that uses all the room a case has, such as a loss from its score to 0.
 
     It is the mean room, weighted by the room itself, because cases with more room decide the mean; one more case with
@@ -136,10 +136,11 @@ def _possible_change(room: NDArray[Any]) -> float:
     return float((np.square(room).sum() + 1) / (room.sum() + 1))
 
 
-def _detectable(delta: NDArray[Any], estimate: Estimate, loss: float) -> float | None:
+def _detectable(delta: NDArray[Any], estimate: Estimate, loss: float, shared: float | None) -> float | None:
     """Return the difference that another comparison with these numbers of cases and clusters would show.
 
-    It must outweigh unseen losses of this size. Pass 0 for scores of 0 and 1, whose test accounts for them.
+    It must outweigh unseen losses of this size. Pass 0 for scores of 0 and 1, whose test accounts for them. `shared` is
+    the correlation of the two sides.
     """
     error, variance = estimate.standard_error, float(delta.var(ddof=1)) if len(delta) > 1 else 0.0
     if error is None:
@@ -152,9 +153,10 @@ def _detectable(delta: NDArray[Any], estimate: Estimate, loss: float) -> float |
         difference=estimate.value,
         design_effect=max(1.0, error**2 * len(delta) / variance),
         cluster_size=len(delta) / estimate.clusters,
+        loss=loss,
+        correlation=shared or 0.0,
     )
-    found, unseen = detectable_difference(noise, len(delta)), rare_limit(0, estimate.clusters)
-    return None if found is None else min(1.0, max(found, loss * unseen / (1 - unseen)))
+    return detectable_difference(noise, len(delta))
 
 
 def compare_drawn(paired: Paired, groups: Iterable[tuple[float, int]], largest: int) -> Paired:

@@ -16,6 +16,7 @@ from agentv.stats.distributions import (
     t_cdf,
     t_quantile,
 )
+from agentv.stats.intervals import rare_limit
 
 if TYPE_CHECKING:
     from agentv.stats.means import Estimate  # its module imports numpy
@@ -45,7 +46,9 @@ class Noise(NamedTuple):
 
     `variance` was measured in runs that differ by `difference`, with clusters that multiply the variance of the mean by
     `design_effect` and have `cluster_size` cases on average. `step` is the smallest change of a case: 1 for scores of 0
-    and 1, and 0 if every case may change by any amount.
+    and 1, and 0 if every case may change by any amount. `loss` is the size of losses that are too rare to appear but
+    possible, see `rare_bound`; 0 for scores of 0 and 1 without clusters, whose test accounts for them. `correlation` is
+    that of a case's scores in the two runs.
     """
 
     variance: float
@@ -53,17 +56,21 @@ class Noise(NamedTuple):
     difference: float = 0.0
     design_effect: float = 1.0
     cluster_size: float = 1.0
+    loss: float = 0.0
+    correlation: float = CORRELATION
 
     def variance_at(self, difference: float) -> float:
         """Return the variance of a case's difference if the means differ by this much.
 
         If cases change in steps of s, a mean difference δ alone has the variance v(δ) = sδ - δ²: for scores of 0 and 1
-        that is δ(1-δ), however few cases changed before. The changes that make up δ may be among those that happen
-        anyway, which gives max(V, v(δ)), or come on top of them, which gives V + v(δ). The result is halfway between.
+        that is δ(1-δ), however few cases changed before. If scores are mostly luck (correlation 0), the changes that
+        make up δ are among those that happen anyway, which gives max(V, v(δ)). If they are not (correlation 1), the
+        changes come on top of the others, which gives V + v(δ). The result is in between.
         """
         own = self._of_steps(difference)
         least = max(self.variance, own)
-        return (least + max(least, self.variance + own - self._of_steps(self.difference))) / 2
+        most = max(least, self.variance + own - self._of_steps(self.difference))
+        return least + min(1.0, max(0.0, self.correlation)) * (most - least)
 
     def _of_steps(self, difference: float) -> float:
         return max(0.0, self.step * abs(difference) - difference**2)
@@ -99,36 +106,36 @@ def cases_for_margin(margin: float, noise: Noise, power: float = POWER, differen
 
     n ≥ (t_{0.975} + t_{power})² V / (δ + margin)², where δ is the true difference; None if that is -margin or less.
     """
-    if difference <= -margin:
+    distance = difference + margin
+    if distance <= 0:
         return None
-    # Without any change the interval still has a width: Tango's bound is z² / (n + z²).
-    width = normal_quantile(1 - ALPHA / 2) ** 2
     variance = noise.variance_at(difference)
-
-    def is_enough(cases: int) -> bool:
-        if width / (cases + width) >= difference + margin:
-            return False
-        return _distance_shown(variance, noise, cases, power) <= difference + margin
-
-    return _smallest(is_enough)
+    # Without any change, the interval of scores of 0 and 1 still reaches to z² / (n + z²).
+    width = 0.0 if noise.loss else normal_quantile(1 - ALPHA / 2) ** 2
+    return _smallest(
+        lambda cases: width / (cases + width) < distance and _shown(variance, noise, cases, power) <= distance
+    )
 
 
 def cases_for_gate(value: float, limit: float, variance: float | None = None, power: float = POWER) -> int | None:
     """Return the number of cases after which the interval of a mean lies above or below a limit; None if on the limit.
 
-    Without `variance` the mean is a proportion p, whose interval excludes the limit L with this power if
-    n ≥ (z_{0.975} √(L(1-L)) + z_{power} √(p(1-p)))² / (p-L)² + 1 / 2|p-L|. The last term is for the exact interval.
+    For scores with this variance, n ≥ (t_{0.975} + t_{power})² V / (m - L)², and enough to exclude unseen values, see
+    `rare_bound`. Without `variance` the mean is a proportion p with the exact interval:
+    n ≥ (z_{0.975} √(L(1-L)) + z_{power} √(p(1-p)))² / (p - L)² + 1 / |p - L|.
+
+    Fleiss, Levin & Paik (2003), Statistical Methods for Rates and Proportions, section 2.5.
     """
     check_fraction(limit, "A limit")
-    if value == limit:
+    distance = abs(value - limit)
+    if not distance:
         return None
-    spread = value * (1 - value) if variance is None else variance
-    critical, of_power = normal_quantile(1 - ALPHA / 2), normal_quantile(power)
-    at_limit = limit * (1 - limit) if variance is None else variance
-    needed = ((critical * math.sqrt(at_limit) + of_power * math.sqrt(spread)) / (value - limit)) ** 2
-    if variance is None:
-        needed += 0.5 / abs(value - limit)
-    return max(2, math.ceil(needed - 1e-9))
+    if variance is not None:
+        noise = Noise(variance, loss=value if value > limit else 1 - value)
+        return _smallest(lambda cases: _shown(variance, noise, cases, power) <= distance)
+    on_limit, spread = math.sqrt(limit * (1 - limit)), math.sqrt(value * (1 - value))
+    total = normal_quantile(1 - ALPHA / 2) * on_limit + normal_quantile(power) * spread
+    return max(2, math.ceil((total / distance) ** 2 + 1 / distance - 1e-9))
 
 
 def variance_between_runs(
@@ -150,17 +157,22 @@ def _is_enough(difference: float, noise: Noise, cases: int, power: float) -> boo
     if clusters < FEWEST_CHANGES:
         return False
     variance = noise.variance_at(difference)
-    if noise.step == 1:
-        changed = min(1.0, variance + difference**2)
+    if noise.step > 0:
+        changed = min(1.0, (variance + difference**2) / noise.step**2)
         if binomial_cdf(FEWEST_CHANGES - 1, clusters, changed) > 1 - power:
             return False
-    return _distance_shown(variance, noise, cases, power) <= abs(difference)
+    return _shown(variance, noise, cases, power) <= abs(difference)
 
 
-def _distance_shown(variance: float, noise: Noise, cases: int, power: float) -> float:
-    """Return the distance from a hypothesis that is shown with the given power."""
+def _shown(variance: float, noise: Noise, cases: int, power: float) -> float:
+    """Return the distance from a hypothesis that is shown with the given power: half an interval, plus t_{power} SE."""
+    clusters = max(2.0, cases / noise.cluster_size)
     error = math.sqrt(variance * noise.design_effect / cases)
-    return minimum_detectable_difference(error, max(1.0, cases / noise.cluster_size - 1), wanted=power)
+    half = t_quantile(1 - ALPHA / 2, clusters - 1) * error
+    if noise.loss:
+        unseen = rare_limit(0, int(clusters))
+        half = max(half, noise.loss * unseen / (1 - unseen))
+    return half + t_quantile(power, clusters - 1) * error
 
 
 def _smallest(is_enough: Callable[[int], bool]) -> int:

@@ -128,7 +128,13 @@ class ScoreSpread:
         if components is not None:
             case = max(0.0, variance - components.trial / components.trials)
             between = variance_between_runs(case, components.trial, max(1, round(components.trials)))
-        return Noise(between, step, 0.0, self.design_effect, self.n / self.clusters)
+        loss = 0.0 if self.is_binary and self.clusters == self.n else self._possible_loss(variance)
+        return Noise(between, step, 0.0, self.design_effect, self.n / self.clusters, loss)
+
+    def _possible_loss(self, variance: float) -> float:
+        """Return the size of a loss to 0, as `possible_change` in comparisons, from the sums of scores and squares."""
+        total = self.n * self.mean
+        return (variance * (self.n - 1) + total * self.mean + 1) / (total + 1)
 
 
 class GroupedScores:

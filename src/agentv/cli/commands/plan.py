@@ -10,13 +10,20 @@ import click
 from agentv.cli.analysis_options import PlanArguments
 from agentv.cli.options import options_of
 from agentv.comparison.case_subset import Subset, choose_subset
-from agentv.comparison.sample_size import DIFFERENCES, TRIALS, Plan, PlanOptions, plan
+from agentv.comparison.sample_size import DIFFERENCE, Need, Plan, PlanOptions, plan
 from agentv.comparison.scores import RunScores
 from agentv.datasets.selection import write_case_list
 from agentv.engine.named_runs import named_run
 from agentv.errors import UsageError, plural
 from agentv.model.values import to_json
-from agentv.report.figures import aligned, number, one_line, usd
+from agentv.report.figures import aligned, interval, number, one_line, usd
+
+_GOALS = {
+    "difference": "Showing a difference of {value}",
+    "margin": "Showing that the second run is worse by less than {value}",
+    "min_pass_rate": "Deciding the gate --min-pass-rate {value} by interval",
+    "threshold": "Deciding the gate --threshold {value} by interval",
+}
 
 
 def print_plan(args: PlanArguments) -> None:
@@ -30,46 +37,80 @@ def print_plan(args: PlanArguments) -> None:
         raise click.UsageError("--out needs --subset")
     runs = args.runs
     if len(runs) > 2:
-        raise UsageError("plan takes one or two runs", hint="Compare more runs with `agentv compare`")
-    found = plan(
-        [RunScores(path, run, target) for run, (path, target) in zip(runs, map(named_run, runs), strict=True)],
-        args.differences or DIFFERENCES,
-        args.trials or TRIALS,
-        options_of(PlanOptions, args),
-    )
+        raise UsageError("plan takes one or two runs", hint="To choose a subset from several runs, add --subset N")
+    scores = [RunScores(path, run, target) for run, (path, target) in zip(runs, map(named_run, runs), strict=True)]
+    found = plan(scores, options_of(PlanOptions, args))
     if args.as_json:
         sys.stdout.buffer.write(to_json(found) + b"\n")
-        return
-    click.echo("\n".join(_lines(found)))
+    else:
+        click.echo("\n".join(_lines(found, is_default=found.needs[0].goal == "difference" and not args.differences)))
 
 
-def _lines(found: Plan) -> list[str]:
+def _lines(found: Plan, is_default: bool) -> Iterator[str]:
+    """Yield one sentence for each goal, a table of differences and trials, and the assumptions."""
+    goals = dict.fromkeys((need.goal, need.value) for need in found.needs)
+    headline = ("difference", DIFFERENCE) if is_default else None
+    for goal in goals if headline is None else (headline,):
+        yield _sentence(next(need for need in found.needs if (need.goal, need.value) == goal), found)
+    if is_default:
+        yield f"No --difference given: this is for {DIFFERENCE:g}; choose the smallest difference that matters to you"
     spread = found.spread
-    first = found.needs[0]
-    cases = f"{plural(first.cases, 'paired case')} with {plural(first.trials, 'trial')} each"
-    lines = [
-        f"Detecting a difference of {first.difference:g} with {found.power:.0%} power needs {cases}",
-        f"The {plural(spread.cases, 'case')} of this run can detect {_detectable(found.could_show[first.trials])}",
-        "",
-    ]
-    rows = [["difference", *(plural(count, "trial") for count in found.could_show)]]
-    for difference in dict.fromkeys(need.difference for need in found.needs):
-        needs = [need for need in found.needs if need.difference == difference]
+    if any(need.goal in ("difference", "margin") for need in found.needs):
+        first = next(iter(found.could_show))
+        yield f"The {plural(spread.cases, 'given case')} can show {_detectable(found.could_show[first])}"
+        if is_default or len(found.could_show) > 1:
+            yield from ("", *aligned(_table(found)))
+            yield from ("", "Cases needed" + ("" if spread.cost_usd is None else ", and the cost of one run with them"))
+    yield from _assumptions(found)
+
+
+def _sentence(need: Need, found: Plan) -> str:
+    goal = _GOALS[need.goal].format(value=f"{need.value:g}")
+    condition = ""
+    if need.observed is not None:
+        figure = "pass rate" if need.goal == "min_pass_rate" else "mean"
+        condition = f", if the {figure} is {number(need.observed)} as in this run ({interval(need.observed_ci95)})"
+    if need.goal == "margin":
+        condition = ", if both runs are equally good"
+    if need.cases is None:
+        return f"{goal} cannot be planned{condition}: no number of cases separates them"
+    unit = "case" if need.observed is not None else "paired case"
+    size = plural(need.cases, unit) + _range(need)
+    trials = f" with {plural(need.trials, 'trial')} each"
+    return f"{goal} with {found.power:.0%} power needs {size}{trials}{condition}"
+
+
+def _range(need: Need) -> str:
+    """Return the interval of the number of cases in brackets."""
+    if need.cases_ci95 is None:
+        return ""
+    low, high = need.cases_ci95
+    return f" (95 % interval {low:,} to {'any number' if high is None else f'{high:,}'})"
+
+
+def _table(found: Plan) -> list[list[str]]:
+    rows = [["", *(plural(count, "trial") for count in found.could_show)]]
+    for goal, value in dict.fromkeys((need.goal, need.value) for need in found.needs if need.observed is None):
+        needs = [need for need in found.needs if (need.goal, need.value) == (goal, value)]
         cells = [f"{need.cases:,}" + ("" if need.cost_usd is None else f" ({usd(need.cost_usd)})") for need in needs]
-        rows.append([f"{difference:g}", *cells])
-    lines += aligned(rows)
-    lines += ["", "Cases needed" + ("" if spread.cost_usd is None else ", and the cost of one run with them")]
+        rows.append([f"{goal} {value:g}", *cells])
+    return rows
+
+
+def _assumptions(found: Plan) -> Iterator[str]:
+    spread = found.spread
+    if spread.variance_ci95 is None:
+        yield "Too few cases for an interval of these numbers: at least 20 are needed, not counting turns"
     if spread.within is None:
         # If one of two runs has trials, name the other.
-        one = spread.correlation is None and len(spread.asked_once) == 1
+        one = spread.is_measured and len(spread.asked_once) == 1
         which = f" in {one_line(spread.asked_once[0], 500)}" if one else ""
-        lines.append(f"The effect of trials is unknown, because no case{which} has several: run with --trials 3")
-    if spread.correlation is not None:
-        assumed = f"Assumes a correlation of {spread.correlation:g} between the scores of a case (--correlation)"
-        lines.append(f"{assumed}; pass two runs to measure it")
+        yield f"The effect of trials is unknown, because no case{which} has several: run with --trials 3"
+    if not spread.is_measured and any(need.observed is None for need in found.needs):
+        assumed = f"Assumes a correlation of {spread.correlation:g} between the scores of a case in two runs"
+        yield f"{assumed} (--correlation); pass two runs to measure it"
     if spread.design_effect > 1.005:
-        lines.append(f"Conversations increase the number of cases by a factor of {spread.design_effect:.2f}")
-    return lines
+        yield f"Conversations increase the number of cases by a factor of {spread.design_effect:.2f}"
 
 
 def _detectable(difference: float | None) -> str:

@@ -1,0 +1,161 @@
+"""The power of comparisons with the number of cases that `agentv plan` recommends, by simulation."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import numpy as np
+from trend_rows import RateRow
+
+from agentv.comparison.sample_size import PlanOptions, plan
+from agentv.comparison.scores import RunScores
+from agentv.model.result import Result
+from agentv.runs.record import encode_record
+from agentv.stats.paired_comparison import compare_paired
+
+COMPARISONS = 300
+PILOT = 1_500
+
+
+class Setting(NamedTuple):
+    """A population of cases. `draw(random, n, gain, trials)` returns the scores of n cases in two runs that differ by
+    the gain, by trial and case. The pilot runs differ by `pilot_gain`.
+    """
+
+    name: str
+    draw: Callable
+    difference: float = 0.05
+    trials: int = 1
+    turns: int = 1
+    pilot_gain: float = 0.0
+
+
+def flips(churn):
+    """Cases pass or fail as before, but for `churn` of them, and for a gain by cases that passed in no run."""
+
+    def draw(random, n, gain, trials):
+        before = random.random(n) < 0.7
+        other = random.random(n) < churn / 2 / 0.3
+        # The same fraction is lost and won, and `gain` is won in addition.
+        lost = before & (random.random(n) < churn / 2 / 0.7)
+        won = ~before & (other | (random.random(n) < gain / 0.3 / (1 - churn / 2 / 0.3)))
+        after = (before & ~lost) | won
+        return [np.tile(side.astype(float), (trials, 1)) for side in (before, after)]
+
+    return draw
+
+
+def luck(low, high):
+    """Every case has its own pass rate, which rises by the gain; trials are independent."""
+
+    def draw(random, n, gain, trials):
+        chance = random.uniform(low, high, n)
+        return [(random.random((trials, n)) < chance + each).astype(float) for each in (0.0, gain)]
+
+    return draw
+
+
+def levels(random, n, gain, trials):
+    """Five levels, and every case is as much easier."""
+    chance = random.beta(3, 2, n) * 0.85
+    return [random.binomial(4, chance + each, (trials, n)) / 4 for each in (0.0, gain)]
+
+
+def amounts(random, n, gain, trials):
+    """Any score, with noise."""
+    easy = random.uniform(0.3, 0.7, n)
+    return [np.clip(easy + each + random.normal(0, 0.1, (trials, n)), 0, 1) for each in (0.0, gain)]
+
+
+def conversations(random, n, gain, trials):
+    """Five turns share a pass rate, and half of their luck in both runs."""
+    groups = -(-n // 5)
+    chance = np.repeat(random.uniform(0.2, 0.75, groups), 5)[:n]
+    sides = []
+    for each in (0.0, gain):
+        common = np.repeat(random.random((trials, groups)), 5, axis=1)[:, :n]
+        own = random.random((trials, n))
+        sides.append((np.where(random.random((trials, n)) < 0.5, common, own) < chance + each).astype(float))
+    return sides
+
+
+SETTINGS = (
+    Setting("pass or fail, pilot runs equal", flips(0.0)),
+    Setting("pass or fail, pilot runs nearly equal", flips(0.01)),
+    Setting("pass or fail, 10 % change anyway", flips(0.1)),
+    Setting("pass or fail, difference 0.2", flips(0.05), 0.2),
+    Setting("pass or fail, pilot has the difference", flips(0.1), 0.1, pilot_gain=0.1),
+    Setting("pass or fail by luck", luck(0.3, 0.8)),
+    Setting("pass or fail by luck, high pass rate", luck(0.85, 0.95)),
+    Setting("pass or fail by luck, 3 trials", luck(0.3, 0.8), trials=3),
+    Setting("pass or fail by luck, 10 trials", luck(0.1, 0.9), 0.1, trials=10),
+    Setting("five levels", levels),
+    Setting("five levels, 3 trials", levels, trials=3),
+    Setting("any score", amounts),
+    Setting("any score, difference 0.02", amounts, 0.02),
+    Setting("conversations of 5", conversations, 0.1, turns=5),
+    Setting("conversations of 5, 3 trials", conversations, 0.1, trials=3, turns=5),
+)
+
+
+def pilot(setting, folder, random):
+    """Write the pilot runs and return their scores."""
+    runs = []
+    for name, sides in zip("ab", setting.draw(random, PILOT, setting.pilot_gain, setting.trials), strict=True):
+        path = Path(folder) / f"{name}.jsonl"
+        path.write_bytes(b"".join(encode_record(result) for result in results(sides, setting.turns)))
+        runs.append(RunScores(path, name))
+    return runs
+
+
+def results(scores, turns):
+    """Yield the results of a run from its scores, by trial and case."""
+    known = {"timestamp": "2026-01-02T03:04:05Z", "run_id": "r", "dataset": "d", "dataset_path": "d.jsonl"}
+    for trial, row in enumerate(scores.tolist(), 1):
+        for case, score in enumerate(row):
+            talk = str(case // turns) if turns > 1 else None
+            yield Result(
+                eval_id=str(case), target="t", trial=trial, status="ok", score=score, verdict="pass",
+                conversation_id=talk, **known,
+            )  # fmt: skip
+
+
+def planned(setting, random):
+    """Return the number of cases that `agentv plan` recommends."""
+    options = PlanOptions(differences=(setting.difference,), trials=(setting.trials,))
+    with TemporaryDirectory() as folder:
+        [need] = plan(pilot(setting, folder, random), options).needs
+    assert need.trials == setting.trials
+    return need.cases
+
+
+@cache
+def pass_or_fail_answer(wins, losses, n):
+    before = np.r_[np.zeros(wins), np.ones(losses), np.ones(n - wins - losses)]
+    after = np.r_[np.ones(wins), np.zeros(losses), np.ones(n - wins - losses)]
+    return compare_paired(before, after).answer
+
+
+def answer(setting, n, random):
+    """Return the conclusion of a comparison; those of scores of 0 and 1 depend on three numbers only."""
+    before, after = (side.mean(axis=0) for side in setting.draw(random, n, setting.difference, setting.trials))
+    if setting.turns == 1 and np.isin([before, after], (0.0, 1.0)).all():
+        return pass_or_fail_answer(int((after > before).sum()), int((after < before).sum()), n)
+    clusters = np.arange(n) // setting.turns if setting.turns > 1 else None
+    return compare_paired(before, after, clusters).answer
+
+
+def plan_rows(comparisons=COMPARISONS, settings=SETTINGS) -> Iterator[RateRow]:
+    """Yield the power with the planned number of cases, which should be 80 %."""
+    for setting in settings:
+        random = np.random.default_rng(2026)
+        n = planned(setting, random)
+        found = sum(answer(setting, n, random) == "better" for _ in range(comparisons))
+        yield RateRow(setting.name, n, found / comparisons, comparisons, (0.75, 0.9))
+
+
+if __name__ == "__main__":
+    for row in plan_rows():
+        print(row)
