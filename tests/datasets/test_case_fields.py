@@ -286,3 +286,16 @@ def test_in_any_other_document_the_outcome_is_required(folder, key):
 @pytest.mark.parametrize("key", ["evalcases", "tests", "eval_cases", "cases"])
 def test_all_keys_for_the_list_of_cases_are_equivalent(folder, key):
     assert folder.yaml(json.dumps({key: [case()]})).cases == folder.yaml(json.dumps({"evalcases": [case()]})).cases
+
+
+@pytest.mark.parametrize(("key", "expected"), [("tests", "exact"), ("evalcases", "superset")])
+def test_arguments_of_tool_calls_are_compared_exactly_under_tests(folder, key, expected):
+    check = {"type": "tool-trajectory", "mode": "subset", "expected": [{"tool": "a", "args": {"x": 1}}]}
+    group = {"type": "composite", "assertions": [check, {**check, "args_match": "ignore"}], "aggregator": AVERAGE}
+    [loaded] = folder.yaml(json.dumps({key: [case(evaluators=[check, group])]}))
+    first, composite = (spec.evaluator for spec in loaded.evaluators)
+    members = [member.evaluator.args_match for member in composite.members]
+    assert (first.args_match, members) == (expected, [expected, "ignore"])
+
+
+AVERAGE = "weighted_average"

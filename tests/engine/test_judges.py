@@ -850,3 +850,11 @@ def test_judges_run_concurrently_and_code_runs_sequentially(project):
         ("again", 0.25),
         ("answer_relevance", 1),
     ]
+
+
+def test_an_evaluator_whose_judge_always_fails_stays_in_the_summary(judged, project):
+    entries = [{"type": "llm_judge"}, {"type": "contains", "value": "yes"}]
+    judged(verdict(1), "yes", "yes too", entries=entries, faults={"401": 1.0}, code=3)
+    evaluators = json.loads((project.path / "out" / "summary.json").read_text())["targets"]["default"]["evaluators"]
+    assert (evaluators["llm_judge"]["n"], evaluators["llm_judge"]["errors"]) == (0, 2)
+    assert "llm_judge  -" in judged.ended.stdout and "n = 0, 2 errors" in judged.ended.stdout

@@ -26,7 +26,7 @@ class Scoring:
 
     def judgement(self, answer: str = "", expected: Any = NOTHING, **more: Any) -> Judgement:
         messages = more.pop("messages", None) or (Message("assistant", answer),)
-        figures = {key: more.pop(key) for key in ("usage", "cost_usd", "duration_ms") if key in more}
+        figures = {key: more.pop(key) for key in ("usage", "cost_usd", "duration_ms", "calls_unknown") if key in more}
         case = EvalCase(
             id="one",
             expected_outcome=more.pop("outcome", "It works"),

@@ -180,7 +180,7 @@ def test_sentences_describe_each_item():
     assert found.reasoning == "all in all"
     assert found.details["checks"] == [
         {"id": "a", "satisfied": True, "weight": 1.0, "required": True, "met": True, "reasoning": "r a"},
-        {"id": "b", "satisfied": False, "weight": 2, "required": False, "met": True, "reasoning": "r b"},
+        {"id": "b", "satisfied": False, "weight": 2, "required": False, "met": False, "reasoning": "r b"},
         {
             "id": "c",
             "satisfied": False,
@@ -198,3 +198,4 @@ def test_raw_points_are_kept_in_the_details():
     assert (found.details["normalization"], found.details["aggregation"]) == ("score / 10", "weighted_average")
     assert found.hits == ("does a (7 of 10)",)
     assert found.misses == ("does b (9 of 10): r b",)
+    assert [check["met"] for check in found.details["checks"]] == [True, False]

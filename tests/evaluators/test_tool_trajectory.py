@@ -71,7 +71,7 @@ ROWS = [
     ("subset", "a b", "a c", 0),
     ("subset", "a(x=1)", "a(x=2)", 0),
     ("subset", "a@50", "a@10 a@60", 2 / 3),
-    ("subset", "a b", "", 0),
+    ("subset", "a b", "", 1),
 ]
 
 

@@ -17,6 +17,7 @@ from agentv.model.job import Judgement
 
 __all__ = ["OTHER_TOOLS", "RESERVED", "Evaluator"]
 
+CALLS_UNKNOWN = "The calls of the target are unknown: it did not report 'output_messages'"
 NEEDS_CONTEXT = "needs the case's 'context', which is empty"
 
 Share = Annotated[float, Meta(ge=0, le=1)]

@@ -94,12 +94,14 @@ class PartSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The scores of one evaluator or one prompt: their number, mean, and its 95 % confidence interval.
 
     `ci95_with_errors` also covers the jobs that errored: they count as 0 for its lower bound and as 1 for the upper.
+    `errors` counts the answers that the evaluator could not score.
     """
 
     n: int
     mean: float | None = None
     ci95: Interval | None = None
     ci95_with_errors: Interval | None = None
+    errors: int = 0
 
 
 class TrialsSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,7 +81,8 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     `stop_reason` is `stop`, `tool_calls`, `length`, or a value specific to the API. `logprobs` are the token log
     probabilities as the API returned them. `wait_s` is how long the endpoint cannot take another such call. A `cached`
     response comes from an earlier run and keeps the cost and duration of that run. `tool_errors` counts failed tool
-    calls. `answered_by` is the fallback target that answered.
+    calls. `answered_by` is the fallback target that answered. `calls_unknown` if the target reports only text, which
+    may have taken any number of calls.
     """
 
     messages: tuple[Message, ...]
@@ -95,6 +96,7 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     wait_s: float | None = None
     tool_errors: int = 0
     answered_by: str | None = None
+    calls_unknown: bool = False
     cached: bool = False
 
     @property

@@ -177,7 +177,8 @@ def _parts(title: str, parts: Mapping[str, PartSummary]) -> Iterator[Line]:
     yield f"  {title}", ""
     rows = []
     for name, found in parts.items():
-        basis = f"(95 % interval {interval(found.ci95)}, n = {found.n})"
+        errors = f", {plural(found.errors, 'error')}" if found.errors else ""
+        basis = f"(95 % interval {interval(found.ci95)}, n = {found.n}{errors})"
         rows.append(["  ", one_line(name, LONGEST_NAME), number(found.mean), basis])
     yield from ((row, "") for row in aligned(rows))
 

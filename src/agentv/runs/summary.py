@@ -140,6 +140,7 @@ class _Target:
         self.scores = MeanAccumulator()
         self._passes = MeanAccumulator()
         self._evaluators: dict[str, MeanAccumulator] = defaultdict(MeanAccumulator)
+        self._evaluator_errors: Counter[str] = Counter()
         self._prompts: dict[str, MeanAccumulator] = defaultdict(MeanAccumulator)
         self.error_classes: Counter[str] = Counter()
         self._first_errors: dict[str, CaseNote] = {}
@@ -219,6 +220,7 @@ class _Target:
 
     def _add_error(self, result: Result) -> None:
         self.errors += 1
+        self._evaluator_errors.update(found.name for found in result.evaluator_results if found.score is None)
         error = result.error
         name = error.error_class if error else "unknown"
         self.error_classes[name] += 1
@@ -246,8 +248,8 @@ class _Target:
             cost_usd=self.cost if self.priced else None,
             judge_cost_usd=self.judge_cost if self.judge_priced else None,
             duration_ms=self.duration_ms if self.timed else None,
-            evaluators=_parts(self._evaluators, self._errors),
-            prompts=_parts(self._prompts, self._errors),
+            evaluators=_parts(self._evaluators, self._errors, self._evaluator_errors),
+            prompts=_parts(self._prompts, self._errors, {}),
             trials=self._trials.summary(),
             variance=self._votes.summary(self._trials.scores),
             minimum_detectable_difference=self._detectable(),
@@ -278,10 +280,20 @@ class _Target:
         )
 
 
-def _parts(found: Mapping[str, MeanAccumulator], errors: Mapping[int | None, int]) -> dict[str, PartSummary]:
+def _parts(
+    found: Mapping[str, MeanAccumulator], errors: Mapping[int | None, int], own_errors: Mapping[str, int]
+) -> dict[str, PartSummary]:
+    """Summarize evaluators or prompts, including those that have only errors."""
+    parts = {**found, **{name: MeanAccumulator() for name in own_errors if name not in found}}
     return {
-        name: PartSummary(n=each.n, mean=each.mean, ci95=each.ci95, ci95_with_errors=_with_errors(each, errors))
-        for name, each in found.items()
+        name: PartSummary(
+            n=each.n,
+            mean=each.mean,
+            ci95=each.ci95,
+            ci95_with_errors=_with_errors(each, errors),
+            errors=own_errors.get(name, 0),
+        )
+        for name, each in parts.items()
     }
 
 

@@ -53,6 +53,27 @@ def read_entries(entries: Any, path: KeyPath, problems: Problems) -> tuple[Evalu
     return named(tuple(spec for spec in specs if spec is not None))
 
 
+def with_exact_arguments(entries: Any) -> Any:
+    """Return entries whose tool trajectories compare arguments exactly by default, as in AgentV (TypeScript) 4.x.
+
+    Returns the list itself if there are none.
+    """
+    if not isinstance(entries, list):
+        return entries
+    result = [_with_exact_arguments(entry) if isinstance(entry, dict) else entry for entry in entries]
+    return entries if all(new is old for new, old in zip(result, entries, strict=True)) else result
+
+
+def _with_exact_arguments(entry: dict[str, Any]) -> dict[str, Any]:
+    written = entry.get("type", entry.get("name"))
+    if isinstance(written, str) and _canonical_type(written)[0] == "tool_trajectory":
+        is_set = any(entry.get(key) is not None for key in ("args_match", "argsMatch", "args-match"))
+        return entry if is_set else {**entry, "args_match": "exact"}
+    lists = [key for key in entry if key in ("evaluators", "assertions", "assert")]
+    new = {key: with_exact_arguments(entry[key]) for key in lists}
+    return entry if all(new[key] is entry[key] for key in new) else {**entry, **new}
+
+
 def read_entry(
     entry: dict[str, Any], path: KeyPath, problems: Problems, places: Mapping[str, KeyPath] = {}
 ) -> EvaluatorSpec | None:

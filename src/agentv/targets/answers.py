@@ -19,7 +19,7 @@ _CALL_FIELDS = ("output", "id", "timestamp", "duration_ms")
 def response_from_text(text: str) -> Response:
     """Convert printed output: a JSON object with `output_messages`, `output` or `text`, else the text of the answer."""
     data: Any = json_or(text, None) if text.lstrip().startswith("{") else None
-    return response_from_object(data) if is_answer_object(data) else answer(text)
+    return response_from_object(data) if is_answer_object(data) else answer(text, calls_unknown=True)
 
 
 def response_from_value(value: Any) -> Response:
@@ -27,7 +27,7 @@ def response_from_value(value: Any) -> Response:
     if isinstance(value, Response):
         return value
     if isinstance(value, str):
-        return answer(str(value))
+        return answer(str(value), calls_unknown=True)
     if value is None:
         raise _invalid("The function returned None; return text, messages, or an object with 'text'")
     if isinstance(value, bytes | bytearray):
@@ -45,7 +45,7 @@ def response_from_value(value: Any) -> Response:
         return Response(messages=(message_from_data(data, "message"),))
     if isinstance(data, list) and data and _is_message(data[0]):
         return Response(messages=_messages(data, "messages"))
-    return Response(messages=(Message("assistant", data),))
+    return Response(messages=(Message("assistant", data),), calls_unknown=True)
 
 
 def is_answer_object(data: Any) -> bool:
@@ -74,6 +74,7 @@ def response_from_object(data: dict[str, Any]) -> Response:
         usage=_usage(data.get("token_usage")),
         cost_usd=_number(data, "cost_usd"),
         duration_ms=_number(data, "duration_ms"),
+        calls_unknown=key is None,
     )
 
 

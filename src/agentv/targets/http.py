@@ -175,7 +175,8 @@ class HttpResponder:
         start = time.perf_counter()
         http_response = await self._client.send(self._method, url, body, request.timeout_s, headers)
         duration_ms = (time.perf_counter() - start) * 1000
-        return Response(messages=(Message("assistant", self._answer(http_response)),), duration_ms=duration_ms)
+        message = Message("assistant", self._answer(http_response))
+        return Response(messages=(message,), duration_ms=duration_ms, calls_unknown=True)
 
     def sends(self, request: Request) -> dict[str, Any]:
         """Return the request: its address without a password, its rendered headers, and its body as text."""

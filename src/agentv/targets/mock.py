@@ -83,7 +83,8 @@ class _MockResponder:
         return tuple(self._response(text) for text in ([texts] if isinstance(texts, str) else texts))
 
     def _response(self, text: str) -> Response:
-        return Response(messages=(Message("assistant", text, self._tool_calls),), usage=self._usage)
+        message = Message("assistant", text, self._tool_calls)
+        return Response(messages=(message,), usage=self._usage, calls_unknown=not self._tool_calls)
 
     async def _delay_or_fail(self, request: Request) -> None:
         key = f"{request.case.id}\0{request.trial}"

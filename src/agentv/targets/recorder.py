@@ -36,6 +36,7 @@ class StoredResponse(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_d
     stop_reason: str | None = None
     logprobs: Any = None
     tool_errors: int = 0
+    calls_unknown: bool = False
 
 
 _COPIED_FIELDS = tuple(name for name in StoredResponse.__struct_fields__ if name != "messages")

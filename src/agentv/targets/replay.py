@@ -23,7 +23,7 @@ from agentv.runs.store import RunStore
 from agentv.settings.diagnostics import did_you_mean
 from agentv.targets.answers import response_from_object
 from agentv.targets.recorder import RecordedFailure, StoredResponse, request_digest_of, restored
-from agentv.targets.target import COMMON_ALIASES, Target
+from agentv.targets.target import COMMON_ALIASES, RecordedInAnotherFormat, Target
 
 USER = "user:"
 """The case id prefix of simulated users' calls."""
@@ -82,7 +82,7 @@ def _whole_response(record: Result) -> Response:
 
 
 _HINT = "Use a run folder, a results file or a recording"
-_BAD_REQUEST = 400
+_BAD_REQUEST, _UNCLEAR = 400, 500
 
 CallKey = tuple[str, str, str, str, int, str, int, int, str]
 """The identity of a recorded call: dataset (by name, because its file may have moved), case id, target, prompt, trial,
@@ -215,7 +215,9 @@ class RecordedResponder:
             raise self._missing(request)
         if call.failure is not None:
             failure = call.failure
-            raise TargetFailure(failure.error_class, failure.message, status=failure.status)
+            # The recorded run may have tried the next response format instead of repeating the call.
+            status = _BAD_REQUEST if failure.status == _UNCLEAR and self._fell_back(request) else failure.status
+            raise TargetFailure(failure.error_class, failure.message, status=status)
         try:
             return restored(msgspec.json.decode(call.response, type=StoredResponse), cached=call.cached)
         except msgspec.ValidationError as error:
@@ -243,12 +245,18 @@ class RecordedResponder:
             raise self._missing(request)
         return response_from_record(record, request)
 
+    def _fell_back(self, request: Request) -> bool:
+        """Whether the call was also recorded in a later response format."""
+        form = self._overrides.form
+        later = () if form is None else (None,) if form == "json" else ("json", None)
+        others = [msgspec.structs.replace(self._overrides, form=other).key for other in later]
+        return any(self._recorded(request, other, attempt=1) is not None for other in others)
+
     def _missing(self, request: Request) -> TargetFailure:
-        recording, overrides = self._recording, self._overrides
-        others = [msgspec.structs.replace(overrides, form=form).key for form in ("json", None)]
-        if overrides.form is not None and any(self._recorded(request, other) is not None for other in others):
+        recording = self._recording
+        if self._fell_back(request):
             # When this was recorded, the target was already known not to support this response format.
-            return TargetFailure("invalid_response", "Recorded in another response format", status=_BAD_REQUEST)
+            return RecordedInAnotherFormat()
         missing = f"{recording.path} has no answer to '{request.case.id}' by {self._target} (trial {request.trial})"
         changed = ", or the request has changed since it was recorded" if recording.is_recording else ""
         recording.missing.append(missing)

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from agentv.errors import UsageError
 from agentv.model.job import CallOverrides
-from agentv.model.response import Responder
+from agentv.model.response import Responder, TargetFailure
 from agentv.model.values import digest
 from agentv.settings.diagnostics import KeyPath
 from agentv.settings.environment import REFERENCE, is_secret_field
@@ -87,6 +87,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     responder: ClassVar[str] = ""
     """The responder class as `module:name`. `open` imports it, so that checking settings does not."""
+
+    reports_calls: ClassVar[bool] = False
+    """Whether it always reports its tool calls, so that an answer without any had none."""
 
     writes_logs: ClassVar[bool] = False
     """Whether it writes a log while it works."""
@@ -191,6 +194,7 @@ class ModelApi(Target, frozen=True, kw_only=True):
         "model_reasoning_effort": "reasoning",
     }
     is_api: ClassVar[bool] = True
+    reports_calls: ClassVar[bool] = True
     price_list_name: ClassVar[str | None] = None
     """The provider's name in the price list."""
 
@@ -280,6 +284,16 @@ class HostedApi(ModelApi, frozen=True, kw_only=True):
 
 FORMAT_REJECTED = frozenset({400, 404, 415, 422, 501})
 """Statuses of servers that do not support the requested response format."""
+
+
+class RecordedInAnotherFormat(TargetFailure):
+    """A replayed call that was not recorded in this response format, but in a later one: it was never made."""
+
+    def __init__(self) -> None:
+        super().__init__("invalid_response", "Recorded in another response format", status=400)
+
+    def __reduce__(self) -> tuple[type[RecordedInAnotherFormat], tuple[object, ...]]:
+        return RecordedInAnotherFormat, ()
 
 
 def response_formats(settings: Target, wanted: CallOverrides) -> list[CallOverrides]:

@@ -281,7 +281,7 @@ class CaseBuilder(msgspec.Struct):
         self, row: dict[str, Any], execution: ExecutionKeys | None, has_reference: bool, problems: Problems
     ) -> tuple[tuple[Any, ...], Any]:
         rubric = None if row.get("rubrics") is None else read_rubrics(row["rubrics"], ("rubrics",), problems)
-        own = read_evaluators(row, self.reader.finder, (), problems)
+        own = read_evaluators(row, self.reader.finder, (), problems, lists_tests=self.outcome_optional)
         inherit, shared = self.header.inherit_evaluators, self.header.evaluators
         if execution is not None and execution.inherit_evaluators is not None:
             inherit = execution.inherit_evaluators
@@ -333,7 +333,7 @@ class CaseBuilder(msgspec.Struct):
         expected: Any = ()
         if data.get("expected_output") is not None:
             expected = reader.expected_output(data["expected_output"], (*path, "expected_output"), problems)
-        chosen = read_evaluators(data, reader.finder, path, problems)
+        chosen = read_evaluators(data, reader.finder, path, problems, lists_tests=self.outcome_optional)
         return Turn(
             (Message("user", given),) if isinstance(given, str) else given,
             (Message("assistant", expected),) if isinstance(expected, str) else expected,

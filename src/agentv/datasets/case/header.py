@@ -23,7 +23,7 @@ from agentv.model.evaluator import DEFAULT_EVALUATOR, RUBRIC_TYPE, EvaluatorSpec
 from agentv.model.values import FrozenDict, freeze
 from agentv.model.workspace_settings import Workspace
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, field_name
-from agentv.settings.evaluator_reader import named, read_entries, read_entry
+from agentv.settings.evaluator_reader import named, read_entries, read_entry, with_exact_arguments
 from agentv.settings.settings_reader import read_settings, read_value
 from agentv.support.patterns import upward
 
@@ -92,7 +92,7 @@ def read_header(
     if keys.execution is not None and keys.execution.skip_defaults:
         problems.warning(("execution", "skip_defaults"), "Field 'skip_defaults' has no effect here", "Set it in a case")
     prompts = _read_prompts(data, keys, finder, problems)
-    evaluators = read_evaluators(data, finder, (), problems) or DEFAULT_CHOICE
+    evaluators = read_evaluators(data, finder, (), problems, lists_tests=lists_tests) or DEFAULT_CHOICE
     inherit = None if keys.execution is None else keys.execution.inherit_evaluators
     return Header(
         dataset=(keys.dataset or "").strip() or default_name,
@@ -153,11 +153,12 @@ def _patterns(path: str, modified: int) -> tuple[str, ...]:  # noqa: ARG001  # a
 
 
 def read_evaluators(
-    data: dict[str, Any], finder: FileFinder, path: KeyPath, problems: Problems
+    data: dict[str, Any], finder: FileFinder, path: KeyPath, problems: Problems, *, lists_tests: bool = False
 ) -> EvaluatorChoice | None:
     """Return the evaluators of a document, a case or a turn: `execution.evaluators`, its list, or its `evaluator`.
 
-    None if there are none. Two lists are an error, because either could be meant.
+    None if there are none. Two lists are an error, because either could be meant. With `lists_tests`, arguments of tool
+    calls are compared exactly by default.
     """
     execution = data.get("execution")
     lists = {(*path, key): data[key] for key in LIST_KEYS if data.get(key) is not None}
@@ -171,9 +172,9 @@ def read_evaluators(
         list_place, entries = next(iter(lists.items()))
         if kind is not None:
             problems.warning(place, f"Field 'evaluator' is ignored because '{field_name(list_place)}' is set")
-        return EvaluatorChoice(
-            _read_entries(with_includes(entries, finder, list_place, problems), list_place, problems)
-        )
+        entries = with_includes(entries, finder, list_place, problems)
+        entries = with_exact_arguments(entries) if lists_tests else entries
+        return EvaluatorChoice(_read_entries(entries, list_place, problems))
     if kind is None:
         return None
     if not isinstance(kind, str):

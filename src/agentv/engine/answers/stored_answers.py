@@ -21,9 +21,11 @@ from agentv.engine.run_options import RescoreOptions
 from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
 from agentv.model.case import EvalCase, Origin, Place, PromptInput
 from agentv.model.job import Job
+from agentv.model.manifest import RunManifest
 from agentv.model.message import Message
 from agentv.model.response import Response, TargetFailure, answer
 from agentv.model.result import JobKey, Result
+from agentv.registry import TARGETS
 from agentv.runs.job_index import AnswerIndex
 from agentv.runs.store import RunStore, StoredCase
 from agentv.settings.diagnostics import Problems
@@ -32,10 +34,14 @@ from agentv.targets.answers import message_from_data
 
 
 class StoredAnswer(msgspec.Struct, frozen=True):
-    """A record of an earlier run. `ours`: agentv wrote it, and only omits messages without tool calls."""
+    """A record of an earlier run. `ours`: agentv wrote it, and only omits messages without tool calls.
+
+    `calls_unknown`: its target reports only text.
+    """
 
     record: Result
     ours: bool
+    calls_unknown: bool = False
 
     @property
     def is_scorable(self) -> bool:
@@ -57,7 +63,7 @@ class StoredAnswer(msgspec.Struct, frozen=True):
         """Return the target's answer. Raises TargetFailure if its messages cannot be read."""
         record = self.record
         metrics = record.execution_metrics
-        response = answer(record.candidate_answer or "")
+        response = answer(record.candidate_answer or "", calls_unknown=self.calls_unknown)
         if record.output_messages:
             response = Response(messages=tuple(_messages(record)))
         if metrics is None:
@@ -77,6 +83,7 @@ class StoredAnswers:
         if not self.records:
             raise UsageError(f"The run has no results: {run}")
         self.manifest, self.run_id, self.digest = self.store.manifest, self.store.run_id, self.store.digest()
+        self._text_targets = _text_targets(self.manifest)
         cases = self.store.cases() if self.manifest is not None else ()
         self._cases = {(case.dataset_path, case.id): msgspec.structs.replace(case, data=b"") for case in cases}
 
@@ -94,7 +101,7 @@ class StoredAnswers:
         """Return the answer of a job from `jobs_of`."""
         found = self.records.find(job.case.dataset, job.key)
         assert found is not None
-        return StoredAnswer(found, self.store.is_ours)
+        return StoredAnswer(found, self.store.is_ours, found.target in self._text_targets)
 
     def stored_case(self, case: EvalCase) -> StoredCase | None:
         """Return a case as stored in the run folder; None for a bare results file."""
@@ -104,6 +111,14 @@ class StoredAnswers:
     def close(self) -> None:
         """Close the run's files."""
         self.store.close()
+
+
+def _text_targets(manifest: RunManifest | None) -> frozenset[str]:
+    """Return the targets of a run that do not always report their tool calls."""
+    entries = () if manifest is None else manifest.targets
+    known = {entry.name: TARGETS.canonical(entry.provider) for entry in entries if ".py:" not in entry.provider}
+    reporting = {name for name, kind in known.items() if kind is not None and TARGETS.find(kind).reports_calls}
+    return frozenset(entry.name for entry in entries) - reporting
 
 
 def _messages(record: Result) -> Iterator[Message]:

@@ -180,6 +180,7 @@ class Conversation:
             tool_errors=sum(response.tool_errors for response in responses),
             cached=bool(responses) and all(response.cached for response in responses),
             answered_by=next((each.answered_by for each in responses if each.answered_by), None),
+            calls_unknown=any(response.calls_unknown for response in responses),
         )
 
     async def _play(self) -> None:

@@ -17,7 +17,7 @@ from agentv.model.job import CallOverrides
 from agentv.model.message import Message, message_to_data, tool_calls_in
 from agentv.model.response import Responder, Response, TargetFailure
 from agentv.model.result import EvaluatorResult, TokenUsage, sum_usage
-from agentv.targets.target import FORMAT_REJECTED, ModelApi, Target, response_formats
+from agentv.targets.target import FORMAT_REJECTED, ModelApi, RecordedInAnotherFormat, Target, response_formats
 
 MAX_TEXT = 8000
 MAX_CALLS = 50
@@ -65,7 +65,7 @@ class FormatSupport(msgspec.Struct):
         """Take note that a call succeeded in a format; `is_rejected` if the formats before it were clearly rejected."""
         if used == self.formats[0]:
             self.is_certain = True
-        if used not in self.formats[1:]:
+        if self.is_certain or used not in self.formats[1:]:
             return
         self.suspicions += 1
         if is_rejected or self.suspicions > 1:
@@ -99,7 +99,8 @@ class Judging:
         is_rejected = True
         for step in left:
             may_fall_back = step is not left[-1]
-            unclear = _UNCLEAR if may_fall_back and not support.accepts(step.form) else frozenset()
+            is_open = may_fall_back and not support.accepts(step.form) and not self.targets.is_replaying
+            unclear = _UNCLEAR if is_open else frozenset()
             failure = await self._call(call, request, step, unclear)
             if failure is None:
                 call.fell_back = step is not formats[0]
@@ -155,7 +156,7 @@ class JudgeCall(msgspec.Struct, eq=False):
             self.response = await target.responder.respond(request, final)
         except TargetFailure as failure:
             self.failure = failure
-        self.attempts += request.attempt
+        self.attempts += 0 if isinstance(self.failure, RecordedInAnotherFormat) else request.attempt
         return self.failure
 
     def extends(self, other: JudgeCall) -> bool:

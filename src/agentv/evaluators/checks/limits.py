@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from agentv.evaluators.base import Count, Evaluator, Limit, Share, cut, within
+from agentv.evaluators.base import CALLS_UNKNOWN, Count, Evaluator, Limit, Share, cut, within
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.model.message import tool_calls_in
@@ -136,8 +136,8 @@ def _tokens(judgement: Judgement) -> TokenUsage:
 
 
 def _messages(judgement: Judgement) -> tuple[Any, ...]:
-    if not judgement.response.messages:
-        raise EvaluatorFailure("The calls of the target are unknown: it did not report 'output_messages'")
+    if not judgement.response.messages or judgement.response.calls_unknown:
+        raise EvaluatorFailure(CALLS_UNKNOWN)
     return judgement.response.messages
 
 

@@ -155,8 +155,13 @@ class IContainsAll(ContainsAll, frozen=True, kw_only=True, dict=True):
     ignores_case: ClassVar[bool] = True
 
 
+def _is_data(text: str) -> bool:
+    """Return whether a text may be a JSON object or list."""
+    return text.lstrip().startswith(("{", "["))
+
+
 class Equals(AgainstReference, frozen=True, kw_only=True, dict=True):
-    """The answer equals a text or a JSON value."""
+    """The answer equals a text or a JSON value. A text with a JSON object or list also equals the same JSON."""
 
     value: Scalar | dict[str, Any] | list[Any] | None = None
 
@@ -166,9 +171,10 @@ class Equals(AgainstReference, frozen=True, kw_only=True, dict=True):
         answer = judgement.candidate_answer.strip()
         # A number also equals its own text, which JSON may write differently.
         holds = isinstance(wanted, str | int | float) and answer == text_of(wanted)
-        if not holds and not isinstance(wanted, str):
+        if not holds and (not isinstance(wanted, str) or _is_data(wanted)):
             with suppress(ValueError, RecursionError):
-                holds = same(msgspec.json.decode(answer), wanted)
+                data = msgspec.json.decode(wanted) if isinstance(wanted, str) else wanted
+                holds = same(msgspec.json.decode(answer), data)
         if holds:
             return passed(f"equals {quoted(wanted)}")
         return missed(f"is {quoted(answer)}, not {quoted(wanted)}")

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from agentv.evaluators.base import OTHER_TOOLS, Count, Evaluator, Limit, cut, missed, within
-from agentv.model.evaluator import Needs, Score
+from agentv.evaluators.base import CALLS_UNKNOWN, OTHER_TOOLS, Count, Evaluator, Limit, cut, missed, passed, within
+from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
 from agentv.model.message import ToolCall, tool_calls_in
 from agentv.support.json_values import MISSING, same, value_at
@@ -58,12 +58,13 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
     | `args_match` | the arguments match if |
     |---|---|
     | `superset` (default) | all arguments in `args` are present and equal, nested values included; others are allowed |
-    | `exact` | the arguments are exactly those in `args` |
+    | `exact` (default under `tests`) | the arguments are exactly those in `args` |
     | `subset` | every argument of the call is in `args` and equal; some may be missing |
     | `ignore` | always |
     | a list of paths | the values at these paths are equal |
 
-    An answer without calls scores 0 in every mode. A mode that does not hold scores 0. A mode that holds scores
+    An answer without calls scores 1 in the mode `subset` and 0 in every other. If the target reports only text, its
+    calls are unknown, which is an error. A mode that does not hold scores 0. A mode that holds scores
     (1 + limits kept) / (1 + limits checked), where each `max_duration_ms` of a matching call is a limit. If a call has
     no duration, its limit is skipped with a warning. If several calls match under `in_order`, the first is used.
     `details.alignment` lists expected and actual calls: `=` made as expected, `-` expected but not made, `+` made but
@@ -100,8 +101,12 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
     def score(self, judgement: Judgement) -> Score:
         """Compare the calls of the answer with those that the mode requires."""
         calls = tool_calls_in(judgement.response.messages)
+        if not calls and judgement.response.calls_unknown:
+            raise EvaluatorFailure(CALLS_UNKNOWN)
         if not calls:
-            return missed("No trace available for evaluation")
+            return (
+                passed("no tool was called") if self.mode == "subset" else missed("No trace available for evaluation")
+            )
         if self.mode == "any_order":
             return _counted(calls, self.minimums or {})
         expected = self.expected or []

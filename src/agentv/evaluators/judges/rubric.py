@@ -324,9 +324,10 @@ def _is_hit(outcome: ItemScore, points: bool) -> bool:
 
 
 def _detail(outcome: ItemScore, points: bool) -> dict[str, Any]:
-    item = outcome.item
-    value: dict[str, Any] = {"score": outcome.points} if points else {"satisfied": outcome.points > TOP_SCORE / 2}
-    gate = {"required": least_points(item, points) is not None, "met": outcome.met}
+    """Return an item with its result: `met` if it counts as a hit, `required` if missing it fails the rubric."""
+    item, met = outcome.item, _is_hit(outcome, points)
+    value: dict[str, Any] = {"score": outcome.points} if points else {"satisfied": met}
+    gate = {"required": least_points(item, points) is not None, "met": met}
     reason = {"reasoning": outcome.reasoning} if outcome.reasoning else {}
     return {"id": str(item.id), **value, "weight": item.weight, **gate, **reason}
 

@@ -49,6 +49,7 @@ class CodingAgent(Target, frozen=True, kw_only=True):
     """Settings of all coding agents. Events are written to `log_dir` in `log_format`; `raw` is the same as `json`."""
 
     writes_logs: ClassVar[bool] = True
+    reports_calls: ClassVar[bool] = True
 
     aliases: ClassVar[dict[str, str]] = {
         **COMMON_ALIASES,
