@@ -16,7 +16,8 @@ from agentv.model.response import Responder, SampleRequest, TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.settings.environment import redacted
 from agentv.targets.catalog import Targets
-from agentv.targets.target import FORMAT_REJECTED, ModelApi, Target, response_formats
+from agentv.targets.response_formats import FORMAT_REJECTED, response_formats
+from agentv.targets.target import ModelApi, Target
 
 PROMPT = "Answer with the single word: ok"
 LONGEST_S = 60.0

@@ -23,7 +23,8 @@ from agentv.runs.store import RunStore
 from agentv.settings.diagnostics import did_you_mean
 from agentv.targets.answers import response_from_object
 from agentv.targets.recorder import RecordedFailure, StoredResponse, request_digest_of, restored
-from agentv.targets.target import COMMON_ALIASES, RecordedInAnotherFormat, Target
+from agentv.targets.response_formats import RecordedInAnotherFormat
+from agentv.targets.target import COMMON_ALIASES, Target
 
 USER = "user:"
 """The case id prefix of simulated users' calls."""

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from agentv.errors import UsageError
 from agentv.model.job import CallOverrides
-from agentv.model.response import Responder, TargetFailure
+from agentv.model.response import Responder
 from agentv.model.values import digest
 from agentv.settings.diagnostics import KeyPath
 from agentv.settings.environment import REFERENCE, is_secret_field
@@ -280,34 +280,6 @@ class HostedApi(ModelApi, frozen=True, kw_only=True):
     def complaints(self) -> list[str]:
         """Check the model and the address."""
         return super().complaints() + missing_keys(self, "model") + address_complaints("base_url", self.base_url)
-
-
-FORMAT_REJECTED = frozenset({400, 404, 415, 422, 501})
-"""Statuses of servers that do not support the requested response format."""
-
-
-class RecordedInAnotherFormat(TargetFailure):
-    """A replayed call that was not recorded in this response format, but in a later one: it was never made."""
-
-    def __init__(self) -> None:
-        super().__init__("invalid_response", "Recorded in another response format", status=400)
-
-    def __reduce__(self) -> tuple[type[RecordedInAnotherFormat], tuple[object, ...]]:
-        return RecordedInAnotherFormat, ()
-
-
-def response_formats(settings: Target, wanted: CallOverrides) -> list[CallOverrides]:
-    """Return the overrides to try in turn: with the schema, with any JSON, and without a response format.
-
-    Formats that the target cannot send are left out.
-    """
-    tried = [wanted, msgspec.structs.replace(wanted, schema="json")] if isinstance(wanted.schema, dict) else [wanted]
-    tried = [each for each in tried if each.schema is not None and _sends(settings, each)]
-    return [*tried, msgspec.structs.replace(wanted, schema=None)]
-
-
-def _sends(settings: Target, wanted: CallOverrides) -> bool:
-    return getattr(settings.with_overrides(wanted), "response_format", None) == wanted.schema
 
 
 def missing_keys(target: Target, *names: str) -> list[str]:

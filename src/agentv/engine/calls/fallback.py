@@ -8,7 +8,7 @@ import msgspec
 
 from agentv.engine.calls.retry import RetryWrapper
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
-from agentv.targets.target import FORMAT_REJECTED
+from agentv.targets.response_formats import FORMAT_REJECTED
 
 
 class FallbackWrapper(ResponderWrapper):

@@ -17,7 +17,8 @@ from agentv.model.job import CallOverrides
 from agentv.model.message import Message, message_to_data, tool_calls_in
 from agentv.model.response import Responder, Response, TargetFailure
 from agentv.model.result import EvaluatorResult, TokenUsage, sum_usage
-from agentv.targets.target import FORMAT_REJECTED, ModelApi, RecordedInAnotherFormat, Target, response_formats
+from agentv.targets.response_formats import FORMAT_REJECTED, RecordedInAnotherFormat, response_formats
+from agentv.targets.target import ModelApi, Target
 
 MAX_TEXT = 8000
 MAX_CALLS = 50
