@@ -104,6 +104,7 @@ FORMATS = Registry(
     {
         "yaml": "agentv.datasets.formats.yaml_dataset:YAML",
         "jsonl": "agentv.datasets.formats.jsonl:JSONL",
+        "prompt-mdx": "agentv.datasets.formats.prompt_mdx:PROMPT_MDX",
     },
 )
 """Dataset formats, each a `DatasetFormat`; the first that recognizes a file reads it."""

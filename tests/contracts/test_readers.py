@@ -6,6 +6,7 @@ import agentv
 from agentv.datasets.discovery import find_datasets
 from agentv.datasets.formats.dataset_format import (
     Content,
+    DatasetFormat,
     ReadOptions,
     detect,
     load_format,
@@ -20,7 +21,8 @@ CASES = [
     {"id": "b", "expected_outcome": "y", "input": [{"role": "user", "content": "q"}], "metadata": {"k": [1, None]}},
     {"id": "c", "expected_outcome": "z", "input": "q", "evaluators": [{"type": "contains", "value": "w"}]},
 ]
-SUFFIXES = [(name, suffix) for name in FORMATS.names() for suffix in load_format(name).suffixes]
+WRITABLE = [name for name in FORMATS.names() if type(load_format(name)).write is not DatasetFormat.write]
+SUFFIXES = [(name, suffix) for name in WRITABLE for suffix in load_format(name).suffixes]
 
 
 @pytest.fixture(params=SUFFIXES, ids=lambda row: row[1])

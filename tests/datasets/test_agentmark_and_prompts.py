@@ -194,12 +194,6 @@ class TestPrompts:
         loaded = folder.rows(case(), sidecar={"prompt": "{{ topic }}\nsee notes.md"})
         assert loaded[0].input[0].content == "birds\nsee notes.md"
 
-    def test_agentmark_prompt_files_are_rejected(self, folder):
-        folder.write("ask.prompt.mdx", "<User>{props.topic}</User>")
-        error = folder.row_error(case(), sidecar={"prompt": "ask.prompt.mdx"})
-        assert "ask.prompt.mdx" in error.detail
-        assert "not supported" in error.detail
-
     def test_a_yaml_document_can_have_a_prompt(self, folder):
         loaded = folder.yaml(json.dumps({"prompt": PROMPT, "evalcases": [case()]}))
         assert loaded[0].input == (Message("user", "Tell me about birds."),)

@@ -219,3 +219,37 @@ class TestTogether:
 
     def test_nothing_selected_means_everything(self, select):
         assert len(select()) == 100
+
+
+class TestRowsAndSplit:
+    @pytest.fixture
+    def ids(self, folder, command):
+        folder.write("rows.jsonl", [{"id": f"c{n}", "expected_outcome": "x", "input": "y"} for n in range(10)])
+
+        def selected(*options, code=0):
+            ended = command("cases", "-q", "rows.jsonl", *options)
+            assert ended.code == code, ended.stderr
+            return [case["id"] for case in ended.printed] if not code else ended.stderr
+
+        return selected
+
+    def test_rows_count_from_0(self, ids):
+        assert ids("--rows", "0,3-5,9") == ["c0", "c3", "c4", "c5", "c9"]
+
+    @pytest.mark.parametrize("seed", ["0", "7"])
+    def test_the_two_parts_of_a_split_are_all_cases(self, ids, seed):
+        train, test = (ids("--split", f"{part}:80", "--seed", seed) for part in ("train", "test"))
+        assert (len(train), len(test)) == (8, 2)
+        assert sorted(train + test) == ids()
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (("--rows", "10"), "There is no row 10: rows count from 0, and the last is 9"),
+            (("--rows", "3-1"), "--rows takes positions and ranges such as 0,3-5,9"),
+            (("--split", "dev:80"), "--split takes train:PERCENT or test:PERCENT"),
+            (("--rows", "1", "--split", "train:80"), "--sample, --rows and --split exclude each other"),
+        ],
+    )
+    def test_invalid_values_are_refused(self, ids, options, message):
+        assert message in ids(*options, code=2)

@@ -319,3 +319,11 @@ def test_a_dataset_can_limit_concurrent_calls_and_the_command_overrides_it(proje
     assert project.eval("--out", "out", "--quiet", *options).code == 0
     ids = [record["eval_id"] for record in project.records()]
     assert (ids == [f"c{number}" for number in range(12)]) is in_order
+
+
+def test_skip_eval_records_answers_that_can_be_scored_later(project):
+    project.dataset("yes", "no")
+    assert project.eval("--out", "out", "--quiet", "--skip-eval").code == 0
+    assert [(record["status"], record["score"]) for record in project.records()] == [("unscored", None)] * 2
+    assert project.command("rescore", "out", "--out", "scored", "--quiet").code == 0
+    assert [record["score"] for record in project.records("scored")] == [1.0, 0.0]

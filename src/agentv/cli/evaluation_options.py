@@ -164,6 +164,7 @@ class EvalArguments(CallOptions, RunArguments, EarlierRunOptions):
         "Stop as soon as the mean or pass rate is known to be above or below X, or above or below that of RUN.",
     )
     fail_fast: bool = flag("--fail-fast", "Stop at the first failure or error.")
+    skip_eval: bool = flag("--skip-eval", "Record answers without scoring them; agentv rescore can score them later.")
     watch: bool = flag("--watch", "After the run, wait until a file is saved and run what it changed. Ctrl-C stops.")
     if_changed: bool = flag("--if-changed", "Start no run if --changed-since would carry over everything.")
     dry_run: bool = flag("--dry-run", "Check the inputs, render the prompts and print the plan; call nothing.")

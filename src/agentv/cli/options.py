@@ -17,12 +17,13 @@ from agentv.settings import diagnostics
 from agentv.settings.diagnostics import Range
 
 GROUPS = {
-    "Selection": "given_filters tags excluded_tags cases cases_from sample seed shard limit on_error "
+    "Selection": "given_filters tags excluded_tags cases cases_from sample seed shard rows split limit "
+    "on_error "
     "allow_outside_files max_line_bytes",
     "Search": "into_merges changed_paths kept_paths own_dataset setup alpha",
     "Targets": "targets targets_file trials cache no_cache record replay",
-    "Scoring": "judge evaluators kinds every_evaluator stored_cases threshold min_pass_rate gate_on max_errors "
-    "max_fooled",
+    "Scoring": "judge evaluators skip_eval kinds every_evaluator stored_cases threshold min_pass_rate gate_on "
+    "max_errors max_fooled",
     "Limits": "workers timeout_s max_retries budget_usd stop_when fail_fast executor processes ray_address",
     "Output": "out experiment file_format as_json quiet verbose why dry_run include_trace dump_prompts dump_traces",
     "Resume": "resume reset retry_errors changed_since only only_from watch if_changed",
@@ -61,6 +62,25 @@ def parse_shard(text: str) -> tuple[int, int]:
     if not slash or not index.isdigit() or not count.isdigit():
         raise UsageError(f"--shard takes I/N, for example 2/8, got {text!r}")
     return int(index), int(count)
+
+
+def parse_rows(text: str) -> tuple[tuple[int, int], ...]:
+    """Read `0,3-5` as the first and last positions of ranges."""
+    ranges = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
+            raise UsageError(f"--rows takes positions and ranges such as 0,3-5,9, got {text!r}")
+        ranges.append((int(first), int(last if dash else first)))
+    return tuple(ranges)
+
+
+def parse_split(text: str) -> tuple[str, float]:
+    """Read `train:80` as a part and the fraction of cases for training."""
+    part, _, percent = text.partition(":")
+    if part not in ("train", "test") or not percent.isdigit() or not 0 < int(percent) < 100:
+        raise UsageError(f"--split takes train:PERCENT or test:PERCENT, for example train:80, got {text!r}")
+    return part, int(percent) / 100
 
 
 AT_LEAST_0 = Number(Range(0, whole=True))
@@ -211,9 +231,15 @@ class SelectionOptions(Arguments):
     sample: int | float | None = option(
         "--sample N|N%", "Select a random sample: a count (200) or a percentage (10%).", parse_sample
     )
-    seed: int | None = option("--seed N", "Random seed for --sample.", int, default=0)
+    seed: int | None = option("--seed N", "Random seed for --sample and --split.", int, default=0)
     shard: tuple[int, int] | None = option(
         "--shard I/N", "Select the I-th of N parts of the cases, split by a hash of the id.", parse_shard
+    )
+    rows: tuple[tuple[int, int], ...] | None = option(
+        "--rows ROWS", "Select cases by position, counted from 0: 0,3-5,9.", parse_rows
+    )
+    split: tuple[str, float] | None = option(
+        "--split PART:PERCENT", "Select a random part (train:80) or all other cases (test:80).", parse_split
     )
     limit: int | None = option("--limit N", "Select at most N cases.", AT_LEAST_1)
 

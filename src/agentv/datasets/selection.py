@@ -33,7 +33,8 @@ _KEY = re.compile(r"(?:tag|metadata\.[^=]+?)!?=")
 class Selection(msgspec.Struct, frozen=True):
     """The cases to select: those that match every filter, the `ids` if there are any, `named` and `listed` if set.
 
-    `named` and `listed` have pairs of dataset and id. Every listed case of a dataset that is read must exist.
+    `named` and `listed` have pairs of dataset and id. Every listed case of a dataset that is read must exist. `rows`
+    are first and last positions, counted from 0. `split` is `train` or `test` with the fraction of the training part.
     """
 
     filters: tuple[str, ...] = ()
@@ -44,9 +45,13 @@ class Selection(msgspec.Struct, frozen=True):
     ids: tuple[str, ...] = ()
     named: frozenset[CaseName] | None = None
     listed: frozenset[CaseName] | None = None
+    rows: tuple[tuple[int, int], ...] | None = None
+    split: tuple[str, float] | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError for invalid values."""
+        if sum(choice is not None for choice in (self.sample, self.rows, self.split)) > 1:
+            raise UsageError("--sample, --rows and --split exclude each other")
         sample, shard, limit = self.sample, self.shard, self.limit
         if sample is not None and (
             isinstance(sample, bool) or sample <= 0 or (isinstance(sample, float) and sample > 1)
@@ -60,10 +65,12 @@ class Selection(msgspec.Struct, frozen=True):
 
     def apply(self, cases: Iterable[EvalCase], again: Callable[[], Iterable[EvalCase]]) -> Iterator[EvalCase]:
         """Yield the selected cases; `again` returns the same cases a second time, for a sample."""
-        matched = self._matching(cases)
-        if self.sample is not None:
+        matched = self._matching(cases if self.rows is None else self._in_rows(cases, self.rows))
+        share = self.sample if self.split is None else self.split[1]
+        if share is not None:
             ranks = array("Q", (draw_rank(self.seed, case.id) for case in matched))
-            matched = self._sampled(self._matching(again()), _cut(ranks, self.sample))
+            is_rest = self.split is not None and self.split[0] == "test"
+            matched = self._sampled(self._matching(again()), _cut(ranks, share), rest=is_rest)
         if self.shard is not None:
             index, count = self.shard
             matched = (case for case in matched if draw_rank(0, case.id) % count == index - 1)
@@ -111,15 +118,25 @@ class Selection(msgspec.Struct, frozen=True):
                 hint = did_you_mean(id, others) or "`agentv cases` lists the ids; use --filter for a glob"
                 raise UsageError(f"No case has the id '{id}'", hint=hint)
 
-    def _sampled(self, cases: Iterable[EvalCase], cut: tuple[int, int]) -> Iterator[EvalCase]:
+    def _sampled(self, cases: Iterable[EvalCase], cut: tuple[int, int], *, rest: bool = False) -> Iterator[EvalCase]:
+        """Yield the cases in the sample, or with `rest` all others."""
         highest, ties = cut
         for case in cases:
             rank = draw_rank(self.seed, case.id)
-            if rank < highest:
+            is_tie = rank == highest and ties > 0
+            ties -= is_tie
+            if (rank < highest or is_tie) is not rest:
                 yield case
-            elif rank == highest and ties:
-                ties -= 1
+
+    def _in_rows(self, cases: Iterable[EvalCase], rows: tuple[tuple[int, int], ...]) -> Iterator[EvalCase]:
+        """Yield the cases at these positions, which count from 0. Raises UsageError for one that is missing."""
+        count = 0
+        for count, case in enumerate(cases, 1):
+            if any(first < count <= last + 1 for first, last in rows):
                 yield case
+        last = max(last for _, last in rows)
+        if last >= count:
+            raise UsageError(f"There is no row {last}: rows count from 0, and the last is {count - 1}")
 
 
 Alternatives = tuple[str, list[str]]

@@ -33,6 +33,8 @@ def prepare(
     written: str | None = None,
 ) -> RunPlan:
     """Prepare a run that calls targets. `given` are targets of the program, `written` is a file the run exports."""
+    if options.skip_eval:
+        evaluators = ()
     rule = None
     if options.stop_when is not None:
         from agentv.engine.early_stop import EarlyStopping, draw_seed, rule_of  # late: few runs stop early

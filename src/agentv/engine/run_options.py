@@ -75,6 +75,9 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     draw_seed: int | None = None
     shard: tuple[int, int] | None = None
     limit: int | None = None
+    rows: tuple[tuple[int, int], ...] | None = None
+    split: tuple[str, float] | None = None
+    skip_eval: bool = False
     timeout_s: Positive | None = None
     max_retries: Annotated[int, Meta(ge=0)] | None = None
     on_error: Literal["stop", "skip"] = "stop"
@@ -104,6 +107,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         """Return the selection of cases. Reads the earlier run for `only`, and the list `cases_from`."""
         listed = None if self.cases_from is None else read_case_list(self.cases_from)
         wanted = Selection(self.filters, self.sample, self.seed or 0, self.shard, self.limit, self.cases, listed=listed)
+        wanted = msgspec.structs.replace(wanted, rows=self.rows, split=self.split)
         if self.only is None and self.only_from is None:
             return wanted
         if self.only is None or self.only_from is None:
@@ -118,7 +122,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     @property
     def narrows(self) -> bool:
         """Whether these options may select only some of the cases."""
-        choices = (self.cases_from, self.sample, self.shard, self.limit, self.only)
+        choices = (self.cases_from, self.sample, self.shard, self.limit, self.only, self.rows, self.split)
         return bool(self.filters or self.cases) or any(choice is not None for choice in choices)
 
     def lasting(self) -> Self:

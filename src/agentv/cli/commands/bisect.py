@@ -125,7 +125,9 @@ def _plan(prepared: RunPlan, repository: Repository, request: SearchRequest) -> 
     """Return how to evaluate a commit, with the cases of the working tree in random order."""
     options, sources = request.options, prepared.cases.sources
     # Only the selected cases are named in each batch, so the selection itself is left out.
-    plain = msgspec.structs.replace(options, filters=(), sample=None, shard=None, limit=None, cases=())
+    plain = msgspec.structs.replace(
+        options, filters=(), sample=None, shard=None, limit=None, cases=(), rows=(), split=None
+    )
     files = [path for each in sources for path in ([each.path] if os.path.exists(each.path) else each.files)]
     return CommitPlan(
         options=plain if request.own_dataset else msgspec.structs.replace(plain, paths=tuple(files)),

@@ -7,6 +7,7 @@ from typing import Any
 import minijinja
 import msgspec
 
+from agentv.datasets.case.agentmark_prompt import PromptFileError, parse_prompt_file
 from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.files import FileError, FileFinder, is_address, is_guideline, read_image, read_text
 from agentv.errors import DatasetError
@@ -15,13 +16,19 @@ from agentv.model.message import FilePart, ImagePart, Message, TextPart
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.support.templates import TemplateProblem, environment, first_line, is_file_name, missing_name, names_in
 
+AGENTMARK_ENDING = ".prompt.mdx"
+
 
 class Prompt(msgspec.Struct, frozen=True):
-    """A validated prompt: messages whose texts are templates. `names` are the variables they use."""
+    """A validated prompt: messages whose texts are templates. `names` are the variables they use.
+
+    `optional` are variables that a row may omit; they are empty then.
+    """
 
     id: str
     messages: tuple[Message, ...]
     names: frozenset[str]
+    optional: frozenset[str] = frozenset()
 
     def render(self, variables: dict[str, Any], problems: Problems) -> tuple[Message, ...] | None:
         """Return the messages for one row; None after adding an error to `problems`."""
@@ -30,7 +37,8 @@ class Prompt(msgspec.Struct, frozen=True):
             problems.error(path, "A variable cannot be called 'self'", "Rename it")
             return None
         # Integers of more than 128 bits are passed as text: minijinja would convert them to floats.
-        exact = {
+        exact: dict[str, Any] = dict.fromkeys(self.optional)
+        exact |= {
             name: str(value) if isinstance(value, int) and value.bit_length() > 127 else value
             for name, value in variables.items()
         }
@@ -52,9 +60,12 @@ def read_prompt(
     value: Any, path: KeyPath, problems: Problems, finder: FileFinder, id: str = "default"
 ) -> Prompt | None:
     """Read a prompt: text, a list of messages, or a file name. Return None after adding an error to `problems`."""
+    optional: frozenset[str] = frozenset()
     if isinstance(value, str):
         text = _file_text(value, path, problems, finder) if is_file_name(value) else value
         messages: tuple[Message, ...] = () if text is None else (Message("user", text),)
+        if text is not None and value.strip().endswith(AGENTMARK_ENDING):
+            messages, optional = _agentmark_messages(text, value, path, problems)
     elif isinstance(value, list):
         messages = MessageReader(finder).messages(value, path, problems)
     else:
@@ -65,20 +76,27 @@ def read_prompt(
             problems.error(path, "A prompt needs at least one message")
         return None
     names = _names_used(messages, path, problems)
-    return None if names is None else Prompt(id, messages, frozenset(names))
+    return None if names is None else Prompt(id, messages, frozenset(names), optional)
 
 
 def _file_text(value: str, path: KeyPath, problems: Problems, finder: FileFinder) -> str | None:
     name = value.strip().removeprefix("file://")
-    if name.endswith(".prompt.mdx"):
-        hint = "Copy its text to a .md file and write variables as {{ name }}"
-        problems.error(path, f"Prompt file '{name}' is in AgentMark's .mdx format, which is not supported", hint)
-        return None
     try:
         return read_text(finder.find(name).path, name)
     except FileError as error:
         problems.error(path, error.message, error.hint)
         return None
+
+
+def _agentmark_messages(
+    text: str, name: str, path: KeyPath, problems: Problems
+) -> tuple[tuple[Message, ...], frozenset[str]]:
+    try:
+        file = parse_prompt_file(text)
+    except PromptFileError as error:
+        problems.error(path, f"Prompt file '{name}', line {error.line}: {error.message}", error.hint)
+        return (), frozenset()
+    return tuple(file.messages), file.optional
 
 
 def _names_used(messages: tuple[Message, ...], path: KeyPath, problems: Problems) -> set[str] | None:
