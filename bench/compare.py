@@ -24,7 +24,7 @@ def compare(before: str, after: str) -> Callable[[], Any]:
     def work() -> int:
         from agentv.comparison.run_comparison import compare_runs
         from agentv.comparison.scores import RunScores
-        from agentv.report.comparison_text import comparison_lines
+        from agentv.report.comparisons.comparison_text import comparison_lines
 
         found = compare_runs(RunScores(before, "before"), RunScores(after, "after"))
         comparison_lines(found)

@@ -11,7 +11,8 @@ import agentv
 from agentv.comparison.run_comparison import CompareOptions, compare_many, compare_runs
 from agentv.comparison.scores import RunScores
 from agentv.errors import AgentvError, UsageError
-from agentv.report.comparison_text import method, notes, outcomes, sentence, use_rows
+from agentv.report.comparisons.comparison_text import outcomes, use_rows
+from agentv.report.comparisons.verdict_text import method, notes, sentence
 from agentv.runs.record import encode_record
 from agentv.runs.store import RunStore
 from agentv.runs.summary import SummaryBuilder
@@ -262,7 +263,7 @@ class TestOutcomes:
         )
         assert (found.evaluators[0].p_adjusted, found.non_inferiority.outcome) == (0.5, "inconclusive")
         assert method(found.paired).startswith("t interval over 2 cases, widened for rare changes")
-        assert not found.fails("regression")
+        assert found.exit_code("regression") == 0
 
     @pytest.mark.parametrize("cases", [2, 10])
     def test_negligible_variation_has_no_effect(self, compare, cases):
@@ -359,8 +360,9 @@ class TestParts:
     def test_differences_of_a_few_milliseconds_are_shown_consistently(self, compare):
         before = [record(n, 0.5, execution_metrics=used(None, 2.4)) for n in range(4)]
         after = [record(n, 0.5, execution_metrics=used(None, 0.6)) for n in range(4)]
-        [row] = use_rows(compare(before, after))
-        assert row[:4] == ["time", "2.4 ms", "0.6 ms", "−1.8 ms"]
+        mean, *_, ratio = use_rows(compare(before, after))
+        assert mean[:4] == ["time, mean", "2.4 ms", "0.6 ms", "−1.8 ms"]
+        assert ratio[:4] == ["time, median ratio", "", "", "× 0.25"]
 
     def test_the_reason_of_a_change_comes_from_the_evaluator_that_changed(self, compare):
         def case(score, **parts):
@@ -409,7 +411,7 @@ class TestGates:
         after = [0.5 + delta + (spread / 2 if n % 2 else -spread / 2) for n in range(20)]
         found = compare(scored(*[0.5] * 20), scored(*after))
         gates = ["regression", "worse", "any-loss", "inconclusive", "never"]
-        assert {gate for gate in gates if found.fails(gate)} == failing
+        assert {gate for gate in gates if found.exit_code(gate)} == failing
 
     @pytest.mark.parametrize(
         ("delta", "spread", "outcome", "failing"),
@@ -423,7 +425,7 @@ class TestGates:
         after = [0.5 + delta + (spread / 2 if n % 2 else -spread / 2) for n in range(100)]
         found = compare(scored(*[0.5] * 100), scored(*after), margin=0.05)
         assert found.non_inferiority.outcome == outcome
-        assert {gate for gate in ("regression", "inconclusive", "never") if found.fails(gate)} == failing
+        assert {gate for gate in ("regression", "inconclusive", "never") if found.exit_code(gate)} == failing
 
 
 class TestMany:

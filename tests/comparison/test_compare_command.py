@@ -115,11 +115,11 @@ def test_json_without_a_pair_has_the_documented_names_too(agentv, tmp_path):
 
 
 @pytest.mark.parametrize("style", [(), ("--json",), ("--markdown",)])
-def test_no_case_scored_in_both_runs_fails_with_a_message(agentv, tmp_path, style):
+def test_no_case_scored_in_both_runs_decides_nothing(agentv, tmp_path, style):
     before = write_run(tmp_path / "a.jsonl", record("x", 1.0, tags=("t",)), record("y", 0.0))
     after = write_run(tmp_path / "b.jsonl", record("x", None), record("y", None))
     found = agentv(before, after, *style)
-    assert (found.returncode, found.stderr) == (1, "")
+    assert (found.returncode, found.stderr) == (5, "")
     if style == ("--json",):
         assert json.loads(found.stdout)["summary"]["mean_delta"] is None
     else:
@@ -280,3 +280,12 @@ def test_model_output_is_shown_as_plain_text(agentv, tmp_path, text):
     ours = ("<details>", "</details>", "<summary>", "</summary>", "<sub>", "</sub>")
     assert [each for each in markup if not each.strip().startswith(ours)] == []
     assert json.loads(agentv(before, after, "--json").stdout)["changes"][0]["answer1"]
+
+
+@pytest.mark.parametrize(("limit", "code"), [("2", 0), ("1", 1), ("20%", 0), ("10%", 1)])
+def test_the_error_gate_counts_the_errors_of_the_second_run(agentv, tmp_path, limit, code):
+    before = write_scores(tmp_path / "a.jsonl", [1.0] * 10)
+    after = write_scores(tmp_path / "b.jsonl", [1.0] * 8 + [None] * 2)
+    found = agentv(before, after, "--max-errors", limit)
+    assert found.returncode == code
+    assert ("has 2 errors in 10 results; --max-errors is" in found.stderr) == (code == 1)

@@ -18,7 +18,7 @@ class CompareArguments(Arguments):
 
     \b
     Exit codes: 0 passed   1 the --fail-on condition is met   2 usage error, or a run cannot be read
-                5 can't tell: references, evaluators or judges differ between the runs
+                5 can't tell: references, evaluators or judges differ, or errors decide
     """
 
     action = "agentv.cli.commands.compare:compare"
@@ -35,8 +35,11 @@ class CompareArguments(Arguments):
     fail_on: str | None = option(
         "--fail-on",
         "Exit with 1 if B is significantly worse (regression, the default), has a lower mean (worse), loses a case "
-        "(any-loss), or is not shown to be better (inconclusive, the default with --margin).",
+        "(any-loss). With inconclusive (the default with --margin), also exit with 5 if B is not shown to be better.",
         click.Choice(["regression", "worse", "any-loss", "inconclusive", "never"]),
+    )
+    max_errors: str | None = option(
+        "--max-errors N|N%", "Exit with 1 if B has more errors than N, or N% of its results.", str
     )
     allow_changed_measure: bool = flag(
         "--allow-changed-measure", "Give a verdict even if references, evaluators or judges differ between the runs."

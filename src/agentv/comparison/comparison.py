@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
+from agentv.comparison.error_bounds import ErrorBounds
 from agentv.comparison.run_change import CaseId, RunChange
+from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED
+from agentv.stats.distributions import Interval
 from agentv.stats.means import Estimate
 from agentv.stats.paired_comparison import Answer, Paired
 from agentv.stats.power import NonInferiority
@@ -67,20 +70,37 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The comparison for one evaluator or tag. `p_adjusted` is Holm-adjusted over all evaluators or all tags."""
+    """The comparison for one dataset, evaluator or tag. `p_adjusted` is Holm-adjusted over all parts of that kind.
+
+    `pooled` is the difference of a dataset, shrunk towards those of the other datasets.
+    """
 
     name: str
     paired: Paired
     p_adjusted: float | None
+    pooled: float | None = None
+
+
+class Percentile(msgspec.Struct, frozen=True, kw_only=True):
+    """A percentile, or a median of ratios, with its interval; None if there are too few values."""
+
+    share: float
+    value: float
+    ci95: Interval | None
 
 
 class UsageChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost in USD or time in milliseconds per case, over the cases where both runs report it."""
+    """Cost in USD or time in milliseconds per case, over the cases where both runs report it.
+
+    `ratio` is the median of after / before per case. `percentiles` are those of both runs.
+    """
 
     n: int
     before: float
     after: float
     difference: Estimate
+    ratio: Percentile | None = None
+    percentiles: tuple[tuple[Percentile, Percentile], ...] = ()
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +119,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     common: int
     pairs: Sequence[Pair]
     changes: tuple[Change, ...]
+    pass_rate: Paired | None = None
+    datasets: tuple[PartComparison, ...] = ()
     evaluators: tuple[PartComparison, ...]
     tags: tuple[PartComparison, ...]
     cost: UsageChange | None
@@ -106,6 +128,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     unmatched: tuple[int, int]
     unmatched_ids: tuple[tuple[str, ...], tuple[str, ...]]
     unscored: tuple[int, int]
+    errors: ErrorBounds | None = None
     non_inferiority: NonInferiority | None = None
     notes: tuple[str, ...] = ()
     other_inputs: tuple[CaseId, ...] = ()
@@ -123,19 +146,30 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the scores may be compared: the measure is the same, or a change of it is allowed."""
         return self.allow_changed_measure or not self.measure_changes
 
-    def fails(self, on: FailOn) -> bool:
-        """Return whether the gate rejects the second run. It does if no case was scored in both runs."""
-        if on == "never" or self.paired is None:
-            return on != "never"
-        if on == "worse":
-            return self.paired.mean_delta < 0
-        if on == "any-loss":
-            return self.losses > 0
-        if self.non_inferiority is not None:
-            outcome = self.non_inferiority.outcome
-            return outcome == "refuted" or (on == "inconclusive" and outcome == "inconclusive")
+    @property
+    def answer(self) -> Answer:
+        """The verdict about the second run. A claim must hold if every error counts against it."""
+        if self.paired is None or not self.is_comparable:
+            return "cannot tell"
         answer = self.paired.answer
-        return answer == "worse" or (on == "inconclusive" and answer != "better")
+        return answer if self.errors is None or self.errors.supports(answer) else "cannot tell"
+
+    def exit_code(self, on: FailOn) -> int:
+        """Return the exit code for a gate: 5 if the measure changed, no case can be compared, or errors decide."""
+        if on == "never":
+            return EXIT_OK
+        if self.paired is None or not self.is_comparable:
+            return EXIT_UNDECIDED
+        if on in ("worse", "any-loss"):
+            return EXIT_FINDINGS if (self.losses if on == "any-loss" else self.paired.mean_delta < 0) else EXIT_OK
+        margin = self.non_inferiority
+        answer = self.answer if margin is None else margin.outcome
+        if answer in ("worse", "refuted"):
+            return EXIT_FINDINGS
+        if answer in ("better", "shown"):
+            return EXIT_OK
+        is_open = self.errors is not None and self.errors.leaves_open(self.paired.answer)
+        return EXIT_UNDECIDED if is_open or on == "inconclusive" else EXIT_OK
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +185,7 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     differences: tuple[tuple[Paired | None, ...], ...]
     p_adjusted: tuple[tuple[float | None, ...], ...]
     left_out: tuple[int, ...]
+    errors: Mapping[tuple[int, int], ErrorBounds | None] = {}
     notes: tuple[str, ...] = ()
     other_inputs: tuple[CaseId, ...] = ()
     what_changed: tuple[tuple[RunChange, ...], ...] = ()
@@ -177,17 +212,32 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(rank([mean.value for mean in self.means], is_better)) if self.is_comparable else ()
 
     def conclusion(self, i: int, j: int) -> Answer:
-        """Return the conclusion about run j against run i, for i < j, with the adjusted p-value."""
-        found = self.differences[i][j]
-        return "cannot tell" if found is None else found.conclude(self.p_adjusted[i][j])
+        """Return the verdict about run j against run i, for i < j, with the adjusted p-value."""
+        found, errors = self.differences[i][j], self.errors.get((i, j))
+        if found is None or not self.is_comparable:
+            return "cannot tell"
+        answer = found.conclude(self.p_adjusted[i][j])
+        return answer if errors is None or errors.supports(answer) else "cannot tell"
 
-    def fails(self, on: FailOn) -> bool:
-        """Return whether the gate rejects any other run against the first. Significance uses adjusted p-values."""
-        others = range(1, len(self.sides))
+    def exit_code(self, on: FailOn) -> int:
+        """Return the exit code for a gate on all runs against the first; see `Comparison.exit_code`."""
+        if on == "never":
+            return EXIT_OK
+        if not self.is_comparable:
+            return EXIT_UNDECIDED
+        found = {other: paired for other, paired in enumerate(self.differences[0]) if paired is not None}
         if on == "worse":
-            return any(found.mean_delta < 0 for found in self.differences[0] if found is not None)
-        shown = [self.conclusion(0, other) for other in others]
-        return (on == "inconclusive" and shown != ["better"] * len(shown)) or (on == "regression" and "worse" in shown)
+            return EXIT_FINDINGS if any(paired.mean_delta < 0 for paired in found.values()) else EXIT_OK
+        answers = [self.conclusion(0, other) for other in found]
+        if "worse" in answers:
+            return EXIT_FINDINGS
+        is_open = any(
+            errors is not None and errors.leaves_open(found[other].conclude(self.p_adjusted[0][other]))
+            for other in found
+            for errors in (self.errors.get((0, other)),)
+        )
+        undecided = is_open or (on == "inconclusive" and set(answers) != {"better"})
+        return EXIT_UNDECIDED if undecided else EXIT_OK
 
 
 def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
@@ -203,6 +253,9 @@ def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
         "threshold": comparison.threshold,
         **(_paired(paired) if paired else {**dict.fromkeys((*Paired._fields, "answer")), "n": 0, "clusters": 0}),
         "non_inferiority": None if margin is None else margin._asdict(),
+        "probability_better": paired and paired.probability_better,
+        "errors": _errors(comparison.errors),
+        **({"answer": comparison.answer} if paired else {}),
         **_measure(comparison),
         "exit_code": exit_code,
     }
@@ -212,6 +265,8 @@ def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
         "unscored": dict(zip(("file1", "file2"), comparison.unscored, strict=True)),
         "summary": summary,
         "runs": _sides(comparison.sides),
+        "pass_rate": comparison.pass_rate and _paired(comparison.pass_rate, is_comparable=comparison.is_comparable),
+        "datasets": _parts(comparison.datasets, comparison.is_comparable),
         "evaluators": _parts(comparison.evaluators, comparison.is_comparable),
         "tags": _parts(comparison.tags, comparison.is_comparable),
         "cost_usd": _use(comparison.cost),
@@ -236,6 +291,7 @@ def matrix_data(matrix: Matrix, exit_code: int) -> dict[str, Any]:
             "run2": j,
             **_paired(found),
             "p_adjusted": matrix.p_adjusted[i][j],
+            "errors": _errors(matrix.errors.get((i, j))),
             "answer": matrix.conclusion(i, j) if matrix.is_comparable else None,
         }
         for i in size
@@ -272,16 +328,30 @@ def _paired(paired: Paired, *, is_comparable: bool = True) -> dict[str, Any]:
     return {**paired._asdict(), "answer": paired.answer if is_comparable else None}
 
 
+def _errors(errors: ErrorBounds | None) -> dict[str, Any] | None:
+    """Return the cases that errored in one run only, the error rates, and the difference if they count as 0 and 1."""
+    if errors is None:
+        return None
+    only = dict(zip(("file1", "file2"), errors.only, strict=True))
+    parts = {"rates": errors.rates, "against": errors.against, "in_favour": errors.in_favour}
+    return {"only": only, **{name: _paired(paired) for name, paired in parts.items()}}
+
+
 def _sides(sides: Sequence[Any]) -> list[dict[str, Any]]:
     return [{**msgspec.structs.asdict(side), "mean": side.mean and side.mean._asdict()} for side in sides]
 
 
 def _parts(parts: Sequence[PartComparison], is_comparable: bool) -> list[dict[str, Any]]:
     return [
-        {"name": part.name, **_paired(part.paired, is_comparable=is_comparable), "p_adjusted": part.p_adjusted}
+        {
+            "name": part.name,
+            **_paired(part.paired, is_comparable=is_comparable),
+            **({} if part.pooled is None else {"pooled": part.pooled}),
+            "p_adjusted": part.p_adjusted,
+        }
         for part in parts
     ]
 
 
 def _use(use: UsageChange | None) -> dict[str, Any] | None:
-    return None if use is None else {**msgspec.structs.asdict(use), "difference": use.difference._asdict()}
+    return None if use is None else {**msgspec.to_builtins(use), "difference": use.difference._asdict()}

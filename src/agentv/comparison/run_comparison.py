@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from agentv.comparison.comparison import Change, Comparison, Matrix, Outcome, Pair, PartComparison, Side, UsageChange
+from agentv.comparison.comparison import Change, Comparison, Matrix, Outcome, Pair, Side
 from agentv.comparison.differences import run_differences
+from agentv.comparison.error_bounds import ErrorBounds, error_bounds
 from agentv.comparison.measure import SharedCases, unfinished
+from agentv.comparison.part_comparison import (
+    adjusted_p_values,
+    dataset_parts,
+    evaluators,
+    opposite_datasets,
+    pass_rate,
+    tags,
+    usage_change,
+)
 from agentv.comparison.remedy import rescore_commands
 from agentv.comparison.scores import Column, GroupedCases, RunScores, clusters_of
 from agentv.errors import UsageError
 from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.summary import reason_of
 from agentv.stats.intervals import MeanAccumulator
-from agentv.stats.means import Estimate, paired_difference
+from agentv.stats.means import Estimate
 from agentv.stats.paired_comparison import Paired, compare_drawn, compare_paired
-from agentv.stats.power import holm, non_inferiority
+from agentv.stats.power import NonInferiority, non_inferiority
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 _SHOWN_IDS = 10
-_MIN_TAG_CASES = 3
 JOIN_HINT = "Cases are matched by dataset and id"
 
 Name = tuple[str | None, ...]
@@ -65,6 +74,9 @@ def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = 
     sides = before_side, after_side
     if paired is not None and any(side.stopped_early for side in sides):
         paired = _as_drawn(joined, paired)
+    datasets = dataset_parts(joined, seed)
+    joined.notes += opposite_datasets(datasets, paired)
+    errors = error_bounds(joined.sides, joined.matched, seed)
     with before.run, after.run:
         changed = tuple(_changes(joined, pairs, options.changes))
     return Comparison(
@@ -77,20 +89,33 @@ def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = 
         common=joined.rows,
         pairs=pairs,
         changes=changed,
-        evaluators=_evaluators(joined, seed),
-        tags=_tags(joined, seed),
-        cost=_usage_change(joined, before.cost, after.cost),
-        duration=_usage_change(joined, before.duration, after.duration),
+        pass_rate=pass_rate(joined, seed),
+        datasets=datasets,
+        evaluators=evaluators(joined, seed),
+        tags=tags(joined, seed),
+        cost=usage_change(joined, before.cost, after.cost),
+        duration=usage_change(joined, before.duration, after.duration),
         unmatched=joined.unmatched,
         unmatched_ids=joined.unmatched_ids,
         unscored=joined.unscored,
-        non_inferiority=None if margin is None or paired is None else non_inferiority(paired.estimate, margin),
+        errors=errors,
+        non_inferiority=None if margin is None or paired is None else _non_inferiority(paired, margin, errors),
         notes=tuple(joined.notes),
         other_inputs=joined.shared.other_inputs,
         what_changed=tuple(run_differences(joined.shared)),
         allow_changed_measure=options.allow_changed_measure,
         remedy=rescore_commands((before, after), [joined.shared.measure_changes]),
     )
+
+
+def _non_inferiority(paired: Paired, margin: float, errors: ErrorBounds | None) -> NonInferiority:
+    """Test the margin. With errors, the outcome must be the same if every error counts against it."""
+    found = non_inferiority(paired.estimate, margin)
+    if errors is None:
+        return found
+    worst = errors.against if found.outcome == "shown" else errors.in_favour
+    is_same = non_inferiority(worst.estimate, margin).outcome == found.outcome
+    return found if is_same else found._replace(outcome="inconclusive")
 
 
 class JoinedCases:
@@ -110,12 +135,12 @@ class JoinedCases:
         common = [(row, other) for name, row in names.items() if (other := others.get(name)) is not None]
         named = np.array(common, dtype=np.intp).reshape(-1, 2)
         self.shared = SharedCases(self.sides, named)
-        self._all = named[self.shared.same_input]
+        self.matched = named[self.shared.same_input]
         self._names: list[Name] = list(names)
         self.notes += self.shared.notes
         first, second, there = self._means(before.scores, after.scores)
-        self.rows = len(self._all)
-        self.index = self._all[there]
+        self.rows = len(self.matched)
+        self.index = self.matched[there]
         self.scores = first[there], second[there]
         self.unscored = int(np.isnan(first).sum()), int(np.isnan(second).sum())
         self.unmatched = len(names) - len(common), len(others) - len(common)
@@ -129,13 +154,20 @@ class JoinedCases:
     def column(self, before: Column, after: Column) -> Columns:
         """Return two columns over the cases where both runs have a number, and the clusters of those cases."""
         first, second, there = self._means(before, after)
-        return first[there], second[there], clusters_of(self.sides, self._all[there])
+        return first[there], second[there], clusters_of(self.sides, self.matched[there])
 
     def _means(self, before: Column, after: Column) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Return the means of the matched cases in both runs, and where both have a number."""
-        first = self.sides[0].means(before)[self._all[:, 0]]
-        second = self.sides[1].means(after)[self._all[:, 1]]
+        first = self.sides[0].means(before)[self.matched[:, 0]]
+        second = self.sides[1].means(after)[self.matched[:, 1]]
         return first, second, ~np.isnan(first) & ~np.isnan(second)
+
+    def datasets(self) -> dict[str, NDArray[Any]]:
+        """Return the rows of `scores` by dataset; empty if datasets are not part of the names."""
+        if 0 not in self.parts:
+            return {}
+        names = np.array([str(self._names[row][0]) for row in self.index[:, 0].tolist()], dtype=object)
+        return {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
 
     def tags(self) -> dict[str, NDArray[Any]]:
         """Return the rows of `scores` by tag; a tag in either run counts."""
@@ -270,48 +302,6 @@ def _changes(joined: JoinedCases, pairs: Pairs, most: int) -> Iterable[Change]:
         yield Change(pair=pairs[row], answer1=answers[0], answer2=answers[1], reason=reason)
 
 
-def _evaluators(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
-    before, after = (side.run.evaluators for side in joined.sides)
-    return _parts(((name, joined.column(before[name], after[name])) for name in before if name in after), seed)
-
-
-def _tags(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
-    tags = joined.tags()
-    large = {tag: rows for tag, rows in tags.items() if len(rows) >= _MIN_TAG_CASES}
-    if few := len(tags) - len(large):
-        tag = "tag" if few == 1 else "tags"
-        joined.notes.append(f"Not compared separately: {few:,} {tag} with fewer than {_MIN_TAG_CASES} cases")
-    first, second = joined.scores
-    clusters = joined.clusters
-    columns = (
-        (tag, (first[rows], second[rows], clusters if clusters is None else clusters[rows]))
-        for tag, rows in large.items()
-    )
-    return _parts(columns, seed)
-
-
-def _parts(columns: Iterable[tuple[str, Columns]], seed: int) -> tuple[PartComparison, ...]:
-    """Compare both runs for each evaluator or tag, with p-values adjusted for the number of tests."""
-    found = {name: compare_paired(*column, seed=seed, test=False) for name, column in columns if len(column[0])}
-    adjusted = zip(found.items(), _adjusted(found.values()), strict=True)
-    return tuple(PartComparison(name=name, paired=paired, p_adjusted=p) for (name, paired), p in adjusted)
-
-
-def _adjusted(found: Iterable[Paired]) -> Iterator[float | None]:
-    """Yield the p-values adjusted for the number of tests; comparisons without one do not count."""
-    p_values = [paired.p_value for paired in found]
-    adjusted = iter(holm([p for p in p_values if p is not None]))
-    return (None if p is None else next(adjusted) for p in p_values)
-
-
-def _usage_change(joined: JoinedCases, before: Column, after: Column) -> UsageChange | None:
-    first, second, clusters = joined.column(before, after)
-    if not len(first):
-        return None
-    difference = paired_difference(first, second, clusters).estimate
-    return UsageChange(n=len(first), before=float(first.mean()), after=float(second.mean()), difference=difference)
-
-
 def _as_drawn(joined: JoinedCases, paired: Paired) -> Paired:
     """Replace the interval by one that is valid for runs that stopped early, if all drew cases in the same order."""
     stopped = [side for side in joined.sides if _stopped_early(side.run)]
@@ -347,11 +337,12 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0, allow_changed_meas
     there = ~np.isnan(scores).any(axis=1)
     if not there.any():
         raise _not_scored_by_all(runs)
+    pairs = list(combinations(range(len(runs)), 2))
+    errors = {(i, j): error_bounds((sides[i], sides[j]), rows[:, [i, j]], seed) for i, j in pairs}
     scores, rows = scores[there], rows[there]
     clusters = clusters_of(sides, rows)
-    pairs = combinations(range(len(runs)), 2)
     found = {(i, j): compare_paired(scores[:, i], scores[:, j], clusters, seed=seed) for i, j in pairs}
-    adjusted = dict(zip(found, _adjusted(found.values()), strict=True))
+    adjusted = dict(zip(found, adjusted_p_values(found.values()), strict=True))
     size = range(len(runs))
     described = tuple(_side(side, column, clusters) for side, column in zip(sides, rows.T, strict=True))
     means = tuple(side.mean for side in described if side.mean is not None)
@@ -363,6 +354,7 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0, allow_changed_meas
         differences=tuple(tuple(found.get((i, j)) for j in size) for i in size),
         p_adjusted=tuple(tuple(adjusted.get((i, j)) for j in size) for i in size),
         left_out=tuple(len(side.names) - len(scores) for side in sides),
+        errors=errors,
         notes=tuple(notes),
         other_inputs=tuple(dict.fromkeys(case for each in shared for case in each.other_inputs)),
         what_changed=tuple(tuple(run_differences(each)) for each in shared),

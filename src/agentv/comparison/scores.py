@@ -84,7 +84,8 @@ class RunScores:
         self.judges: list[frozenset[JudgeUse]] = []
         self.fingerprints = array("q")
         self.starts: list[int | None] = []
-        self.scores, self.cost, self.duration = Column(), Column(), Column()
+        self.scores, self.passes, self.failures = Column(), Column(), Column()
+        self.cost, self.duration = Column(), Column()
         self.evaluators: dict[str, Column] = {}
         self.records = self.errors = self.unscored = 0
         self.error_classes: Counter[str] = Counter()
@@ -151,6 +152,7 @@ class RunScores:
             self.fingerprints.append(hash(record.fingerprint) if record.fingerprint else 0)
             self._targets[record.target] = self._prompts[record.prompt] = None
         self._add_usage(case, record)
+        self.failures.add(case, float(record.status == "error"))
         if record.status == "error":
             self.errors += 1
             self.error_classes[record.error.error_class if record.error else "unknown"] += 1
@@ -159,6 +161,7 @@ class RunScores:
             self.unscored += 1
         else:
             self.scores.add(case, record.score)
+            self.passes.add(case, float(record.verdict == "pass"))
             if self.starts[case] is None:
                 self.starts[case] = start
         for found in record.evaluator_results:
@@ -178,8 +181,8 @@ class RunScores:
 
     def _add_usage(self, case: int, record: ScoreRecord | Result) -> None:
         metrics = record.execution_metrics
-        # Cached answers do not reflect the cost and time of the target.
-        if metrics is None or record.cached or record.status == "error":
+        # Cached answers do not reflect the cost and time of the target. Failed calls do.
+        if metrics is None or record.cached:
             return
         if metrics.cost_usd is not None:
             self.cost.add(case, metrics.cost_usd)

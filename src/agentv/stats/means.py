@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from agentv.stats.distributions import Interval, t_p_value, t_quantile, vector
+from agentv.stats.distributions import Interval, binomial_cdf, t_p_value, t_quantile, vector
 from agentv.stats.intervals import CONFIDENCE, ROUNDING_ERROR, rare_bound
 
 if TYPE_CHECKING:
@@ -101,6 +101,31 @@ def paired_vectors(before: ArrayLike, after: ArrayLike) -> tuple[NDArray[Any], N
     if first.shape != second.shape:
         raise ValueError(f"Paired scores must have the same length, got {first.size} and {second.size}")
     return first, second
+
+
+def quantile_interval(values: ArrayLike, share: float) -> Interval | None:
+    """Return a 95 % confidence interval of a quantile from order statistics; None if there are too few values.
+
+    The bounds are the values at ranks l and u for which the number of values below the quantile, Binomial(n, share),
+    is at least l and less than u with 95 % probability. Outliers beyond them have no effect. Conover (1999), Practical
+    Nonparametric Statistics, 3.2.
+    """
+    ordered = np.sort(vector(values, "Values"))
+    n, tail = len(ordered), (1 - CONFIDENCE) / 2
+    low = _rank(n, share, tail) - 1
+    high = _rank(n, share, 1 - tail)
+    if low < 0 or high >= n:
+        return None
+    return float(ordered[low]), float(ordered[high])
+
+
+def _rank(n: int, share: float, probability: float) -> int:
+    """Return the smallest k with P(X ≤ k) > probability, where X is Binomial(n, share)."""
+    low, high = -1, n
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if binomial_cdf(middle, n, share) > probability else (middle, high)
+    return high
 
 
 def t_test(estimate: Estimate, expected: float = 0.0) -> float | None:

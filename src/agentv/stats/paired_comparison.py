@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from agentv.stats.distributions import Z95, Interval, binomial_cdf, binomial_pmf, bisect, check_fraction, vector
+from agentv.stats.distributions import (
+    Z95,
+    Interval,
+    binomial_cdf,
+    binomial_pmf,
+    bisect,
+    check_fraction,
+    normal_cdf,
+    vector,
+)
 from agentv.stats.intervals import ROUNDING_ERROR, rare_limit
 from agentv.stats.means import Estimate, cluster_sums, clustered_mean, correlation, paired_vectors, t_test
 from agentv.stats.power import ALPHA, FEWEST_CHANGES, Noise, detectable_difference
@@ -20,6 +29,9 @@ if TYPE_CHECKING:
 
 
 RESAMPLES = 9_999
+
+PRIOR = 0.2
+"""The standard deviation of true differences before any case was seen: a change of more than 0.4 is rare."""
 
 _EXACT_UP_TO = 16
 _FEW_VALUES = 2_000
@@ -72,6 +84,17 @@ class Paired(NamedTuple):
             return "cannot tell"
         low, high = self.ci95
         return "better" if low > 0 else "worse" if high < 0 else "cannot tell"
+
+    @property
+    def probability_better(self) -> float | None:
+        """The probability that the second side is better, with the prior that differences are normal, 0 ± `PRIOR`.
+
+        The standard error is taken from the width of the interval, so that it accounts for small samples.
+        """
+        if self.ci95 is None:
+            return None
+        error = max((self.ci95[1] - self.ci95[0]) / (2 * Z95), ROUNDING_ERROR)
+        return normal_cdf(self.mean_delta / error * PRIOR / math.hypot(PRIOR, error))
 
     @property
     def estimate(self) -> Estimate:

@@ -15,9 +15,15 @@ from agentv.comparison.comparison import Comparison, FailOn, Matrix, comparison_
 from agentv.comparison.run_comparison import CompareOptions, compare_many, compare_runs
 from agentv.comparison.scores import RunScores
 from agentv.engine.named_runs import lasting_name, named_run
-from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED, UsageError
+from agentv.engine.run_options import number_of, parse_max_errors
+from agentv.errors import EXIT_FINDINGS, UsageError, plural
 from agentv.model.values import to_json
-from agentv.report.comparison_text import comparison_lines, comparison_markdown, matrix_lines, matrix_markdown
+from agentv.report.comparisons.comparison_text import (
+    comparison_lines,
+    comparison_markdown,
+    matrix_lines,
+    matrix_markdown,
+)
 from agentv.report.terminal import print_lines
 
 
@@ -32,23 +38,27 @@ def compare(args: CompareArguments) -> None:
         if args.margin is not None or fail_on == "any-loss":
             raise UsageError("--margin and --fail-on any-loss need exactly two runs", hint="Compare the runs in pairs")
         matrix = compare_many(loaded, seed=args.seed, allow_changed_measure=args.allow_changed_measure)
-        code = _exit_code(matrix, fail_on)
+        code = _exit_code(args, matrix, fail_on)
         data, markdown = partial(matrix_data, matrix, code), partial(matrix_markdown, matrix)
         _print(args, data, markdown, partial(matrix_lines, matrix))
     else:
         found = compare_runs(loaded[0], loaded[1], options_of(CompareOptions, args))
-        code = _exit_code(found, fail_on)
+        code = _exit_code(args, found, fail_on)
         data, markdown = partial(comparison_data, found, code), partial(comparison_markdown, found)
         _print(args, data, markdown, partial(comparison_lines, found))
     sys.exit(code)
 
 
-def _exit_code(found: Comparison | Matrix, fail_on: FailOn) -> int:
-    """Return the exit code of a comparison. Runs that were scored or asked differently decide nothing."""
-    is_undecided = not found.is_comparable or (isinstance(found, Comparison) and not found.common)
-    if is_undecided and fail_on != "never":
-        return EXIT_UNDECIDED
-    return EXIT_FINDINGS if found.fails(fail_on) else EXIT_OK
+def _exit_code(args: CompareArguments, found: Comparison | Matrix, fail_on: FailOn) -> int:
+    """Return the exit code of a comparison: 1 also if a later run has more errors than allowed."""
+    if args.max_errors is not None:
+        limit, is_share = parse_max_errors(args.max_errors)
+        for side in found.sides[1:]:
+            if side.errors > number_of(limit, is_share, side.records):
+                problem = f"{side.label} has {plural(side.errors, 'error')} in {plural(side.records, 'result')}"
+                click.echo(f"{problem}; --max-errors is {args.max_errors}", err=True)
+                return EXIT_FINDINGS
+    return found.exit_code(fail_on)
 
 
 def _print(

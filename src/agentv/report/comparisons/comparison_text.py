@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from agentv.comparison.comparison import Change, Comparison, Matrix, PartComparison, Side, UsageChange
 from agentv.errors import plural
-from agentv.report.change_text import (
+from agentv.report.comparisons.change_text import (
     change_lines,
     change_markdown,
     letter,
     no_verdict_lines,
     no_verdict_markdown,
-    run_notes,
+)
+from agentv.report.comparisons.verdict_text import (
+    margin_sentence,
+    matrix_notes,
+    method,
+    notes,
+    probability,
+    units,
+    verdict,
 )
 from agentv.report.figures import (
     aligned,
@@ -26,7 +33,6 @@ from agentv.report.figures import (
     markdown,
     number,
     one_line,
-    p_equals,
     p_value,
     percent,
     signed,
@@ -35,122 +41,17 @@ from agentv.report.figures import (
 )
 from agentv.report.figures import lines as text_lines
 from agentv.report.terminal import Line
-from agentv.stats.paired_comparison import Paired
-from agentv.stats.power import ALPHA, FEWEST_CHANGES
 
 _LONGEST_NAME = 40
 _ANSWER_LINES, _ANSWER_WIDTH = 4, 100
 _PARTS = 20
 
 
-def sentence(paired: Paired | None, before: str = "A", after: str = "B") -> str:
-    """State which run is better, by how much and with which certainty, or that the cases cannot tell."""
-    if paired is None:
-        return f"Can't tell: no case was scored in both {before} and {after}."
-    cases = plural(paired.n, "shared case")
-    if paired.clusters < paired.n:
-        cases += f" in {_units(paired)}"
-    by, certainty = number(abs(paired.mean_delta)), f"{p_equals(paired.p_value)}, {cases}"
-    if paired.answer != "cannot tell" and paired.ci95 is not None:
-        low, high = paired.ci95 if paired.answer == "better" else (-paired.ci95[1], -paired.ci95[0])
-        return f"{after} is {paired.answer} by {by} (95 % {interval((low, high))}, {certainty})."
-    scored = "the same" if not float(by) else f"{by} higher" if paired.mean_delta > 0 else f"{by} lower"
-    certainty = "" if paired.ci95 is None else f" (95 % {signed_interval(paired.ci95)}, {p_equals(paired.p_value)})"
-    return f"Can't tell yet. {after} scored {scored} on {cases}{certainty}; {_power(paired)}."
-
-
-def _units(paired: Paired | Matrix) -> str:
-    """Return the number of independent cases, or of clusters of cases such as conversations."""
-    return plural(paired.clusters, "cluster" if paired.clusters < paired.n else "case")
-
-
-def _power(paired: Paired) -> str:
-    """Describe the differences that this number of cases can show."""
-    detectable = paired.minimum_detectable_difference
-    if detectable is None or detectable > 0.995:
-        verb = "is" if paired.clusters == 1 else "are"
-        return f"{_units(paired)} {verb} too few to show any difference reliably"
-    return f"with {_units(paired)}, only differences above about {detectable:.2g} show reliably"
-
-
-def plan_hint(comparison: Comparison) -> str:
-    """Return the command that estimates how many cases would show a difference; empty if there is a verdict."""
-    paired = comparison.paired
-    if paired is None or paired.answer != "cannot tell":
-        return ""
-    runs = " ".join(shlex.quote(side.label) for side in comparison.sides)
-    return f" Run `agentv plan {runs}` to see how many you need."
-
-
-def margin_sentence(comparison: Comparison) -> str | None:
-    """State the result of the non-inferiority test; None if there is no margin."""
-    tested = comparison.non_inferiority
-    if tested is None or not comparison.is_comparable:
-        return None
-    result = {
-        "shown": f"B is less than {tested.margin:g} worse than A, or better",
-        "refuted": f"B is more than {tested.margin:g} worse than A",
-        "inconclusive": f"Inconclusive whether B is more than {tested.margin:g} worse than A",
-    }[tested.outcome]
-    return result if tested.p_value is None else f"{result} (one-sided {p_equals(tested.p_value)})"
-
-
-def method(paired: Paired) -> str:
-    """Describe how the interval and the p-value were computed."""
-    if paired.test == "mid-p McNemar":
-        return "score interval of the difference of proportions (Tango), McNemar's mid-p test"
-    if paired.test == "e-value":
-        return "interval and p-value by betting on the cases in random order, because a run was stopped early"
-    found = f"t interval over {_units(paired)}, widened for rare changes that {_units(paired)} may not show"
-    if paired.test == "none" or paired.resamples is None:
-        return found
-    ways = f"all {paired.resamples:,} permutations" if paired.resamples > 1 else "no case differs"
-    how = ways if paired.exact else f"{paired.resamples:,} random permutations, seed {paired.seed}"
-    return f"{found}, permutation test by sign flips ({how})"
-
-
-def notes(comparison: Comparison) -> Iterator[str]:
-    """Yield caveats of the figures."""
-    paired = comparison.paired
-    yield from run_notes(comparison)
-    yield from comparison.notes
-    yield from _stopped_early(comparison.sides, paired)
-    if paired is None or paired.p_value is None or paired.ci95 is None:
-        return
-    is_split = (paired.p_value < ALPHA) != (paired.ci95[0] > 0 or paired.ci95[1] < 0)
-    if paired.differing < FEWEST_CHANGES and (paired.p_value < ALPHA or is_split):
-        yield f"Only {plural(paired.differing, 'case')} changed; a verdict needs at least {FEWEST_CHANGES}"
-    elif is_split and paired.p_value < ALPHA and paired.test != "mid-p McNemar":
-        kind = "failures" if paired.mean_delta > 0 else "gains"
-        limit = f"Rare {kind} in up to {percent(paired.unseen_losses)} of cases could be missed with {_units(paired)}"
-        yield f"{limit}, and could outweigh this difference"
-    elif is_split:
-        yield "The interval and the test disagree: the result is borderline, and more cases are needed"
-    elif paired.answer == "better" and paired.test == "sign flips":
-        yield f"Rare failures in up to {percent(paired.unseen_losses)} of cases could be missed with {_units(paired)}"
-
-
-def matrix_notes(matrix: Matrix) -> Iterator[str]:
-    """Yield caveats of the figures of several runs."""
-    yield from run_notes(matrix)
-    yield from matrix.notes
-    yield from _stopped_early(matrix.sides, None)
-
-
-def _stopped_early(sides: Sequence[Side], paired: Paired | None) -> Iterator[str]:
-    for index, side in enumerate(sides):
-        if side.stopped_early:
-            caution = "these intervals are slightly too narrow"
-            if paired is not None and paired.test == "e-value":
-                caution = "the interval above accounts for that; those in the tables are slightly too narrow"
-            yield f"{letter(index)} was stopped early, so its mean is biased: {caution}"
-
-
 def comparison_lines(comparison: Comparison) -> list[Line]:
     """Return the comparison as lines for a terminal."""
     paired = comparison.paired
-    style = {"better": "bold green", "worse": "bold red"}.get(paired.answer if paired else "", "bold")
-    lines = no_verdict_lines(comparison) or [(sentence(paired) + plan_hint(comparison), style)]
+    style = {"better": "bold green", "worse": "bold red"}.get(comparison.answer, "bold")
+    lines = no_verdict_lines(comparison) or [(verdict(comparison), style)]
     margin = margin_sentence(comparison)
     if margin is not None:
         lines.append((margin, "bold"))
@@ -159,9 +60,9 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
     lines += [("", ""), (outcomes(comparison), "")]
     lines += [(text, "") for text in left_out(comparison)]
     if paired is not None:
-        lines.append((f"Method: {method(paired)}", "dim"))
+        lines += [(text, "dim") for text in (probability(paired), f"Method: {method(paired)}") if text]
     lines += [("", ""), *change_lines(comparison)]
-    for title, parts in (("Evaluators", comparison.evaluators), ("Tags", comparison.tags)):
+    for title, parts in tables(comparison):
         if parts:
             lines += [("", ""), (title, "bold"), *_table(part_rows(parts[:_PARTS]))]
             if len(parts) > _PARTS:
@@ -174,6 +75,19 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
         for change in comparison.changes:
             lines += _change(change)
     return lines
+
+
+def tables(comparison: Comparison) -> Iterator[tuple[str, Sequence[PartComparison]]]:
+    """Yield the title and rows of each table of parts."""
+    if comparison.pass_rate is not None:
+        yield "Pass rate", (PartComparison(name="pass rate", paired=comparison.pass_rate, p_adjusted=None),)
+    for title, parts in (
+        ("Datasets", comparison.datasets),
+        ("Evaluators", comparison.evaluators),
+        ("Tags", comparison.tags),
+    ):
+        hint = " (each interval is for its row alone; p is adjusted for the number of rows)" if len(parts) > 1 else ""
+        yield title + hint, parts
 
 
 def outcomes(comparison: Comparison) -> str:
@@ -193,19 +107,26 @@ def left_out(comparison: Comparison) -> Iterator[str]:
         if side.errors:
             errors = f"{side.errors:,} of {plural(side.records, 'result')} ({counted(side.error_classes)})"
             yield f"Errors in {letter(index)} (not scored): {errors}"
+    if comparison.errors is not None:
+        rates = comparison.errors.rates
+        change = f"{percent(rates.mean_before)} in A, {percent(rates.mean_after)} in B"
+        yield f"Error rate: {change} (difference {signed(rates.mean_delta)}, 95 % {signed_interval(rates.ci95)})"
     for index, count in enumerate(comparison.unscored):
         if count:
             yield f"In both runs but not scored in {letter(index)}: {plural(count, 'case')}"
 
 
-def part_rows(parts: Iterable[PartComparison]) -> list[list[str]]:
-    """Return a table of evaluators or tags, header first."""
-    rows = [["", "A", "B", "difference", "95 % interval", "cases", "adjusted p"]]
+def part_rows(parts: Sequence[PartComparison]) -> list[list[str]]:
+    """Return a table of datasets, evaluators or tags, header first."""
+    is_pooled = any(part.pooled is not None for part in parts)
+    rows = [["", "A", "B", "difference", "95 % interval", "cases", "adjusted p", *(["pooled"] if is_pooled else [])]]
     for part in parts:
         found = part.paired
         name, means = one_line(part.name, _LONGEST_NAME), (number(found.mean_before), number(found.mean_after))
         difference = (signed(found.mean_delta), signed_interval(found.ci95))
-        rows.append([name, *means, *difference, f"{found.n:,}", p_value(part.p_adjusted)])
+        rows.append([name, *means, *difference, f"{found.n:,}", p_value(part.p_adjusted or found.p_value)])
+        if is_pooled:
+            rows[-1].append(signed(part.pooled))
     return rows
 
 
@@ -215,23 +136,31 @@ USE_HEAD = ["", "A", "B", "difference", "95 % interval", "cases"]
 
 
 def use_rows(comparison: Comparison) -> Iterator[list[str]]:
-    """Yield rows for cost and time, if both runs have them."""
+    """Yield rows for cost and time, if both runs have them: means, percentiles and the median ratio."""
     if comparison.cost is not None:
-        yield _use_row("cost", comparison.cost, usd)
+        yield from _use_rows("cost", comparison.cost, usd)
     if (time := comparison.duration) is not None:
         # Short times get a decimal, so that they and their difference add up.
         is_short = max(time.before, time.after) < _FEW_MS
-        yield _use_row("time", time, (lambda value: f"{value:.1f} ms") if is_short else duration)
+        yield from _use_rows("time", time, (lambda value: f"{value:.1f} ms") if is_short else duration)
 
 
-def _use_row(name: str, use: UsageChange, unsigned: Callable[[float], str]) -> list[str]:
+def _use_rows(name: str, use: UsageChange, unsigned: Callable[[float], str]) -> Iterator[list[str]]:
     def shown(value: float) -> str:
         text = unsigned(abs(value))
         return f"−{text}" if value < 0 and any(digit in text for digit in "123456789") else text
 
-    bounds = use.difference.ci95
-    between = "-" if bounds is None else f"{shown(bounds[0])} to {shown(bounds[1])}"
-    return [name, shown(use.before), shown(use.after), shown(use.difference.value), between, f"{use.n:,}"]
+    def between(bounds: tuple[float, float] | None, text: Callable[[float], str]) -> str:
+        return "-" if bounds is None else f"{text(bounds[0])} to {text(bounds[1])}"
+
+    means = (shown(use.before), shown(use.after), shown(use.difference.value))
+    yield [f"{name}, mean", *means, between(use.difference.ci95, shown), f"{use.n:,}"]
+    for first, second in use.percentiles:
+        values = (shown(first.value), shown(second.value), shown(second.value - first.value))
+        yield [f"{name}, p{100 * first.share:.0f}", *values, f"B {between(second.ci95, shown)}", f"{use.n:,}"]
+    if use.ratio is not None:
+        ratio = f"× {use.ratio.value:.2f}"
+        yield [f"{name}, median ratio", "", "", ratio, between(use.ratio.ci95, "{:.2f}".format), f"{use.n:,}"]
 
 
 def side_rows(sides: Sequence[Side]) -> list[list[str]]:
@@ -286,7 +215,7 @@ def matrix_basis(matrix: Matrix) -> str:
     """Describe the cases of the matrix."""
     cases = f"{plural(matrix.n, 'case')} scored in all runs"
     if matrix.clusters < matrix.n:
-        cases += f", in {_units(matrix)}"
+        cases += f", in {units(matrix)}"
     missing = ", ".join(f"{letter(i)} {count:,}" for i, count in enumerate(matrix.left_out) if count)
     return cases + (f"; not included: {missing}" if missing else "")
 
@@ -338,8 +267,7 @@ def matrix_markdown(matrix: Matrix) -> str:
 
 def _comparison(comparison: Comparison) -> Iterator[str]:
     paired = comparison.paired
-    verdict = (f"### {sentence(paired)}{plan_hint(comparison)}", "")
-    yield from no_verdict_markdown(comparison) if not comparison.is_comparable else verdict
+    yield from no_verdict_markdown(comparison) if not comparison.is_comparable else (f"### {verdict(comparison)}", "")
     margin = margin_sentence(comparison)
     if margin is not None:
         yield from (f"**{margin}**", "")
@@ -350,9 +278,9 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     for text in left_out(comparison):
         yield f"- {markdown(text, 500)}"
     if paired is not None:
-        yield from ("", f"<sub>{method(paired)}</sub>", "")
+        yield from ("", f"<sub>{probability(paired) or ''} Method: {method(paired)}</sub>", "")
     yield from change_markdown(comparison)
-    for title, parts in (("Evaluators", comparison.evaluators), ("Tags", comparison.tags)):
+    for title, parts in tables(comparison):
         if parts:
             yield from (f"#### {title}", "", *_markdown_table(part_rows(parts[:_PARTS])), "")
     uses = list(use_rows(comparison))

@@ -1,0 +1,138 @@
+"""Compare parts of two runs: pass rate, datasets, evaluators, tags, cost and time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agentv.comparison.comparison import PartComparison, Percentile, UsageChange
+from agentv.errors import plural
+from agentv.stats.means import paired_difference, quantile_interval
+from agentv.stats.paired_comparison import Paired, compare_paired
+from agentv.stats.power import holm
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from agentv.comparison.run_comparison import Columns, JoinedCases
+    from agentv.comparison.scores import Column
+
+_MIN_TAG_CASES = 3
+_PERCENTILES = (0.5, 0.95)
+
+
+def pass_rate(joined: JoinedCases, seed: int) -> Paired | None:
+    """Compare the fractions of trials that passed."""
+    before, after = (side.run.passes for side in joined.sides)
+    first, second, clusters = joined.column(before, after)
+    return compare_paired(first, second, clusters, seed=seed) if len(first) else None
+
+
+def evaluators(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
+    """Compare the scores of each evaluator that both runs have."""
+    before, after = (side.run.evaluators for side in joined.sides)
+    return _parts(((name, joined.column(before[name], after[name])) for name in before if name in after), seed)
+
+
+def tags(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
+    """Compare the cases of each tag with at least three cases."""
+    found = joined.tags()
+    large = {tag: rows for tag, rows in found.items() if len(rows) >= _MIN_TAG_CASES}
+    if few := len(found) - len(large):
+        tag = "tag" if few == 1 else "tags"
+        joined.notes.append(f"Not compared separately: {few:,} {tag} with fewer than {_MIN_TAG_CASES} cases")
+    return _parts(_columns(joined, large), seed)
+
+
+def dataset_parts(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
+    """Compare the cases of each dataset, if there are several. `pooled` is the difference shrunk towards the others."""
+    found = joined.datasets()
+    if len(found) < 2:
+        return ()
+    parts = _parts(_columns(joined, found), seed)
+    pooled = partial_pooling([part.paired for part in parts])
+    return tuple(
+        PartComparison(name=part.name, paired=part.paired, p_adjusted=part.p_adjusted, pooled=each)
+        for part, each in zip(parts, pooled, strict=True)
+    )
+
+
+def partial_pooling(parts: Sequence[Paired]) -> list[float]:
+    """Return the differences, each shrunk towards their common mean by the precision of its own cases.
+
+    The variance τ² between datasets is estimated by the method of moments. DerSimonian & Laird (1986), Controlled
+    Clinical Trials 7:177. Datasets without a standard error get the common mean.
+    """
+    deltas = np.array([part.mean_delta for part in parts])
+    # An interval has a width even if all differences are equal, when the standard error is 0.
+    widths = [np.inf if part.ci95 is None else (part.ci95[1] - part.ci95[0]) / 3.92 for part in parts]
+    variances = np.maximum(np.square(widths), 1e-12)
+    weights = 1 / variances
+    if not weights.sum():
+        return [part.mean_delta for part in parts]
+    common = float((weights * deltas).sum() / weights.sum())
+    spread = float((weights * np.square(deltas - common)).sum())
+    scale = float(weights.sum() - np.square(weights).sum() / weights.sum())
+    between = max(0.0, (spread - (len(parts) - 1)) / scale) if scale > 0 else 0.0
+    with np.errstate(invalid="ignore"):
+        trust = np.where(np.isinf(variances), 0.0, between / (between + variances))
+    centre = 1 / (between + variances)
+    common = float((centre * deltas).sum() / centre.sum())
+    pooled: list[float] = (common + trust * (deltas - common)).tolist()
+    return pooled
+
+
+def opposite_datasets(parts: Sequence[PartComparison], overall: Paired | None) -> Iterator[str]:
+    """Yield a warning for each dataset that moved clearly against the claim about all cases."""
+    if overall is None or overall.answer == "cannot tell":
+        return
+    claimed = overall.mean_delta
+    for part in parts:
+        found, delta = part.paired, part.paired.mean_delta
+        is_shown = found.conclude(part.p_adjusted) != "cannot tell"
+        if delta * claimed < 0 and (is_shown or abs(delta) > abs(claimed)):
+            change = f"{found.mean_before:.3f} → {found.mean_after:.3f} on {plural(found.n, 'case')}"
+            yield f"Dataset {part.name} moved the other way: {change}"
+
+
+def adjusted_p_values(found: Iterable[Paired]) -> Iterator[float | None]:
+    """Yield the p-values adjusted for the number of tests; comparisons without one do not count."""
+    p_values = [paired.p_value for paired in found]
+    adjusted = iter(holm([p for p in p_values if p is not None]))
+    return (None if p is None else next(adjusted) for p in p_values)
+
+
+def usage_change(joined: JoinedCases, before: Column, after: Column) -> UsageChange | None:
+    """Compare the cost or time per case. The ratio and the percentiles are not affected by outliers."""
+    first, second, clusters = joined.column(before, after)
+    if not len(first):
+        return None
+    positive = (first > 0) & (second > 0)
+    return UsageChange(
+        n=len(first),
+        before=float(first.mean()),
+        after=float(second.mean()),
+        difference=paired_difference(first, second, clusters).estimate,
+        ratio=_percentile(second[positive] / first[positive], 0.5) if positive.any() else None,
+        percentiles=tuple((_percentile(first, share), _percentile(second, share)) for share in _PERCENTILES),
+    )
+
+
+def _percentile(values: NDArray[Any], share: float) -> Percentile:
+    return Percentile(share=share, value=float(np.quantile(values, share)), ci95=quantile_interval(values, share))
+
+
+def _columns(joined: JoinedCases, parts: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, Columns]]:
+    """Yield the scores and clusters of some rows of the shared cases."""
+    first, second = joined.scores
+    for name, rows in parts.items():
+        yield name, (first[rows], second[rows], None if joined.clusters is None else joined.clusters[rows])
+
+
+def _parts(columns: Iterable[tuple[str, Columns]], seed: int) -> tuple[PartComparison, ...]:
+    """Compare both runs for each part, with p-values adjusted for the number of tests."""
+    found = {name: compare_paired(*column, seed=seed, test=False) for name, column in columns if len(column[0])}
+    adjusted = zip(found.items(), adjusted_p_values(found.values()), strict=True)
+    return tuple(PartComparison(name=name, paired=paired, p_adjusted=p) for (name, paired), p in adjusted)

@@ -1,0 +1,108 @@
+"""Errors carry information: a verdict must hold if every error counts against it."""
+
+import random
+
+import pytest
+from compared_runs import record, write_run
+
+from agentv.comparison.run_comparison import CompareOptions, compare_many, compare_runs
+from agentv.comparison.scores import RunScores
+from agentv.report.comparisons.comparison_text import comparison_lines, left_out
+from agentv.report.comparisons.verdict_text import verdict
+
+
+@pytest.fixture
+def runs(tmp_path):
+    def written(*sides):
+        """Write runs from lists of scores; None is an error."""
+        for name, scores in zip("abcd", sides, strict=False):
+            records = [record(n, score) for n, score in enumerate(scores)]
+            write_run(tmp_path / f"{name}.jsonl", *records)
+        return [RunScores(tmp_path / f"{name}.jsonl", name) for name, _ in zip("abcd", sides, strict=False)]
+
+    return written
+
+
+def flips(n, share, seed=3):
+    draw = random.Random(seed)
+    return [float(draw.random() < share) for _ in range(n)]
+
+
+def test_failures_that_end_as_timeouts_are_not_an_improvement(runs):
+    before, again = flips(400, 0.7), flips(400, 0.7, seed=4)
+    after = [None if score == 0 and n % 5 else score for n, score in enumerate(again)]
+    found = compare_runs(*runs(before, after))
+    lost = after.count(None)
+    assert (found.paired.answer, found.answer) == ("better", "cannot tell")
+    assert found.errors.only == (0, lost)
+    assert (found.exit_code("regression"), found.exit_code("never")) == (5, 0)
+    assert verdict(found).startswith(f"Can't tell: {lost} cases errored only in B.")
+
+
+def test_a_run_that_mostly_errors_is_not_better(runs):
+    before = flips(400, 0.5)
+    after = [1.0 if n < 20 else None for n in range(400)]
+    found = compare_runs(*runs(before, after))
+    assert (found.answer, found.exit_code("regression")) == ("cannot tell", 5)
+    text = verdict(found)
+    assert text.startswith("Can't tell: 380 cases errored only in B. Without them, B is better by")
+    assert "If every error counts against B the difference is −" in text
+    [rate] = [line for line in left_out(found) if line.startswith("Error rate")]
+    assert rate.startswith("Error rate: 0.0 % in A, 95.0 % in B (difference +0.950, 95 % +0.9")
+
+
+def test_a_claim_that_holds_with_every_error_against_it_stays(runs):
+    before, after = [0.0] * 100 + [1.0] * 100, [1.0] * 195 + [None] * 5
+    found = compare_runs(*runs(before, after))
+    assert (found.answer, found.errors.against.answer) == ("better", "better")
+    lines = [text for text, _ in comparison_lines(found)]
+    assert any("If every error counts against B" in line for line in lines)
+
+
+def test_a_few_errors_do_not_block_a_comparison_without_a_difference(runs):
+    before = flips(400, 0.7)
+    found = compare_runs(*runs(before, [None, None, *before[2:]]))
+    assert (found.answer, found.exit_code("regression")) == ("cannot tell", 0)
+
+
+def test_errors_of_a_case_in_both_runs_are_left_out(runs):
+    scores = [None] * 50 + flips(50, 0.5)
+    assert compare_runs(*runs(scores, scores)).errors is None
+
+
+def test_a_regression_must_hold_with_every_error_in_favour(runs):
+    before, after = [1.0] * 60, [0.0] * 8 + [None] * 30 + [1.0] * 22
+    found = compare_runs(*runs(before, after))
+    assert (found.paired.answer, found.answer) == ("worse", "worse")
+    before = [0.5] * 60
+    after = [0.3] * 20 + [None] * 40
+    found = compare_runs(*runs(before, after))
+    assert (found.answer, found.exit_code("regression")) == ("cannot tell", 5)
+
+
+def test_failed_trials_count_in_part(tmp_path):
+    before = [record(n, 0.0, trial=trial) for n in range(30) for trial in (1, 2)]
+    after = [record(n, 1.0, trial=1) for n in range(30)] + [record(n, None, trial=2) for n in range(30)]
+    paths = [write_run(tmp_path / f"{name}.jsonl", *run) for name, run in (("a", before), ("b", after))]
+    found = compare_runs(*(RunScores(path, path.stem) for path in paths))
+    assert found.errors.only == (0, 30)
+    assert (found.errors.against.mean_delta, found.errors.in_favour.mean_delta) == (0.5, 1.0)
+    assert found.answer == "better"
+
+
+def test_a_margin_must_hold_with_every_error_against_it(runs):
+    before = [1.0] * 200
+    found = compare_runs(*runs(before, before), CompareOptions(margin=0.05))
+    assert (found.non_inferiority.outcome, found.exit_code("inconclusive")) == ("shown", 0)
+    found = compare_runs(*runs(before, [None] * 20 + before[20:]), CompareOptions(margin=0.05))
+    assert (found.non_inferiority.outcome, found.exit_code("inconclusive")) == ("inconclusive", 5)
+
+
+def test_a_matrix_uses_the_same_rule(runs):
+    before = flips(400, 0.5)
+    better = [1.0] * 400
+    errors = [1.0 if n < 20 else None for n in range(400)]
+    matrix = compare_many(runs(before, better, errors))
+    assert matrix.conclusion(0, 1) == "better"
+    assert matrix.conclusion(0, 2) == "cannot tell"
+    assert matrix.exit_code("regression") == 5
