@@ -148,6 +148,7 @@ def test_a_function_with_a_closure_is_called_again(folder):
         ({"workers": "many"}, "workers"),
         ({"timeout_s": -1}, "timeout_s"),
         ({"on_error": "ignore"}, "on_error"),
+        ({"threshold": 0.8, "gate_on": "mean"}, "Invalid value for option 'gate_on'"),
         ({"threshold": 80}, "'threshold' must be a number from 0 to 1, got '80'; write 0.8 for 80%"),
         ({"filter": 3}, "Invalid value for option 'filter'"),
         ({"out": 5}, "'out' must be a path, got int"),

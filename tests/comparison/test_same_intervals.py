@@ -6,11 +6,10 @@ import random
 import pytest
 from compared_runs import judged, record, write_run
 
-
 SHAPES = {
     "pass or fail": lambda draw: float(draw.random() < 0.8),
     "any score": lambda draw: draw.choice((0.0, 0.25, 0.9, 1.0)),
-    "all the same": lambda draw: 1.0,  # noqa: ARG005
+    "all the same": lambda draw: 1.0,
 }
 
 

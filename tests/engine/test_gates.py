@@ -187,6 +187,15 @@ def test_an_invalid_max_errors_is_refused(text):
         parse_max_errors(text)
 
 
+def test_a_gate_by_interval_needs_a_gate(project):
+    project.dataset("yes")
+    result = project.eval("--gate-on", "interval", "--max-errors", "3")
+    assert result.code == 2
+    assert "--gate-on interval has no gate to decide" in result.stderr
+    project.dataset("yes", execution={"thresholds": {"says-yes": 0.1}})
+    assert project.eval("--gate-on", "interval").code == 5
+
+
 @pytest.mark.parametrize(("gate_on", "expected"), [("point", 0), ("interval", 5)])
 def test_the_command_exits_with_5_if_it_cannot_tell(project, gate_on, expected):
     project.dataset(*["yes"] * 11, "no")

@@ -67,6 +67,9 @@ def checked_plan(
     if options.executor is not None and EXECUTORS.canonical(options.executor) is None:
         raise UsageError(f"Unknown executor '{options.executor}'", hint=EXECUTORS.suggestion(options.executor))
     checked = check(cases, source, facts, whole=not options.narrows)
+    if options.gates is not None and options.gates.decides_nothing(checked.thresholds):
+        hint = "Pass --threshold or --min-pass-rate, or set `thresholds` in the dataset"
+        raise UsageError("--gate-on interval has no gate to decide", hint=hint)
     answering = (*checked.jobs, *checked.users) if isinstance(source, LiveJobs) else ()
     by_evaluators = (*checked.judges, *checked.embedders)
     for name in project.with_fallbacks((*answering, *by_evaluators)) if options.budget_usd is not None else ():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
@@ -41,6 +41,11 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gate_on: Literal["point", "interval"] = "point"
     max_errors: Annotated[float, Meta(ge=0)] | None = None
     errors_are_share: bool = False
+
+    def decides_nothing(self, thresholds: Mapping[str, float]) -> bool:
+        """Return whether gates are to be decided by interval, but there are none; `thresholds` are of evaluators."""
+        is_gated = bool(thresholds) or self.threshold is not None or self.min_pass_rate is not None
+        return self.gate_on == "interval" and not is_gated
 
     def errors_allowed(self, jobs: int, *, other_gates: bool = False) -> float:
         """Return how many jobs may error: none by default if there is another gate."""
