@@ -57,6 +57,14 @@ def test_commits_that_cannot_be_evaluated_are_skipped_and_listed(history):
     assert "agent.py" in messages
 
 
+def test_a_commit_to_compare_with_must_work(history):
+    history.write("agent.py", "def answer(prompt):\n    raise ValueError('no key')\n")
+    good, bad = history.commit_files("First"), history.commit(1, "Second")
+    code, _, messages = history.bisect(good, bad, "--", "evals")
+    assert code == 2
+    assert "'First' cannot be evaluated\n  every answer errored, the first: ValueError: no key" in messages
+
+
 def test_commits_that_do_not_differ_end_the_search_at_once(history):
     good, bad = history.commit(1, "First"), history.commit(1, "Second")
     code, result, _ = history.bisect(good, bad, "--", "evals", "--trials", "1")

@@ -13,6 +13,8 @@ import time
 import msgspec
 import pytest
 
+from agentv.calibration.calibrate import Answers, JudgedAnswer
+from agentv.calibration.calibrate import calibrate as calibrate_answers
 from agentv.calibration.labels import AnswerKey, Label, Labels, answer_hash, read_labels
 from agentv.model.result import EvaluatorResult, Result
 from agentv.runs.record import encode_record
@@ -304,6 +306,30 @@ def test_new_labels_of_a_run_stand_for_the_answers_without_older_labels(judged, 
     assert (found["labelled"], found["elsewhere"]) == (180, 80)
     low, high = found["ppi"]["ci95"]
     assert low < 0.5 < high < 0.6
+
+
+def test_estimates_cover_the_truth_when_answers_changed_after_labelling():
+    """100 of 300 answers of a run are labelled; a third of its good answers become bad; 60 more labels are drawn."""
+    chance, held, rounds = random.Random(5), 0, 120
+    for _ in range(rounds):
+        before = {n: chance.random() < 0.8 for n in range(300)}
+        after = {n: good and chance.random() < 2 / 3 for n, good in before.items()}
+        changed = {n for n in before if before[n] != after[n]}
+        keys = {n: AnswerKey("d", f"a{n}", f"{n}{n in changed}") for n in before}
+        drawn = chance.sample(range(300), 100)
+        old = [(AnswerKey("d", f"a{n}", f"{n}False"), before[n], "before") for n in drawn]
+        rest = [n for n in before if n in changed or n not in drawn]
+        new = [(keys[n], after[n], "r") for n in chance.sample(rest, 60)]
+        given = [
+            Label(timestamp="t", **key._asdict(), label="pass" if good else "fail", run_id=run)
+            for key, good, run in (*old, *new)
+        ]
+        judged = [(keys[n], good if chance.random() < 0.9 else not good) for n, good in after.items()]
+        answers = [JudgedAnswer(key, "pass" if good else "fail", float(good), "", ("r",)) for key, good in judged]
+        low, high = calibrate_answers(Answers(judged=answers), Labels(given), "j").ppi.ci95
+        held += low <= 0.8 * 2 / 3 <= high
+    # Of 120, 95 % are 114 give or take 2.4; the bound is four of those away.
+    assert held >= 104
 
 
 def test_labels_of_another_run_with_the_same_answers_are_used(judged, command):

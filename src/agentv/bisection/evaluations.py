@@ -80,7 +80,6 @@ class Evaluations:
         self._folder = folder
         self._answers: dict[str, dict[CaseTrial, float | None]] = {}
         self._tried: dict[str, set[CaseTrial]] = {}
-        self._error_classes: dict[str, set[str]] = {}
         self._worktrees: dict[str, Path] = {}
         self.usage = AnswerUsage()
 
@@ -135,8 +134,7 @@ class Evaluations:
             self._evaluate(sha, trial, keys)
             tried.update(keys)
         if answers and all(score is None for score in answers.values()):
-            classes = ", ".join(sorted(self._error_classes.get(sha, ())))
-            raise CommitFailure("every answer errored" + (f" ({classes})" if classes else ""))
+            raise CommitFailure(f"every answer errored, the first: {self._first_error(sha)}")
         if not answers:
             raise CommitFailure("it has none of the cases")
         return answers
@@ -186,8 +184,15 @@ class Evaluations:
         for key, scores in found.items():
             known = [score for score in scores if score is not None]
             self._answers[sha][key] = sum(known) / len(known) if len(known) == len(scores) else None
-        self._error_classes.setdefault(sha, set()).update(classes)
         return classes
+
+    def _first_error(self, sha: str) -> str:
+        """Return the first error message of a commit without scores."""
+        for run in sorted(self._runs(sha).glob("*/results.jsonl")):
+            for result in RunStore.open(run.parent).records():
+                if result.error is not None:
+                    return _reason(result.error.message, str(self._worktree_path(sha)))
+        return "no answer has a score"
 
     def _worktree(self, sha: str) -> Path:
         if sha not in self._worktrees:
