@@ -201,6 +201,19 @@ def test_a_target_may_have_colons_in_its_name(agentv, tmp_path):
     assert agentv(*(f"{path}:{name}" for name in names)).stdout.startswith("B is better by 1.000")
 
 
+def test_the_first_target_is_the_baseline_even_if_it_is_slower(folder, command):
+    folder.write(
+        "agents.py", "import time\n\ndef slow(p):\n    time.sleep(0.3)\n    return p\n\ndef quick(p):\n    return p\n"
+    )
+    entries = [{"name": name, "provider": "python", "function": f"agents.py:{name}"} for name in ("quick", "slow")]
+    folder.write("targets.yaml", {"targets": entries})
+    case = {"id": "a", "expected_outcome": "x", "input": "yes"}
+    folder.write("d.yaml", {"evaluators": [{"type": "contains", "value": "yes"}], "evalcases": [case]})
+    command("eval", "d.yaml", "--target", "slow", "--target", "quick", "--out", "run", "--quiet")
+    sides = command("compare", "run", "--json").printed[0]["runs"]
+    assert [side["label"] for side in sides] == ["run:slow", "run:quick"]
+
+
 def test_prompts_of_one_run_are_compared(agentv, tmp_path):
     records = [record(n, score, prompt=prompt) for n in range(20) for prompt, score in (("old", 0.0), ("new", 1.0))]
     path = write_run(tmp_path / "a.jsonl", *records)

@@ -129,8 +129,9 @@ class RunScores:
 
     @property
     def targets(self) -> list[str]:
-        """The targets, in order of appearance."""
-        return list(self._targets)
+        """The targets, in the order of the command; those of a results file in order of appearance."""
+        order = [entry.name for entry in self.manifest.targets] if self.manifest is not None else []
+        return sorted(self._targets, key=lambda name: order.index(name) if name in order else len(order))
 
     @property
     def prompts(self) -> list[str | None]:

@@ -73,8 +73,8 @@ def init(args: InitArguments) -> None:
             raise UsageError(f"Cannot write {path}", error.strerror or str(error)) from None
         written += 1
     click.echo(f"Wrote {plural(written, 'file')}{f', kept {kept}' if kept else ''} in {root}")
-    where = "" if args.folder == "." else f"cd {args.folder} && "
-    click.echo(f"\nNext:\n  {where}agentv validate .\n  {where}agentv eval evals")
+    enter = "" if args.folder == "." else f"  cd {args.folder}\n"
+    click.echo(f"\nNext:\n{enter}  agentv validate .\n  agentv eval evals")
     click.echo(f"\nThen: {_NEXT[kind]}\nMore in {root / 'evals' / 'README.md'}")
 
 
