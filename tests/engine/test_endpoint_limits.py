@@ -112,6 +112,37 @@ def test_ninety_percent_of_the_rate_limit_is_used_with_few_refusals(rate, burst,
     assert refused < 0.02 * (answered + refused)
 
 
+class Refusing(Endpoint):
+    """Refuses a fraction of the calls at random between two moments, whatever their rate."""
+
+    def refuse(self, fraction, start_s=0.0, end_s=math.inf):
+        self.chance, self.fraction, self.span_s = random.Random(1), fraction, (start_s, end_s)
+        return self
+
+    def wait_s(self):
+        start_s, end_s = self.span_s
+        is_refused = start_s <= asyncio.get_running_loop().time() < end_s and self.chance.random() < self.fraction
+        return 1.0 if is_refused else super().wait_s()
+
+
+@pytest.mark.parametrize(("rate", "latency_s"), [(math.inf, 0.2), (math.inf, 2.0), (50, 0.2), (5, 0.2)])
+@pytest.mark.parametrize(("fraction", "seconds"), [(1, 20), (1, 120), (0.5, 20), (0.1, 20)])
+def test_the_former_rate_is_reached_60_s_after_a_burst_of_refusals(rate, latency_s, fraction, seconds):
+    end_s = 30 + seconds
+    endpoint = Refusing(rate, 5, latency_s, "never").refuse(fraction, 30, end_s)
+    simulated(endpoint, end_s + 90, most=40)
+    before = sum(15 < moment <= 30 for moment in endpoint.answered) / 15
+    after = sum(moment > end_s + 60 for moment in endpoint.answered) / 30
+    assert after >= 0.8 * before
+
+
+@pytest.mark.parametrize(("most", "latency_s"), [(10, 0.05), (10, 2.0), (50, 0.2), (200, 2.0)])
+def test_one_percent_of_random_refusals_hardly_slows_a_run_down(latency_s, most):
+    endpoint = Refusing(latency_s=latency_s, says_wait="never").refuse(0.01)
+    simulated(endpoint, 90, most=most)
+    assert sum(moment > 30 for moment in endpoint.answered) >= 0.8 * 60 * most / latency_s
+
+
 @pytest.mark.parametrize("burst", [1, 5, 20, 200])
 def test_eighty_percent_of_a_limit_per_whole_second_is_used(burst):
     endpoint = Endpoint(20, burst, 0.2, "in whole seconds")
