@@ -125,7 +125,7 @@ _ELSEWHERE = {
     "trajectory:step-count": "Use `execution_metrics` with `max_tool_calls`",
     "trajectory:goal-success": "Use `llm_judge`",
     "tool-call-f1": "Use `tool_trajectory` with `mode: superset` or `subset`",
-    "skill-used skill-trigger": "Use `tool_trajectory` with the tool that loads the skill",
+    "skill-used": "Use `skill_trigger`",
     "similar:cosine similar:dot similar:euclidean": "Use `similarity` with `method: embedding`",
     "is-valid-openai-tools-call is-valid-openai-function-call is-valid-function-call": (
         "Use `tool_trajectory` for tool calls, or `json_schema` for a JSON answer"
@@ -155,6 +155,7 @@ EVALUATORS = Registry(
         "command": "agentv.evaluators.code.command:CommandCheck",
         "composite": "agentv.evaluators.composite:Composite",
         "tool_trajectory": "agentv.evaluators.checks.tool_trajectory:ToolTrajectory",
+        "skill_trigger": "agentv.evaluators.checks.skill_trigger:SkillTrigger",
         "field_accuracy": "agentv.evaluators.checks.field_accuracy:FieldAccuracy",
         "latency": f"{_LIMITS}:Latency",
         "cost": f"{_LIMITS}:Cost",

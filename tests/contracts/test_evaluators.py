@@ -23,6 +23,7 @@ OWN = {
     "command": {"command": ["python3", "judge.py"], "fail_codes": [1, 2]},
     "composite": {"evaluators": [{"type": "contains", "value": "a"}, "Greets"], "aggregator": "weighted_average"},
     "tool_trajectory": {"mode": "any_order", "minimums": {"search": 1}},
+    "skill_trigger": {"skill": "csv-analyzer"},
     "field_accuracy": {"fields": [{"path": "a.b", "match": "fuzzy"}]},
     "latency": {"threshold": 1},
     "cost": {"budget": 1},

@@ -5,7 +5,15 @@ import math
 import pytest
 
 from agentv.evaluators.judges.judge_responses import UnusableResponse
-from agentv.evaluators.judges.rubric import RubricItem, ScoreRange, has_points, read_checks, rubric_items, rubric_score
+from agentv.evaluators.judges.rubric import (
+    RubricItem,
+    ScoreRange,
+    _shown,
+    has_points,
+    read_checks,
+    rubric_items,
+    rubric_score,
+)
 
 RANGES = [
     ScoreRange(score_range=(0, 4), expected_outcome="poor"),
@@ -72,6 +80,8 @@ POINTS = [
     ([points("a", required=False)], {"a": 1}, 0.1, None),
     ([points("a", required_min_score=6)], {"a": 6}, 0.6, None),
     ([points("a", required_min_score=6)], {"a": 5}, 0.5, "fail"),
+    ([points("a", min_score=0.6)], {"a": 6}, 0.6, None),
+    ([points("a", min_score=0.6)], {"a": 5}, 0.5, "fail"),
     ([points("a", required_min_score=6), points("b", 9)], {"a": 5, "b": 10}, 0.95, "fail"),
     ([points("a", required=True, required_min_score=3)], {"a": 3}, 0.3, None),
     ([points("a", required=False, required_min_score=3)], {"a": 2}, 0.2, "fail"),
@@ -199,3 +209,9 @@ def test_raw_points_are_kept_in_the_details():
     assert found.hits == ("does a (7 of 10)",)
     assert found.misses == ("does b (9 of 10): r b",)
     assert [check["met"] for check in found.details["checks"]] == [True, False]
+
+
+def test_the_judge_is_told_that_an_item_only_guards_against_contradictions():
+    shown = _shown(RubricItem(id="a", expected_outcome="The shop opens at 9", operator="contradiction"))
+    assert shown["expected_outcome"].startswith("Met unless the answer claims something that contradicts this")
+    assert shown["expected_outcome"].endswith(": The shop opens at 9")

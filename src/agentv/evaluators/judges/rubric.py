@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
-from agentv.evaluators.base import Judge, Prompt, Weight, prompt_complaints, quoted
+from agentv.evaluators.base import Judge, Prompt, Share, Weight, prompt_complaints, quoted
 from agentv.evaluators.judges.judge_prompt import builtin_prompts, judge_prompt, material_of, prompt_references
 from agentv.evaluators.judges.judge_responses import (
     ResponseFormat,
@@ -43,7 +43,9 @@ class ScoreRange(msgspec.Struct, frozen=True, kw_only=True):
 class RubricItem(msgspec.Struct, frozen=True, kw_only=True):
     """One criterion. `score_ranges` is a list, or a map from the lowest points of each range to its description.
 
-    `required` defaults to true in a checklist and to false if there are score ranges.
+    `required` defaults to true in a checklist and to false if there are score ranges. `min_score` is
+    `required_min_score` as a fraction. With the operator `contradiction`, an answer meets the criterion unless it
+    contradicts it.
     """
 
     aliases: ClassVar[dict[str, str]] = {
@@ -51,16 +53,13 @@ class RubricItem(msgspec.Struct, frozen=True, kw_only=True):
         "outcome": "expected_outcome",
         "criteria": "expected_outcome",
     }
-    unsupported: ClassVar[dict[str, str]] = {
-        "min_score": "Set `required_min_score` to the minimum points, 0 to 10",
-        "operator": "Describe the condition in the text of the item",
-    }
-
     id: str | int | None = None
     expected_outcome: str | None = None
     weight: Weight = 1.0
     required: bool | None = None
     required_min_score: Points | None = None
+    min_score: Share | None = None
+    operator: Literal["correctness", "contradiction"] | None = None
     score_ranges: list[ScoreRange] | dict[str, str] | None = None
 
 
@@ -120,7 +119,8 @@ def rubric_items(rubrics: Rubrics | None) -> tuple[RubricItem, ...]:
 
 def has_points(items: Sequence[RubricItem]) -> bool:
     """Return whether the items of a rubric get points; otherwise each is satisfied or not."""
-    return any(item.score_ranges is not None or item.required_min_score is not None for item in items)
+    gates = ((item.score_ranges, item.required_min_score, item.min_score) for item in items)
+    return any(gate is not None for gates_of_item in gates for gate in gates_of_item)
 
 
 def rubric_complaints(rubrics: Rubrics | None) -> list[str]:
@@ -149,7 +149,10 @@ def ranges_in_order(ranges: list[ScoreRange] | dict[str, str]) -> list[tuple[tup
 def _shown(item: RubricItem) -> dict[str, Any]:
     """Return an item as the judge sees it: the criterion without its weight."""
     shown: dict[str, Any] = {"id": str(item.id)}
-    if item.expected_outcome:
+    if item.expected_outcome and item.operator == "contradiction":
+        rule = "Met unless the answer claims something that contradicts this; the answer need not mention it"
+        shown["expected_outcome"] = f"{rule}: {item.expected_outcome}"
+    elif item.expected_outcome:
         shown["expected_outcome"] = item.expected_outcome
     if item.score_ranges is not None:
         in_order = ranges_in_order(item.score_ranges)
@@ -226,10 +229,12 @@ class ItemScore(msgspec.Struct, frozen=True):
     reasoning: str | None
 
 
-def least_points(item: RubricItem, points: bool) -> int | None:
+def least_points(item: RubricItem, points: bool) -> float | None:
     """Return the gate of an item, the points below which the whole rubric fails, or None if it has no gate."""
     if not points:
         return None if item.required is False else TOP_SCORE
+    if item.min_score is not None:
+        return round(item.min_score * TOP_SCORE, 9)
     if item.required_min_score is not None:
         return item.required_min_score
     return TOP_SCORE if item.required else None
