@@ -21,8 +21,6 @@ NAMES = {
         "cases_for_gate",
         "variance_between_runs",
         "variance_of_difference",
-        "power_to_detect",
-        "minimum_detectable_difference",
         "non_inferiority",
         "holm",
     ),

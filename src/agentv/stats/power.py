@@ -11,7 +11,6 @@ from agentv.stats.distributions import (
     bisect,
     check_fraction,
     check_nonnegative,
-    normal_cdf,
     normal_quantile,
     t_cdf,
     t_quantile,
@@ -67,12 +66,13 @@ class Noise(NamedTuple):
         make up δ are among those that happen anyway, which gives max(V, v(δ)). If they are not (correlation 1), the
         changes come on top of the others, which gives V + v(δ). The result is in between.
         """
-        own = self._of_steps(difference)
+        own = self.variance_of_steps(difference)
         least = max(self.variance, own)
-        most = max(least, self.variance + own - self._of_steps(self.difference))
+        most = max(least, self.variance + own - self.variance_of_steps(self.difference))
         return least + min(1.0, max(0.0, self.correlation)) * (most - least)
 
-    def _of_steps(self, difference: float) -> float:
+    def variance_of_steps(self, difference: float) -> float:
+        """Return the variance of a case's difference if no case changes but those that make up the difference."""
         return max(0.0, self.step * abs(difference) - difference**2)
 
 
@@ -89,8 +89,8 @@ def detectable_difference(noise: Noise, cases: int, power: float = POWER) -> flo
 def cases_needed(difference: float, noise: Noise, power: float = POWER) -> int:
     """Return the number of paired cases that show a difference with the given power: n ≥ (t_{0.975} + t_{power})² V/δ².
 
-    V is the variance of a case's difference, times the design effect; see `Noise`. For scores of 0 and 1, the number of
-    changed cases must also reach six with that probability.
+    V is the variance of a case's difference, times the design effect; see `Noise`. For scores of 0 and 1, the first
+    quantile is multiplied by √(V + δ²) instead of √V, and six or more cases must change with that probability.
 
     Miller (2024), arXiv:2411.00640, section 5; Connor (1987), Biometrics 43:207, for scores of 0 and 1.
     """
@@ -110,11 +110,9 @@ def cases_for_margin(margin: float, noise: Noise, power: float = POWER, differen
     if distance <= 0:
         return None
     variance = noise.variance_at(difference)
-    # Without any change, the interval of scores of 0 and 1 still reaches to z² / (n + z²).
-    width = 0.0 if noise.loss else normal_quantile(1 - ALPHA / 2) ** 2
-    return _smallest(
-        lambda cases: width / (cases + width) < distance and _shown(variance, noise, cases, power) <= distance
-    )
+    # The test of scores of 0 and 1 uses the variance on the margin, where at least that fraction of cases changed.
+    on_margin = variance if noise.loss else max(variance, noise.variance_of_steps(margin))
+    return _smallest(lambda cases: _shown((on_margin, variance), noise, cases, power) <= distance)
 
 
 def cases_for_gate(value: float, limit: float, variance: float | None = None, power: float = POWER) -> int | None:
@@ -132,7 +130,7 @@ def cases_for_gate(value: float, limit: float, variance: float | None = None, po
         return None
     if variance is not None:
         noise = Noise(variance, loss=value if value > limit else 1 - value)
-        return _smallest(lambda cases: _shown(variance, noise, cases, power) <= distance)
+        return _smallest(lambda cases: _shown((variance, variance), noise, cases, power) <= distance)
     on_limit, spread = math.sqrt(limit * (1 - limit)), math.sqrt(value * (1 - value))
     total = normal_quantile(1 - ALPHA / 2) * on_limit + normal_quantile(power) * spread
     return max(2, math.ceil((total / distance) ** 2 + 1 / distance - 1e-9))
@@ -161,14 +159,19 @@ def _is_enough(difference: float, noise: Noise, cases: int, power: float) -> boo
         changed = min(1.0, (variance + difference**2) / noise.step**2)
         if binomial_cdf(FEWEST_CHANGES - 1, clusters, changed) > 1 - power:
             return False
-    return _shown(variance, noise, cases, power) <= abs(difference)
+    # The test of scores of 0 and 1 uses the variance without a difference.
+    without = variance if noise.loss or noise.step != 1 else variance + difference**2
+    return _shown((without, variance), noise, cases, power) <= abs(difference)
 
 
-def _shown(variance: float, noise: Noise, cases: int, power: float) -> float:
-    """Return the distance from a hypothesis that is shown with the given power: half an interval, plus t_{power} SE."""
+def _shown(variances: tuple[float, float], noise: Noise, cases: int, power: float) -> float:
+    """Return the distance from a hypothesis that is shown with the given power: half an interval, plus t_{power} SE.
+
+    The variances are those under the hypothesis, which decides the interval, and the true one.
+    """
     clusters = max(2.0, cases / noise.cluster_size)
-    error = math.sqrt(variance * noise.design_effect / cases)
-    half = t_quantile(1 - ALPHA / 2, clusters - 1) * error
+    expected, error = (math.sqrt(variance * noise.design_effect / cases) for variance in variances)
+    half = t_quantile(1 - ALPHA / 2, clusters - 1) * expected
     if noise.loss:
         unseen = rare_limit(0, int(clusters))
         half = max(half, noise.loss * unseen / (1 - unseen))
@@ -187,32 +190,6 @@ def _smallest(is_enough: Callable[[int], bool]) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)
     return high
-
-
-def power_to_detect(difference: float, standard_error: float, alpha: float = ALPHA) -> float:
-    """Return the power of a two-sided test to detect a true difference: Φ(δ/SE - z) + Φ(-δ/SE - z).
-
-    Cohen (1988), Statistical Power Analysis for the Behavioral Sciences.
-    """
-    check_nonnegative(standard_error, "A standard error")
-    if standard_error == 0:
-        return 1.0 if difference else alpha
-    ratio, critical = abs(difference) / standard_error, normal_quantile(1 - alpha / 2)
-    return normal_cdf(ratio - critical) + normal_cdf(-ratio - critical)
-
-
-def minimum_detectable_difference(
-    standard_error: float, degrees: float | None = None, *, alpha: float = ALPHA, wanted: float = POWER
-) -> float:
-    """Return the smallest true difference detected with the wanted power: (t_{1-α/2} + t_{power}) · SE.
-
-    With degrees of freedom the quantiles are Student's, for small samples; otherwise normal. Bloom (1995), Evaluation
-    Review 19:547.
-    """
-    check_nonnegative(standard_error, "A standard error")
-    if degrees is None:
-        return (normal_quantile(1 - alpha / 2) + normal_quantile(wanted)) * standard_error
-    return (t_quantile(1 - alpha / 2, degrees) + t_quantile(wanted, degrees)) * standard_error
 
 
 def variance_of_difference(between: float, within_before: float, within_after: float, trials: int = 1) -> float:

@@ -99,6 +99,8 @@ def _table(found: Plan) -> list[list[str]]:
 
 def _assumptions(found: Plan) -> Iterator[str]:
     spread = found.spread
+    if all(need.observed is not None for need in found.needs):
+        return  # a gate depends on the figures of one run
     if spread.variance_ci95 is None:
         yield "Too few cases for an interval of these numbers: at least 20 are needed, not counting turns"
     if spread.within is None:
@@ -106,7 +108,7 @@ def _assumptions(found: Plan) -> Iterator[str]:
         one = spread.is_measured and len(spread.asked_once) == 1
         which = f" in {one_line(spread.asked_once[0], 500)}" if one else ""
         yield f"The effect of trials is unknown, because no case{which} has several: run with --trials 3"
-    if not spread.is_measured and any(need.observed is None for need in found.needs):
+    if not spread.is_measured:
         assumed = f"Assumes a correlation of {spread.correlation:g} between the scores of a case in two runs"
         yield f"{assumed} (--correlation); pass two runs to measure it"
     if spread.design_effect > 1.005:
