@@ -16,7 +16,7 @@ from agentv.stats.power import holm
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from agentv.comparison.run_comparison import Columns, JoinedCases
+    from agentv.comparison.joined_cases import Columns, JoinedCases
     from agentv.comparison.scores import Column
 
 _MIN_TAG_CASES = 3

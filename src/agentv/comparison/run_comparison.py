@@ -1,9 +1,9 @@
-"""Compare runs: join their cases, average trials, and compute differences with intervals and tests."""
+"""Compare runs: average trials, and compute differences with intervals and tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations, islice, repeat
+from itertools import combinations, repeat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,7 +12,8 @@ import numpy as np
 from agentv.comparison.comparison import Change, Comparison, Matrix, Outcome, Pair, Side
 from agentv.comparison.differences import run_differences
 from agentv.comparison.error_bounds import ErrorBounds, error_bounds
-from agentv.comparison.measure import SharedCases, unfinished
+from agentv.comparison.joined_cases import JOIN_HINT, JoinedCases, name_parts, shared_by_all
+from agentv.comparison.measure import unfinished
 from agentv.comparison.part_comparison import (
     adjusted_p_values,
     dataset_parts,
@@ -23,7 +24,7 @@ from agentv.comparison.part_comparison import (
     usage_change,
 )
 from agentv.comparison.remedy import rescore_commands
-from agentv.comparison.scores import Column, GroupedCases, RunScores, clusters_of
+from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
 from agentv.errors import UsageError
 from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.summary import reason_of
@@ -34,14 +35,6 @@ from agentv.stats.power import NonInferiority, non_inferiority
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-_SHOWN_IDS = 10
-JOIN_HINT = "Cases are matched by dataset and id"
-
-Name = tuple[str | None, ...]
-Columns = tuple["NDArray[Any]", "NDArray[Any]", "NDArray[Any] | None"]
-"""Two columns of scores over the same cases, and the clusters of the cases."""
 
 
 class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,89 +111,6 @@ def _non_inferiority(paired: Paired, margin: float, errors: ErrorBounds | None) 
     return found if is_same else found._replace(outcome="inconclusive")
 
 
-class JoinedCases:
-    """The cases of two runs matched by name and input, in the order of the first run.
-
-    `scores` are those that both runs scored. `shared` has the cases with the same name but another input, which are not
-    matched, and how the runs were scored differently, in which case their scores cannot be compared.
-    """
-
-    def __init__(self, before: RunScores, after: RunScores) -> None:
-        self.notes: list[str] = []
-        self.parts = _name_parts((before, after), self.notes)
-        self.sides = GroupedCases(before, self.parts), GroupedCases(after, self.parts)
-        if self.sides[0].names.keys().isdisjoint(self.sides[1].names):
-            self._join_by_id(before, after)
-        names, others = (side.names for side in self.sides)
-        common = [(row, other) for name, row in names.items() if (other := others.get(name)) is not None]
-        named = np.array(common, dtype=np.intp).reshape(-1, 2)
-        self.shared = SharedCases(self.sides, named)
-        self.matched = named[self.shared.same_input]
-        self._names: list[Name] = list(names)
-        self.notes += self.shared.notes
-        first, second, there = self._means(before.scores, after.scores)
-        self.rows = len(self.matched)
-        self.index = self.matched[there]
-        self.scores = first[there], second[there]
-        self.unscored = int(np.isnan(first).sum()), int(np.isnan(second).sum())
-        self.unmatched = len(names) - len(common), len(others) - len(common)
-        self.unmatched_ids = self._only_in(0), self._only_in(1)
-        self.clusters = clusters_of(self.sides, self.index)
-
-    def name(self, row: int) -> Name:
-        """Return the name of the case in a row of `scores`."""
-        return self._names[int(self.index[row][0])]
-
-    def column(self, before: Column, after: Column) -> Columns:
-        """Return two columns over the cases where both runs have a number, and the clusters of those cases."""
-        first, second, there = self._means(before, after)
-        return first[there], second[there], clusters_of(self.sides, self.matched[there])
-
-    def _means(self, before: Column, after: Column) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Return the means of the matched cases in both runs, and where both have a number."""
-        first = self.sides[0].means(before)[self.matched[:, 0]]
-        second = self.sides[1].means(after)[self.matched[:, 1]]
-        return first, second, ~np.isnan(first) & ~np.isnan(second)
-
-    def datasets(self) -> dict[str, NDArray[Any]]:
-        """Return the rows of `scores` by dataset; empty if datasets are not part of the names."""
-        if 0 not in self.parts:
-            return {}
-        names = np.array([str(self._names[row][0]) for row in self.index[:, 0].tolist()], dtype=object)
-        return {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
-
-    def tags(self) -> dict[str, NDArray[Any]]:
-        """Return the rows of `scores` by tag; a tag in either run counts."""
-        if not len(self.index):
-            return {}
-        known, codes = [], []
-        for side, index in zip(self.sides, self.index.T, strict=True):
-            numbers = np.array(side.run.tags, dtype=np.intp)[np.array(side.first, dtype=np.intp)[index]]
-            known.append(list(side.run.tag_sets))
-            codes.append(numbers)
-        found, which = np.unique(codes[0] * len(known[1]) + codes[1], return_inverse=True)
-        rows = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1])
-        parts: dict[str, list[NDArray[Any]]] = {}
-        for code, part in zip(found.tolist(), rows, strict=True):
-            for tag in {*known[0][code // len(known[1])], *known[1][code % len(known[1])]}:
-                parts.setdefault(tag, []).append(part)
-        return {tag: np.sort(np.concatenate(parts[tag])) for tag in sorted(parts)}
-
-    def _join_by_id(self, before: RunScores, after: RunScores) -> None:
-        """Match by id only, if ids are unique: a dataset may be renamed, or another tool may not store its name."""
-        by_id = GroupedCases(before, (1,)), GroupedCases(after, (1,))
-        unique = all(len(side.names) == len({key[:2] for key in side.run.cases}) for side in by_id)
-        if unique and not by_id[0].names.keys().isdisjoint(by_id[1].names):
-            self.sides, self.parts = by_id, (1,)
-            self.notes.append("The runs have no dataset in common; cases are matched by id only")
-
-    def _only_in(self, side: int) -> tuple[str, ...]:
-        if not self.unmatched[side]:
-            return ()
-        found = self.sides[side].only_here(self.sides[1 - side])
-        return tuple(case.eval_id for case in islice(found, _SHOWN_IDS))
-
-
 def _side(side: GroupedCases, rows: NDArray[Any], clusters: NDArray[Any] | None) -> Side:
     """Describe a run of a comparison, with its mean over the cases in `rows`."""
     run, mean = side.run, _mean(side, rows, clusters)
@@ -241,22 +151,6 @@ def _mean(side: GroupedCases, rows: NDArray[Any], clusters: NDArray[Any] | None)
     for value, cluster in zip(values.tolist(), names):  # noqa: B905
         mean.add(value, cluster)
     return mean
-
-
-def _name_parts(runs: Sequence[RunScores], notes: list[str]) -> tuple[int, ...]:
-    """Return the key positions that name a case: dataset and id; also target and prompt if all runs share several."""
-    parts: tuple[int, ...] = (0, 1)
-    for place, plural in ((2, "targets"), (3, "prompts")):
-        found: list[list[Any]] = [run.targets if place == 2 else run.prompts for run in runs]
-        if all(len(each) > 1 for each in found) and set(found[0]).intersection(*found[1:]):
-            parts += (place,)
-            continue
-        for run, each in zip(runs, found, strict=True):
-            if len(each) > 1:
-                hint = f"; to compare one, use {run.label}:{each[0]}" if place == 2 else ""
-                names = ", ".join(map(str, each))
-                notes.append(f"{run.label} has {len(each)} {plural} ({names}); scores are averaged per case{hint}")
-    return parts
 
 
 class Pairs(Sequence[Pair]):
@@ -328,15 +222,15 @@ def _stopped_early(run: RunScores) -> bool:
 def compare_many(runs: Sequence[RunScores], *, seed: int = 0, allow_changed_measure: bool = False) -> Matrix:
     """Compare three or more runs. Raises UsageError if no case was scored in all of them."""
     notes: list[str] = []
-    parts = _name_parts(runs, notes)
+    parts = name_parts(runs, notes)
     sides = [GroupedCases(run, parts) for run in runs]
-    shared, rows = _shared_by_all(sides)
+    shared, rows = shared_by_all(sides)
     notes += dict.fromkeys(note for each in shared for note in each.notes)
     columns = [side.means(side.run.scores)[rows[:, place]] for place, side in enumerate(sides)]
     scores = np.array(columns).T.reshape(len(rows), len(runs))
     there = ~np.isnan(scores).any(axis=1)
     if not there.any():
-        raise _not_scored_by_all(runs)
+        raise _not_scored_by_all(runs, notes)
     pairs = list(combinations(range(len(runs)), 2))
     errors = {(i, j): error_bounds((sides[i], sides[j]), rows[:, [i, j]], seed) for i, j in pairs}
     scores, rows = scores[there], rows[there]
@@ -363,20 +257,11 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0, allow_changed_meas
     )
 
 
-def _shared_by_all(sides: Sequence[GroupedCases]) -> tuple[list[SharedCases], NDArray[Any]]:
-    """Return the cases that the first run shares with each other run, and the rows of those with the same input."""
-    first, *others = sides
-    common = [name for name in first.names if all(name in side.names for side in others)]
-    rows = np.array([[side.names[name] for side in sides] for name in common], dtype=np.intp).reshape(-1, len(sides))
-    shared = [SharedCases((first, side), rows[:, [0, place]]) for place, side in enumerate(others, 1)]
-    return shared, rows[np.all([each.same_input for each in shared], axis=0)]
-
-
-def _not_scored_by_all(runs: Sequence[RunScores]) -> UsageError:
+def _not_scored_by_all(runs: Sequence[RunScores], notes: Sequence[str]) -> UsageError:
     """Build the error for runs without a case that all scored; name a run without any score."""
     empty = next((run for run in runs if not len(run.scores.cases)), None)
     if empty is None:
-        return UsageError("No case was scored in all runs", hint=JOIN_HINT)
+        return UsageError("No case was scored in all runs", "\n".join(notes), JOIN_HINT)
     errors = ", ".join(f"{name} {count:,}" for name, count in empty.error_classes.most_common())
     why = f"{empty.errors:,} of its {empty.records:,} results are errors" + (f": {errors}" if errors else "")
     return UsageError(f"{empty.label} has no scored case", why, "Compare the other runs without it")

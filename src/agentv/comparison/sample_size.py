@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import numpy as np
 
-from agentv.comparison.run_comparison import JOIN_HINT, JoinedCases
+from agentv.comparison.joined_cases import JOIN_HINT, JoinedCases
 from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
 from agentv.errors import UsageError
 from agentv.stats.distributions import Interval, t_quantile

@@ -1,0 +1,130 @@
+"""Join the cases of runs: the same dataset and id, and the same input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agentv.comparison.measure import SharedCases
+from agentv.comparison.scores import Column, GroupedCases, RunScores, clusters_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+JOIN_HINT = "Cases are matched by dataset, id and input"
+_SHOWN_IDS = 10
+
+Name = tuple[str | None, ...]
+Columns = tuple["NDArray[Any]", "NDArray[Any]", "NDArray[Any] | None"]
+"""Two columns of scores over the same cases, and the clusters of the cases."""
+
+
+class JoinedCases:
+    """The cases of two runs matched by name and input, in the order of the first run.
+
+    `scores` are those that both runs scored. `shared` has the cases with the same name but another input, which are not
+    matched, and how the runs were scored differently, in which case their scores cannot be compared.
+    """
+
+    def __init__(self, before: RunScores, after: RunScores) -> None:
+        self.notes: list[str] = []
+        self.parts = name_parts((before, after), self.notes)
+        self.sides = GroupedCases(before, self.parts), GroupedCases(after, self.parts)
+        if self.sides[0].names.keys().isdisjoint(self.sides[1].names):
+            self._join_by_id(before, after)
+        names, others = (side.names for side in self.sides)
+        common = [(row, other) for name, row in names.items() if (other := others.get(name)) is not None]
+        named = np.array(common, dtype=np.intp).reshape(-1, 2)
+        self.shared = SharedCases(self.sides, named)
+        self.matched = named[self.shared.same_input]
+        self._names: list[Name] = list(names)
+        self.notes += self.shared.notes
+        first, second, there = self._means(before.scores, after.scores)
+        self.rows = len(self.matched)
+        self.index = self.matched[there]
+        self.scores = first[there], second[there]
+        self.unscored = int(np.isnan(first).sum()), int(np.isnan(second).sum())
+        self.unmatched = len(names) - len(common), len(others) - len(common)
+        self.unmatched_ids = self._only_in(0), self._only_in(1)
+        self.clusters = clusters_of(self.sides, self.index)
+
+    def name(self, row: int) -> Name:
+        """Return the name of the case in a row of `scores`."""
+        return self._names[int(self.index[row][0])]
+
+    def column(self, before: Column, after: Column) -> Columns:
+        """Return two columns over the cases where both runs have a number, and the clusters of those cases."""
+        first, second, there = self._means(before, after)
+        return first[there], second[there], clusters_of(self.sides, self.matched[there])
+
+    def _means(self, before: Column, after: Column) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Return the means of the matched cases in both runs, and where both have a number."""
+        first = self.sides[0].means(before)[self.matched[:, 0]]
+        second = self.sides[1].means(after)[self.matched[:, 1]]
+        return first, second, ~np.isnan(first) & ~np.isnan(second)
+
+    def datasets(self) -> dict[str, NDArray[Any]]:
+        """Return the rows of `scores` by dataset; empty if datasets are not part of the names."""
+        if 0 not in self.parts:
+            return {}
+        names = np.array([str(self._names[row][0]) for row in self.index[:, 0].tolist()], dtype=object)
+        return {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
+
+    def tags(self) -> dict[str, NDArray[Any]]:
+        """Return the rows of `scores` by tag; a tag in either run counts."""
+        if not len(self.index):
+            return {}
+        known, codes = [], []
+        for side, index in zip(self.sides, self.index.T, strict=True):
+            numbers = np.array(side.run.tags, dtype=np.intp)[np.array(side.first, dtype=np.intp)[index]]
+            known.append(list(side.run.tag_sets))
+            codes.append(numbers)
+        found, which = np.unique(codes[0] * len(known[1]) + codes[1], return_inverse=True)
+        rows = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1])
+        parts: dict[str, list[NDArray[Any]]] = {}
+        for code, part in zip(found.tolist(), rows, strict=True):
+            for tag in {*known[0][code // len(known[1])], *known[1][code % len(known[1])]}:
+                parts.setdefault(tag, []).append(part)
+        return {tag: np.sort(np.concatenate(parts[tag])) for tag in sorted(parts)}
+
+    def _join_by_id(self, before: RunScores, after: RunScores) -> None:
+        """Match by id only, if ids are unique: a dataset may be renamed, or another tool may not store its name."""
+        by_id = GroupedCases(before, (1,)), GroupedCases(after, (1,))
+        unique = all(len(side.names) == len({key[:2] for key in side.run.cases}) for side in by_id)
+        if unique and not by_id[0].names.keys().isdisjoint(by_id[1].names):
+            self.sides, self.parts = by_id, (1,)
+            self.notes.append("The runs have no dataset in common; cases are matched by id only")
+
+    def _only_in(self, side: int) -> tuple[str, ...]:
+        if not self.unmatched[side]:
+            return ()
+        found = self.sides[side].only_here(self.sides[1 - side])
+        return tuple(case.eval_id for case in islice(found, _SHOWN_IDS))
+
+
+def name_parts(runs: Sequence[RunScores], notes: list[str]) -> tuple[int, ...]:
+    """Return the key positions that name a case: dataset and id; also target and prompt if all runs share several."""
+    parts: tuple[int, ...] = (0, 1)
+    for place, plural in ((2, "targets"), (3, "prompts")):
+        found: list[list[Any]] = [run.targets if place == 2 else run.prompts for run in runs]
+        if all(len(each) > 1 for each in found) and set(found[0]).intersection(*found[1:]):
+            parts += (place,)
+            continue
+        for run, each in zip(runs, found, strict=True):
+            if len(each) > 1:
+                hint = f"; to compare one, use {run.label}:{each[0]}" if place == 2 else ""
+                names = ", ".join(map(str, each))
+                notes.append(f"{run.label} has {len(each)} {plural} ({names}); scores are averaged per case{hint}")
+    return parts
+
+
+def shared_by_all(sides: Sequence[GroupedCases]) -> tuple[list[SharedCases], NDArray[Any]]:
+    """Return the cases that the first run shares with each other run, and the rows of those with the same input."""
+    first, *others = sides
+    common = [name for name in first.names if all(name in side.names for side in others)]
+    rows = np.array([[side.names[name] for side in sides] for name in common], dtype=np.intp).reshape(-1, len(sides))
+    shared = [SharedCases((first, side), rows[:, [0, place]]) for place, side in enumerate(others, 1)]
+    return shared, rows[np.all([each.same_input for each in shared], axis=0)]
