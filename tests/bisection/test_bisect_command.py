@@ -72,6 +72,15 @@ def test_commits_that_do_not_differ_end_the_search_at_once(history):
     assert result["change"]["difference"] == 0
 
 
+def test_a_finished_search_is_replaced_and_its_answers_are_used_again(history):
+    good, bad = history.commit(1, "First"), history.commit(1, "Second")
+    history.bisect(good, bad, "--", "evals", "--trials", "1")
+    assert len(history.calls) == 24
+    code, result, _ = history.bisect(good, bad, "--", "evals", "--trials", "2")
+    assert (code, result["outcome"], result["trials"]) == (5, "no_difference", 2)
+    assert (len(history.calls), len(set(history.calls))) == (48, 48)
+
+
 def test_an_improvement_is_found_too_and_an_evaluator_that_changed_is_no_distraction(history):
     good = history.commit(0, "First")
     history.dataset(12, evaluators=[{"type": "contains", "value": "no"}])

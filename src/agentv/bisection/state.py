@@ -85,13 +85,13 @@ def shares_answers(state: SearchState, request: SearchRequest, measure: str) -> 
     unchanged = ("kept", "setup", "own_dataset")
     return (
         state.measure == measure
-        and _without_selection(stored.options) == _without_selection(request.options)
+        and _drawn_from(stored.options) == _drawn_from(request.options)
         and all(getattr(stored, name) == getattr(request, name) for name in unchanged)
     )
 
 
-def _without_selection(options: EvalOptions) -> EvalOptions:
-    return msgspec.structs.replace(options, filters=(), cases=(), sample=None, seed=0, shard=None, limit=None)
+def _drawn_from(options: EvalOptions) -> EvalOptions:
+    return msgspec.structs.replace(options.for_all_cases(), seed=None)
 
 
 def refuse_other(state: SearchState, request: SearchRequest) -> None:

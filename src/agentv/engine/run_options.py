@@ -130,6 +130,11 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         choices = (self.cases_from, self.sample, self.shard, self.limit, self.only, self.rows, self.split)
         return bool(self.filters or self.cases) or any(choice is not None for choice in choices)
 
+    def for_all_cases(self) -> Self:
+        """Return the options without a selection of cases."""
+        nothing: dict[str, Any] = dict.fromkeys(("cases_from", "sample", "shard", "limit", "rows", "split"))
+        return msgspec.structs.replace(self, filters=(), cases=(), only=None, only_from=None, **nothing)
+
     def lasting(self) -> Self:
         """Return the options with a valid experiment, and with runs that are named independently of later runs."""
         if self.experiment is not None:

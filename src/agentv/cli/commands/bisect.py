@@ -78,6 +78,7 @@ def _request(args: BisectArguments, repository: Repository, folder: StateFolder)
             options,
             paths=tuple(map(os.path.abspath, options.paths)),
             targets_file=options.targets_file and os.path.abspath(options.targets_file),
+            cases_from=options.cases_from and os.path.abspath(options.cases_from),
         ),
         settings=options_of(SearchSettings, args, paths=below),
         kept=tuple(map(os.path.abspath, args.kept_paths)),
@@ -125,9 +126,7 @@ def _plan(prepared: RunPlan, repository: Repository, request: SearchRequest) -> 
     """Return how to evaluate a commit, with the cases of the working tree in random order."""
     options, sources = request.options, prepared.cases.sources
     # Only the selected cases are named in each batch, so the selection itself is left out.
-    plain = msgspec.structs.replace(
-        options, filters=(), sample=None, shard=None, limit=None, cases=(), rows=(), split=None
-    )
+    plain = options.for_all_cases()
     files = [path for each in sources for path in ([each.path] if os.path.exists(each.path) else each.files)]
     return CommitPlan(
         options=plain if request.own_dataset else msgspec.structs.replace(plain, paths=tuple(files)),
