@@ -75,7 +75,7 @@ def test_the_figures_follow_the_random_order(easy):
 
 
 def test_an_unclear_result_runs_to_the_end(easy):
-    result = easy.eval("--stop-when", "mean=0.95", "--out", "out")
+    result = easy.eval("--stop-when", "mean=0.95", "--seed", "1", "--out", "out")
     found = summary_of(easy)["default"]
     assert (found.scored, found.skipped, found.early_stop.answer) == (CASES, 0, None)
     assert not RunFolder(easy.path / "out").read_manifest().stopped_early
@@ -128,7 +128,7 @@ def test_targets_are_decided_individually(project):
         {"name": "even", "provider": "mock", "responses": {"c*[02468]": "yes", "*": "no"}},
     )
     project.dataset(*["yes"] * 120)
-    result = project.eval("--target", "good", "--target", "even", "--stop-when", "0.5", "--out", "out")
+    result = project.eval("--target", "good", "--target", "even", "--stop-when", "0.5", "--seed", "1", "--out", "out")
     found = summary_of(project)
     assert result.code == 0
     assert found["good"].early_stop.answer == "above"
@@ -280,7 +280,7 @@ def talks(project):
     cases = [{"input": case_text(number // 4, 90), "conversation_id": f"talk-{number // 4}"} for number in range(120)]
     project.targets({"name": "default", "provider": "mock", "delay_ms": 2})
     project.dataset(*cases)
-    project.eval("--stop-when", "0.5", "--workers", "6", "--seed", "5", "--out", "out")
+    project.eval("--stop-when", "0.5", "--workers", "12", "--seed", "5", "--out", "out")
     assert summary_of(project)["default"].early_stop.not_needed > 0
     return project
 

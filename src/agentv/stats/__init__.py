@@ -1,7 +1,7 @@
 """Statistics of scores: pure functions and accumulators over numbers, without I/O.
 
-`distributions`, `intervals`, `sequential` and `power` are plain Python, because runs use them. The other modules work
-on arrays and import numpy. Every name is imported on first use.
+`distributions`, `intervals`, `sequential`, `power` and `variance` are plain Python, because runs use them. The other
+modules work on arrays and import numpy. Every name is imported on first use.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ NAMES = {
     "judge_calibration": ("cohen_kappa", "kappa", "Stratum", "Labelled"),
     "ranking": ("rank",),
     "sequential": ("BettingMean",),
+    "variance": ("GroupedScores", "VarianceComponents"),
     "change_points": ("change_points", "RunValues"),
 }
 """The public names, by module."""
