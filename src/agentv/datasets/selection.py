@@ -115,7 +115,7 @@ class Selection(msgspec.Struct, frozen=True):
                 others.append(case.id)
         for id in self.ids:
             if id in missing:
-                hint = did_you_mean(id, others) or "`agentv cases` lists the ids; use --filter for a glob"
+                hint = did_you_mean(id, others) or "`agentv cases` lists the ids; use --filter for a glob or a list"
                 raise UsageError(f"No case has the id '{id}'", hint=hint)
 
     def _sampled(self, cases: Iterable[EvalCase], cut: tuple[int, int], *, rest: bool = False) -> Iterator[EvalCase]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -86,6 +84,8 @@ class RunJournal:
 
         A project that cannot be written to is left alone.
         """
+        import tempfile  # late: only runs with `--out` need it
+
         real = os.path.realpath(path)
         stored = self._stored(real)
         is_temporary = os.path.isabs(stored) and real.startswith(os.path.realpath(tempfile.gettempdir()) + os.sep)
@@ -147,6 +147,8 @@ def _sorted(paths: Iterable[Path]) -> list[RunEntry]:
 
 def remove_run(entry: RunEntry) -> None:
     """Delete a run folder. Raises UsageError if a process is writing to it."""
+    import shutil  # late: every run imports this module, and few remove one
+
     folder = RunFolder.open(entry.path)
     with folder.lock(), file_errors(f"Cannot remove {folder.path}"):
         shutil.rmtree(folder.path)
