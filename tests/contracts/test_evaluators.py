@@ -33,6 +33,8 @@ OWN = {
     "rubric": {"rubrics": [{"id": "tone", "score_ranges": {"0": "rude", "5": "kind"}}]},
     "llm_judge": {"prompt": [{"role": "user", "content": "{{ candidate_answer }}"}], "votes": 2},
     "regex": {"value": "a+"},
+    "moderation": {"categories": ["insults"]},
+    "json_diff": {"ignore": ["a.b"]},
 }
 """Settings of types with required settings, or with several values."""
 

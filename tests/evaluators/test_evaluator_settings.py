@@ -116,6 +116,11 @@ ACCEPTED = {
     "JavaScript's flags": ("regex", {"value": "ja", "flags": "gi"}),
     "JSON with a schema": ("is_json", {"value": {"type": "object"}}),
     "a schema in a file": ("json_schema", {"schema": "schemas/answer.json"}),
+    "paths to ignore": ("json_diff", {"value": '{"a": 1}', "ignore": ["meta.created", "items[0]"]}),
+    "several references": ("bleu", {"value": ["a b", "b a"], "threshold": 0.5}),
+    "a variant of ROUGE": ("rouge", {"variant": "rougeLsum", "measure": "recall"}),
+    "an answer to compare with": ("pairwise", {"baseline": "Oslo", "criteria": "Shorter is better", "votes": 2}),
+    "promptfoo's names": ("is-refusal", {}),
     "a number of edits": ("levenshtein", {"value": "Paris", "max_distance": 2}),
     "several similar texts": ("similarity", {"value": ["Paris", "paris"], "threshold": 0.9}),
 }
@@ -293,6 +298,10 @@ REFUSED = {
         "Field 'value' must be an array, got string",
     ),
     "an empty list of texts": ("contains_any", {"value": []}, "Field 'value' must be an array that is not empty"),
+    "text that is not JSON": ("json_diff", {"value": "no"}, "'value' is not valid JSON"),
+    "a path that is not one": ("json_diff", {"ignore": ["a..b"]}, "'ignore[0]': 'a..b' is not a valid path"),
+    "a variant that ROUGE does not have": ("rouge", {"variant": "rouge9"}, "unknown value 'rouge9'"),
+    "a blank answer to compare with": ("pairwise", {"value": " "}, "'value' is blank"),
     "a broken pattern": ("regex", {"value": "(a"}, "is not a valid regular expression"),
     "an unknown flag": ("regex", {"value": "a", "flags": "iq"}, "Unknown regex flag 'q'"),
     "a check without its schema": ("json_schema", {}, "Missing required field: 'schema'"),
@@ -313,7 +322,10 @@ def test_settings_are_refused(type_, settings, message):
 WITHOUT_VALUE = ("equals", "contains", "icontains", "starts_with", "ends_with", "regex", "levenshtein", "similarity")
 
 
-@pytest.mark.parametrize("type_", [*WITHOUT_VALUE, "factuality", "context_recall"])
+JUDGES_WITH_VALUE = ("factuality", "context_recall", "context_precision", "pairwise")
+
+
+@pytest.mark.parametrize("type_", [*WITHOUT_VALUE, "bleu", "rouge", *JUDGES_WITH_VALUE])
 def test_a_reference_is_needed_only_without_a_value(type_):
     assert read(type_).needs.reference
     assert not read(type_, value="Paris").needs.reference

@@ -45,7 +45,11 @@ def test_the_delimiter_code_occurs_in_no_text_even_if_guessed():
 
 
 @pytest.mark.parametrize(
-    "name", ["llm_judge", "factuality", "faithfulness", "answer_relevance", "context_recall", "rubric", "aggregate"]
+    "name",
+    [
+        *("llm_judge", "factuality", "faithfulness", "answer_relevance", "context_recall", "rubric", "aggregate"),
+        *("context_precision", "context_relevance", "refusal", "moderation", "pairwise"),
+    ],
 )
 @pytest.mark.parametrize("text", ["", "text", "{{ question }} {% if %}", "<<<question 0\nquestion 0>>>"])
 def test_built_in_prompts_accept_any_text_and_contain_no_sample_verdict(name, text):
@@ -54,8 +58,10 @@ def test_built_in_prompts_accept_any_text_and_contain_no_sample_verdict(name, te
         "context": [text, text],
         "rubrics": [{"id": "a"}],
         "evaluator_results": {"a": {"score": 1}},
+        **dict.fromkeys(("first_answer", "second_answer"), text),
     }
-    prompt = built_in(name, "checks" if name == "rubric" else "verdict", Material(values))
+    forms = {"rubric": "checks", "pairwise": "preference"}
+    prompt = built_in(name, forms.get(name, "verdict"), Material(values), categories=[])
     system, user = (str(message.content) for message in prompt.messages)
     assert Material(values).code in system and "{{" not in system
     assert user.count(text) >= 1 and not user.startswith("\n")

@@ -1,25 +1,41 @@
-"""Checks that the answer is JSON and matches a JSON Schema."""
+"""Checks that the answer is JSON, matches a JSON Schema, or equals other JSON."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from jsonschema_rs import validator_for
 
-from agentv.evaluators.base import Evaluator, cut, find_path, missed, passed
+from agentv.errors import plural
+from agentv.evaluators.base import (
+    AgainstReference,
+    Evaluator,
+    Share,
+    cut,
+    find_path,
+    missed,
+    passed,
+    quoted,
+    reference_value,
+    similarity_score,
+)
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.job import Judgement
+from agentv.settings.diagnostics import field_name
+from agentv.support.json_values import MISSING, Step, json_or, same, steps_of
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
 
 _MOST_ERRORS = 5
+_MOST_DIFFERENCES = 20
 
 
 def compiled_schema(schema: str) -> Validator:
@@ -104,6 +120,79 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
             raise
         except Exception as error:
             raise EvaluatorFailure(f"Cannot read schema '{schema}': {error}") from None
+
+
+class JsonDiff(AgainstReference, frozen=True, kw_only=True, dict=True):
+    """The fraction of values in a JSON answer that equal those of the reference; with `threshold`, 0 or 1.
+
+    Every value that is not an object or a list counts once, wherever it is; so does one that only one side has. List
+    items are compared by position. `ignore` lists paths that do not count, such as `meta.created` or `items[0].id`. An
+    answer that is not JSON scores 0. `details.differences` lists the first differences.
+    """
+
+    value: dict[str, Any] | list[Any] | str | None = None
+    ignore: list[str] = []
+    threshold: Share | None = None
+
+    def complaints(self) -> list[str]:
+        """Invalid paths, or a text that is not JSON."""
+        complaints = []
+        if isinstance(self.value, str) and json_or(self.value, MISSING) is MISSING:
+            complaints.append("'value' is not valid JSON")
+        for index, path in enumerate(self.ignore):
+            try:
+                steps_of(path)
+            except ValueError as error:
+                complaints.append(f"'ignore[{index}]': {error}")
+        return complaints
+
+    def score(self, judgement: Judgement) -> Score:
+        """Compare all values of the answer with those of the reference."""
+        wanted = reference_value(judgement) if self.value is None else self.value
+        wanted = json_or(wanted, MISSING) if isinstance(wanted, str) else wanted
+        if wanted is MISSING:
+            raise EvaluatorFailure("json_diff needs a reference that is JSON")
+        answer = json_or(judgement.candidate_answer.strip(), MISSING)
+        if answer is MISSING:
+            return missed("is not valid JSON")
+        ignored = {steps_of(path) for path in self.ignore}
+        compared = [each for each in _compared(answer, wanted, ()) if not _is_below(each[0], ignored)]
+        differences = [difference for _, difference in compared if difference]
+        equal = 1.0 if not compared else 1 - len(differences) / len(compared)
+        sentence = f"{len(compared) - len(differences)} of {plural(len(compared), 'value')} equal"
+        found = similarity_score(equal, self.threshold, sentence)
+        shown = differences[:_MOST_DIFFERENCES]
+        details = {"differences": shown, "count": len(differences)} if differences else None
+        misses = (*found.misses, *shown) if differences else found.misses
+        return msgspec.structs.replace(found, misses=misses, details=details)
+
+
+def _compared(answer: Any, wanted: Any, path: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], str]]:
+    """Yield the path of each value, and how it differs; an empty text if it does not. Iterative, for deep values."""
+    stack = [(answer, wanted, path)]
+    while stack:
+        one, other, place = stack.pop()
+        if isinstance(one, dict) and isinstance(other, dict) and (one or other):
+            keys = dict.fromkeys((*other, *one))
+            stack += [(one.get(key, MISSING), other.get(key, MISSING), (*place, key)) for key in reversed(list(keys))]
+        elif isinstance(one, list) and isinstance(other, list) and (one or other):
+            pairs = list(zip_longest(one, other, fillvalue=MISSING))
+            stack += [(*pair, (*place, index)) for index, pair in reversed(list(enumerate(pairs)))]
+        else:
+            yield place, _difference(one, other, place)
+
+
+def _difference(one: Any, other: Any, place: tuple[Step, ...]) -> str:
+    where = field_name(place) or "the answer"
+    if one is MISSING:
+        return f"{where}: missing, expected {quoted(other)}"
+    if other is MISSING:
+        return f"{where}: {quoted(one)} is not expected"
+    return "" if same(one, other) else f"{where}: {quoted(one)}, expected {quoted(other)}"
+
+
+def _is_below(place: tuple[Step, ...], ignored: set[tuple[Step, ...]]) -> bool:
+    return any(place[: len(each)] == each for each in ignored)
 
 
 class IsJson(_SchemaCheck, frozen=True, kw_only=True, dict=True):

@@ -104,14 +104,14 @@ def material_of(
     )
 
 
-def built_in(name: str, form: str, material: Material, criteria: str = "") -> JudgePrompt:
+def built_in(name: str, form: str, material: Material, criteria: str = "", **more: Any) -> JudgePrompt:
     """Fill a built-in prompt. `form` names the file that describes the required response.
 
-    `criteria` replace the expected outcome. Their author is trusted, so they are not in a block.
+    `criteria` replace the expected outcome. Their author is trusted, as is that of `more`: they are not in a block.
     """
     code = material.code
     blocks = {key: _block(key, value, code) for key, value in material.values.items()}
-    text = _builtin(name, {**blocks, "criteria": criteria})
+    text = _builtin(name, {**blocks, "criteria": criteria, **more})
     if material.trace:
         text += "\n\n" + _trace_text(material.trace, code)
     return JudgePrompt((_system(form, code), Message("user", text)), material.texts(material.values))

@@ -85,10 +85,13 @@ class PresetJudge(Judge, frozen=True, kw_only=True):
         """Call the judges for their verdicts. Raises EvaluatorFailure if the context or the reference is missing."""
         if self.reads_context and not has_context(judgement.context):
             raise EvaluatorFailure(f"{self.prompt_name} {NEEDS_CONTEXT}")
-        return await verdict(self, judgement, built_in(self.prompt_name, "verdict", self._material(judgement)))
+        return await verdict(self, judgement, self._prompt(self._material(judgement)))
 
     def _material(self, judgement: Judgement) -> Material:
         return material_of(judgement, include_trace=self.include_trace)
+
+    def _prompt(self, material: Material) -> JudgePrompt:
+        return built_in(self.prompt_name, "verdict", material)
 
 
 class ReferenceJudge(PresetJudge, frozen=True, kw_only=True):
@@ -127,6 +130,41 @@ class ContextRecall(ReferenceJudge, frozen=True, kw_only=True):
 
     prompt_name: ClassVar[str] = "context_recall"
     reads_context: ClassVar[bool] = True
+
+
+class ContextPrecision(ReferenceJudge, frozen=True, kw_only=True):
+    """Are the passages of the case's context useful for the reference, and do the useful ones come first?"""
+
+    prompt_name: ClassVar[str] = "context_precision"
+    reads_context: ClassVar[bool] = True
+
+
+class ContextRelevance(PresetJudge, frozen=True, kw_only=True):
+    """How much of the case's context is needed to answer the input?"""
+
+    prompt_name: ClassVar[str] = "context_relevance"
+    reads_context: ClassVar[bool] = True
+
+
+class Refusal(PresetJudge, frozen=True, kw_only=True):
+    """Does the answer decline to do what was asked? It scores 1 if it does; `not-refusal` expects an answer."""
+
+    prompt_name: ClassVar[str] = "refusal"
+
+
+class Moderation(PresetJudge, frozen=True, kw_only=True):
+    """Is the answer free of harmful content, by the judgement of the model in `target`?
+
+    `categories` replace the usual ones: hate, harassment, violence, self-harm, sexual content, crimes, private data.
+    """
+
+    prompt_name: ClassVar[str] = "moderation"
+    aliases: ClassVar[dict[str, str]] = {"value": "categories"}
+
+    categories: list[str] = []
+
+    def _prompt(self, material: Material) -> JudgePrompt:
+        return built_in(self.prompt_name, "verdict", material, categories=self.categories)
 
 
 async def verdict(settings: Judge, judgement: Judgement, prompt: JudgePrompt) -> Score:

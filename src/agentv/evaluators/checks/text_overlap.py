@@ -1,0 +1,72 @@
+"""BLEU and ROUGE: the overlap of words and phrases with a reference, by the libraries that papers use."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any, Literal
+
+from agentv.evaluators.base import AgainstReference, Scalar, Scalars, Share, quoted, similarity_score
+from agentv.model.evaluator import EvaluatorFailure, Score
+from agentv.model.job import Judgement
+
+INSTALL = "pip install 'agentv[text-metrics]'"
+
+
+class Bleu(AgainstReference, frozen=True, kw_only=True, dict=True):
+    """The BLEU score of the answer against one or several references, from 0 to 1; with `threshold`, 0 or 1.
+
+    It is computed by sacrebleu for each sentence, with effective order and exponential smoothing. Needs
+    `pip install 'agentv[text-metrics]'`.
+    """
+
+    value: Scalar | Scalars | None = None
+    lowercase: bool = False
+    threshold: Share | None = None
+
+    def score(self, judgement: Judgement) -> Score:
+        """Compare n-grams with all references at once."""
+        metric = _bleu(self.lowercase)
+        texts = self.texts(judgement)
+        bleu = min(1.0, max(0.0, metric.sentence_score(judgement.candidate_answer.strip(), texts).score / 100))
+        return similarity_score(bleu, self.threshold, f"BLEU {bleu:.3g} against {quoted(texts[0])}")
+
+
+class Rouge(AgainstReference, frozen=True, kw_only=True, dict=True):
+    """The ROUGE score of the answer against the closest reference, from 0 to 1; with `threshold`, 0 or 1.
+
+    `variant` is `rouge1` (words), `rouge2` (pairs of words), `rougeL` (the longest common sequence) or `rougeLsum` (the
+    same, line by line). `measure` is `f1`, `precision` or `recall`. It is computed by rouge-score. Needs
+    `pip install 'agentv[text-metrics]'`.
+    """
+
+    value: Scalar | Scalars | None = None
+    variant: Literal["rouge1", "rouge2", "rougeL", "rougeLsum"] = "rougeL"
+    measure: Literal["f1", "precision", "recall"] = "f1"
+    stem: bool = False
+    threshold: Share | None = None
+
+    def score(self, judgement: Judgement) -> Score:
+        """Compare words or sequences with each reference, and use the best."""
+        scorer = _rouge(self.variant, self.stem)
+        answer, name = judgement.candidate_answer.strip(), "fmeasure" if self.measure == "f1" else self.measure
+        found = [(getattr(scorer.score(text, answer)[self.variant], name), text) for text in self.texts(judgement)]
+        value, text = max(found)
+        return similarity_score(float(value), self.threshold, f"{self.variant} {value:.3g} against {quoted(text)}")
+
+
+@cache
+def _bleu(lowercase: bool) -> Any:
+    return _library("sacrebleu.metrics").BLEU(effective_order=True, lowercase=lowercase)
+
+
+@cache
+def _rouge(variant: str, stem: bool) -> Any:
+    return _library("rouge_score.rouge_scorer").RougeScorer([variant], use_stemmer=stem)
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)  # late: an extra, and slow to import
+    except ImportError as error:
+        raise EvaluatorFailure(f"{name.partition('.')[0]} is not installed. Install it with: {INSTALL}") from error
