@@ -321,6 +321,13 @@ def test_a_dataset_can_limit_concurrent_calls_and_the_command_overrides_it(proje
     assert (ids == [f"c{number}" for number in range(12)]) is in_order
 
 
+@pytest.mark.parametrize(("workers", "is_limited"), [("1000", False), ("5000", True)])
+def test_a_limit_on_workers_is_not_silent(project, workers, is_limited):
+    project.dataset("yes")
+    shown = project.eval("--out", "out", "--workers", workers).stderr
+    assert ("--workers 5000 is limited to 1,000 concurrent jobs in each process" in shown) is is_limited
+
+
 def test_skip_eval_records_answers_that_can_be_scored_later(project):
     project.dataset("yes", "no")
     assert project.eval("--out", "out", "--quiet", "--skip-eval").code == 0

@@ -722,6 +722,12 @@ def test_tokens_used_up_by_thinking_are_a_failure(kind):
     assert "max_output_tokens" in stopped.message
 
 
+@pytest.mark.parametrize("output", [[], [{"type": "reasoning", "id": "r1"}]])
+def test_a_completed_response_without_a_message_is_a_failure_not_an_empty_answer(output):
+    ended = failure("responses", raw({"id": "x", "status": "completed", "output": output}))
+    assert (ended.error_class, ended.message) == ("invalid_response", "The response has no message and no tool calls")
+
+
 def test_a_malformed_gemini_call_is_a_failure():
     body = {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "print(1)"}]}
     malformed = failure("gemini", raw(body))

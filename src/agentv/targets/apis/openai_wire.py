@@ -305,6 +305,9 @@ def read_answer(body: bytes, _: Request) -> Response:
     refusal = next((part.refusal for part in parts if part.refusal), None)
     if refusal is not None:
         raise api.AnswerError(f"The model refused: {refusal}", refused=True)
+    has_answer = any(item.type == "message" or item.type.endswith("_call") for item in answer.output)
+    if not has_answer and answer.status != "incomplete":
+        raise api.AnswerError("The response has no message and no tool calls")
     logprobs = [entry for part in parts for entry in part.logprobs or ()]
     return Response(
         messages=_output_messages(answer.output),
