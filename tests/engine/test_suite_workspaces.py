@@ -22,7 +22,7 @@ def suite(folder, command, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(folder.path / "temporary"))
     folder.write("template/given.txt", "given\n")
     folder.write("log.py", LOG)
-    cli = {"name": "default", "provider": "cli", "command_template": "ls; touch made-by-{EVAL_ID}"}
+    cli = {"name": "default", "provider": "cli", "command_template": "echo files:; ls; touch made-by-{EVAL_ID}"}
     folder.write("targets.yaml", {"targets": [cli]})
 
     def run(workspace, *cases, options=(), code=0):
@@ -47,7 +47,7 @@ def logged(folder):
 
 
 def files(records, id):
-    return records[id]["candidate_answer"].split()
+    return records[id]["candidate_answer"].split()[1:]
 
 
 ALL = {name: hook(name) for name in ("before_all", "before_each", "after_each", "after_all")}

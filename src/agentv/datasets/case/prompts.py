@@ -7,7 +7,6 @@ from typing import Any
 import minijinja
 import msgspec
 
-from agentv.datasets.case.agentmark_prompt import PromptFileError, parse_prompt_file
 from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.files import FileError, FileFinder, is_address, is_guideline, read_image, read_text
 from agentv.errors import DatasetError
@@ -91,6 +90,8 @@ def _file_text(value: str, path: KeyPath, problems: Problems, finder: FileFinder
 def _agentmark_messages(
     text: str, name: str, path: KeyPath, problems: Problems
 ) -> tuple[tuple[Message, ...], frozenset[str]]:
+    from agentv.datasets.case.agentmark_prompt import PromptFileError, parse_prompt_file  # late: few projects have any
+
     try:
         file = parse_prompt_file(text)
     except PromptFileError as error:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentv.datasets.case.agentmark_prompt import PromptFile, PromptFileError, parse_prompt_file
 from agentv.datasets.case.shorthand import AGENTMARK
 from agentv.datasets.files import project_root
 from agentv.datasets.formats.dataset_format import (
@@ -28,6 +27,8 @@ from agentv.support.patterns import upward
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
+
+    from agentv.datasets.case.agentmark_prompt import PromptFile
 
 _ENDING = ".prompt.mdx"
 _EVALS = {"exact_match": "equals", "exact_match_json": "equals"}
@@ -93,6 +94,8 @@ PROMPT_MDX = _PromptMdx()
 
 
 def _parsed(path: str) -> PromptFile:
+    from agentv.datasets.case.agentmark_prompt import PromptFileError, parse_prompt_file  # late: few projects have any
+
     try:
         return parse_prompt_file(Path(path).read_text(encoding="utf-8"))
     except PromptFileError as error:

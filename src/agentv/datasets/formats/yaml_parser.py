@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from agentv.datasets.formats.indentation import indentation_hint
 from agentv.datasets.formats.yaml_writer import resolve
 from agentv.model.values import MAX_DEPTH
 from agentv.settings.diagnostics import KeyPath
@@ -339,6 +338,8 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
     hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in what), "")
     if mark is None:
         return YamlError(what, 1, None, hint)
+    from agentv.datasets.formats.indentation import indentation_hint  # late: needed only for mistakes
+
     lines = _BREAK.split(text)
     hint = indentation_hint(what, lines, mark.line, mark.column) or hint
     if "cannot start any token" in what and lines[mark.line][mark.column :].startswith("\t"):
