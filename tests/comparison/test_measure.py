@@ -135,6 +135,7 @@ def test_a_changed_measure_has_no_verdict_until_the_older_run_is_rescored(measur
     assert (code, lines[0]) == (NO_VERDICT, f"The measure changed: {headline}. No verdict.")
     assert any(each.startswith(f"  {line}") for each in lines), lines
     assert data["summary"]["measure_changed"] and data["summary"]["answer"] is None
+    assert data["summary"]["probability_better"] is None and not any("Probability" in each for each in lines)
     assert not {"better", "worse"} & {each["answer"] for each in data["evaluators"]}
     *rescore, again = data["summary"]["remedy"]
     assert f"  {again}" in lines

@@ -254,7 +254,7 @@ def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
         **(_paired(paired) if paired else {**dict.fromkeys((*Paired._fields, "answer")), "n": 0, "clusters": 0}),
         "non_inferiority": None if margin is None else margin._asdict(),
         "probability_better": paired and paired.probability_better,
-        "errors": _errors(comparison.errors),
+        "errors": _errors(comparison.errors, comparison.is_comparable),
         **({"answer": comparison.answer} if paired else {}),
         **_measure(comparison),
         "exit_code": exit_code,
@@ -291,7 +291,7 @@ def matrix_data(matrix: Matrix, exit_code: int) -> dict[str, Any]:
             "run2": j,
             **_paired(found),
             "p_adjusted": matrix.p_adjusted[i][j],
-            "errors": _errors(matrix.errors.get((i, j))),
+            "errors": _errors(matrix.errors.get((i, j)), matrix.is_comparable),
             "answer": matrix.conclusion(i, j) if matrix.is_comparable else None,
         }
         for i in size
@@ -321,20 +321,28 @@ def matrix_data(matrix: Matrix, exit_code: int) -> dict[str, Any]:
 def _measure(found: Comparison | Matrix) -> dict[str, Any]:
     """Return whether the measure changed and, without a verdict, the commands that make the runs comparable."""
     data = {"measure_changed": any(found.measure_changes), "remedy": list(found.remedy)}
-    return data if found.is_comparable else {**data, "answer": None, "non_inferiority": None}
+    return (
+        data
+        if found.is_comparable
+        else {
+            **data,
+            **dict.fromkeys(("answer", "non_inferiority", "probability_better")),
+        }
+    )
 
 
 def _paired(paired: Paired, *, is_comparable: bool = True) -> dict[str, Any]:
     return {**paired._asdict(), "answer": paired.answer if is_comparable else None}
 
 
-def _errors(errors: ErrorBounds | None) -> dict[str, Any] | None:
+def _errors(errors: ErrorBounds | None, is_comparable: bool) -> dict[str, Any] | None:
     """Return the cases that errored in one run only, the error rates, and the difference if they count as 0 and 1."""
     if errors is None:
         return None
     only = dict(zip(("file1", "file2"), errors.only, strict=True))
-    parts = {"rates": errors.rates, "against": errors.against, "in_favour": errors.in_favour}
-    return {"only": only, **{name: _paired(paired) for name, paired in parts.items()}}
+    bounds = {"against": errors.against, "in_favour": errors.in_favour}
+    shown = {name: _paired(paired, is_comparable=is_comparable) for name, paired in bounds.items()}
+    return {"only": only, "rates": _paired(errors.rates), **shown}
 
 
 def _sides(sides: Sequence[Any]) -> list[dict[str, Any]]:

@@ -60,7 +60,7 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
     lines += [("", ""), (outcomes(comparison), "")]
     lines += [(text, "") for text in left_out(comparison)]
     if paired is not None:
-        lines += [(text, "dim") for text in (probability(paired), f"Method: {method(paired)}") if text]
+        lines += [(text, "dim") for text in (probability(comparison), f"Method: {method(paired)}") if text]
     lines += [("", ""), *change_lines(comparison)]
     for title, parts in tables(comparison):
         if parts:
@@ -278,7 +278,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     for text in left_out(comparison):
         yield f"- {markdown(text, 500)}"
     if paired is not None:
-        yield from ("", f"<sub>{probability(paired) or ''} Method: {method(paired)}</sub>", "")
+        yield from ("", f"<sub>{probability(comparison) or ''} Method: {method(paired)}</sub>", "")
     yield from change_markdown(comparison)
     for title, parts in tables(comparison):
         if parts:

@@ -103,10 +103,10 @@ def method(paired: Paired) -> str:
     return f"{found}, permutation test by sign flips ({how})"
 
 
-def probability(paired: Paired) -> str | None:
-    """State the probability that the second run is better, and its prior; None without an interval."""
-    found = paired.probability_better
-    if found is None:
+def probability(comparison: Comparison) -> str | None:
+    """State the probability that the second run is better, and its prior; None without an interval or a verdict."""
+    found = comparison.paired and comparison.paired.probability_better
+    if found is None or not comparison.is_comparable:
         return None
     value = "above 99.9 %" if found > 0.999 else "below 0.1 %" if found < 0.001 else percent(found)
     return f"Probability that B is better: {value} (prior: differences are normal with mean 0 and SD {PRIOR:g})"
