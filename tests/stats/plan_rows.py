@@ -14,6 +14,7 @@ from agentv.comparison.scores import RunScores
 from agentv.model.result import Result
 from agentv.runs.record import encode_record
 from agentv.stats.paired_comparison import compare_paired
+from agentv.stats.power import non_inferiority
 
 COMPARISONS = 300
 PILOT = 1_500
@@ -99,6 +100,14 @@ SETTINGS = (
     Setting("conversations of 5, 3 trials", conversations, 0.1, trials=3, turns=5),
 )
 
+MARGIN = 0.05
+MARGINS = (
+    Setting("margin, pass or fail, 1 % change anyway", flips(0.01)),
+    Setting("margin, pass or fail, 10 % change anyway", flips(0.1)),
+    Setting("margin, pass or fail by luck, 3 trials", luck(0.3, 0.8), trials=3),
+    Setting("margin, five levels", levels),
+)
+
 
 def pilot(setting, folder, random):
     """Write the pilot runs and return their scores."""
@@ -122,9 +131,9 @@ def results(scores, turns):
             )  # fmt: skip
 
 
-def planned(setting, random):
-    """Return the number of cases that `agentv plan` recommends."""
-    options = PlanOptions(differences=(setting.difference,), trials=(setting.trials,))
+def planned(setting, random, **goal):
+    """Return the number of cases that `agentv plan` recommends for the difference of a setting, or for another goal."""
+    options = PlanOptions(trials=(setting.trials,), **(goal or {"differences": (setting.difference,)}))
     with TemporaryDirectory() as folder:
         [need] = plan(pilot(setting, folder, random), options).needs
     assert need.trials == setting.trials
@@ -138,21 +147,34 @@ def pass_or_fail_answer(wins, losses, n):
     return compare_paired(before, after).answer
 
 
-def answer(setting, n, random):
-    """Return the conclusion of a comparison; those of scores of 0 and 1 depend on three numbers only."""
-    before, after = (side.mean(axis=0) for side in setting.draw(random, n, setting.difference, setting.trials))
+def compared(setting, n, gain, random):
+    """Draw the sides of a comparison, with trials averaged, and their clusters."""
+    before, after = (side.mean(axis=0) for side in setting.draw(random, n, gain, setting.trials))
+    return before, after, np.arange(n) // setting.turns if setting.turns > 1 else None
+
+
+def is_shown_better(setting, n, random):
+    """Return whether a comparison shows the difference; with scores of 0 and 1, that depends on three numbers only."""
+    before, after, clusters = compared(setting, n, setting.difference, random)
     if setting.turns == 1 and np.isin([before, after], (0.0, 1.0)).all():
-        return pass_or_fail_answer(int((after > before).sum()), int((after < before).sum()), n)
-    clusters = np.arange(n) // setting.turns if setting.turns > 1 else None
-    return compare_paired(before, after, clusters).answer
+        return pass_or_fail_answer(int((after > before).sum()), int((after < before).sum()), n) == "better"
+    return compare_paired(before, after, clusters).answer == "better"
 
 
-def plan_rows(comparisons=COMPARISONS, settings=SETTINGS) -> Iterator[RateRow]:
+def is_shown_not_worse(setting, n, random):
+    """Return whether a comparison of two equally good runs shows that the second is worse by less than the margin."""
+    paired = compare_paired(*compared(setting, n, 0.0, random), test=False)
+    return non_inferiority(paired.estimate, MARGIN).outcome == "shown"
+
+
+def plan_rows(comparisons=COMPARISONS, settings=SETTINGS, margins=MARGINS) -> Iterator[RateRow]:
     """Yield the power with the planned number of cases, which should be 80 %."""
-    for setting in settings:
+    for setting in (*settings, *margins):
         random = np.random.default_rng(2026)
-        n = planned(setting, random)
-        found = sum(answer(setting, n, random) == "better" for _ in range(comparisons))
+        is_margin = setting in margins
+        n = planned(setting, random, **({"margin": MARGIN} if is_margin else {}))
+        is_shown = is_shown_not_worse if is_margin else is_shown_better
+        found = sum(is_shown(setting, n, random) for _ in range(comparisons))
         yield RateRow(setting.name, n, found / comparisons, comparisons, (0.75, 0.9))
 
 

@@ -20,7 +20,7 @@ from agentv.stats.distributions import (
 )
 from agentv.stats.intervals import ROUNDING_ERROR, rare_limit
 from agentv.stats.means import Estimate, cluster_sums, clustered_mean, correlation, paired_vectors, t_test
-from agentv.stats.power import ALPHA, FEWEST_CHANGES, Noise, detectable_difference
+from agentv.stats.power import ALPHA, FEWEST_CHANGES, Noise, detectable_difference, restricted_variance
 from agentv.stats.sequential import BettingMean
 
 if TYPE_CHECKING:
@@ -303,11 +303,7 @@ def _flip_by_bits(sums: NDArray[Any], resamples: int, chance: Generator) -> NDAr
 
 def _score(wins: int, losses: int, n: int, delta: float) -> float:
     """Return Tango's statistic for a true difference of delta."""
-    a = 2 * n
-    b = -wins - losses + (2 * n - wins + losses) * delta
-    c = -losses * delta * (1 - delta)
-    q = (math.sqrt(max(0.0, b * b - 4 * a * c)) - b) / (2 * a)
-    variance = n * (2 * q + delta * (1 - delta))
+    variance = n * restricted_variance(wins / n, losses / n, delta)
     off = wins - losses - n * delta
     if variance <= 0:
         return 0.0 if off == 0 else math.copysign(math.inf, off)

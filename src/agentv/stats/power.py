@@ -66,13 +66,12 @@ class Noise(NamedTuple):
         make up δ are among those that happen anyway, which gives max(V, v(δ)). If they are not (correlation 1), the
         changes come on top of the others, which gives V + v(δ). The result is in between.
         """
-        own = self.variance_of_steps(difference)
+        own = self._of_steps(difference)
         least = max(self.variance, own)
-        most = max(least, self.variance + own - self.variance_of_steps(self.difference))
+        most = max(least, self.variance + own - self._of_steps(self.difference))
         return least + min(1.0, max(0.0, self.correlation)) * (most - least)
 
-    def variance_of_steps(self, difference: float) -> float:
-        """Return the variance of a case's difference if no case changes but those that make up the difference."""
+    def _of_steps(self, difference: float) -> float:
         return max(0.0, self.step * abs(difference) - difference**2)
 
 
@@ -110,9 +109,8 @@ def cases_for_margin(margin: float, noise: Noise, power: float = POWER, differen
     if distance <= 0:
         return None
     variance = noise.variance_at(difference)
-    # The test of scores of 0 and 1 uses the variance on the margin, where at least that fraction of cases changed.
-    on_margin = variance if noise.loss else max(variance, noise.variance_of_steps(margin))
-    return _smallest(lambda cases: _shown((on_margin, variance), noise, cases, power) <= distance)
+    expected = _expected_variance(noise, variance, difference, -margin)
+    return _smallest(lambda cases: _shown((expected, variance), noise, cases, power) <= distance)
 
 
 def cases_for_gate(value: float, limit: float, variance: float | None = None, power: float = POWER) -> int | None:
@@ -159,9 +157,28 @@ def _is_enough(difference: float, noise: Noise, cases: int, power: float) -> boo
         changed = min(1.0, (variance + difference**2) / noise.step**2)
         if binomial_cdf(FEWEST_CHANGES - 1, clusters, changed) > 1 - power:
             return False
-    # The test of scores of 0 and 1 uses the variance without a difference.
-    without = variance if noise.loss or noise.step != 1 else variance + difference**2
-    return _shown((without, variance), noise, cases, power) <= abs(difference)
+    expected = _expected_variance(noise, variance, difference, 0.0)
+    return _shown((expected, variance), noise, cases, power) <= abs(difference)
+
+
+def _expected_variance(noise: Noise, variance: float, difference: float, hypothesis: float) -> float:
+    """Return the variance with which a hypothesis is tested; for scores of 0 and 1 it is the one expected under it."""
+    if noise.loss or noise.step != 1:
+        return variance
+    changed = min(1.0, max(abs(difference), variance + difference**2))
+    return restricted_variance((changed + difference) / 2, (changed - difference) / 2, hypothesis)
+
+
+def restricted_variance(wins: float, losses: float, hypothesis: float) -> float:
+    """Return the variance of a case's difference of 0 and 1 if the true mean difference is δ, the `hypothesis`.
+
+    From the fractions of wins and losses, it is 2q + δ(1-δ), where q is the maximum-likelihood fraction of losses under
+    the hypothesis. Tango (1998), Statistics in Medicine 17:891.
+    """
+    b = -wins - losses + (2 - wins + losses) * hypothesis
+    c = -losses * hypothesis * (1 - hypothesis)
+    q = (math.sqrt(max(0.0, b * b - 8 * c)) - b) / 4
+    return 2 * q + hypothesis * (1 - hypothesis)
 
 
 def _shown(variances: tuple[float, float], noise: Noise, cases: int, power: float) -> float:
