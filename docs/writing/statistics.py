@@ -17,7 +17,7 @@ def index() -> Lines:
     yield "so you can use them on their own:"
     yield from ("", "```python", "from agentv import stats", "", "print(stats.wilson(0.75, 60))", "```", "")
     yield "The tests check each function against closed forms, scipy and statsmodels."
-    yield "[Coverage](../explanation/coverage.md) shows how often the intervals contain the true value, and"
+    yield "[Coverage](../coverage.md) shows how often the intervals contain the true value, and"
     yield "[Statistics](../explanation/statistics.md) explains when each method is used."
     yield from ("", "| name | description |", "|---|---|")
     for module, names in stats.NAMES.items():

@@ -198,7 +198,7 @@ def proportion_interval(share: float, n: float, confidence: float = CONFIDENCE) 
     return low, high
 
 
-def rare_limit(rare: int, n: int) -> float:
+def rare_limit(rare: float, n: float) -> float:
     """Return the largest plausible fraction of a kind of value seen `rare` times among n, with 96 % confidence.
 
     It is the one-sided limit of Clopper & Pearson; for values never seen, 1 - 0.04^(1/n), about 3.2/n.
@@ -208,7 +208,7 @@ def rare_limit(rare: int, n: int) -> float:
     return 1 - RARE_ALPHA ** (1 / n) if not rare else beta_quantile(1 - RARE_ALPHA, rare + 1, n - rare)
 
 
-def rare_bound(ordinary: float, rare_sum: float, rare: int, n: int, end: float) -> float:
+def rare_bound(ordinary: float, rare_sum: float, rare: float, n: float, end: float) -> float:
     """Return a one-sided bound of a mean that allows for rare values far from the others, towards `end`.
 
     A t interval is too short if a few values far from the rest decide the mean, because most samples contain fewer of

@@ -69,19 +69,28 @@ def clustered_mean(
     half = t_quantile(0.5 + CONFIDENCE / 2, count - 1) * error
     interval: Interval | None = (mean - half, mean + half)
     if within is not None:
-        low, high = (_rare_bound(totals, sizes, end) for end in extremes or within)
+        size = _effective_size(values, error, count)
+        low, high = (_rare_bound(values, size, end) for end in extremes or within)
         interval = max(within[0], min(low, mean - half)), min(within[1], max(high, mean + half))
     elif error == 0:
         interval = None
     return Estimate(mean, error, interval, len(values), count)
 
 
-def _rare_bound(totals: NDArray[Any], sizes: NDArray[Any], end: float) -> float:
-    """Return the bound of the mean of clusters towards `end`. Means nearer to `end` than to the mean are rare."""
-    mean, means = float(totals.sum() / sizes.sum()), totals / sizes
-    is_rare = means < (mean + end) / 2 if end < mean else means > (mean + end) / 2
-    others = float(totals[~is_rare].sum() / sizes[~is_rare].sum()) if not is_rare.all() else mean
-    return rare_bound(others, float(means[is_rare].sum()), int(is_rare.sum()), len(means), end)
+def _effective_size(values: NDArray[Any], error: float, clusters: int) -> float:
+    """Return the number of independent values with the same standard error, from the number of clusters to n."""
+    if error == 0 or clusters == len(values):
+        return float(clusters)
+    return min(float(len(values)), max(float(clusters), float(values.var()) / error**2))
+
+
+def _rare_bound(values: NDArray[Any], size: float, end: float) -> float:
+    """Return the bound of the mean towards `end`. Values nearer to `end` than to the mean are rare."""
+    mean = float(values.mean())
+    is_rare = values < (mean + end) / 2 if end < mean else values > (mean + end) / 2
+    others = float(values[~is_rare].mean()) if not is_rare.all() else mean
+    scale = size / len(values)
+    return rare_bound(others, scale * float(values[is_rare].sum()), scale * int(is_rare.sum()), size, end)
 
 
 def paired_difference(before: ArrayLike, after: ArrayLike, clusters: ArrayLike | None = None) -> Difference:

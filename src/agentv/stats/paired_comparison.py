@@ -34,7 +34,6 @@ PRIOR = 0.2
 """The standard deviation of true differences before any case was seen: a change of more than 0.4 is rare."""
 
 _EXACT_UP_TO = 16
-_FEW_VALUES = 2_000
 _MOST_SIGNS = 200_000_000
 _SIGNS_AT_ONCE = 500_000
 _FEWEST_RESAMPLES = 1_999
@@ -274,7 +273,7 @@ def sign_flip_test(
         return SignFlips(float(np.mean(np.abs(ways) >= reached)), len(ways), True, seed)
     chance = np.random.default_rng(seed)
     values, counts = np.unique(sums, return_counts=True)
-    if len(values) <= _FEW_VALUES:
+    if 8 * len(values) <= len(sums):
         # The number of k equal values that keep their sign is binomial, which is fast for few different values.
         drawn = np.zeros(resamples)
         for value, count in zip(values, counts, strict=True):
@@ -287,17 +286,17 @@ def sign_flip_test(
 
 
 def _flip_by_bits(sums: NDArray[Any], resamples: int, chance: Generator) -> NDArray[Any]:
-    """Draw each sign as a random bit. Single precision is enough, because the sums have no ties."""
-    values, total = sums.astype(np.float32), float(sums.sum())
+    """Draw each sign as a random bit."""
+    total = float(sums.sum())
     width = -(-len(sums) // 8)
     at_once = max(1, _SIGNS_AT_ONCE // len(sums))
     parts = []
     for done in range(0, resamples, at_once):
         rows = min(at_once, resamples - done)
         drawn = np.frombuffer(chance.bytes(rows * width), np.uint8).reshape(rows, width)
-        kept = np.unpackbits(drawn, axis=1, count=len(sums)).astype(np.float32)
+        kept = np.unpackbits(drawn, axis=1, count=len(sums)).astype(np.float64)
         # Not `@`: the threads of a linear algebra library would cost more than they save here.
-        parts.append(2.0 * np.einsum("ij,j->i", kept, values).astype(np.float64) - total)
+        parts.append(2.0 * np.einsum("ij,j->i", kept, sums) - total)
     return np.concatenate(parts)
 
 
