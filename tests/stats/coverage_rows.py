@@ -266,7 +266,7 @@ def whole_page() -> str:
         "",
         "Simulated runs whose truth is known. `python tests/stats/coverage_rows.py` repeats every simulation with the",
         "same seeds and rewrites this page; `pytest -m slow tests/stats` checks it. A cell has 400 simulations or more",
-        "(100 for verdicts on 1,000 cases), so it may be off by 2 percentage points. The functions are described in the",
+        "(100 for verdicts on 1,000 cases), so it may be off by 2 points. The functions are described in the",
         "[reference](reference/stats.md).",
     ]
     for title, (text, table) in sections.items():
