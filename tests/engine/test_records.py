@@ -70,7 +70,8 @@ def test_absent_fields_are_omitted_except_score_and_verdict(project):
     project.dataset("q")
     assert project.eval("--out", "out", "--quiet").code == 3
     (record,) = project.records()
-    assert set(record) == (FIELDS | {"error"})
+    assert set(record) == (FIELDS | {"error", "execution_metrics"})
+    assert set(record["execution_metrics"]) == {"duration_ms"}
     assert (record["status"], record["score"], record["verdict"]) == ("error", None, None)
     assert record["error"] == {"class": "server", "message": record["error"]["message"], "stage": "target"}
 

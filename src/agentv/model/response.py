@@ -119,6 +119,8 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class TargetFailure(Exception):
     """A failed call to a target. Its class decides whether to retry; it is never a score."""
 
+    duration_ms: float | None = None
+
     def __init__(
         self,
         error_class: ErrorClass,

@@ -86,6 +86,7 @@ class RecordedFailure(msgspec.Struct, frozen=True, gc=False, omit_defaults=True,
     error_class: ErrorClass
     message: str
     status: int | None = None
+    duration_ms: float | None = None
 
 
 class RecordedCall(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -125,7 +126,7 @@ class RecordingResponder(ResponderWrapper):
         try:
             response = await self._inner.respond(request)
         except TargetFailure as failure:
-            failed = RecordedFailure(failure.error_class, failure.message, failure.status)
+            failed = RecordedFailure(failure.error_class, failure.message, failure.status, failure.duration_ms)
             self._write(_line(self._call(request, failure=failed)))
             raise
         try:

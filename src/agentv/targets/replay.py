@@ -218,7 +218,9 @@ class RecordedResponder:
             failure = call.failure
             # The recorded run may have tried the next response format instead of repeating the call.
             status = _BAD_REQUEST if failure.status == _UNCLEAR and self._fell_back(request) else failure.status
-            raise TargetFailure(failure.error_class, failure.message, status=status)
+            raised = TargetFailure(failure.error_class, failure.message, status=status)
+            raised.duration_ms = failure.duration_ms
+            raise raised
         try:
             return restored(msgspec.json.decode(call.response, type=StoredResponse), cached=call.cached)
         except msgspec.ValidationError as error:

@@ -13,6 +13,7 @@ from agentv.engine.job.request import CaseRequest
 from agentv.model.case import USER_TARGET
 from agentv.model.job import GivenAnswer, Job
 from agentv.model.response import TargetFailure
+from agentv.model.result import ExecutionMetrics
 
 if TYPE_CHECKING:
     from agentv.engine.job.run_job import JobContext
@@ -31,7 +32,13 @@ async def live_answer(job: Job, request: CaseRequest, target: OpenTarget, contex
             response = await target.responder.respond(request)
             answer = answer_to(request, response, request.attempt)
         except TargetFailure as failure:
-            answer = Answer(request=request, response=None, failure=failure, attempts=request.attempt)
+            answer = Answer(
+                request=request,
+                response=None,
+                failure=failure,
+                attempts=request.attempt,
+                metrics=None if failure.duration_ms is None else ExecutionMetrics(duration_ms=failure.duration_ms),
+            )
     if request.job_workspace is not None:
         await request.job_workspace.look()
     return answer

@@ -31,6 +31,8 @@ class LimitWrapper(ResponderWrapper):
             response = await self._inner.respond(request)
             report = ANSWERED if response.wait_s is None else CallReport(retry_after_s=response.wait_s)
         except TargetFailure as failure:
+            if failure.duration_ms is None:
+                failure.duration_ms = _milliseconds_since(started)
             refused, overloaded = failure.error_class == "rate_limit", failure.status in _OVERLOADED
             report = CallReport(False, refused, overloaded, failure.retry_after_s)
             raise
@@ -71,4 +73,8 @@ class WorkspaceWrapper(ResponderWrapper):
 
 def _timed(response: Response, started: float) -> Response:
     """Return a response with its duration, for targets that do not report it."""
-    return msgspec.structs.replace(response, duration_ms=round((time.perf_counter() - started) * 1000, 3))
+    return msgspec.structs.replace(response, duration_ms=_milliseconds_since(started))
+
+
+def _milliseconds_since(started: float) -> float:
+    return round((time.perf_counter() - started) * 1000, 3)

@@ -79,8 +79,14 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
 
 def tables(comparison: Comparison) -> Iterator[tuple[str, Sequence[PartComparison]]]:
     """Yield the title and rows of each table of parts."""
-    if comparison.pass_rate is not None:
-        yield "Pass rate", (PartComparison(name="pass rate", paired=comparison.pass_rate, p_adjusted=None),)
+    passes, paired = comparison.pass_rate, comparison.paired
+    # With scores of 0 and 1 the pass rate is the mean.
+    if (
+        passes is not None
+        and paired is not None
+        and (passes.ci95, passes.mean_delta) != (paired.ci95, paired.mean_delta)
+    ):
+        yield "Pass rate", (PartComparison(name="pass rate", paired=passes, p_adjusted=None),)
     for title, parts in (
         ("Datasets", comparison.datasets),
         ("Evaluators", comparison.evaluators),

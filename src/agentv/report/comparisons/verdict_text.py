@@ -18,12 +18,17 @@ def sentence(paired: Paired | None, before: str = "A", after: str = "B") -> str:
     """State which run is better, by how much and with which certainty, or that the cases cannot tell."""
     if paired is None:
         return f"Can't tell: no case was scored in both {before} and {after}."
-    by = number(abs(paired.mean_delta))
     if paired.answer != "cannot tell" and paired.ci95 is not None:
         return _claim(paired, after)
+    return f"Can't tell yet. {_scored(paired, after)}; {_power(paired)}."
+
+
+def _scored(paired: Paired, after: str) -> str:
+    """State the difference without a claim."""
+    by = number(abs(paired.mean_delta))
     scored = "the same" if not float(by) else f"{by} higher" if paired.mean_delta > 0 else f"{by} lower"
     certainty = "" if paired.ci95 is None else f" (95 % {signed_interval(paired.ci95)}, {p_equals(paired.p_value)})"
-    return f"Can't tell yet. {after} scored {scored} on {_cases(paired)}{certainty}; {_power(paired)}."
+    return f"{after} scored {scored} on {_cases(paired)}{certainty}"
 
 
 def _claim(paired: Paired, after: str) -> str:
@@ -58,11 +63,11 @@ def verdict(comparison: Comparison) -> str:
     paired, errors = comparison.paired, comparison.errors
     if paired is None:
         return sentence(None)
-    if errors is not None and not errors.supports(paired.answer):
+    if errors is not None and errors.leaves_open(paired.answer):
         counts = zip(errors.only, "AB", strict=True)
         only = " and ".join(f"{plural(count, 'case')} errored only in {name}" for count, name in counts if count)
-        without = f"Without them, {_claim(paired, 'B')}"
-        return f"Can't tell: {only}. {without} {errors_sentence(errors)}."
+        without = _claim(paired, "B") if paired.answer != "cannot tell" else f"{_scored(paired, 'B')}."
+        return f"Can't tell: {only}. Without them, {without} {errors_sentence(errors)}."
     if paired.answer != "cannot tell":
         return sentence(paired)
     runs = " ".join(shlex.quote(side.label) for side in comparison.sides)
@@ -118,7 +123,7 @@ def notes(comparison: Comparison) -> Iterator[str]:
     yield from run_notes(comparison)
     yield from comparison.notes
     yield from _stopped_early(comparison.sides, paired)
-    if comparison.errors is not None and paired is not None and comparison.errors.supports(paired.answer):
+    if comparison.errors is not None and paired is not None and not comparison.errors.leaves_open(paired.answer):
         yield errors_sentence(comparison.errors)
     if paired is None or paired.p_value is None or paired.ci95 is None:
         return
