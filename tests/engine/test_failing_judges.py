@@ -14,7 +14,7 @@ PYTHON = sys.executable
 FAILING = {
     "a program that crashes": (
         {"type": "code_judge", "script": [PYTHON, "-c", "import sys; sys.exit('it broke')"]},
-        "The program ended with exit code 1: it broke",
+        "exit code, use `type: command`): it broke",
     ),
     "a program that is killed": (
         {"type": "code_judge", "script": "kill -9 $$"},

@@ -242,7 +242,9 @@ def test_a_changed_template_changes_the_fingerprint(place):
 
 def test_a_command_scores_the_files_that_the_target_left_in_its_workspace(project):
     project.write("template/check.py", "import answer, os, sys\nprint(os.getcwd())\nsys.exit(answer.ANSWER != 42)\n")
-    project.targets({"name": "default", "provider": "cli", "command_template": "echo ANSWER = {PROMPT} > answer.py"})
+    project.targets(
+        {"name": "default", "provider": "cli", "command_template": "echo ANSWER = {PROMPT} > answer.py; echo done"}
+    )
     entry = {"type": "command", "command": [sys.executable, "check.py"]}
     case = {"expected_outcome": "x", "workspace": {"template": "template"}, "evaluators": [entry]}
     project.write(

@@ -40,6 +40,8 @@ def own(tmp_path):
 
 
 NEEDED = {
+    "command": {"command": "true"},
+    "skill_trigger": {"skill": "x"},
     "code_judge": {"script": "x"},
     "python": {"function": "a.py:f"},
     "composite": {"evaluators": ["x"], "aggregator": "weighted_average"},
