@@ -53,8 +53,9 @@ def files_named(cases: Any, document: str) -> list[CaseFile]:
     """Return the files that the list of cases of a document names. Raises InvalidDatasetError if one is missing."""
     if isinstance(cases, str):
         return _files_of(cases, document, 1)
-    marks = getattr(cases, "marks", ())
-    places = ((case, marks[index].line + 1) for index, case in enumerate(cases) if is_reference(case))
+    if not isinstance(cases, Seq):
+        return []
+    places = ((case, cases.marks[index].line + 1) for index, case in enumerate(cases) if is_reference(case))
     return [file for case, line in places for file in _files_of(case, document, line)]
 
 
