@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from gate_rows import gate_rows, stop_rows
 from plan_rows import plan_rows
 from trend_rows import trend_rows
 from verdict_rows import difference_rows, mean_rows, power_rows, verdict_rows
@@ -255,6 +256,10 @@ def whole_page() -> str:
         "Planned power": (
             "The power with the number of cases from `agentv plan`, which promises 80 %.",
             lambda: listed(plan_rows()),
+        ),
+        "Gates and early stopping": (
+            "How often `--gate-on interval` and `--stop-when` decide wrongly, or an interval is right.",
+            lambda: listed((*gate_rows(), *stop_rows())),
         ),
         "Functions": (
             f"Approximate methods aim at 95 %, exact and anytime-valid ones guarantee it. {RUNS:,} simulations each.",

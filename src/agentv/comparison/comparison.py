@@ -81,6 +81,14 @@ class PartComparison(msgspec.Struct, frozen=True, kw_only=True):
     pooled: float | None = None
 
 
+class WeightedDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """The mean of the differences of all datasets, each with its own `weight`, instead of one weight for each case."""
+
+    weights: dict[str, float]
+    mean_delta: float
+    ci95: Interval | None
+
+
 class Percentile(msgspec.Struct, frozen=True, kw_only=True):
     """A percentile, or a median of ratios, with its interval; None if there are too few values."""
 
@@ -121,6 +129,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...]
     pass_rate: Paired | None = None
     datasets: tuple[PartComparison, ...] = ()
+    weighted: WeightedDifference | None = None
     evaluators: tuple[PartComparison, ...]
     tags: tuple[PartComparison, ...]
     cost: UsageChange | None
@@ -267,6 +276,7 @@ def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
         "runs": _sides(comparison.sides),
         "pass_rate": comparison.pass_rate and _paired(comparison.pass_rate, is_comparable=comparison.is_comparable),
         "datasets": _parts(comparison.datasets, comparison.is_comparable),
+        "weighted": msgspec.to_builtins(comparison.weighted),
         "evaluators": _parts(comparison.evaluators, comparison.is_comparable),
         "tags": _parts(comparison.tags, comparison.is_comparable),
         "cost_usd": _use(comparison.cost),

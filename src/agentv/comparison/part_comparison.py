@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentv.comparison.comparison import PartComparison, Percentile, UsageChange
+from agentv.comparison.comparison import PartComparison, Percentile, UsageChange, WeightedDifference
 from agentv.errors import plural
 from agentv.stats.means import paired_difference, quantile_interval
 from agentv.stats.paired_comparison import Paired, compare_paired
@@ -56,6 +56,30 @@ def dataset_parts(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
     return tuple(
         PartComparison(name=part.name, paired=part.paired, p_adjusted=part.p_adjusted, pooled=each)
         for part, each in zip(parts, pooled, strict=True)
+    )
+
+
+def weighted_difference(joined: JoinedCases, parts: Sequence[PartComparison]) -> WeightedDifference | None:
+    """Weight the differences of the datasets by the `weight` of each; None if all have the same.
+
+    Var = Σ w² Var_d / (Σ w)², where the variance of a dataset is taken from the width of its interval.
+    """
+    weights: dict[str, float] = {}
+    for side in joined.sides:
+        manifest = side.run.manifest
+        weights |= {each.name: each.weight for each in manifest.datasets} if manifest else {}
+    used = np.array([weights.get(part.name, 1.0) for part in parts])
+    if not len(used) or (used == used[0]).all():
+        return None
+    deltas = np.array([part.paired.mean_delta for part in parts])
+    mean = float((used * deltas).sum() / used.sum())
+    interval = None
+    if all(part.paired.ci95 is not None for part in parts):
+        bounds = np.array([part.paired.ci95 for part in parts], dtype=float)
+        low, high = (float(np.sqrt(np.square(used * (bounds[:, end] - deltas)).sum()) / used.sum()) for end in (0, 1))
+        interval = max(-1.0, mean - low), min(1.0, mean + high)
+    return WeightedDifference(
+        weights={part.name: float(each) for part, each in zip(parts, used, strict=True)}, mean_delta=mean, ci95=interval
     )
 
 

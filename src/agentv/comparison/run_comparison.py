@@ -22,6 +22,7 @@ from agentv.comparison.part_comparison import (
     pass_rate,
     tags,
     usage_change,
+    weighted_difference,
 )
 from agentv.comparison.remedy import rescore_commands
 from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
@@ -84,6 +85,7 @@ def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = 
         changes=changed,
         pass_rate=pass_rate(joined, seed),
         datasets=datasets,
+        weighted=weighted_difference(joined, datasets),
         evaluators=evaluators(joined, seed),
         tags=tags(joined, seed),
         cost=usage_change(joined, before.cost, after.cost),
@@ -123,7 +125,7 @@ def _side(side: GroupedCases, rows: NDArray[Any], clusters: NDArray[Any] | None)
         errors=run.errors,
         error_classes=dict(run.error_classes),
         unscored=run.unscored,
-        mean=None if mean.mean is None else Estimate(mean.mean, None, mean.ci95, mean.n, mean.clusters),
+        mean=None if mean.mean is None else Estimate(mean.mean, None, mean.ci95, len(rows), mean.clusters),
         stopped_early=_stopped_early(run),
         unfinished=unfinished(run),
         has_settings=run.manifest is not None and run.run.folder.cases_path.is_file(),

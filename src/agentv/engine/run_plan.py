@@ -246,6 +246,7 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
             contents=datasets[each.path].contents,
             cases=datasets[each.path].cases,
             skipped_lines=tuple(line for file in each.files for line in skipped.get(file, ())),
+            weight=datasets[each.path].weight,
         )
         for each in cases.sources
     )
@@ -281,10 +282,13 @@ class _DatasetTotals:
         self.name = name
         self.cases = 0
         self.contents = ""
+        self.weight = 1.0
 
     def add(self, case: EvalCase) -> None:
         self.cases += 1
         self.name = case.dataset
+        if case.execution.weight is not None:
+            self.weight = case.execution.weight
         if case.names_files:
             self.contents = merged_contents(self.contents, case.fingerprint)
 

@@ -236,6 +236,7 @@ class Execution(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     verdicts: Verdicts | None = None
     thresholds: dict[str, float] | None = None
     workers: int | None = None
+    weight: float | None = None
 
     def over(self, base: Execution) -> Execution:
         """Return these settings with missing ones taken from `base`. A target here replaces all targets there."""

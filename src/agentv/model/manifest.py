@@ -14,7 +14,8 @@ Interval = tuple[float, float]
 class DatasetEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One dataset of a run. `digest` is a hash of its files, including sidecar and shards.
 
-    `contents` is a hash of the selected cases that name files, and of the content of those files.
+    `contents` is a hash of the selected cases that name files, and of the content of those files. `weight` is that of
+    the dataset in a comparison.
     """
 
     path: str
@@ -23,6 +24,7 @@ class DatasetEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     contents: str = ""
     cases: int
     skipped_lines: tuple[int, ...] = ()
+    weight: float = 1.0
 
 
 def merged_contents(*contents: str) -> str:

@@ -89,6 +89,8 @@ def read_header(
         problems.warning(("target",), "Field 'target' is ignored because 'execution.target' is set")
     elif not execution.targets and keys.target is not None:
         execution = msgspec.structs.replace(execution, target=keys.target)
+    if keys.weight is not None:
+        execution = msgspec.structs.replace(execution, weight=keys.weight)
     if keys.execution is not None and keys.execution.skip_defaults:
         problems.warning(("execution", "skip_defaults"), "Field 'skip_defaults' has no effect here", "Set it in a case")
     prompts = _read_prompts(data, keys, finder, problems)

@@ -200,6 +200,7 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
     prompt: str | list[JsonObject] | None = None
     prompts: list[PromptEntry] | None = None
     workspace: str | WorkspaceKeys | None = None
+    weight: Annotated[float, Meta(gt=0)] | None = None
     format: Literal["agentv", "agentmark"] | None = None
     metadata: JsonObject | None = None
     tags: list[str] | None = None

@@ -117,9 +117,18 @@ def left_out(comparison: Comparison) -> Iterator[str]:
         rates = comparison.errors.rates
         change = f"{percent(rates.mean_before)} in A, {percent(rates.mean_after)} in B"
         yield f"Error rate: {change} (difference {signed(rates.mean_delta)}, 95 % {signed_interval(rates.ci95)})"
+    yield from weighted_text(comparison)
     for index, count in enumerate(comparison.unscored):
         if count:
             yield f"In both runs but not scored in {letter(index)}: {plural(count, 'case')}"
+
+
+def weighted_text(comparison: Comparison) -> Iterator[str]:
+    """Yield the difference with the datasets weighted, if they have different weights."""
+    if (found := comparison.weighted) is not None:
+        weights = ", ".join(f"{name} {weight:g}" for name, weight in found.weights.items())
+        interval = f"95 % {signed_interval(found.ci95)}"
+        yield f"Datasets weighted ({weights}): difference {signed(found.mean_delta)} ({interval})"
 
 
 def part_rows(parts: Sequence[PartComparison]) -> list[list[str]]:
