@@ -83,8 +83,8 @@ def test_hits_of_a_function_are_recorded(folder):
     [
         (lambda answer: 1 / 0, "lambda failed: ZeroDivisionError"),
         (lambda answer: 2, "a score is a number from 0 to 1"),
-        (lambda answer: None, "must return a Score, a number or a bool, got NoneType"),
-        (lambda answer: "yes", "must return a Score, a number or a bool, got str"),
+        (lambda answer: None, "must return a Score, a dict, a number or a bool, got NoneType"),
+        (lambda answer: "yes", "must return a Score, a dict, a number or a bool, got str"),
     ],
 )
 def test_a_function_that_fails_is_an_error_not_a_score(folder, function, message):

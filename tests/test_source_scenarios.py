@@ -301,7 +301,8 @@ class Test002FormatDetection:
     def test_a_table_is_pointed_to_what_makes_cases_of_rows(self, folder):
         error = folder.error(folder.write("my rows.CSV", "a,b\n1,2\n"))
         assert error.hint == (
-            "Convert its rows to a dataset: agentv generate evals 'my rows.CSV' --out 'my rows.jsonl'"
+            "This is a table. Convert its rows: agentv generate evals 'my rows.CSV' --out 'my rows-cases.jsonl' "
+            "--input '{{ a }}' --expected-outcome 'Agrees with the reference'"
         )
 
 

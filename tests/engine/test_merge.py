@@ -57,7 +57,7 @@ def test_merged_shards_equal_the_run_of_one_machine(shards):
 
 def test_other_commands_accept_a_merged_run(shards):
     merge(shards, "s1", "s2", "s3")
-    assert "No difference" in shards.command("compare", "whole", "merged").stdout
+    assert "Can't tell yet" in shards.command("compare", "whole", "merged").stdout
     assert shards.command("report", "merged", "--json").code == 0
     resumed = shards.eval("--resume", "--out", "merged")
     assert resumed.code == 0 and len(shards.records("merged")) == 24

@@ -1,6 +1,7 @@
 """Coverage of intervals in simulated runs. Run as a program, it runs every simulation and writes docs/coverage.md."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -230,53 +231,61 @@ def powers(rows) -> str:
     return "\n".join(lines)
 
 
+SECTIONS = {
+    "False verdicts": (
+        'How often `agentv compare --json` says "better" or "worse" although nothing changed: at most 5 %.',
+        lambda: grid(verdict_rows()),
+    ),
+    "Power": (
+        'How often a real gain is called "better", compared with a test that knows the variance.',
+        lambda: powers(power_rows()),
+    ),
+    "Intervals of means": (
+        "How often the printed 95 % interval of a mean contains the true mean: at least 93 %.",
+        lambda: grid(mean_rows()),
+    ),
+    "Intervals of differences": (
+        "The same for the difference between two runs without a true difference.",
+        lambda: grid(difference_rows()),
+    ),
+    "Trend": (
+        "How often `agentv runs trend` reports a change: in at most 5 % of flat series, and in most that fall.",
+        lambda: listed(trend_rows()),
+    ),
+    "Planned power": (
+        "The power with the number of cases from `agentv plan`, which promises 80 %.",
+        lambda: listed(plan_rows()),
+    ),
+    "Gates and early stopping": (
+        "How often `--gate-on interval` and `--stop-when` decide wrongly, or an interval is right.",
+        lambda: listed((*gate_rows(), *stop_rows())),
+    ),
+    "Functions": (
+        f"Approximate methods aim at 95 %, exact and anytime-valid ones guarantee it. {RUNS:,} simulations each.",
+        lambda: page([(row, row.coverage()) for row in rows()]),
+    ),
+}
+
+
+def section(title) -> str:
+    """Run the simulations of a section."""
+    text, table = SECTIONS[title]
+    return f"## {title}\n\n{text}\n\n{table()}"
+
+
 def whole_page() -> str:
     """Run every simulation and return the page."""
-    sections = {
-        "False verdicts": (
-            'How often `agentv compare --json` says "better" or "worse" although nothing changed: at most 5 %.',
-            lambda: grid(verdict_rows()),
-        ),
-        "Power": (
-            'How often a real gain is called "better", compared with a test that knows the variance.',
-            lambda: powers(power_rows()),
-        ),
-        "Intervals of means": (
-            "How often the printed 95 % interval of a mean contains the true mean: at least 93 %.",
-            lambda: grid(mean_rows()),
-        ),
-        "Intervals of differences": (
-            "The same for the difference between two runs without a true difference.",
-            lambda: grid(difference_rows()),
-        ),
-        "Trend": (
-            "How often `agentv runs trend` reports a change: in at most 5 % of flat series, and in most that fall.",
-            lambda: listed(trend_rows()),
-        ),
-        "Planned power": (
-            "The power with the number of cases from `agentv plan`, which promises 80 %.",
-            lambda: listed(plan_rows()),
-        ),
-        "Gates and early stopping": (
-            "How often `--gate-on interval` and `--stop-when` decide wrongly, or an interval is right.",
-            lambda: listed((*gate_rows(), *stop_rows())),
-        ),
-        "Functions": (
-            f"Approximate methods aim at 95 %, exact and anytime-valid ones guarantee it. {RUNS:,} simulations each.",
-            lambda: page([(row, row.coverage()) for row in rows()]),
-        ),
-    }
     parts = [
         "# Coverage",
         "",
         "Simulated runs whose truth is known. `python tests/stats/coverage_rows.py` repeats every simulation with the",
-        "same seeds and rewrites this page; `pytest -m slow tests/stats` checks it. A cell has 400 simulations or more",
-        "(100 for verdicts on 1,000 cases), so it may be off by 2 points. The functions are described in the",
+        "same seeds and rewrites this page; `pytest -m slow tests/stats` checks it. A cell has 300 simulations or more",
+        "(75 for verdicts on 1,000 cases), so it may be off by 2 points. The functions are described in the",
         "[reference](reference/stats.md).",
     ]
-    for title, (text, table) in sections.items():
-        parts += ["", f"## {title}", "", text, "", table()]
-    return "\n".join(parts) + "\n"
+    with ProcessPoolExecutor() as pool:
+        found = dict(zip(SECTIONS, pool.map(section, SECTIONS), strict=True))
+    return "\n".join(parts) + "\n\n" + "\n\n".join(found.values()) + "\n"
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ def command_summary(folder, sides, talks):
     return found
 
 
-def verdict_rows(runs=400, sizes=SIZES, populations=POPULATIONS) -> Iterator[RateRow]:
+def verdict_rows(runs=300, sizes=SIZES, populations=POPULATIONS) -> Iterator[RateRow]:
     """Yield the fraction of "better" and "worse" between runs without a difference: at most 5 %."""
     with TemporaryDirectory() as folder:
         for population in populations:
@@ -148,7 +148,7 @@ def verdict_rows(runs=400, sizes=SIZES, populations=POPULATIONS) -> Iterator[Rat
                 yield RateRow(population.name, n, false / count, count, (0.0, 0.05))
 
 
-def power_rows(runs=1_000, sizes=(50, 100, 200, 1_000)) -> Iterator[tuple[RateRow, float]]:
+def power_rows(runs=500, sizes=(50, 100, 200, 1_000)) -> Iterator[tuple[RateRow, float]]:
     """Yield the power against a gain, and that of a test that knows the variance of the differences."""
     for population in POPULATIONS[:2] + POPULATIONS[3:4] + POPULATIONS[5:7]:
         random = np.random.default_rng(2026)
@@ -164,7 +164,7 @@ def power_rows(runs=1_000, sizes=(50, 100, 200, 1_000)) -> Iterator[tuple[RateRo
             yield RateRow(population.name, n, better / runs, runs, (above / runs - 0.1, 1.0)), above / runs
 
 
-def spread(population, random, gain, n, runs=4_000):
+def spread(population, random, gain, n, runs=2_000):
     """Return the standard deviation of a mean difference, times the root of n."""
     means = []
     for _ in range(runs):
@@ -173,7 +173,7 @@ def spread(population, random, gain, n, runs=4_000):
     return float(np.std(means) * np.sqrt(n))
 
 
-def difference_rows(runs=1_000, sizes=(5, 10, 20, 50, 100, 1_000)) -> Iterator[RateRow]:
+def difference_rows(runs=600, sizes=(5, 10, 20, 50, 100, 1_000)) -> Iterator[RateRow]:
     """Yield the coverage of the interval of a difference of 0: at least 93 %."""
     for population in POPULATIONS[:-1]:
         for n in sizes:
@@ -212,7 +212,7 @@ MEANS = {
 }
 
 
-def mean_rows(runs=1_000, sizes=(5, 10, 20, 50, 100, 1_000)) -> Iterator[RateRow]:
+def mean_rows(runs=800, sizes=(5, 10, 20, 50, 100, 1_000)) -> Iterator[RateRow]:
     """Yield the coverage of the interval of a mean: at least 93 %."""
     for name, (draw, truth) in MEANS.items():
         for n in sizes:

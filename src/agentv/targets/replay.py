@@ -216,8 +216,10 @@ class RecordedResponder:
             raise self._missing(request)
         if call.failure is not None:
             failure = call.failure
-            # The recorded run may have tried the next response format instead of repeating the call.
-            status = _BAD_REQUEST if failure.status == _UNCLEAR and self._fell_back(request) else failure.status
+            # After its last attempt, the recorded run may have tried the next response format.
+            is_last = self._recorded(request, self._overrides.key, attempt=request.attempt + 1) is None
+            fell_back = failure.status == _UNCLEAR and is_last and self._fell_back(request)
+            status = _BAD_REQUEST if fell_back else failure.status
             raised = TargetFailure(failure.error_class, failure.message, status=status)
             raised.duration_ms = failure.duration_ms
             raise raised
