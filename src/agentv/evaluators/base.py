@@ -63,8 +63,8 @@ class Judge(Evaluator, frozen=True, kw_only=True):
 
     @property
     def runs_code(self) -> bool:
-        """Whether a program writes the prompt."""
-        return not is_template(getattr(self, "prompt", None))
+        """Whether a program writes the prompt or converts files of the answer."""
+        return bool(getattr(self, "preprocessors", ())) or not is_template(getattr(self, "prompt", None))
 
 
 def is_template(prompt: Prompt | None) -> bool:

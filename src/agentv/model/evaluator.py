@@ -25,7 +25,7 @@ COMMON_KEYS = ("type", "name", "metric", "weight", "required", "min_score", "neg
 OTHER_TOOLS = {
     "threshold": "Use `required` with the minimum score: `required: 0.7`, or `required: true` for the pass limit",
     "provider": "Name the judge in `target`, and define it in the targets file",
-    "preprocessors": "Use `transform` of the evaluator or of the target",
+    "preprocessors": "Only `llm_judge` and `rubric` read files of an answer. Use `transform` to change its text",
     "postprocess": "Use `transform` of the evaluator or of the target",
     "context_transform": "Put the retrieved passages in the `context` of the case",
     "max_steps": "A judge responds in one call; use a coding agent as the judge's `target`",

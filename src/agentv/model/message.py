@@ -32,7 +32,9 @@ class _LocatedPart(ComparedByContent, frozen=True, gc=False):
 
 
 class FilePart(_LocatedPart, frozen=True, gc=False, tag="file"):
-    """A text file, named as in the dataset."""
+    """A file, named as in the dataset or by a target, which may give its media type."""
+
+    media_type: str = ""
 
 
 class ImagePart(_LocatedPart, frozen=True, gc=False, tag="image"):
@@ -79,11 +81,18 @@ def message_to_data(message: Message) -> dict[str, Any]:
     if message.name is not None:
         data["name"] = message.name
     if isinstance(message.content, tuple):
-        data["content"] = [{"type": type(part).__struct_config__.tag, "value": part.value} for part in message.content]
+        data["content"] = list(map(_part_to_data, message.content))
     elif message.content is not None:
         data["content"] = message.content
     if message.tool_calls:
         data["tool_calls"] = [msgspec.to_builtins(call) for call in message.tool_calls]
+    return data
+
+
+def _part_to_data(part: Part) -> dict[str, str]:
+    data = {"type": str(type(part).__struct_config__.tag), "value": part.value}
+    if isinstance(part, FilePart) and part.media_type:
+        data["media_type"] = part.media_type
     return data
 
 

@@ -101,19 +101,22 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The text of the last assistant message that is not empty; data as compact JSON; empty if there is none.
+        """The text of the answer; data as compact JSON; empty if there is no answer."""
+        message = self.answer_message
+        return "" if message is None else content_text(message.content)
 
-        Messages before the last user message do not count.
-        """
+    @property
+    def answer_message(self) -> Message | None:
+        """The last assistant message that is not empty. Messages before the last user message do not count."""
         replied = False
         for message in reversed(self.messages):
             if message.role == "assistant":
                 replied = True
                 if message.content not in (None, (), ""):
-                    return content_text(message.content)
+                    return message
             elif replied and message.role == "user":
                 break
-        return ""
+        return None
 
 
 class TargetFailure(Exception):

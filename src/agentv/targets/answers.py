@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.model.message import PART_KINDS, ROLES, ImagePart, Message, Part, TextPart, ToolCall
+from agentv.model.message import PART_KINDS, ROLES, FilePart, ImagePart, Message, Part, TextPart, ToolCall
 from agentv.model.response import Response, TargetFailure, answer
 from agentv.model.result import TokenUsage
 from agentv.model.values import to_json
@@ -112,11 +112,14 @@ def _part(data: Any, where: str) -> Part:
     kind = data.get("type") if isinstance(data, dict) else None
     if kind == "image_url" and isinstance(data["image_url"], dict):
         return ImagePart(str(data["image_url"].get("url", "")))
-    value = data.get("value", data.get("text")) if isinstance(data, dict) else None
+    value = data.get("value", data.get("text", data.get("path"))) if isinstance(data, dict) else None
     if kind not in PART_KINDS or not isinstance(value, str):
         raise _invalid(
             f"'{where}' is not a content part: it needs a 'type', one of {', '.join(PART_KINDS)}, and a 'value'"
         )
+    media_type = data.get("media_type")
+    if kind == "file" and isinstance(media_type, str):
+        return FilePart(value, media_type=media_type)
     return PART_KINDS[kind](value)
 
 

@@ -159,6 +159,9 @@ class WorkspaceKeys(msgspec.Struct, frozen=True, kw_only=True):
     mode: Literal["pooled", "temp"] | None = None
 
 
+_NO_DEPENDENCIES = "Cases run independently, in any order. Write steps that build on each other as `turns` of one case"
+
+
 class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "$schema"}):
     """The settings of a dataset: the keys of a YAML document other than its cases, or of a sidecar."""
 
@@ -167,8 +170,9 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
         {
             "environment": "Use `workspace`",
             "expected_output": "Give each case its own `expected_output`",
-            "depends_on": "Cases run independently here",
-            "preprocessors postprocess": "Use `transform` of an evaluator or a target",
+            "depends_on": _NO_DEPENDENCIES,
+            "preprocessors": "Set `preprocessors` of each `llm_judge` or `rubric` that reads files of answers",
+            "postprocess": "Use `transform` of an evaluator or a target",
             "scenarios": "Write the combinations out as cases",
             "providers": "Use `execution.targets` and a targets file",
             "defaults default_test": "Use `execution` and `evaluators` of the document",
@@ -241,7 +245,7 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
     }
     unsupported: ClassVar[dict[str, str]] = _typescript_only(
         {
-            "depends_on on_dependency_failure": "Cases run independently here",
+            "depends_on on_dependency_failure": _NO_DEPENDENCIES,
             "mode": "A case with `turns` is a conversation",
             "aggregation": "A case's score is the weighted mean of its evaluators",
             "on_turn_failure": "All turns are played",

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from agentv.evaluators.base import NEEDS_CONTEXT, Judge, bounded, checked_score, checked_sentences, has_context
+from agentv.evaluators.judges.answer_files import with_file_texts
 from agentv.evaluators.judges.judge_prompt import (
     JudgePrompt,
     Material,
@@ -59,6 +60,7 @@ class LlmJudge(Rubric, frozen=True, kw_only=True):
         """Call the judges for their verdicts."""
         if self.prompt is None and self.rubrics is not None:
             return await super().evaluate(judgement)
+        judgement = await with_file_texts(self.preprocessors, judgement)
         material = material_of(judgement, rubrics=rubric_items(self.rubrics), include_trace=self.include_trace)
         prompt = await judge_prompt(self.prompt, "llm_judge", "verdict", material, judgement)
         return await verdict(self, judgement, prompt)

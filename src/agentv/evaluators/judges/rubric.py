@@ -11,6 +11,12 @@ import msgspec
 from msgspec import Meta
 
 from agentv.evaluators.base import Judge, Prompt, Share, Weight, prompt_complaints, quoted
+from agentv.evaluators.judges.answer_files import (
+    Preprocessor,
+    preprocessor_complaints,
+    preprocessor_references,
+    with_file_texts,
+)
 from agentv.evaluators.judges.judge_prompt import builtin_prompts, judge_prompt, material_of, prompt_references
 from agentv.evaluators.judges.judge_responses import (
     ResponseFormat,
@@ -67,7 +73,10 @@ Rubrics = str | list[str | RubricItem] | RubricItem
 
 
 class Rubric(Judge, frozen=True, kw_only=True):
-    """A judge checks the items of `rubrics`, or the expected outcome if there are none."""
+    """A judge checks the items of `rubrics`, or the expected outcome if there are none.
+
+    With `preprocessors`, the judge also reads the files in the answer. Each converts one type of file to text.
+    """
 
     aliases: ClassVar[dict[str, str]] = {
         "criteria": "rubrics",
@@ -78,14 +87,17 @@ class Rubric(Judge, frozen=True, kw_only=True):
 
     prompt: Prompt | None = None
     rubrics: Rubrics | None = None
+    preprocessors: list[Preprocessor] = []
 
     def complaints(self) -> list[str]:
-        """Items that are blank or share an id, score ranges with gaps or overlaps, or an invalid prompt."""
-        return rubric_complaints(self.rubrics) + prompt_complaints(self.prompt)
+        """Blank items, shared ids, score ranges with gaps or overlaps, or an invalid prompt or preprocessor."""
+        own = rubric_complaints(self.rubrics) + prompt_complaints(self.prompt)
+        return own + preprocessor_complaints(self.preprocessors)
 
     def references(self) -> Iterator[FileReference]:
-        """The prompt."""
-        return prompt_references(self.prompt)
+        """The prompt and the programs that convert files."""
+        yield from prompt_references(self.prompt)
+        yield from preprocessor_references(self.preprocessors)
 
     @property
     def builtin_prompts(self) -> tuple[str, ...]:
@@ -98,6 +110,7 @@ class Rubric(Judge, frozen=True, kw_only=True):
         items = rubric_items(self.rubrics) or rubric_items(judgement.expected_outcome.strip() or None)
         if not items:
             raise EvaluatorFailure("A rubric without items needs the case's 'expected_outcome'")
+        judgement = await with_file_texts(self.preprocessors, judgement)
         kind = "points" if has_points(items) else "checks"
         material = material_of(judgement, rubrics=list(map(_shown, items)), include_trace=self.include_trace)
         prompt = await judge_prompt(self.prompt, "rubric", kind, material, judgement)

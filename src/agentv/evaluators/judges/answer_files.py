@@ -1,0 +1,150 @@
+"""Files in an answer, converted to text for a judge by the entry's `preprocessors`."""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from agentv.evaluators.base import Seconds, program_complaints
+from agentv.model.evaluator import EvaluatorFailure, FileReference, FindFile
+from agentv.model.job import Judgement
+from agentv.model.message import FilePart, TextPart
+from agentv.model.values import to_json
+from agentv.settings.diagnostics import Problems
+
+MAX_TEXT_BYTES = 4 * 1024 * 1024
+_UNKNOWN_TYPE = "application/octet-stream"
+
+
+class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that converts files of one type to text.
+
+    `type` is a media type or a file extension, such as `application/pdf` or `xlsx`. `command` runs in the dataset's
+    folder. It reads an object with `path`, `original_path` and `media_type` from stdin and prints the text.
+    """
+
+    aliases: ClassVar[dict[str, str]] = {"script": "command"}
+
+    type: str
+    command: str | list[str]
+    timeout_seconds: Seconds = 60.0
+
+
+def preprocessor_complaints(preprocessors: Sequence[Preprocessor]) -> list[str]:
+    """Return problems of an entry's preprocessors: a blank type or program, or a type that is handled twice."""
+    complaints: list[str] = []
+    taken: set[str] = set()
+    for index, each in enumerate(preprocessors):
+        place, kind = f"preprocessors[{index}]", _media_type_named(each.type)
+        complaints += program_complaints(f"{place}.command", each.command)
+        if not kind:
+            complaints.append(f"'{place}.type' is blank")
+        elif kind in taken:
+            complaints.append(f"'{place}.type' repeats the type '{each.type}'")
+        taken.add(kind)
+    return complaints
+
+
+def preprocessor_references(preprocessors: Sequence[Preprocessor]) -> Iterator[FileReference]:
+    """Yield the programs. A script that does not exist is a warning, as for a code judge."""
+    for index, each in enumerate(preprocessors):
+        yield FileReference(("preprocessors", index, "command"), each.command, partial(_script_problems, each.command))
+
+
+def _script_problems(command: str | list[str], _: FindFile, folder: str) -> Problems:
+    from agentv.evaluators.code.program import script_problems  # late: it needs asyncio
+
+    return script_problems(command, folder)
+
+
+async def with_file_texts(preprocessors: Sequence[Preprocessor], judgement: Judgement) -> Judgement:
+    """Return the judgement with the text of the answer's files in the answer. Raises EvaluatorFailure.
+
+    Without preprocessors, no files are read. Text files need none of their own.
+    """
+    message = judgement.response.answer_message if preprocessors else None
+    parts = () if message is None else message.parts
+    if not any(isinstance(part, FilePart) for part in parts):
+        return judgement
+    if judgement.candidate_answer != judgement.response.text:
+        raise EvaluatorFailure("'preprocessors' cannot be combined with 'transform': both replace the answer's text")
+    texts = [
+        part.value if isinstance(part, TextPart) else await _file_text(part, preprocessors, judgement)
+        for part in parts
+        if isinstance(part, TextPart | FilePart)
+    ]
+    return msgspec.structs.replace(judgement, candidate_answer="\n".join(texts))
+
+
+async def _file_text(part: FilePart, preprocessors: Sequence[Preprocessor], judgement: Judgement) -> str:
+    path = _located(part, judgement)
+    media_type = part.media_type or mimetypes.guess_type(path)[0] or _UNKNOWN_TYPE
+    kinds = {_media_type_named(media_type), _media_type_named(os.path.splitext(path)[1])}
+    chosen = next((each for each in preprocessors if _media_type_named(each.type) in kinds), None)
+    if chosen is None:
+        text = _plain_text(part, path, media_type)
+    else:
+        file = to_json({"path": path, "original_path": part.value, "media_type": media_type})
+        text = await _printed(chosen, file, judgement)
+    return f"[[ file: {part.value} ]]\n{text}"
+
+
+def _located(part: FilePart, judgement: Judgement) -> str:
+    """Return the path of a file that an answer names. An answer is not trusted: other folders are not read."""
+    value = part.value.removeprefix("file://")
+    if "://" in value:
+        raise EvaluatorFailure(f"The answer's file '{value}' is not a local file")
+    folders = [os.path.realpath(each) for each in (judgement.workspace_path, judgement.workdir) if each]
+    path = os.path.realpath(os.path.join(folders[0], value))
+    if not any(path.startswith(os.path.join(folder, "")) for folder in folders):
+        where = "the workspace and the dataset's folder" if len(folders) > 1 else "the dataset's folder"
+        raise EvaluatorFailure(f"The answer's file '{value}' is outside {where} and was not read")
+    if not os.path.isfile(path):
+        raise EvaluatorFailure(f"The answer's file '{value}' was not found: looked for {path}")
+    return path
+
+
+def _plain_text(part: FilePart, path: str, media_type: str) -> str:
+    try:
+        with Path(path).open("rb") as stream:
+            data = stream.read(MAX_TEXT_BYTES + 1)
+    except OSError as error:
+        raise EvaluatorFailure(f"Cannot read the answer's file '{part.value}': {error.strerror or error}") from None
+    if len(data) > MAX_TEXT_BYTES:
+        raise EvaluatorFailure(f"The answer's file '{part.value}' is larger than {MAX_TEXT_BYTES:,} bytes")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        hint = f"Add a preprocessor for '{media_type}'"
+        raise EvaluatorFailure(f"The answer's file '{part.value}' is not text. {hint}")
+    return text.replace("\r\n", "\n")
+
+
+async def _printed(chosen: Preprocessor, stdin: bytes, judgement: Judgement) -> str:
+    from agentv.evaluators.code.program import Program  # late: it needs asyncio, and settings are read without it
+
+    program = Program(
+        script=chosen.command,
+        cwd=os.path.abspath(judgement.workdir),
+        timeout_s=chosen.timeout_seconds,
+        environment=judgement.environment,
+        noun=f"The preprocessor for '{chosen.type}'",
+    )
+    return (await program.run(stdin)).strip()
+
+
+def _media_type_named(written: str) -> str:
+    """Return the media type of a type or file extension; unknown ones are returned unchanged."""
+    name = written.strip().lower()
+    if not name or "/" in name:
+        return name
+    extension = name if name.startswith(".") else f".{name}"
+    return mimetypes.guess_type(f"file{extension}")[0] or extension
