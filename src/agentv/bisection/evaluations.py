@@ -12,8 +12,8 @@ import msgspec
 
 from agentv.bisection.batch import CaseBatch, run_batch
 from agentv.bisection.evidence import CaseTrial, Unit
-from agentv.bisection.measure import Measure
-from agentv.bisection.repository import Repository, plain_environment
+from agentv.bisection.fixed_measure import Measure
+from agentv.bisection.repository import GitRepository, plain_environment
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import CACHE
 from agentv.errors import EXIT_ERRORS, EXIT_OK, AgentvError
@@ -74,7 +74,7 @@ class Evaluations:
     Position p of the sequence of draws is the case p modulo the number of cases; every pass is one trial.
     """
 
-    def __init__(self, repository: Repository, plan: CommitPlan, folder: Path) -> None:
+    def __init__(self, repository: GitRepository, plan: CommitPlan, folder: Path) -> None:
         self._repository = repository
         self._plan = plan
         self._folder = folder

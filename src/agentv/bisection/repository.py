@@ -41,7 +41,7 @@ def plain_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_REPOSITORY}
 
 
-class Repository:
+class GitRepository:
     """A Git repository. Nothing here changes its checkout, index or branches."""
 
     def __init__(self, folder: str) -> None:

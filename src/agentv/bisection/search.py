@@ -10,7 +10,7 @@ import msgspec
 
 from agentv.bisection.evaluations import AnswerUsage, CommitFailure, Evaluations
 from agentv.bisection.evidence import Answers, Evidence, difference, evidence_that_lower
-from agentv.bisection.repository import Commit, Repository
+from agentv.bisection.repository import Commit, GitRepository
 from agentv.errors import AgentvError
 from agentv.stats.distributions import Interval
 from agentv.stats.sequential import BettingMean
@@ -97,7 +97,7 @@ class Search:
 
     def __init__(
         self,
-        repository: Repository,
+        repository: GitRepository,
         evaluations: Evaluations,
         ends: tuple[Commit, Commit],
         settings: SearchSettings,

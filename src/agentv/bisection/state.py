@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.bisection.repository import Repository
+from agentv.bisection.repository import GitRepository
 from agentv.bisection.search import SearchProgress, SearchSettings
 from agentv.engine.run_options import EvalOptions
 from agentv.errors import AgentvError, UsageError
@@ -43,7 +43,7 @@ class SearchState(msgspec.Struct, kw_only=True):
 class StateFolder:
     """The folder of the search: its state, the runs of each commit, and the worktrees. Git ignores it."""
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: GitRepository) -> None:
         self.path = Path(repository.root, FOLDER)
         self._file = self.path / "state.json"
         self._repository = repository

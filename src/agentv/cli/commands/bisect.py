@@ -14,8 +14,8 @@ import click
 import msgspec
 
 from agentv.bisection.evaluations import CommitPlan, Evaluations, draw_order
-from agentv.bisection.measure import measure_of
-from agentv.bisection.repository import Commit, Repository
+from agentv.bisection.fixed_measure import measure_of
+from agentv.bisection.repository import Commit, GitRepository
 from agentv.bisection.search import (
     Listener,
     ScoreChange,
@@ -40,7 +40,7 @@ from agentv.runs.folder import FolderLock
 
 def bisect(args: BisectArguments) -> None:
     """Search, print the result and exit with its exit code."""
-    repository = Repository(".")
+    repository = GitRepository(".")
     folder = StateFolder(repository)
     if args.reset:
         folder.clear()
@@ -58,7 +58,7 @@ def bisect(args: BisectArguments) -> None:
     sys.exit(code)
 
 
-def _request(args: BisectArguments, repository: Repository, folder: StateFolder) -> SearchRequest:
+def _request(args: BisectArguments, repository: GitRepository, folder: StateFolder) -> SearchRequest:
     if args.good is None:
         stored = folder.read()
         if stored is None:
@@ -87,7 +87,9 @@ def _request(args: BisectArguments, repository: Repository, folder: StateFolder)
     )
 
 
-def _search(args: BisectArguments, repository: Repository, folder: StateFolder, request: SearchRequest) -> SearchResult:
+def _search(
+    args: BisectArguments, repository: GitRepository, folder: StateFolder, request: SearchRequest
+) -> SearchResult:
     options = request.options
     prepared = prepare(options, options.open_cases(*output.listeners(args.quiet)))
     plan = _plan(prepared, repository, request)
@@ -122,7 +124,7 @@ def _opened(folder: StateFolder, request: SearchRequest, measure: str) -> Search
     return state
 
 
-def _plan(prepared: RunPlan, repository: Repository, request: SearchRequest) -> CommitPlan:
+def _plan(prepared: RunPlan, repository: GitRepository, request: SearchRequest) -> CommitPlan:
     """Return how to evaluate a commit, with the cases of the working tree in random order."""
     options, sources = request.options, prepared.cases.sources
     # Only the selected cases are named in each batch, so the selection itself is left out.

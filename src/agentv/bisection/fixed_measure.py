@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.bisection.repository import Repository
+from agentv.bisection.repository import GitRepository
 from agentv.datasets.case.header import config_file
 from agentv.datasets.files import is_guideline
 from agentv.datasets.formats.dataset_format import SIDECAR_SUFFIXES
@@ -37,7 +37,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     targets_file: str | None = None
     fingerprint: str = ""
 
-    def apply(self, repository: Repository, worktree: Path) -> None:
+    def apply(self, repository: GitRepository, worktree: Path) -> None:
         """Copy the measure into a worktree."""
         for name in self.files:
             _copy(Path(repository.root, name), worktree / name)
@@ -48,7 +48,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure_of(
-    plan: RunPlan, repository: Repository, *, kept: Iterable[str] = (), own_dataset: bool = False
+    plan: RunPlan, repository: GitRepository, *, kept: Iterable[str] = (), own_dataset: bool = False
 ) -> Measure:
     """Return the measure of a run that was prepared in the working tree.
 
@@ -116,7 +116,7 @@ def _judge_names(plan: RunPlan) -> list[str]:
     return [name for name in names if name not in checked.jobs]
 
 
-def _below(repository: Repository, paths: Iterable[str]) -> tuple[str, ...]:
+def _below(repository: GitRepository, paths: Iterable[str]) -> tuple[str, ...]:
     """Return the paths below the root, in order; those outside are the same at every commit."""
     found = map(repository.below, paths)
     return tuple(dict.fromkeys(path for path in found if path is not None))
