@@ -106,3 +106,18 @@ def test_a_matrix_uses_the_same_rule(runs):
     assert matrix.conclusion(0, 1) == "better"
     assert matrix.conclusion(0, 2) == "cannot tell"
     assert matrix.exit_code("regression") == 5
+
+
+@pytest.mark.parametrize("gate", ["regression", "worse", "any-loss", "inconclusive"])
+def test_no_gate_passes_if_errors_may_hide_a_loss(runs, gate):
+    before, after = flips(400, 0.5), [1.0 if n < 20 else None for n in range(400)]
+    found = compare_runs(*runs(before, after))
+    assert found.exit_code(gate) == 5
+    assert found.probability_better is None
+    assert compare_many(runs(before, after, before)).exit_code("worse") == 5
+
+
+def test_more_errors_are_part_of_the_headline(runs):
+    before = flips(400, 0.7)
+    found = compare_runs(*runs(before, [None if score == 0 else score for score in before]))
+    assert "B errors more often: " in verdict(found)

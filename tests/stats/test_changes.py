@@ -105,3 +105,15 @@ def test_flat_series_rarely_change_and_falls_are_found():
 @pytest.mark.timeout(1_200)
 def test_every_flat_shape_changes_in_at_most_5_percent():
     assert [row for row in trend_rows() if not row.limits[0] <= row.rate <= row.limits[1]] == []
+
+
+@pytest.mark.parametrize("n", [10, 20, 60])
+def test_small_gains_that_may_hide_rare_losses_are_not_a_change(n):
+    draw = np.random.default_rng(5)
+    found = 0
+    for _ in range(100):
+        first = np.full(n, 0.6)
+        second = np.where(draw.random(n) < 0.05, 0.03, 0.63)
+        cases, none = np.arange(n), np.arange(0)
+        found += bool(change_points([RunValues(cases, first, none), RunValues(cases, second, none)]))
+    assert found <= 12

@@ -163,6 +163,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         answer = self.paired.answer
         return answer if self.errors is None or self.errors.supports(answer) else "cannot tell"
 
+    @property
+    def probability_better(self) -> float | None:
+        """The probability that the second run is better; None if the errors decide or the measure changed."""
+        if self.paired is None or not self.is_comparable:
+            return None
+        if self.errors is not None and self.errors.leaves_open(self.paired.answer):
+            return None
+        return self.paired.probability_better
+
     def exit_code(self, on: FailOn) -> int:
         """Return the exit code for a gate: 5 if the measure changed, no case can be compared, or errors decide."""
         if on == "never":
@@ -170,7 +179,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         if self.paired is None or not self.is_comparable:
             return EXIT_UNDECIDED
         if on in ("worse", "any-loss"):
-            return EXIT_FINDINGS if (self.losses if on == "any-loss" else self.paired.mean_delta < 0) else EXIT_OK
+            if self.losses if on == "any-loss" else self.paired.mean_delta < 0:
+                return EXIT_FINDINGS
+            hidden = self.errors is not None and (
+                self.errors.only[1] > 0 if on == "any-loss" else self.errors.against.mean_delta < 0
+            )
+            return EXIT_UNDECIDED if hidden else EXIT_OK
         margin = self.non_inferiority
         answer = self.answer if margin is None else margin.outcome
         if answer in ("worse", "refuted"):
@@ -236,7 +250,11 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
             return EXIT_UNDECIDED
         found = {other: paired for other, paired in enumerate(self.differences[0]) if paired is not None}
         if on == "worse":
-            return EXIT_FINDINGS if any(paired.mean_delta < 0 for paired in found.values()) else EXIT_OK
+            if any(paired.mean_delta < 0 for paired in found.values()):
+                return EXIT_FINDINGS
+            bounds = [self.errors.get((0, other)) for other in found]
+            hidden = any(errors is not None and errors.against.mean_delta < 0 for errors in bounds)
+            return EXIT_UNDECIDED if hidden else EXIT_OK
         answers = [self.conclusion(0, other) for other in found]
         if "worse" in answers:
             return EXIT_FINDINGS
@@ -262,7 +280,7 @@ def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
         "threshold": comparison.threshold,
         **(_paired(paired) if paired else {**dict.fromkeys((*Paired._fields, "answer")), "n": 0, "clusters": 0}),
         "non_inferiority": None if margin is None else margin._asdict(),
-        "probability_better": paired and paired.probability_better,
+        "probability_better": comparison.probability_better,
         "errors": _errors(comparison.errors, comparison.is_comparable),
         **({"answer": comparison.answer} if paired else {}),
         **_measure(comparison),

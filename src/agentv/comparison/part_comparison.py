@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agentv.comparison.scores import Column
 
 _MIN_TAG_CASES = 3
+_MOST_PERMUTED = 300
 _PERCENTILES = (0.5, 0.95)
 
 
@@ -157,6 +158,11 @@ def _columns(joined: JoinedCases, parts: Mapping[str, NDArray[Any]]) -> Iterator
 
 def _parts(columns: Iterable[tuple[str, Columns]], seed: int) -> tuple[PartComparison, ...]:
     """Compare both runs for each part, with p-values adjusted for the number of tests."""
-    found = {name: compare_paired(*column, seed=seed, test=False) for name, column in columns if len(column[0])}
+    found = {
+        # With many cases Student's test and the permutation test agree, and it is faster.
+        name: compare_paired(*column, seed=seed, test=len(column[0]) <= _MOST_PERMUTED)
+        for name, column in columns
+        if len(column[0])
+    }
     adjusted = zip(found.items(), adjusted_p_values(found.values()), strict=True)
     return tuple(PartComparison(name=name, paired=paired, p_adjusted=p) for (name, paired), p in adjusted)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from agentv.stats.distributions import normal_quantile
+from agentv.stats.paired_comparison import compare_paired
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +65,8 @@ def change_points(runs: Sequence[RunValues], clusters: NDArray[Any] | None = Non
         wealth = Σ_k 1/(k(k-1)) · mean over ±h of Π_{t≥k} exp(h s_kt z_t - (h s_kt)²/2)
 
     The expected wealth never exceeds 1, so each new run is a further look without a penalty. A change is shown when the
-    wealth reaches `LIMIT`, and the series restarts at the k that contributes most to it.
+    wealth reaches `LIMIT` and the interval of the difference, widened for rare values, excludes 0. The series then
+    restarts at the k that contributes most to the wealth.
 
     Vovk, Gammerman & Shafer (2005), Algorithmic Learning in a Random World, chapter 7; Shin, Ramdas & Rinaldo (2024),
     E-detectors, New England Journal of Statistics in Data Science 2:229.
@@ -78,9 +80,21 @@ def change_points(runs: Sequence[RunValues], clusters: NDArray[Any] | None = Non
             look += 1
             continue
         position = start + wealth.likeliest
+        if not _is_confirmed(runs[start:position], runs[position : look + 1], clusters):
+            look += 1
+            continue
         found.append((position, look, wealth.total))
         start, look, wealth = position, position + 1, Wealth()
     return [_described(runs, found, number) for number in range(len(found))]
+
+
+def _is_confirmed(before: Sequence[RunValues], after: Sequence[RunValues], clusters: NDArray[Any] | None) -> bool:
+    """Return whether the means before and after differ even if rare gains or losses were missed, as in `compare`."""
+    first, second, both = _levels(before, after)
+    if not len(both):
+        return True
+    found = compare_paired(first[both], second[both], None if clusters is None else clusters[both], test=False).ci95
+    return found is not None and (found[0] > 0 or found[1] < 0)
 
 
 class Wealth:
@@ -252,14 +266,19 @@ def _case_means(runs: Sequence[RunValues]) -> NDArray[Any]:
     return means
 
 
+def _levels(before: Sequence[RunValues], after: Sequence[RunValues]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return the means of the cases in two parts of a series, and the cases scored in both."""
+    first, second = _case_means(before), _case_means(after)
+    size = min(len(first), len(second))
+    return first, second, np.flatnonzero(~np.isnan(first[:size]) & ~np.isnan(second[:size]))
+
+
 def _described(runs: Sequence[RunValues], found: Sequence[tuple[int, int, float]], number: int) -> LevelChange:
     """Return a change with the levels up to the changes before and after it, over the cases scored in both parts."""
     position, look, wealth = found[number]
     start = found[number - 1][0] if number else 0
     end = found[number + 1][0] if number + 1 < len(found) else len(runs)
-    before, after = _case_means(runs[start:position]), _case_means(runs[position:end])
-    size = min(len(before), len(after))
-    both = np.flatnonzero(~np.isnan(before[:size]) & ~np.isnan(after[:size]))
+    before, after, both = _levels(runs[start:position], runs[position:end])
     return LevelChange(
         position=position,
         found_at=look,

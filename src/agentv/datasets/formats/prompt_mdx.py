@@ -145,7 +145,7 @@ def _evaluators(file: PromptFile) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _unknown_eval(path: str, name: str) -> str:
-    return f"{path}: the eval '{name}' is code of an AgentMark client and does not run; choose one with --evaluator"
+    return f"{path}: the eval '{name}' is code of an AgentMark client and does not run; add `evaluators` to the dataset"
 
 
 def _validator(path: str, file: PromptFile) -> Validator | None:

@@ -220,7 +220,9 @@ def matrix_sentence(matrix: Matrix) -> str:
     """State which run has the highest mean, and whether it is significantly better."""
     best = max(range(len(matrix.means)), key=lambda index: matrix.means[index].value)
     unsure = [index for index in range(len(matrix.means)) if index != best and not _shown(matrix, best, index)]
-    lead = f"{letter(best)} has the highest mean of {len(matrix.means)} runs, {number(matrix.means[best].value)}"
+    tied = [index for index, mean in enumerate(matrix.means) if number(mean.value) == number(matrix.means[best].value)]
+    who = f"{letter(best)} has" if len(tied) == 1 else f"{' and '.join(map(letter, tied))} have"
+    lead = f"{who} the highest mean of {len(matrix.means)} runs, {number(matrix.means[best].value)}"
     if not unsure:
         return f"{lead}, and is significantly better than every other run"
     return f"{lead}; can't tell it from {', '.join(map(letter, unsure))}"

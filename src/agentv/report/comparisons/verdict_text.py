@@ -69,9 +69,18 @@ def verdict(comparison: Comparison) -> str:
         without = _claim(paired, "B") if paired.answer != "cannot tell" else f"{_scored(paired, 'B')}."
         return f"Can't tell: {only}. Without them, {without} {errors_sentence(errors)}."
     if paired.answer != "cannot tell":
-        return sentence(paired)
+        return sentence(paired) + more_errors(errors)
     runs = " ".join(shlex.quote(side.label) for side in comparison.sides)
-    return f"{sentence(paired)} Run `agentv plan {runs}` to see how many you need."
+    return f"{sentence(paired)}{more_errors(errors)} Run `agentv plan {runs}` to see how many you need."
+
+
+def more_errors(errors: ErrorBounds | None) -> str:
+    """State that a run has more errors, if that is shown; empty otherwise."""
+    if errors is None or errors.rates.answer == "cannot tell":
+        return ""
+    more, less = ("B", "A") if errors.rates.mean_delta > 0 else ("A", "B")
+    low, high = sorted((errors.rates.mean_before, errors.rates.mean_after))
+    return f" {more} errors more often: {percent(high)} of trials against {percent(low)} in {less}."
 
 
 def errors_sentence(errors: ErrorBounds) -> str:
@@ -86,12 +95,15 @@ def margin_sentence(comparison: Comparison) -> str | None:
     if tested is None or not comparison.is_comparable:
         return None
     limit = f"{tested.margin:g}"
+    errors = comparison.errors
+    why = "the interval contains" if errors is None else "the interval, with errors counted as 0 or 1, contains"
     result = {
         "shown": f"No worse than the margin: B is at most {limit} worse than A, or better",
         "refuted": f"Worse than the margin: B is more than {limit} worse than A",
-        "inconclusive": f"Can't tell whether B is more than {limit} worse than A: the interval contains −{limit}",
+        "inconclusive": f"Can't tell whether B is more than {limit} worse than A: {why} −{limit}",
     }[tested.outcome]
-    return f"{result}." if tested.p_value is None else f"{result} (one-sided {p_equals(tested.p_value)})."
+    has_test = tested.p_value is not None and tested.outcome == "shown"
+    return f"{result} (one-sided {p_equals(tested.p_value)})." if has_test else f"{result}."
 
 
 def method(paired: Paired) -> str:
@@ -109,9 +121,9 @@ def method(paired: Paired) -> str:
 
 
 def probability(comparison: Comparison) -> str | None:
-    """State the probability that the second run is better, and its prior; None without an interval or a verdict."""
-    found = comparison.paired and comparison.paired.probability_better
-    if found is None or not comparison.is_comparable:
+    """State the probability that the second run is better, and its prior; None if it cannot be computed."""
+    found = comparison.probability_better
+    if found is None:
         return None
     value = "above 99.9 %" if found > 0.999 else "below 0.1 %" if found < 0.001 else percent(found)
     return f"Probability that B is better: {value} (prior: differences are normal with mean 0 and SD {PRIOR:g})"
@@ -145,6 +157,13 @@ def matrix_notes(matrix: Matrix) -> Iterator[str]:
     yield from run_notes(matrix)
     yield from matrix.notes
     yield from _stopped_early(matrix.sides, None)
+    for (i, j), errors in matrix.errors.items():
+        found = matrix.differences[i][j]
+        if errors is not None and found is not None and errors.leaves_open(found.conclude(matrix.p_adjusted[i][j])):
+            names = letter(i), letter(j)
+            counts = zip(errors.only, names, strict=True)
+            only = " and ".join(f"{plural(count, 'case')} errored only in {name}" for count, name in counts if count)
+            yield f"Can't tell {names[1]} from {names[0]}: {only}"
 
 
 def _stopped_early(sides: Sequence[Side], paired: Paired | None) -> Iterator[str]:
