@@ -237,7 +237,8 @@ SECTIONS = {
         lambda: grid(verdict_rows()),
     ),
     "Power": (
-        'How often a real gain is called "better", compared with a test that knows the variance.',
+        'How often a real gain is called "better", compared with a test that knows the variance. With fewer than 50 '
+        "cases, or 10 conversations, the distance is larger.",
         lambda: powers(power_rows()),
     ),
     "Intervals of means": (

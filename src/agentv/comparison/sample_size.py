@@ -16,7 +16,7 @@ from agentv.errors import UsageError
 from agentv.stats.distributions import Interval, t_quantile
 from agentv.stats.intervals import CONFIDENCE, ROUNDING_ERROR, proportion_interval
 from agentv.stats.means import cluster_sums, clustered_mean, correlation
-from agentv.stats.paired_comparison import possible_change
+from agentv.stats.paired_comparison import certain_difference, possible_change, smallest_step
 from agentv.stats.power import (
     CORRELATION,
     POWER,
@@ -41,8 +41,6 @@ TRIALS = (1, 2, 3, 5, 10)
 
 _FEWEST_CASES = 20
 """The interval of a variance from fewer cases is too short."""
-
-_MOST_LEVELS = 21
 
 Goal = Literal["difference", "margin", "min_pass_rate", "threshold"]
 
@@ -268,8 +266,7 @@ def _spread(sides: Sequence[GroupedCases], values: NDArray[Any], clusters: NDArr
         step=step,
         agreement=min(_agreement(side) for side in sides) ** 2,
         loss=possible_change(first[~np.isnan(first)]),
-        # The part of the difference that is surely not chance.
-        difference=max(0.0, abs(float(values.mean())) - 2 * math.sqrt(variance * effect / len(values))),
+        difference=certain_difference(float(values.mean()), math.sqrt(variance * effect / len(values))),
         correlation=0.0,
         is_measured=True,
         cost_usd=float(costs.mean()) if len(costs) else None,
@@ -279,10 +276,7 @@ def _spread(sides: Sequence[GroupedCases], values: NDArray[Any], clusters: NDArr
 
 def _step(sides: Sequence[GroupedCases]) -> float:
     """Return the smallest difference of two scores: 1 if all are 0 or 1; 0 if there are many different scores."""
-    levels = np.unique(np.concatenate([side.run.scores.arrays()[1] for side in sides]).round(9))
-    if np.isin(levels, (0.0, 1.0)).all():
-        return 1.0
-    return float(np.diff(levels).min()) if 1 < len(levels) <= _MOST_LEVELS else 0.0
+    return smallest_step(np.concatenate([side.run.scores.arrays()[1] for side in sides]))
 
 
 def _agreement(side: GroupedCases) -> float:

@@ -33,6 +33,7 @@ RESAMPLES = 9_999
 PRIOR = 0.2
 """The standard deviation of true differences before any case was seen: a change of more than 0.4 is rare."""
 
+_MOST_LEVELS = 21
 _EXACT_UP_TO = 16
 _MOST_SIGNS = 200_000_000
 _SIGNS_AT_ONCE = 500_000
@@ -133,7 +134,7 @@ def compare_paired(
         test="none",
         differing=int((np.abs(changes) > ROUNDING_ERROR).sum()),
         unseen_losses=rare_limit(0, estimate.clusters),
-        minimum_detectable_difference=_detectable(delta, estimate, 0.0 if is_binary else -extremes[0], shared),
+        minimum_detectable_difference=_detectable(first, second, estimate, -extremes[0]),
         correlation=shared,
         resamples=None,
         exact=False,
@@ -158,27 +159,39 @@ def possible_change(room: NDArray[Any]) -> float:
     return float((np.square(room).sum() + 1) / (room.sum() + 1))
 
 
-def _detectable(delta: NDArray[Any], estimate: Estimate, loss: float, shared: float | None) -> float | None:
+def smallest_step(scores: NDArray[Any]) -> float:
+    """Return the smallest difference of two scores: 1 if all are 0 or 1; 0 if there are many different scores."""
+    levels = np.unique(scores.round(9))
+    if np.isin(levels, (0.0, 1.0)).all():
+        return 1.0
+    return float(np.diff(levels).min()) if 1 < len(levels) <= _MOST_LEVELS else 0.0
+
+
+def certain_difference(mean: float, error: float) -> float:
+    """Return the part of a difference that is surely not chance."""
+    return max(0.0, abs(mean) - 2 * error)
+
+
+def _detectable(first: NDArray[Any], second: NDArray[Any], estimate: Estimate, loss: float) -> float | None:
     """Return the difference that another comparison with these numbers of cases and clusters would show.
 
-    It must outweigh unseen losses of this size. Pass 0 for scores of 0 and 1, whose test accounts for them. `shared` is
-    the correlation of the two sides.
+    It must outweigh unseen losses of this size, except for scores of 0 and 1, whose test accounts for them.
     """
-    error, variance = estimate.standard_error, float(delta.var(ddof=1)) if len(delta) > 1 else 0.0
+    error, n = estimate.standard_error, len(first)
     if error is None:
         return None
-    # If no case changed the variance is 0. Use that of one changed case instead.
-    variance = variance or 1 / len(delta)
+    step = smallest_step(np.concatenate([first, second]))
+    variance = float((second - first).var(ddof=1))
     noise = Noise(
         variance,
-        step=0.0 if loss else 1.0,
-        difference=estimate.value,
-        design_effect=max(1.0, error**2 * len(delta) / variance),
-        cluster_size=len(delta) / estimate.clusters,
-        loss=loss,
-        correlation=shared or 0.0,
+        step=step,
+        difference=certain_difference(estimate.value, error),
+        design_effect=max(1.0, error**2 * n / variance) if variance > 0 else 1.0,
+        cluster_size=n / estimate.clusters,
+        loss=0.0 if step == 1 and estimate.clusters == n else loss,
+        correlation=correlation(first, second) or 0.0,
     )
-    return detectable_difference(noise, len(delta))
+    return detectable_difference(noise, n)
 
 
 def compare_drawn(paired: Paired, groups: Iterable[tuple[float, int]], largest: int) -> Paired:
