@@ -54,7 +54,7 @@ def share_of(hits, n):
 
 
 def shares(function, kind) -> Iterator[Row]:
-    for share in (0.1, 0.3, 0.5, 0.9):
+    for share in (0.1, 0.3, 0.5):
         for n in (100, 1_000):
 
             def holds(draw, share=share, n=n):

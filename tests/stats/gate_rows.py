@@ -71,7 +71,7 @@ def gate_rows(runs=RUNS, shapes=GATED) -> Iterator[RateRow]:
         yield RateRow(f"{shape.name}, a bad run passes", shape.n, passes / runs, runs, (0.0, 0.035))
 
 
-def stop_rows(runs=RUNS, sizes=(40, 200, 400)) -> Iterator[RateRow]:
+def stop_rows(runs=RUNS, sizes=(40, 400)) -> Iterator[RateRow]:
     """Yield how often early stopping decides a true claim about all cases, and how often the interval is right."""
     for n in sizes:
         for share in (0.5, 0.9):

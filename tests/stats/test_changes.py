@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from trend_rows import FALLS, FLAT, Shape, simulated, trend_rows
 
-from agentv.stats.change_points import LIMIT, RunValues, Wealth, change_points, surprise
+from agentv.stats.level_changes import LIMIT, RunValues, Wealth, change_points, surprise
 
 NONE = np.arange(0)
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agentv.stats.change_points import RunValues, change_points
+from agentv.stats.level_changes import RunValues, change_points
 
 SERIES = 400
 

@@ -13,7 +13,7 @@ from agentv.comparison.scores import RunScores
 from agentv.errors import AgentvError
 from agentv.model.manifest import TargetSummary
 from agentv.runs.catalogue import RunEntry
-from agentv.stats.change_points import LevelChange, RunValues, change_points
+from agentv.stats.level_changes import LevelChange, RunValues, change_points
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -28,7 +28,7 @@ NAMES = {
     "ranking": ("rank",),
     "sequential": ("BettingMean",),
     "variance": ("GroupedScores", "VarianceComponents"),
-    "change_points": ("change_points", "RunValues"),
+    "level_changes": ("change_points", "RunValues"),
 }
 """The public names, by module."""
 
