@@ -233,7 +233,7 @@ def powers(rows) -> str:
 
 SECTIONS = {
     "False verdicts": (
-        'How often `agentv compare --json` says "better" or "worse" although nothing changed: at most 5 %.',
+        'How often the verdict of `agentv compare --json` is "better" or "worse" if nothing changed: at most 5 %.',
         lambda: grid(verdict_rows()),
     ),
     "Power": (
