@@ -25,7 +25,7 @@ LEVELS = np.array([0, 0.25, 0.5, 0.75, 1])
 class Population(NamedTuple):
     """Cases and two runs on them. `draw(random, n, gain)` returns the scores by trial and case, where NaN is an error.
 
-    `turns(random, n)` returns the conversation of each case. `rate` is the fraction of verdicts that may be false.
+    `turns(random, n)` returns the conversation of each case; None if cases are independent.
     """
 
     name: str
@@ -218,10 +218,10 @@ def mean_rows(runs=800, sizes=(5, 10, 20, 50, 100, 1_000)) -> Iterator[RateRow]:
     """Yield the coverage of the interval of a mean: at least 93 %."""
     for name, (draw, truth) in MEANS.items():
         for n in sizes:
-            random, held = np.random.default_rng(2026), 0
+            random, held, count = np.random.default_rng(2026), 0, runs if n < 1_000 else runs // 2
             talks = conversations(random, n) if truth is None else None
             expected = float(np.mean([draw(random, 10_000).mean() for _ in range(50)])) if truth is None else truth
-            for _ in range(runs if n < 1_000 else runs // 2):
+            for _ in range(count):
                 mean = MeanAccumulator()
                 scores = draw(random, n)
                 for row in scores.tolist():
@@ -229,5 +229,4 @@ def mean_rows(runs=800, sizes=(5, 10, 20, 50, 100, 1_000)) -> Iterator[RateRow]:
                         mean.add(score, int(talks[case]) if talks is not None else case if len(scores) > 1 else None)
                 low, high = mean.ci95 or (0.0, 1.0)
                 held += low - 1e-12 <= expected <= high + 1e-12
-            count = runs if n < 1_000 else runs // 2
             yield RateRow(name, n, held / count, count, (0.93, 1.0))

@@ -242,6 +242,11 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
         answer = found.conclude(self.p_adjusted[i][j])
         return answer if errors is None or errors.supports(answer) else "cannot tell"
 
+    def is_open(self, i: int, j: int) -> bool:
+        """Return whether errors leave it open how run j compares with run i, for i < j."""
+        found, errors = self.differences[i][j], self.errors.get((i, j))
+        return found is not None and errors is not None and errors.leaves_open(found.conclude(self.p_adjusted[i][j]))
+
     def exit_code(self, on: FailOn) -> int:
         """Return the exit code for a gate on all runs against the first; see `Comparison.exit_code`."""
         if on == "never":
@@ -258,11 +263,7 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
         answers = [self.conclusion(0, other) for other in found]
         if "worse" in answers:
             return EXIT_FINDINGS
-        is_open = any(
-            errors is not None and errors.leaves_open(found[other].conclude(self.p_adjusted[0][other]))
-            for other in found
-            for errors in (self.errors.get((0, other)),)
-        )
+        is_open = any(self.is_open(0, other) for other in found)
         undecided = is_open or (on == "inconclusive" and set(answers) != {"better"})
         return EXIT_UNDECIDED if undecided else EXIT_OK
 

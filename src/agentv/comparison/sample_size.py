@@ -242,7 +242,7 @@ def _spread_of_two(before: RunScores, after: RunScores) -> Spread:
 def _spread(sides: Sequence[GroupedCases], values: NDArray[Any], clusters: NDArray[Any] | None) -> Spread:
     """Estimate the spread from a value per case: its mean in one run, or its difference between two."""
     variance, effect = _variance(values, clusters)
-    step = _step(sides)
+    step = smallest_step(np.concatenate([side.run.scores.arrays()[1] for side in sides]))
     noise = [_trial_variance(side) for side in sides]
     within = [each for each, _ in noise if each is not None]
     labels = [side.run.label for side in sides]
@@ -272,11 +272,6 @@ def _spread(sides: Sequence[GroupedCases], values: NDArray[Any], clusters: NDArr
         cost_usd=float(costs.mean()) if len(costs) else None,
         asked_once=tuple(label for label, (each, _) in zip(labels, noise, strict=True) if each is None),
     )
-
-
-def _step(sides: Sequence[GroupedCases]) -> float:
-    """Return the smallest difference of two scores: 1 if all are 0 or 1; 0 if there are many different scores."""
-    return smallest_step(np.concatenate([side.run.scores.arrays()[1] for side in sides]))
 
 
 def _agreement(side: GroupedCases) -> float:

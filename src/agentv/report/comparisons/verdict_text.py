@@ -64,14 +64,19 @@ def verdict(comparison: Comparison) -> str:
     if paired is None:
         return sentence(None)
     if errors is not None and errors.leaves_open(paired.answer):
-        counts = zip(errors.only, "AB", strict=True)
-        only = " and ".join(f"{plural(count, 'case')} errored only in {name}" for count, name in counts if count)
+        only = _errored_only(errors, ("A", "B"))
         without = _claim(paired, "B") if paired.answer != "cannot tell" else f"{_scored(paired, 'B')}."
         return f"Can't tell: {only}. Without them, {without} {errors_sentence(errors)}."
     if paired.answer != "cannot tell":
         return sentence(paired) + more_errors(errors)
     runs = " ".join(shlex.quote(side.label) for side in comparison.sides)
     return f"{sentence(paired)}{more_errors(errors)} Run `agentv plan {runs}` to see how many you need."
+
+
+def _errored_only(errors: ErrorBounds, names: tuple[str, str]) -> str:
+    """State how many cases errored in one run only."""
+    counts = zip(errors.only, names, strict=True)
+    return " and ".join(f"{plural(count, 'case')} errored only in {name}" for count, name in counts if count)
 
 
 def more_errors(errors: ErrorBounds | None) -> str:
@@ -139,17 +144,17 @@ def notes(comparison: Comparison) -> Iterator[str]:
         yield errors_sentence(comparison.errors)
     if paired is None or paired.p_value is None or paired.ci95 is None:
         return
+    missed = f"in up to {percent(paired.unseen_losses)} of cases could be missed with {units(paired)}"
     is_split = (paired.p_value < ALPHA) != (paired.ci95[0] > 0 or paired.ci95[1] < 0)
     if paired.differing < FEWEST_CHANGES and (paired.p_value < ALPHA or is_split):
         yield f"Only {plural(paired.differing, 'case')} changed; a verdict needs at least {FEWEST_CHANGES}"
     elif is_split and paired.p_value < ALPHA and paired.test != "mid-p McNemar":
         kind = "failures" if paired.mean_delta > 0 else "gains"
-        limit = f"Rare {kind} in up to {percent(paired.unseen_losses)} of cases could be missed with {units(paired)}"
-        yield f"{limit}, and could outweigh this difference"
+        yield f"Rare {kind} {missed}, and could outweigh this difference"
     elif is_split:
         yield "The interval and the test disagree: the result is borderline, and more cases are needed"
     elif paired.answer == "better" and paired.test == "sign flips":
-        yield f"Rare failures in up to {percent(paired.unseen_losses)} of cases could be missed with {units(paired)}"
+        yield f"Rare failures {missed}"
 
 
 def matrix_notes(matrix: Matrix) -> Iterator[str]:
@@ -158,12 +163,9 @@ def matrix_notes(matrix: Matrix) -> Iterator[str]:
     yield from matrix.notes
     yield from _stopped_early(matrix.sides, None)
     for (i, j), errors in matrix.errors.items():
-        found = matrix.differences[i][j]
-        if errors is not None and found is not None and errors.leaves_open(found.conclude(matrix.p_adjusted[i][j])):
+        if errors is not None and matrix.is_open(i, j):
             names = letter(i), letter(j)
-            counts = zip(errors.only, names, strict=True)
-            only = " and ".join(f"{plural(count, 'case')} errored only in {name}" for count, name in counts if count)
-            yield f"Can't tell {names[1]} from {names[0]}: {only}"
+            yield f"Can't tell {names[1]} from {names[0]}: {_errored_only(errors, names)}"
 
 
 def _stopped_early(sides: Sequence[Side], paired: Paired | None) -> Iterator[str]:
