@@ -465,9 +465,10 @@ class TestValues:
         {},
         {"expected_outcome": "Names it", "conversation_id": "c", "tags": ("a",), "metadata": FrozenDict({"n": 1})},
         {"place": Place(Origin(path="a.jsonl", dataset="a"), 3), "execution": Execution(target="fast", trials=3)},
+        {"expected_output": ()},
     ],
 )
-def test_a_case_of_two_texts_is_encoded_like_any_other(fields):
+def test_a_case_of_plain_texts_is_encoded_like_any_other(fields):
     case = EvalCase("1", **{"input": 'a "quoted" é', "expected_output": "", **fields})
     data = case_to_data(case)
     del data["evaluators"]
@@ -479,7 +480,7 @@ def test_a_case_of_two_texts_is_encoded_like_any_other(fields):
 @pytest.mark.parametrize(
     "case", [EvalCase("1"), EvalCase("1", input="a", expected_output=(Message("assistant", "b"),))]
 )
-def test_only_cases_of_two_texts_have_the_short_encoding(case):
+def test_only_cases_of_plain_texts_have_the_short_encoding(case):
     assert text_case_json(case) is None
 
 
@@ -503,3 +504,10 @@ def test_a_case_is_small():
 )
 def test_the_text_of_a_response_is_that_of_its_last_message_with_content(messages, text):
     assert Response(messages=tuple(Message(role, content) for role, content in messages)).text == text
+
+
+@pytest.mark.parametrize("reference", [(), (Message("assistant", 'a "b" é'),)])
+def test_a_case_of_plain_texts_has_the_fingerprints_of_the_same_messages(reference):
+    text = reference[0].content if reference else ()
+    short = EvalCase("1", "Names it", input="é", expected_output=text)
+    assert short.fingerprints == EvalCase("1", "Names it", (Message("user", "é"),), reference).fingerprints

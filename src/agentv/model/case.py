@@ -195,7 +195,7 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
     def fingerprints(self) -> tuple[str, str]:
         """`input_fingerprint` and `fingerprint`, computed together."""
         given, expected = _stored_input(self), _stored_expected_output(self)
-        if self.details is NO_DETAILS and type(given) is str and type(expected) is str:
+        if self.details is NO_DETAILS and type(given) is str and (type(expected) is str or not expected):
             return _text_fingerprints(given, expected, self.expected_outcome)
         sent = _input_data(self)
         reference: dict[str, Any] = {
@@ -219,7 +219,7 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
         if self.details is not NO_DETAILS:
             return True
         given, expected = _stored_input(self), _stored_expected_output(self)
-        if type(given) is str and type(expected) is str:
+        if type(given) is str and (type(expected) is str or not expected):
             return False
         return any(message.parts for message in (*self.input, *self.expected_output))
 
@@ -285,7 +285,7 @@ def _plain_to_data(case: EvalCase) -> dict[str, Any]:
 
 
 class _TextCase(msgspec.Struct, gc=False, omit_defaults=True):
-    """A case of two texts as data: faster to encode than a dictionary."""
+    """A case of plain texts as data: faster to encode than a dictionary."""
 
     id: str
     dataset: str = ""
@@ -303,14 +303,18 @@ class _TextCase(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 def text_case_json(case: EvalCase, fingerprints: tuple[str, str] = ("", "")) -> bytes | None:
-    """Return a case of two texts as JSON, with its place and without evaluators; None for any other case."""
+    """Return a case whose input is text, and its reference text or none, as JSON; None for any other case.
+
+    The JSON has the place of the case, and no evaluators.
+    """
     given, expected = _stored_input(case), _stored_expected_output(case)
-    if case.details is not NO_DETAILS or type(given) is not str or type(expected) is not str:
+    if case.details is not NO_DETAILS or type(given) is not str or (expected and type(expected) is not str):
         return None
-    messages = ({"role": "user", "content": given},), ({"role": "assistant", "content": expected},)
+    reference = ({"role": "assistant", "content": expected},) if type(expected) is str else ()
     written = _TextCase(
-        case.id, case.dataset, case.conversation_id, case.expected_outcome, *messages,
-        execution_to_data(case.execution), case.metadata or None, case.tags, case.path, case.line, *fingerprints,
+        case.id, case.dataset, case.conversation_id, case.expected_outcome,
+        ({"role": "user", "content": given},), reference, execution_to_data(case.execution),
+        case.metadata or None, case.tags, case.path, case.line, *fingerprints,
     )  # fmt: skip
     return to_json(written)
 
@@ -345,10 +349,12 @@ def _turn_to_data(turn: Turn) -> dict[str, Any]:
     return {key: value for key, value in data.items() if value or key == "input"}
 
 
-def _text_fingerprints(given: str, expected: str, outcome: str) -> tuple[str, str]:
-    """Return the fingerprints of a case of two texts, the most common kind, from JSON built by hand for speed."""
+def _text_fingerprints(given: str, expected: str | tuple[()], outcome: str) -> tuple[str, str]:
+    """Return the fingerprints of a case of plain texts, the most common kind, from JSON built by hand for speed."""
     sent = b'"input":[{"content":%b,"role":"user"}]' % to_json(given)
-    output = b'"expected_output":[{"content":%b,"role":"assistant"}]' % to_json(expected)
+    output = b'"expected_output":[]'
+    if type(expected) is str:
+        output = b'"expected_output":[{"content":%b,"role":"assistant"}]' % to_json(expected)
     whole = b'{"context":[],"expected_outcome":%b,%b,%b,"rubrics":[]}' % (to_json(outcome), output, sent)
     return hash_bytes(b"{%b}" % sent), hash_bytes(whole)
 
