@@ -17,6 +17,7 @@ Z95 = 1.959963984540054
 
 _SERIES_FROM = 10_000
 _TINY = 1e-300
+_LARGEST_Z = 40.0
 
 
 def normal_cdf(z: float) -> float:
@@ -26,9 +27,17 @@ def normal_cdf(z: float) -> float:
 
 def normal_quantile(probability: float) -> float:
     """Return the quantile of the standard normal distribution."""
-    from statistics import NormalDist  # late: it imports fractions and decimal
-
-    return NormalDist().inv_cdf(probability)
+    if not 0 < probability < 1:
+        raise ValueError("the probability must be between 0 and 1")
+    if probability > 0.5:
+        return -normal_quantile(1 - probability)
+    # Not statistics.NormalDist: that module takes long to import.
+    return _by_newton(
+        lambda z: normal_cdf(z) - probability,
+        lambda z: math.exp(-z * z / 2) / math.sqrt(2 * math.pi),
+        -1.0,
+        (-_LARGEST_Z, 0.0),
+    )
 
 
 @lru_cache(maxsize=256)
@@ -69,8 +78,16 @@ def t_p_value(t: float, degrees: float) -> float:
 
 
 def beta_quantile(probability: float, a: float, b: float) -> float:
-    """Return the quantile of the beta distribution, by bisection."""
-    return bisect(lambda x: incomplete_beta(x, a, b) < probability, 0.0, 1.0)[1]
+    """Return the quantile of the beta distribution."""
+    mean = a / (a + b)
+    guess = mean + normal_quantile(probability) * math.sqrt(mean * (1 - mean) / (a + b + 1))
+    log = _log_beta(a, b)
+    return _by_newton(
+        lambda x: incomplete_beta(x, a, b) - probability,
+        lambda x: math.exp((a - 1) * math.log(x) + (b - 1) * math.log1p(-x) - log),
+        min(max(guess, mean / 100), 1 - (1 - mean) / 100),
+        (0.0, 1.0),
+    )
 
 
 def bisect(is_outside: Callable[[float], bool], outside: float, inside: float, steps: int = 2_000) -> Interval:
@@ -99,21 +116,40 @@ def binomial_cdf(hits: int, n: int, share: float = 0.5) -> float:
 
 
 def _t_by_newton(probability: float, degrees: float, guess: float) -> float:
-    """Refine a t quantile by Newton's method within shrinking bounds."""
+    """Refine a t quantile."""
     low, high = 0.0, max(guess, 1.0)
     while t_cdf(high, degrees) < probability:
         low, high = high, high * 2
-    t = min(max(guess, low), high)
-    log = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(degrees * math.pi)
-    for _ in range(100):
-        error = t_cdf(t, degrees) - probability
-        low, high = (low, t) if error > 0 else (t, high)
-        density = log - (degrees + 1) / 2 * math.log1p(t * t / degrees)
-        step = error / math.exp(density)
-        t = t - step if low <= t - step <= high else (low + high) / 2
-        if abs(step) <= 1e-13 * t:
+    log = _log_beta(degrees / 2, 0.5) + 0.5 * math.log(degrees)
+    return _by_newton(
+        lambda t: t_cdf(t, degrees) - probability,
+        lambda t: math.exp(-(degrees + 1) / 2 * math.log1p(t * t / degrees) - log),
+        min(max(guess, low), high),
+        (low, high),
+    )
+
+
+def _by_newton(
+    error: Callable[[float], float], slope: Callable[[float], float], guess: float, bounds: Interval
+) -> float:
+    """Return the root of an increasing function by Newton's method, or by bisection where a step leaves the bounds."""
+    low, high = bounds
+    x = guess
+    for _ in range(2_000):
+        off = error(x)
+        low, high = (low, x) if off > 0 else (x, high)
+        steepness = slope(x)
+        step = off / steepness if steepness else math.inf
+        if abs(step) <= 1e-11 * abs(x):  # converges quadratically: the next step would be a rounding error
+            return min(max(x - step, low), high)
+        x = x - step if low < x - step < high else (low + high) / 2
+        if x in (low, high):
             break
-    return t
+    return x
+
+
+def _log_beta(a: float, b: float) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
 def incomplete_beta(x: float, a: float, b: float) -> float:
@@ -122,7 +158,7 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
         return 0.0 if x <= 0 else 1.0
     if x > (a + 1) / (a + b + 2):
         return 1 - incomplete_beta(1 - x, b, a)
-    log = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    log = a * math.log(x) + b * math.log1p(-x) - _log_beta(a, b)
     return math.exp(log) / a * _beta_fraction(x, a, b)
 
 
