@@ -32,6 +32,7 @@ from agentv.support.subprocesses import (
 )
 from agentv.targets.answers import is_answer_object, response_from_object, response_from_text
 from agentv.targets.cli import Cli, CommandTemplate, Healthcheck
+from agentv.trust.policy import load_policy
 
 _NOT_FOUND = ending_of(127)
 
@@ -254,6 +255,7 @@ def _get(url: str, timeout_s: float) -> str:
     from urllib.request import urlopen  # late: only this kind of health check needs it
 
     try:
+        load_policy().check_host(url)
         with urlopen(url, timeout=timeout_s) as response:  # noqa: S310  # the user's own address, http or https
             return "" if 200 <= response.status < 300 else f"{url} returned {response.status}"
     except Exception as error:

@@ -38,6 +38,7 @@ from agentv.settings.environment import SHORTEST_SECRET, redacted
 from agentv.support.json_values import json_or, repair_json
 from agentv.targets.apis.api_errors import reported_failure
 from agentv.targets.target import is_loopback
+from agentv.trust.policy import load_policy
 
 MAX_ANSWER_BYTES = 64 * 2**20
 CONNECT_TIMEOUT_S = 30.0
@@ -82,6 +83,9 @@ class HttpClient:
 
     def __init__(self, url: str, headers: Mapping[str, str], secrets: Iterable[str] = ()) -> None:
         _check_address(url)
+        self._policy = load_policy()
+        if "{{" not in url.partition("://")[2].partition("/")[0]:  # else the host is known when a request is sent
+            self._policy.check_host(url)
         self._headers = {"User-Agent": f"agentv/{__version__}", **_sendable(headers)}
         # For `Bearer x`, only x is secret.
         keys = [text.rpartition(" ")[2] for name, text in self._headers.items() if _SECRET_HEADER.search(name)]
@@ -96,6 +100,8 @@ class HttpClient:
     ) -> HttpResponse:
         """Send a request and return a response with a status below 300. Raises TargetFailure for everything else."""
         session = self._session or self._open()
+        if not self._policy.allows_host(url):
+            raise self.failure("invalid_response", f"Your policy does not allow calls to '{URL(url).host}'")
         try:
             raw = await session.request(
                 method,

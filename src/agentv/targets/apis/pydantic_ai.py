@@ -25,6 +25,7 @@ from agentv.targets.apis.model_api import (
     require_content,
 )
 from agentv.targets.target import HostedApi, ModelApi, PriceKey
+from agentv.trust.policy import load_policy
 
 INSTALL = "pip install 'agentv[pydantic-ai]'"
 
@@ -96,6 +97,7 @@ class PydanticAi(HostedApi, frozen=True, kw_only=True):
             rejected = _REJECTED_ARGUMENT.search(str(error))
             why = f"its provider does not accept {rejected[1]}" if rejected else str(error)
             raise UsageError(f"Target '{self.name}' cannot be opened", why) from None
+        load_policy().check_host(str(model.base_url or model.system))
         return _PydanticModel(self, model, f"{model.system}:{model.base_url}#{digest(given)[:8]}")
 
     def provider_settings(self, home: str) -> dict[str, Any]:  # noqa: ARG002

@@ -11,8 +11,12 @@ from agentv.errors import UsageError
 from agentv.model.response import Request, Responder, Response, TargetFailure
 from agentv.targets.apis.model_api import embedding_response, embedding_texts
 from agentv.targets.target import Target, missing_keys
+from agentv.trust.policy import load_policy
 
 INSTALL = "pip install 'agentv[embeddings]'"
+
+_DOWNLOADS = "https://huggingface.co"
+"""Where the package downloads models from."""
 
 
 class SentenceTransformers(Target, frozen=True, kw_only=True):
@@ -37,6 +41,8 @@ class SentenceTransformers(Target, frozen=True, kw_only=True):
         except ImportError:
             raise UsageError(f"Target '{self.name}' needs a package that is not installed", hint=INSTALL) from None
         folder = os.path.join(home, os.path.expanduser(self.model))
+        if not os.path.isdir(folder):
+            load_policy().check_host(_DOWNLOADS)
         try:
             model = package.SentenceTransformer(folder if os.path.isdir(folder) else self.model, device=self.device)
         except Exception as error:

@@ -14,6 +14,7 @@ from agentv.model.response import TargetFailure
 from agentv.settings.environment import child_environment, environment_of
 from agentv.targets.tools.tool import McpServer
 from agentv.targets.tools.toolbox import ToolResult
+from agentv.trust.policy import load_policy
 
 INSTALL = "pip install 'agentv[mcp]'"
 CONNECT_TIMEOUT_S = 60.0
@@ -27,6 +28,8 @@ class McpConnection:
             self._mcp = import_module("mcp")  # late: it takes a second or more
         except ImportError:
             raise UsageError("MCP servers need the package 'mcp'", hint=f"Install it with: {INSTALL}") from None
+        if server.is_remote:
+            load_policy().check_host(str(server.mcp))
         self._server = server
         self._home = home
         self._label = server.mcp if isinstance(server.mcp, str) else " ".join(server.mcp)
