@@ -9,6 +9,7 @@ import click
 
 from agentv import __version__
 from agentv.cli.output import run
+from agentv.support.process_memory import claim_process
 
 COMMANDS = {
     "eval": "Run every case, score the answers and record the results.",
@@ -82,4 +83,5 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit."""
+    claim_process()
     sys.exit(run(cli))

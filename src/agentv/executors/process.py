@@ -23,6 +23,7 @@ from agentv.executors.crew import Crew, JobQueue, NumberedJob, NumberedResult, W
 from agentv.executors.executor import Emit, ExecutorOptions, Load, WorkSpec
 from agentv.executors.leases import LeasedLimits, LimitHub
 from agentv.model.job import Job
+from agentv.support.process_memory import claim_process, hide_environment, startup_environment
 
 _AHEAD_S = 0.1
 _CLOSE_S, _EXIT_S = 10.0, 2.0
@@ -109,6 +110,7 @@ class _ProcessLink:
 
     @classmethod
     async def start(cls, hub: LimitHub) -> _ProcessLink:
+        hide_environment()
         ours, theirs = socket.socketpair()
         with theirs:
             streams = await asyncio.open_unix_connection(sock=ours)
@@ -116,6 +118,7 @@ class _ProcessLink:
             process = subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, "-c", f"{code}{theirs.fileno()})"],
                 stdin=subprocess.DEVNULL,
+                env=startup_environment(),
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
@@ -123,6 +126,7 @@ class _ProcessLink:
 
     async def open(self, packed: bytes) -> None:
         """Let the worker open its targets. Raises WorkerLost, or the worker's error."""
+        self._channel.send(pack(("environment", dict(os.environ))))
         self._channel.send(packed)
         ready = await self._inbox.get()
         if isinstance(ready, BaseException):
@@ -212,6 +216,8 @@ class _ProcessLink:
 
 def serve(descriptor: int) -> None:
     """Run as a worker process: run jobs received over a socket until it closes."""
+    claim_process()
+    hide_environment()
     os.set_inheritable(descriptor, False)
     connection = socket.socket(fileno=descriptor)
     Thread(target=_end_with_driver, args=(connection,), daemon=True).start()
@@ -254,7 +260,9 @@ class _Server:
         return message is not None
 
     def _handle(self, kind: str, value: Any) -> None:
-        if kind == "open":
+        if kind == "environment":
+            os.environ.update(value)
+        elif kind == "open":
             spec, cores = value
             worker = spec.open(LeasedLimits(self._call, cores))
             self._queue = JobQueue(worker, self._deliver, self._fail)

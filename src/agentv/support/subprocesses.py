@@ -18,7 +18,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from agentv.support.process_limits import MemoryWatch, ProcessLimits
-from agentv.support.watchdog import MARK, end_family, family, forget_folder, new_mark, remove_after_death
+from agentv.support.process_memory import MARK, hide_environment
+from agentv.support.watchdog import end_family, family, forget_folder, new_mark, remove_after_death
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 GRACE_S = 2.0
@@ -303,6 +304,7 @@ def _popen(spec: ProcessSpec, mark: str) -> subprocess.Popen[bytes]:
         raise ProcessFailure("start", f"{spec.noun} cannot run in '{spec.cwd}': the folder does not exist")
     # Not the user's login shell, whose startup files could set secrets again.
     arguments = ["/bin/sh", "-c", spec.command] if isinstance(spec.command, str) else list(spec.command)
+    hide_environment()
     try:
         return subprocess.Popen(  # noqa: S603 - the user's own program
             arguments if spec.limits is None else spec.limits.command(arguments, spec.cwd, spec.env),

@@ -18,7 +18,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-MARK = "AGENTV_PROCESS"
+from agentv.support.process_memory import MARK
 
 Family = set[tuple[int, bytes]]
 """Process ids with start times, because ids can be reused."""

@@ -25,6 +25,7 @@ from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.model.message import PART_KINDS, Message
 from agentv.model.values import freeze
+from agentv.support.process_memory import hide_environment
 from agentv.support.subprocesses import GRACE_S, end_group, ending_of, wait_uncancelled, when_ended
 
 IMPORT_S = 60.0
@@ -224,6 +225,7 @@ class ForkServerProcess:
     def _start(self, scratch: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         # Landlock needs no prefix: the process restricts itself.
         isolation = "limits" if self._setup.isolation == "landlock" else self._setup.isolation
+        hide_environment()
         try:
             with self._control.remote as remote:
                 arguments = [sys.executable, "-u", "-c", _START, _HOME, str(remote.fileno())]

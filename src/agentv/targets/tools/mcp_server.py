@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from agentv.errors import UsageError
 from agentv.model.response import TargetFailure
 from agentv.settings.environment import child_environment, environment_of
+from agentv.support.process_memory import hide_environment
 from agentv.targets.tools.tool import McpServer
 from agentv.targets.tools.toolbox import ToolResult
 from agentv.trust.policy import load_policy
@@ -83,6 +84,7 @@ class McpConnection:
             client = await stack.enter_async_context(http.create_mcp_http_client(headers=dict(server.headers)))
             return http.streamable_http_client(server.mcp, http_client=client)
         command = (server.mcp,) if isinstance(server.mcp, str) else server.mcp
+        hide_environment()
         stdio = import_module("mcp.client.stdio")
         parameters = stdio.StdioServerParameters(
             command=command[0],
