@@ -64,6 +64,24 @@ class TestProjectRoot:
         (folder.path / "a/b").mkdir(parents=True)
         assert project_root(str(folder.path / "a/b")) == str(folder.path / "a/b")
 
+    def test_the_home_folder_is_never_the_project(self, folder, monkeypatch):
+        folder.write("home/.git/HEAD", "")
+        folder.write("home/.agentv/config.yaml", "")
+        (folder.path / "home/evals").mkdir()
+        assert project_root("home/evals") == str(folder.path / "home")
+        monkeypatch.setenv("HOME", str(folder.path / "home"))
+        assert project_root("home/evals") == str(folder.path / "home/evals")
+
+    def test_a_dataset_in_the_home_folder_reads_no_files(self, folder, monkeypatch):
+        folder.write("home/notes.txt", "private")
+        folder.write("home/d.jsonl", [asking(file("notes.txt"))])
+        assert folder.load("home/d.jsonl")
+        monkeypatch.setenv("HOME", str(folder.path / "home"))
+        error = folder.error("home/d.jsonl")
+        assert error.detail == f"File 'notes.txt' is in {folder.path}/home, which is never a project, and was not read"
+        assert "--allow-outside-files" in error.hint
+        assert folder.load("home/d.jsonl", allow_outside_files=True)
+
 
 class TestSearchOrder:
     def test_next_to_the_dataset_then_each_parent_up_to_the_root(self, folder, found):
@@ -210,6 +228,51 @@ class TestProjectBoundary:
         project.write("project/evals/d.jsonl", [asking(file(str(project.path / "secret")))])
         part = project.load("project/evals/d.jsonl", allow_outside_files=True)[0].input[0].parts[0]
         assert part.path == str(project.path / "secret")
+
+    HIDDEN = ("/.env", "../.env", "/.git/config", ".hidden/notes.txt", "/.agentv/targets.yaml", "/.github/.token")
+
+    @pytest.mark.parametrize("name", [*HIDDEN, "link.txt", "linked/config"])
+    @pytest.mark.parametrize("key", ["input", "prompt"])
+    def test_a_hidden_file_is_refused(self, project, name, key):
+        for each in self.HIDDEN:
+            project.write(os.path.join("project/evals", each) if each[0] != "/" else f"project{each}", "s3cret")
+        (project.path / "project/evals/link.txt").symlink_to("../.env")
+        (project.path / "project/evals/linked").symlink_to("../.git")
+        row = asking(file(name)) if key == "input" else asking("x") | {"input": {"v": 1}, "prompt": f"file://{name}"}
+        project.write("project/evals/d.jsonl", [row])
+        error = project.error("project/evals/d.jsonl")
+        assert error.detail == f"File '{name}' is hidden and was not read"
+        assert "--allow-outside-files" in error.hint
+        assert project.load("project/evals/d.jsonl", allow_outside_files=True)
+
+    @pytest.mark.parametrize("name", ["/.github/prompts/a.md", "/.claude/skills/a/SKILL.md", "/.agentv/prompts/a.md"])
+    def test_instructions_for_agents_are_not_hidden(self, project, found, name):
+        project.write(f"project{name}", "x")
+        assert found("project/evals/d.jsonl", name) == f"project{name}"
+
+    def test_a_dataset_in_a_hidden_folder_reads_files_next_to_it(self, project, found):
+        project.write("project/.evals/notes.md", "x")
+        assert found("project/.evals/d.jsonl", "notes.md") == "project/.evals/notes.md"
+
+    @pytest.mark.parametrize("link", ["evals/d.jsonl", "evals", "evals/d.yaml"])
+    def test_a_dataset_that_is_a_link_out_of_the_project_is_refused(self, project, link):
+        project.write("elsewhere/d.jsonl", [asking("s3cret")])
+        project.write("elsewhere/d.yaml", "description: s3cret\n")
+        place = project.path / "project" / link
+        if link != "evals":
+            project.write("project/evals/d.jsonl", [asking("x")])
+            place.unlink(missing_ok=True)
+        place.symlink_to(project.path / "elsewhere" / link.partition("/")[2])
+        error = project.error("project/evals/d.jsonl")
+        assert "is a link to" in error.detail and "outside the project root" in error.detail
+        assert "s3cret" not in str(error) and "--allow-outside-files" in error.hint
+        assert project.load("project/evals/d.jsonl", allow_outside_files=True)
+
+    def test_a_project_reached_through_a_link_is_fine(self, project):
+        project.write("project/evals/d.jsonl", [asking("x")])
+        (project.path / "alias").symlink_to("project")
+        (project.path / "project/same.jsonl").symlink_to("evals/d.jsonl")
+        assert project.load("alias/evals/d.jsonl") and project.load("project/same.jsonl")
 
     def test_all_file_names_are_checked_against_the_project_root(self, project):
         inside = [{"role": "user", "content": [file("../../secret")]}]

@@ -253,7 +253,9 @@ class SelectionOptions(Arguments):
 class FileOptions(Arguments):
     """Options for reading dataset files."""
 
-    allow_outside_files: bool = flag("--allow-outside-files", "Allow datasets to read files outside their project.")
+    allow_outside_files: bool = flag(
+        "--allow-outside-files", "Allow datasets to read files outside their project, and hidden files."
+    )
     max_line_bytes: int = option(
         "--max-line-bytes N", "Maximum length of a JSONL line.", AT_LEAST_1, default=MAX_LINE_BYTES
     )

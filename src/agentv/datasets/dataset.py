@@ -14,7 +14,7 @@ from agentv.datasets.case.header import Header, guideline_patterns, read_header
 from agentv.datasets.case.keys import CASE_LIST_KEYS, is_header
 from agentv.datasets.case.shorthand import AGENTMARK, MessageReader
 from agentv.datasets.case.suite_input import NO_INPUT
-from agentv.datasets.files import FileFinder, project_root
+from agentv.datasets.files import FileError, FileFinder, check_not_linked_outside, project_root
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Document, PlainRow, ReadOptions, Source
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
@@ -69,6 +69,8 @@ class Dataset:
         self._sink = sink
         self._warned: set[str] = set()
         self._first_uses: dict[str, tuple[int, str, int]] | None = None
+        if not options.allow_outside_files:
+            _check_links(source)
         self.document: Document = open_document(source)
         self.root = project_root(source.folder)
         self.finder = FileFinder(source.folder, self.root, allow_outside=options.allow_outside_files)
@@ -265,6 +267,15 @@ def _duplicate(case: EvalCase, path: str, line: int) -> DatasetError:
     what = f"Duplicate id '{case.id}': first used at line {line}" + ("" if path == case.path else f" of {path}")
     hint = "Ids must be unique within a dataset"
     return InvalidCaseError(headline, what, hint, path=case.path, line=case.line, field="id")
+
+
+def _check_links(source: Source) -> None:
+    """Refuse files that are links out of the project: a stranger's repository must not choose what is read."""
+    for path in filter(None, (*source.files, source.sidecar)):
+        try:
+            check_not_linked_outside(path)
+        except FileError as error:
+            raise InvalidDatasetError(f"Dataset {path} was not read", error.message, error.hint, path=path) from None
 
 
 def open_document(source: Source) -> Document:

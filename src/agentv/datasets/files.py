@@ -17,6 +17,15 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 CONFIG_FILE = os.path.join(".agentv", "config.yaml")
 _PROJECT_MARKS = (CONFIG_FILE, os.path.join(".agentv", "targets.yaml"))
 _CACHE_SIZE = 4096
+_REFUSED_HINT = (
+    "A dataset may read only files inside its project, and no hidden ones such as .env. The project is the nearest "
+    "folder with .git, else the outermost with .agentv/config.yaml. Pass --allow-outside-files if you trust the dataset"
+)
+_SHOWN_FOLDERS = (
+    *((".agentv", name) for name in ("evaluators", "prompts", "templates", "workspaces")),
+    *((".github",), (".claude", "skills"), (".agents", "skills")),
+)
+"""Hidden folders that datasets may read from: templates, instructions and skills."""
 
 _IMAGE_TYPES = {
     ".png": "image/png",
@@ -47,13 +56,25 @@ class Found(NamedTuple):
 
 
 def project_root(folder: str) -> str:
-    """Return the folder that a dataset may read from; see `docs/how-to/datasets.md`, Files."""
-    return _project_root(os.path.realpath(folder))
+    """Return the folder that a dataset may read from; see `docs/how-to/datasets.md`, Files.
+
+    The home folder and `/` are returned only for a folder that is one of them: see `is_too_wide`.
+    """
+    return _project_root(os.path.realpath(folder), _too_wide())
+
+
+def is_too_wide(root: str) -> bool:
+    """Whether a folder contains too much to be a project: the home folder or `/`."""
+    return os.path.realpath(root) in _too_wide()
+
+
+def _too_wide() -> frozenset[str]:
+    return frozenset((os.path.realpath(os.path.expanduser("~")), os.path.abspath(os.sep)))
 
 
 @lru_cache(maxsize=256)
-def _project_root(folder: str) -> str:
-    parents = [folder, *map(str, Path(folder).parents)]
+def _project_root(folder: str, too_wide: frozenset[str]) -> str:
+    parents = [each for each in (folder, *map(str, Path(folder).parents)) if each not in too_wide]
     for parent in parents:
         if os.path.exists(os.path.join(parent, ".git")):
             return parent
@@ -68,10 +89,11 @@ class FileFinder:
 
     def __init__(self, base_dir: str, root: str, *, allow_outside: bool = False) -> None:
         self._root = os.path.realpath(root)
+        self._base = os.path.realpath(base_dir)
         self._allow_outside = allow_outside
         self._folders = upward(base_dir, root)
         here = os.path.realpath(os.getcwd())
-        if here not in self._folders and self._inside(here):
+        if here not in self._folders and is_inside(here, self._root):
             self._folders.append(here)
         self._cache: dict[tuple[str, bool], Found] = {}
 
@@ -97,21 +119,18 @@ class FileFinder:
             bad, empty = f"'{value}' is not a valid {noun.lower()} name", f"The {noun.lower()} name is empty"
             raise FileError(bad if value.strip() else empty)
         exists = os.path.isdir if is_folder else os.path.isfile
-        tried, outside = [], False
+        tried, refused = [], ""
         for candidate in self._candidates(value):
             tried.append(candidate)
             real = os.path.realpath(candidate)
             if not exists(real):
                 continue
-            if self._inside(real) or self._allow_outside:
+            why = "" if self._allow_outside else refusal(real, self._base, self._root)
+            if not why:
                 return real
-            outside = True
-        if outside:
-            hint = (
-                "A dataset may read only files inside its project: the nearest folder with .git, else the outermost "
-                "with .agentv/config.yaml. Pass --allow-outside-files if you trust the dataset"
-            )
-            raise FileError(f"{noun} '{value}' is outside the project root {self._root} and was not read", hint)
+            refused = refused or why
+        if refused:
+            raise FileError(f"{noun} '{value}' {refused} and was not read", _REFUSED_HINT)
         if tried and os.path.exists(tried[0]):
             raise FileError(f"'{value}' is {'a file, not a folder' if is_folder else 'a folder, not a file'}")
         raise FileError(f"{noun} '{value}' was not found", "Looked for " + ", ".join(tried))
@@ -122,8 +141,50 @@ class FileFinder:
             return [inside, value] if self._allow_outside else [inside]
         return list(dict.fromkeys(os.path.normpath(os.path.join(folder, value)) for folder in self._folders))
 
-    def _inside(self, real: str) -> bool:
-        return real == self._root or real.startswith(self._root.rstrip(os.sep) + os.sep)
+
+def refusal(real: str, base_dir: str, root: str) -> str:
+    """Return why a dataset in `base_dir` must not read a file; empty if it may. All are real paths."""
+    if is_too_wide(root):
+        return f"is in {root}, which is never a project,"
+    if not is_inside(real, root):
+        return f"is outside the project root {root}"
+    # A dataset that is itself in a hidden folder may read the files next to it.
+    start = base_dir if is_inside(real, base_dir) else root
+    return "is hidden" if _is_hidden(os.path.relpath(real, start)) else ""
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Whether a path is a folder or below it. Both must be real paths."""
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _is_hidden(below: str) -> bool:
+    """Whether a relative path has a part that starts with a dot, outside folders made for agents to read."""
+    parts = tuple(below.split(os.sep))
+    if any(parts[: len(shown)] == shown for shown in _SHOWN_FOLDERS):
+        parts = parts[1:]
+    return any(part.startswith(".") and part != os.curdir for part in parts)
+
+
+def check_not_linked_outside(path: str) -> None:
+    """Raise FileError if a dataset is a link to a file outside its project, or below such a link."""
+    real = os.path.realpath(path)
+    if not os.path.exists(real) or real == os.path.normpath(os.path.abspath(path)) or path.startswith("/dev/"):
+        return
+    for root in _roots_as_written(path):
+        if not is_inside(real, os.path.realpath(root)):
+            hint = "Pass the file itself, or --allow-outside-files if you trust the link"
+            raise FileError(f"It is a link to {real}, outside the project root {root}", hint)
+
+
+def _roots_as_written(path: str) -> list[str]:
+    """Return the project roots that contain a path as it is written, without following its links."""
+    written = os.path.abspath(path)
+    roots = [_project_root(os.path.dirname(written), _too_wide())]
+    here = os.getcwd()
+    if is_inside(written, project := _project_root(here, _too_wide())):
+        roots.append(project)
+    return roots
 
 
 def read_text(path: str, value: str) -> str:

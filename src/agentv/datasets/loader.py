@@ -155,7 +155,7 @@ def load_cases(path: Paths, **options: Unpack[CaseOptions]) -> list[EvalCase]:
 
     `filter`, `sample` (with `seed`), `shard` and `limit` select cases, in that order; the files are always read to the
     end. With `on_error="skip"`, a bad case is skipped with a DatasetWarning instead. `allow_outside_files` lets
-    datasets read files outside their project. `max_line_bytes` is the maximum length of a line.
+    datasets read files outside their project, and hidden files. `max_line_bytes` is the maximum length of a line.
     """
     return _selected(path, options).load()
 

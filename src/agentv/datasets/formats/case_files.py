@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.datasets.files import project_root
+from agentv.datasets.files import project_root, refusal
 from agentv.datasets.formats.dataset_format import (
     BadRow,
     Batch,
@@ -137,10 +137,9 @@ def _files_of(reference: str, document: str, line: int) -> list[CaseFile]:
 def _check(file: CaseFile, line: int) -> None:
     """Refuse files outside the project and files in other formats."""
     path, document = file.path, file.document
-    root = project_root(file.document_folder)
-    if os.path.commonpath((root, os.path.realpath(path))) != root:
-        what = f"File '{path}' is outside the project root {root} and was not read"
-        raise _unusable(document, line, what, "Copy the file into the project")
+    folder = os.path.realpath(file.document_folder)
+    if why := refusal(os.path.realpath(path), folder, project_root(folder)):
+        raise _unusable(document, line, f"File '{path}' {why} and was not read", "Copy the file into the project")
     if not {"yaml", "jsonl"}.intersection(suggested(path)) and not path.lower().endswith(".json"):
         what = f"Cases cannot be read from '{path}'"
         raise _unusable(document, line, what, "List cases in a .yaml, .yml, .json or .jsonl file")

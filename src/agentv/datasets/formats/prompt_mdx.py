@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentv.datasets.case.shorthand import AGENTMARK
-from agentv.datasets.files import project_root
+from agentv.datasets.files import project_root, refusal
 from agentv.datasets.formats.dataset_format import (
     BadRow,
     Batch,
@@ -125,7 +125,7 @@ def _rows_file(path: str, file: PromptFile) -> str | None:
     for parent in upward(folder, root):
         for place in (name, os.path.join("agentmark", name), os.path.join("templates", os.path.basename(name))):
             found = os.path.normpath(os.path.join(parent, place))
-            if os.path.isfile(found) and os.path.commonpath((root, os.path.realpath(found))) == root:
+            if os.path.isfile(found) and not refusal(os.path.realpath(found), here, root):
                 return os.path.normpath(os.path.join(folder, os.path.relpath(found, here)))
     what, hint = f"The dataset '{name}' was not found", f"Put it next to {path}"
     raise InvalidDatasetError(f"Invalid prompt file: {path}", what, hint, path=path)
