@@ -129,7 +129,7 @@ class RubricFile:
     def write(self, rubrics: Mapping[str, Rubric]) -> None:
         """Replace the file atomically, keeping its permissions."""
         mode = os.stat(self.path).st_mode & 0o7777
-        write_whole(Path(self.path), self.render(rubrics))
+        write_whole(Path(self.path), self.render(rubrics), is_private=False)
         os.chmod(self.path, mode)
 
 

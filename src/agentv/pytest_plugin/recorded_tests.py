@@ -28,6 +28,7 @@ from agentv.runs.record import decode_record, encode_record
 from agentv.runs.redaction import Redactor
 from agentv.runs.store import RunStore
 from agentv.settings.environment import load_environment
+from agentv.support.private_files import write_file
 
 _LONGEST_REASON = 2_000
 _NOTES = "agentv_notes"
@@ -93,8 +94,8 @@ class RunRecorder:
         folder = RunFolder.create(Path(root) / RESULTS_FOLDER / run_id, redact)
         results = [msgspec.structs.replace(result, run_id=run_id) for result in self._results()]
         folder.write_manifest(self._manifest(run_id, results))
-        folder.cases_path.write_bytes(b"".join(redact(line.encode()) for line in self._cases.values()))
-        folder.results_path.write_bytes(b"".join(redact(encode_record(result)) for result in results))
+        write_file(folder.cases_path, b"".join(redact(line.encode()) for line in self._cases.values()))
+        write_file(folder.results_path, b"".join(redact(encode_record(result)) for result in results))
         opened = RunStore.open(folder.path)
         figures = opened.figures()
         folder.write_summary(figures.summary)

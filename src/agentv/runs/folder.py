@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import SCHEMA_VERSION
 from agentv.registry import RESULT_FORMATS
 from agentv.runs.writer import Redact
+from agentv.support.private_files import PRIVATE_FILE, make_folder, open_file
 
 LOCK_NAME = ".lock"
 
@@ -47,7 +48,7 @@ class FolderLock(AbstractContextManager["FolderLock"]):
     def _take(self) -> int:
         """Lock the file, and return -1 if its last holder removed it in the meantime."""
         with file_errors(f"Cannot write to {self._path.parent}"):
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            file = open_file(self._path, os.O_RDWR | os.O_CREAT)
         if not _try_lock(file):
             holder = os.read(file, 32).decode(errors="replace").strip()
             os.close(file)
@@ -57,7 +58,7 @@ class FolderLock(AbstractContextManager["FolderLock"]):
                 "Wait until it ends or stop it, then continue with --resume",
             )
         with suppress(OSError):
-            if os.path.samestat(os.fstat(file), os.stat(self._path)):
+            if os.path.samestat(os.fstat(file), os.lstat(self._path)):
                 return file
         os.close(file)
         return -1
@@ -66,7 +67,7 @@ class FolderLock(AbstractContextManager["FolderLock"]):
 def is_locked(folder: Path) -> bool:
     """Return whether a process is writing to a folder."""
     try:
-        file = os.open(folder / LOCK_NAME, os.O_RDWR)
+        file = open_file(folder / LOCK_NAME, os.O_RDWR)
     except OSError:
         return False
     try:
@@ -105,6 +106,7 @@ else:
 RESULTS_FOLDER = Path(".agentv", "results")
 
 _TEMPORARY = ".tmp"
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 Document = TypeVar("Document", RunManifest, RunSummary)
 
 
@@ -132,7 +134,7 @@ class RunFolder:
         if folder.path.exists() and not folder.path.is_dir():
             raise UsageError(f"Not a folder: {folder.path}", hint="Choose another path with --out")
         with file_errors(f"Cannot create the run folder {folder.path}"):
-            folder.path.mkdir(parents=True, exist_ok=True)
+            make_folder(folder.path)
             names = os.listdir(folder.path)
         # A process that is killed before its run starts leaves a lock and a temporary manifest.
         if any(name != LOCK_NAME and not name.endswith(_TEMPORARY) for name in names):
@@ -176,12 +178,12 @@ class RunFolder:
         write_whole(path, msgspec.json.format(data, indent=2) + b"\n")
 
 
-def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:
+def write_whole(path: Path, data: bytes | Iterable[bytes], *, is_private: bool = True) -> None:
     """Write a file atomically, also in case of a power failure. `data` may come in pieces."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}{_TEMPORARY}")
     try:
         with file_errors(f"Cannot write {path}"):
-            with open(temporary, "wb") as file:
+            with _new_file(temporary, is_private) as file:
                 file.writelines((data,) if isinstance(data, bytes) else data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -195,6 +197,11 @@ def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _new_file(path: Path, is_private: bool) -> BinaryIO:
+    path.unlink(missing_ok=True)  # left by a killed process with the same id, or a link
+    return open(os.open(path, _NEW, PRIVATE_FILE if is_private else 0o666), "wb")
 
 
 def run_folders(root: Path | str) -> Iterator[RunFolder]:
@@ -277,7 +284,7 @@ def export_records(results: Path, target: str, file_format: str) -> None:
     with file_errors(f"Cannot write {target}"), results.open("rb") as lines:
         data = RESULT_FORMATS.find("agentv-yaml").documents(lines) if file_format == "yaml" else lines
         if path.is_file() or not path.exists():
-            write_whole(path, data)
+            write_whole(path, data, is_private=False)  # the user chose the place, and the umask applies
         else:
             with path.open("wb") as stream:
                 stream.writelines(data)

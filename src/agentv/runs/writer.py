@@ -11,6 +11,7 @@ from time import monotonic
 from typing import NoReturn
 
 from agentv.errors import AgentvError, file_errors
+from agentv.support.private_files import open_file
 
 SYNC_INTERVAL_S = 1.0
 """How much work a power failure can lose. A killed process loses nothing that was written."""
@@ -43,8 +44,7 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
         self._syncing = Thread()
         self._sync_error: OSError | None = None
         with file_errors(f"Cannot write {self.path}"):
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-            self._file = os.open(self.path, flags, 0o666)
+            self._file = open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             self.cut_bytes = self._cut_torn_line()
         except OSError as error:

@@ -21,6 +21,7 @@ from agentv.model.result import ErrorClass
 from agentv.model.values import to_json
 from agentv.settings.environment import child_environment, environment_of
 from agentv.support.hashes import short
+from agentv.support.private_files import TooLarge, read_file
 from agentv.support.subprocesses import (
     MAX_OUTPUT_BYTES,
     ProcessFailure,
@@ -204,14 +205,16 @@ def _request_data(request: Request) -> dict[str, Any]:
 
 def _read_output(path: str, ended: ProcessOutput) -> str:
     try:
-        if os.path.getsize(path) > MAX_OUTPUT_BYTES:
-            limit = f"{MAX_OUTPUT_BYTES / 1024 / 1024:g} MiB"
-            raise TargetFailure("process", f"The command wrote more than {limit} to {{OUTPUT_FILE}}")
-        return Path(path).read_bytes().decode(errors="replace")
-    except OSError:
+        return read_file(path, MAX_OUTPUT_BYTES).decode(errors="replace")
+    except TooLarge:
+        limit = f"{MAX_OUTPUT_BYTES / 1024 / 1024:g} MiB"
+        raise TargetFailure("process", f"The command wrote more than {limit} to {{OUTPUT_FILE}}") from None
+    except FileNotFoundError:
         printed = ended.stderr.strip()[-500:] or ended.stdout.strip()[-500:]
         message = "The command succeeded but did not write {OUTPUT_FILE}"
         raise TargetFailure("invalid_response", f"{message}: {printed}" if printed else message) from None
+    except OSError as error:
+        raise TargetFailure("invalid_response", f"{{OUTPUT_FILE}} was not read: {error.strerror}") from None
 
 
 def _read_lines(text: str, share_ms: float) -> tuple[dict[str, Outcome], list[str]]:

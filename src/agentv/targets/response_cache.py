@@ -15,9 +15,11 @@ from agentv.errors import file_errors
 from agentv.model.case import case_to_data
 from agentv.model.response import Request, Responder, ResponderWrapper, Response
 from agentv.model.values import digest, to_json
+from agentv.support.private_files import make_folder, read_file, write_file
 from agentv.targets.recorder import StoredResponse, request_digest_of, restored, stored
 
 SCHEMA_VERSION = 1
+_MAX_BYTES = 256 * 1024 * 1024
 
 Redact = Callable[[bytes], bytes]
 
@@ -46,12 +48,12 @@ class ResponseCache:
         self._redact = redact
         self._numbers = count()
         with file_errors(f"Cannot create the cache {folder}"):
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder)
 
     def get(self, key: str) -> Response | None:
         """Return the response for a key, or None if there is no valid one."""
         try:
-            entry = _decode(self._path(key).read_bytes())
+            entry = _decode(read_file(self._path(key), _MAX_BYTES))
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         if entry.schema_version != SCHEMA_VERSION or entry.key != key:
@@ -69,8 +71,8 @@ class ResponseCache:
         path = self._path(key)
         temporary = path.with_name(f".{key}.{os.getpid()}-{next(self._numbers)}.tmp")
         try:
-            path.parent.mkdir(exist_ok=True)
-            temporary.write_bytes(data)
+            make_folder(path.parent)
+            write_file(temporary, data)
             os.replace(temporary, path)
         except OSError:
             with suppress(OSError):

@@ -40,7 +40,11 @@ async def live_answer(job: Job, request: CaseRequest, target: OpenTarget, contex
                 metrics=None if failure.duration_ms is None else ExecutionMetrics(duration_ms=failure.duration_ms),
             )
     if request.job_workspace is not None:
-        await request.job_workspace.look()
+        try:
+            await request.job_workspace.look()
+        except TargetFailure as failure:
+            if answer.failure is None:
+                return Answer(request=request, response=None, failure=failure, attempts=answer.attempts)
     return answer
 
 

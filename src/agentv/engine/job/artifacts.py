@@ -19,6 +19,7 @@ from agentv.model.response import OpenLog, Responder, ResponderWrapper, StreamLo
 from agentv.model.result import Result
 from agentv.model.values import digest, to_json
 from agentv.runs.redaction import Redactor
+from agentv.support.private_files import make_folder, open_file, write_file
 
 PROMPTS, TRACES, WORKSPACES = "prompts", "traces", "workspaces"
 
@@ -77,9 +78,9 @@ class JobFiles:
         path = self._folder / f"{'.'.join(filter(None, (stem_of(job), part)))}.json"
         with file_errors(f"Cannot write {path}"):
             if not self._exists:
-                self._folder.mkdir(parents=True, exist_ok=True)
+                make_folder(self._folder)
                 self._exists = True
-            path.write_bytes(msgspec.json.format(line, indent=2) + b"\n")
+            write_file(path, msgspec.json.format(line, indent=2) + b"\n")
 
 
 def _prompt_data(request: CaseRequest, responder: Responder) -> dict[str, Any]:
@@ -130,8 +131,9 @@ class StreamLogs:
             attempt = f".attempt-{request.attempt}" if request.attempt > 1 else ""
             path = os.path.join(folder or own, f"{stem_of(job)}{turn}{attempt}.{extension}")
             with file_errors(f"Cannot write {path}"):
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                return _Log(open(path, "wb", buffering=0), self._redactor)
+                make_folder(os.path.dirname(path))
+                write_file(path, b"")
+                return _Log(open(open_file(path, os.O_WRONLY), "wb", buffering=0), self._redactor)
 
         return open_log
 

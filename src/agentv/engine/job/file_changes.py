@@ -9,8 +9,9 @@ import stat
 from collections.abc import Iterator
 from difflib import unified_diff
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
+
+from agentv.support.private_files import open_folder, read_file
 
 MAX_BYTES = 256 * 1024
 """The maximum size of a diff. Files that do not fit are listed at its end."""
@@ -87,15 +88,27 @@ def _files(folder: str) -> Iterator[str]:
     while below:
         parent = below.pop()
         try:
-            entries = list(os.scandir(os.path.join(folder, parent)))
+            files, folders = _entries(folder, parent)
         except OSError:
             continue
-        for entry in entries:
-            path = f"{parent}{entry.name}"
-            if entry.is_symlink() or entry.is_file():
-                yield path
-            elif entry.is_dir() and entry.name not in IGNORED_FOLDERS:
-                below.append(f"{path}/")
+        yield from (f"{parent}{name}" for name in files)
+        below += [f"{parent}{name}/" for name in folders if name not in IGNORED_FOLDERS]
+
+
+def _entries(folder: str, parent: str) -> tuple[list[str], list[str]]:
+    """Return the names of the files and of the folders in a folder below `folder`, without following links."""
+    opened = open_folder(folder, parent)
+    try:
+        with os.scandir(os.path.join(folder, parent) if opened is None else opened) as entries:
+            found = [(entry.name, entry.is_dir(follow_symlinks=False), _is_shown(entry)) for entry in entries]
+    finally:
+        if opened is not None:
+            os.close(opened)
+    return [name for name, _, shown in found if shown], [name for name, is_folder, _ in found if is_folder]
+
+
+def _is_shown(entry: os.DirEntry[str]) -> bool:
+    return entry.is_symlink() or entry.is_file(follow_symlinks=False)
 
 
 def _change(path: str, old: Entry | None, new: Entry | None, original: str | None, folder: str) -> str:
@@ -124,15 +137,19 @@ def _change(path: str, old: Entry | None, new: Entry | None, original: str | Non
 
 def _content(folder: str, path: str) -> bytes | None:
     """Return the bytes of a file, or the target of a link; None if it is too large or cannot be read."""
-    whole = os.path.join(folder, path)
+    parent, _, name = path.rpartition("/")
+    opened = None
     try:
-        if os.path.islink(whole):
-            return os.fsencode(os.readlink(whole))
-        if os.path.getsize(whole) > MAX_FILE_BYTES:
-            return None
-        return Path(whole).read_bytes()
+        opened = open_folder(folder, parent)
+        place = os.path.join(folder, path) if opened is None else name
+        if stat.S_ISLNK(os.lstat(place, dir_fd=opened).st_mode):
+            return os.fsencode(os.readlink(place, dir_fd=opened))
+        return read_file(place, MAX_FILE_BYTES, opened)
     except OSError:
         return None
+    finally:
+        if opened is not None:
+            os.close(opened)
 
 
 def _lines(content: bytes | None) -> list[str] | None:

@@ -15,6 +15,7 @@ from agentv.model.job import Job
 from agentv.model.response import TargetFailure
 from agentv.model.result import Stage
 from agentv.model.workspace_settings import Hooks, Workspace
+from agentv.support.private_files import is_folder, make_folder
 from agentv.support.subprocesses import ProcessSpec, new_folder, remove_folder
 
 
@@ -67,8 +68,10 @@ class JobWorkspace:
         self._attempt = attempt
 
     async def look(self) -> None:
-        """Collect the target's changes, before evaluators change files."""
+        """Collect the target's changes, before evaluators change files. Raises TargetFailure."""
         if self.path is not None:
+            if not is_folder(self.path):
+                raise TargetFailure("process", "The workspace is no longer a folder, so it was not read")
             self.changes = (
                 await asyncio.to_thread(file_changes.changes, self._before, self._original, self.path) or None
             )
@@ -82,6 +85,9 @@ class JobWorkspace:
                 self._shared.lock.release()
 
     async def _finish(self, path: str, timeout_s: float) -> str | None:
+        if not is_folder(path):  # commands could change files elsewhere through a link
+            await self._remove()
+            return None
         try:
             await self._runner.run("after_each", self._hooks.after_each, path, self._job, self._settings.folder)
             await self._commands("teardown", self._settings.teardown, timeout_s)
@@ -166,7 +172,7 @@ def _copy_folder(path: str, kept: str) -> None:
 def _make_room(kept: str) -> None:
     if os.path.lexists(kept):
         remove_folder(kept)  # from the same job, before the run was resumed
-    os.makedirs(os.path.dirname(kept), exist_ok=True)
+    make_folder(os.path.dirname(kept))
 
 
 def _copy_texts(path: str, copy: str) -> None:

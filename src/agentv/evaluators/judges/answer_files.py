@@ -6,7 +6,6 @@ import mimetypes
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import ClassVar
 
 import msgspec
@@ -17,6 +16,7 @@ from agentv.model.job import Judgement
 from agentv.model.message import FilePart, TextPart
 from agentv.model.values import to_json
 from agentv.settings.diagnostics import Problems
+from agentv.support.private_files import TooLarge, read_file
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
 _UNKNOWN_TYPE = "application/octet-stream"
@@ -112,12 +112,11 @@ def _located(part: FilePart, judgement: Judgement) -> str:
 
 def _plain_text(part: FilePart, path: str, media_type: str) -> str:
     try:
-        with Path(path).open("rb") as stream:
-            data = stream.read(MAX_TEXT_BYTES + 1)
+        data = read_file(path, MAX_TEXT_BYTES)
+    except TooLarge:
+        raise EvaluatorFailure(f"The answer's file '{part.value}' is larger than {MAX_TEXT_BYTES:,} bytes") from None
     except OSError as error:
         raise EvaluatorFailure(f"Cannot read the answer's file '{part.value}': {error.strerror or error}") from None
-    if len(data) > MAX_TEXT_BYTES:
-        raise EvaluatorFailure(f"The answer's file '{part.value}' is larger than {MAX_TEXT_BYTES:,} bytes")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

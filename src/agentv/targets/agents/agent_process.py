@@ -15,6 +15,7 @@ import msgspec
 
 from agentv.model.response import OpenLog, Request, Response, TargetFailure
 from agentv.settings.environment import child_environment, environment_of
+from agentv.support.private_files import read_file
 from agentv.support.subprocesses import ProcessFailure, ProcessSpec, run_process, temporary_folder
 from agentv.targets.agents.agent import GIT_CONFIG, Call, CodingAgent, with_relative_paths
 from agentv.targets.agents.events import MAX_BYTES, Event, EventStream, NoAnswer, classify_failure
@@ -215,8 +216,6 @@ def _write(home: str | None, files: dict[str, str]) -> None:
 def _report(path: str) -> bytes:
     """Return the agent's report file as an event; empty if there is none."""
     try:
-        if os.path.getsize(path) > _MAX_REPORT_BYTES:
-            return b""
-        return msgspec.json.encode({"type": "report", "data": msgspec.Raw(Path(path).read_bytes())})
+        return msgspec.json.encode({"type": "report", "data": msgspec.Raw(read_file(path, _MAX_REPORT_BYTES))})
     except OSError:
         return b""
