@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import msgspec
 
 from agentv.model.case import EvalCase
 from agentv.model.message import Message, TextPart
-from agentv.model.result import ErrorClass, Stage, TokenUsage
+from agentv.model.result import ErrorClass, Stage, TokenUsage, sum_usage
 from agentv.model.values import to_json
 
 
@@ -120,9 +120,17 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class TargetFailure(Exception):
-    """A failed call to a target. Its class decides whether to retry; it is never a score."""
+    """A failed call to a target. Its class decides whether to retry; it is never a score.
+
+    A reply that cannot be used may have been paid for: `usage` and `cost_usd` are what it used, also in earlier
+    attempts. `is_billed` if a reply arrived whose cost is unknown.
+    """
 
     duration_ms: float | None = None
+    usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    model: str | None = None
+    is_billed: bool = False
 
     def __init__(
         self,
@@ -140,9 +148,34 @@ class TargetFailure(Exception):
         self.retry_after_s = retry_after_s
         self.stage = stage
 
-    def __reduce__(self) -> tuple[Callable[..., TargetFailure], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         build = partial(TargetFailure, status=self.status, retry_after_s=self.retry_after_s, stage=self.stage)
-        return build, (self.error_class, self.message)
+        return build, (self.error_class, self.message), self.__dict__
+
+    def add_use(self, other: TargetFailure | Response | None) -> Self:
+        """Add what another call of the same job used, so that nothing that was paid for is lost."""
+        if other is not None:
+            self.usage = add_usage(self.usage, other.usage)
+            self.cost_usd = add_cost(self.cost_usd, other.cost_usd)
+        return self
+
+    def added_to(self, response: Response) -> Response:
+        """Return a response with what the failed calls before it used. An unknown cost stays unknown."""
+        if self.usage is None and self.cost_usd is None:
+            return response
+        usage = None if response.usage is None else add_usage(response.usage, self.usage)
+        cost_usd = None if response.cost_usd is None else add_cost(response.cost_usd, self.cost_usd)
+        return msgspec.structs.replace(response, usage=usage, cost_usd=cost_usd)
+
+
+def add_usage(first: TokenUsage | None, second: TokenUsage | None) -> TokenUsage | None:
+    """Add up token counts, of which either may be missing."""
+    return sum_usage([usage for usage in (first, second) if usage is not None])
+
+
+def add_cost(first: float | None, second: float | None) -> float | None:
+    """Add up costs, of which either may be missing."""
+    return second if first is None else first if second is None else first + second
 
 
 class Responder(Protocol):

@@ -87,6 +87,8 @@ class RecordedFailure(msgspec.Struct, frozen=True, gc=False, omit_defaults=True,
     message: str
     status: int | None = None
     duration_ms: float | None = None
+    usage: TokenUsage | None = None
+    cost_usd: float | None = None
 
 
 class RecordedCall(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -126,7 +128,8 @@ class RecordingResponder(ResponderWrapper):
         try:
             response = await self._inner.respond(request)
         except TargetFailure as failure:
-            failed = RecordedFailure(failure.error_class, failure.message, failure.status, failure.duration_ms)
+            used = (failure.duration_ms, failure.usage, failure.cost_usd)
+            failed = RecordedFailure(failure.error_class, failure.message, failure.status, *used)
             self._write(_line(self._call(request, failure=failed)))
             raise
         try:

@@ -221,7 +221,7 @@ class RecordedResponder:
             fell_back = failure.status == _UNCLEAR and is_last and self._fell_back(request)
             status = _BAD_REQUEST if fell_back else failure.status
             raised = TargetFailure(failure.error_class, failure.message, status=status)
-            raised.duration_ms = failure.duration_ms
+            raised.duration_ms, raised.usage, raised.cost_usd = failure.duration_ms, failure.usage, failure.cost_usd
             raise raised
         try:
             return restored(msgspec.json.decode(call.response, type=StoredResponse), cached=call.cached)

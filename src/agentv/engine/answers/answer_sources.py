@@ -37,7 +37,7 @@ async def live_answer(job: Job, request: CaseRequest, target: OpenTarget, contex
                 response=None,
                 failure=failure,
                 attempts=request.attempt,
-                metrics=None if failure.duration_ms is None else ExecutionMetrics(duration_ms=failure.duration_ms),
+                metrics=_metrics_of(failure),
             )
     if request.job_workspace is not None:
         try:
@@ -46,6 +46,12 @@ async def live_answer(job: Job, request: CaseRequest, target: OpenTarget, contex
             if answer.failure is None:
                 return Answer(request=request, response=None, failure=failure, attempts=answer.attempts)
     return answer
+
+
+def _metrics_of(failure: TargetFailure) -> ExecutionMetrics | None:
+    """Return what a failed call used, as far as it is known."""
+    known = (failure.usage, failure.cost_usd, failure.duration_ms)
+    return None if known == (None, None, None) else ExecutionMetrics(*known)
 
 
 def given_answer(job: Job, given: GivenAnswer, request: CaseRequest) -> Answer:

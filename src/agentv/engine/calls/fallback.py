@@ -39,9 +39,10 @@ class FallbackWrapper(ResponderWrapper):
                 response = await opened().respond(request)
             except TargetFailure as failure:
                 reasons.append(f"fallback '{name}' failed ({failure.error_class}): {failure.message}")
+                first.add_use(failure)
             else:
-                return msgspec.structs.replace(response, answered_by=name)
+                return first.added_to(msgspec.structs.replace(response, answered_by=name))
             finally:
                 attempts = request.attempt = attempts + request.attempt
         message = "; ".join((first.message, *reasons))
-        raise TargetFailure(first.error_class, message, status=first.status, stage=first.stage)
+        raise TargetFailure(first.error_class, message, status=first.status, stage=first.stage).add_use(first)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from agentv.model.response import Request, Responder, ResponderWrapper, Response
+from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.targets.target import PriceKey, Prices, Target, is_loopback
 
@@ -80,14 +80,19 @@ class OwnPrice:
 
 
 class PriceWrapper(ResponderWrapper):
-    """Adds the cost to responses of targets that do not report it."""
+    """Adds the cost to responses, and to failures that were paid for, of targets that do not report it."""
 
     def __init__(self, inner: Responder, price: Price | OwnPrice) -> None:
         super().__init__(inner)
         self._price = price
 
     async def respond(self, request: Request) -> Response:
-        response = await self._inner.respond(request)
+        try:
+            response = await self._inner.respond(request)
+        except TargetFailure as failure:
+            if failure.cost_usd is None and failure.usage is not None:
+                failure.cost_usd = self._price.cost_usd(failure.usage, failure.model)
+            raise
         if response.cost_usd is not None or response.usage is None:
             return response
         return msgspec.structs.replace(response, cost_usd=self._price.cost_usd(response.usage, response.model))

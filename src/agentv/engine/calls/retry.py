@@ -62,10 +62,13 @@ class RetryWrapper(ResponderWrapper):
     async def respond(self, request: Request, final: frozenset[int] = frozenset()) -> Response:
         """Answer, or raise the last failure. Failures with a status in `final` are not retried."""
         request.attempt = 1
+        failed: TargetFailure | None = None
         while True:
             try:
-                return await self._inner.respond(request)
+                response = await self._inner.respond(request)
+                return response if failed is None else failed.added_to(response)
             except TargetFailure as failure:
+                failed = failure.add_use(failed)
                 delay_s = self.policy.delay_s(failure, request.attempt - 1)
                 if delay_s is None or failure.status in final:
                     raise

@@ -53,7 +53,10 @@ class ToolLoopWrapper(ResponderWrapper):
                 await self._play(loop, self._model)
         except TimeoutError:
             message = f"The model and its tools did not finish within {request.timeout_s:g} s"
-            raise TargetFailure("timeout", message) from None
+            raise loop.add_use_to(TargetFailure("timeout", message)) from None
+        except TargetFailure as failure:
+            loop.add_use_to(failure)
+            raise
         return loop.response()
 
     async def aclose(self) -> None:
@@ -112,6 +115,12 @@ class _Loop:
 
     def next_request(self) -> Request:
         return self.request.followed_by(self.messages, self.left_s)
+
+    def add_use_to(self, failure: TargetFailure) -> TargetFailure:
+        """Add what the model's responses before a failure used."""
+        for response in self.responses:
+            failure.add_use(response)
+        return failure
 
     def response(self) -> Response:
         """Return one response for the whole loop. Usage and cost are summed, and unknown if one of them is."""

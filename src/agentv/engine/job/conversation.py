@@ -17,7 +17,7 @@ from agentv.engine.job.request import CaseRequest
 from agentv.model.case import EvalCase, SimulatedUser, Turn
 from agentv.model.job import Job
 from agentv.model.message import FilePart, Message, Part, TextPart
-from agentv.model.response import Response, TargetFailure, content_text
+from agentv.model.response import Response, TargetFailure, add_cost, add_usage, content_text
 from agentv.model.result import ConversationSummary, Ending, ExecutionMetrics, sum_usage
 
 MAX_TURNS = 10
@@ -144,6 +144,7 @@ class Conversation:
         self._retries = 0
         self._turns = 0
         self._user_responses: list[Response] = []
+        self._user_failure: TargetFailure | None = None
         self._ending: Ending | None = None
 
     async def play(self) -> Answer:
@@ -154,6 +155,9 @@ class Conversation:
         except TargetFailure as failed:
             failure = failed
         response = self._merged()
+        if failure is not None:
+            usage, cost_usd = add_usage(response.usage, failure.usage), add_cost(response.cost_usd, failure.cost_usd)
+            response = msgspec.structs.replace(response, usage=usage, cost_usd=cost_usd)
         answer = answer_to(final_request(self._first, self._replies), response, 1 + self._retries)
         return msgspec.structs.replace(
             answer,
@@ -242,18 +246,23 @@ class Conversation:
     def _located(self, failure: TargetFailure, user: str) -> TargetFailure:
         """Add to a failure where in the conversation it happened."""
         where = f"The simulated user ({user}) failed after turn" if user else "In turn"
-        return TargetFailure(
-            failure.error_class, f"{where} {self._turns}: {failure.message}", status=failure.status, stage=failure.stage
-        )
+        message = f"{where} {self._turns}: {failure.message}"
+        located = TargetFailure(failure.error_class, message, status=failure.status, stage=failure.stage)
+        if user:
+            self._user_failure = failure
+            return located
+        return located.add_use(failure)
 
     def _user_metrics(self) -> ExecutionMetrics | None:
-        responses = self._user_responses
+        responses, failure = self._user_responses, self._user_failure
         if self._user is None:
             return None
+        usage = sum_usage([each.usage for each in responses if each.usage is not None])
+        # A cached response was paid for in an earlier run.
+        cost_usd = _total([0.0 if each.cached else each.cost_usd for each in responses])
         return ExecutionMetrics(
-            token_usage=sum_usage([each.usage for each in responses if each.usage is not None]),
-            # A cached response was paid for in an earlier run.
-            cost_usd=_total([0.0 if each.cached else each.cost_usd for each in responses]),
+            token_usage=usage if failure is None else add_usage(usage, failure.usage),
+            cost_usd=cost_usd if failure is None else add_cost(cost_usd, failure.cost_usd),
             duration_ms=_duration_ms(responses),
         )
 

@@ -171,7 +171,7 @@ def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tu
         text = answer.text if answer.text is not None else _transformed(response, job, context)
     except ValueError as error:
         failure = TargetFailure("invalid_response", f"Cannot transform the answer: {error}")
-        bare = Answer(request=answer.request, response=None, attempts=answer.attempts, conversation=answer.conversation)
+        bare = msgspec.structs.replace(answer, response=None, trace=None, cached=False)  # it has been paid for
         return failed(bare, failure)
     judgement = _judgement(answer, response, text, context)
     score, verdicts, kept = context.scorer.score_now, context.verdicts_of(job), answer.kept

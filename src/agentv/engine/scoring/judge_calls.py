@@ -152,11 +152,12 @@ class JudgeCall(msgspec.Struct, eq=False):
         self, target: OpenTarget, request: CaseRequest, final: frozenset[int] = frozenset()
     ) -> TargetFailure | None:
         """Call a target, and keep its response or failure; return the failure. Statuses in `final` are not retried."""
-        self.settings, self.failure = target.settings, None
+        before, self.settings, self.failure = self.failure, target.settings, None
         try:
-            self.response = await target.responder.respond(request, final)
+            response = await target.responder.respond(request, final)
+            self.response = response if before is None else before.added_to(response)
         except TargetFailure as failure:
-            self.failure = failure
+            self.failure = failure.add_use(before)
         self.attempts += 0 if isinstance(self.failure, RecordedInAnotherFormat) else request.attempt
         return self.failure
 
@@ -170,10 +171,16 @@ class JudgeCall(msgspec.Struct, eq=False):
 
     @property
     def cost_usd(self) -> float | None:
-        """The cost to this run: a cached response was paid for earlier."""
+        """The cost to this run: a cached response was paid for earlier, a failed call may have been paid for."""
         if self.response is None:
-            return None
+            return None if self.failure is None else self.failure.cost_usd
         return 0.0 if self.response.cached else self.response.cost_usd
+
+    @property
+    def usage(self) -> TokenUsage | None:
+        """The tokens of the response, or of a failed call that was paid for."""
+        made = self.response or self.failure
+        return None if made is None else made.usage
 
     def to_data(self) -> dict[str, Any]:
         """Return the data for the record, without the messages."""
@@ -190,8 +197,7 @@ class JudgeCall(msgspec.Struct, eq=False):
                 data["response_format"] = "json_object" if self.json_only else "text"
         data["sample"] = self.sample
         if response is not None:
-            known = {"token_usage": response.usage, "cost_usd": self.cost_usd, "duration_ms": response.duration_ms}
-            data |= {name: msgspec.to_builtins(value) for name, value in known.items() if value is not None}
+            data |= _given(token_usage=response.usage, cost_usd=self.cost_usd, duration_ms=response.duration_ms)
             data |= {"model": response.model} if response.model is not None else {}
             data |= {"cached": True} if response.cached else {}
             data |= {"answered_by": response.answered_by} if response.answered_by is not None else {}
@@ -201,6 +207,7 @@ class JudgeCall(msgspec.Struct, eq=False):
                 ]
             data["reply"] = f"{self.texts} vectors" if self.texts else shortened(response.text)
         elif self.failure is not None:
+            data |= _given(token_usage=self.usage, cost_usd=self.cost_usd)
             data["error"] = {"class": self.failure.error_class, "message": shortened(self.failure.message)}
         if self.attempts > 1:
             data["attempts"] = self.attempts
@@ -260,12 +267,12 @@ class JudgeCalls:
     @property
     def usage(self) -> TokenUsage | None:
         """The tokens of all calls that report them."""
-        return sum_usage([call.response.usage for call in self._calls if call.response and call.response.usage])
+        return sum_usage([call.usage for call in self._calls if call.usage is not None])
 
     @property
     def cost_usd(self) -> float | None:
-        """The cost of all calls; None if there were none, or if one is unknown."""
-        costs = [call.cost_usd for call in self._calls if call.response is not None]
+        """The cost of all calls; None if none was paid for, or if the cost of a response is unknown."""
+        costs = [call.cost_usd for call in self._calls if call.response is not None or call.cost_usd is not None]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if costs and len(known) == len(costs) else None
 
@@ -285,6 +292,11 @@ class JudgeCalls:
             calls.append(data | ({"messages": added} if added else {}))
         left_out = len(self._calls) - len(calls)
         return {"calls": calls, **({"calls_left_out": left_out} if left_out else {})}
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Return the values that are known, as plain data."""
+    return {name: msgspec.to_builtins(value) for name, value in values.items() if value is not None}
 
 
 def format_notes(results: Iterable[EvaluatorResult], judges: set[str]) -> Iterator[str]:

@@ -125,10 +125,10 @@ class AgentResponder:
             response = self._settings.read_events(events)
         except NoAnswer as missing:
             if failure is None:
-                raise TargetFailure("invalid_response", missing.message) from None
+                raise TargetFailure("invalid_response", missing.message).add_use(missing) from None
             # Without a key, some agents exit before their first event and only write to stderr.
             is_auth = classify_failure(failure.message).error_class == "auth"
-            ended = TargetFailure("auth" if is_auth else "process", failure.message)
+            ended = TargetFailure("auth" if is_auth else "process", failure.message).add_use(missing)
             raise self._explained(ended) from None
         except TargetFailure as reported:
             raise self._explained(reported) from None
@@ -137,7 +137,7 @@ class AgentResponder:
             message = f"Cannot read the events of '{self._settings.executable}': {type(error).__name__}: {error}"
             raise TargetFailure("invalid_response", message) from None
         if failure is not None:
-            raise TargetFailure("process", failure.message)
+            raise TargetFailure("process", failure.message).add_use(response)
         return response
 
     def _explained(self, failure: TargetFailure) -> TargetFailure:
@@ -145,7 +145,7 @@ class AgentResponder:
             return failure
         keys = " or ".join(self._settings.key_variables) or "its key variable in `pass_env`"
         hint = f"set {keys}, or use your own login with `user_settings: true`"
-        return TargetFailure("auth", f"{failure.message}; {hint}", status=failure.status)
+        return TargetFailure("auth", f"{failure.message}; {hint}", status=failure.status).add_use(failure)
 
     def program(self) -> str:
         """Return the program's path. A relative path is relative to the targets file. Raises TargetFailure."""

@@ -105,17 +105,26 @@ class Transcript:
     def response(self) -> Response:
         """Return the answer, without malformed metadata. Raises NoAnswer if there is no text and no call."""
         if not any(turn.text.strip() or turn.calls for turn in self._turns):
-            raise NoAnswer
-        costs = [cost for cost in map(amount, self.costs) if cost is not None]
+            raise self.failed(NoAnswer())
         return Response(
             messages=tuple(turn.message for turn in self._turns if turn.text or turn.calls),
             usage=sum_usage(self.usages),
-            cost_usd=sum(costs) if costs else None,
+            cost_usd=self._cost_usd,
             tool_errors=self._failed,
             id=text_or_none(self.known.get("id")),
             model=text_or_none(self.known.get("model")),
             stop_reason=text_or_none(self.known.get("stop_reason")),
         )
+
+    def failed(self, failure: TargetFailure) -> TargetFailure:
+        """Return the failure of an agent with what its work so far used, which was paid for."""
+        failure.usage, failure.cost_usd = sum_usage(self.usages), self._cost_usd
+        return failure
+
+    @property
+    def _cost_usd(self) -> float | None:
+        costs = [cost for cost in map(amount, self.costs) if cost is not None]
+        return sum(costs) if costs else None
 
 
 @dataclass(slots=True)

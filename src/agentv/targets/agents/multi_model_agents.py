@@ -72,7 +72,8 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
             if kind == "error":
                 error = data.get("error") or {}
                 details = error.get("data") or {}
-                raise classify_failure(str(details.get("message") or error.get("name")), details.get("statusCode"))
+                message = str(details.get("message") or error.get("name"))
+                raise transcript.failed(classify_failure(message, details.get("statusCode")))
             if not isinstance(part, dict):
                 continue
             if kind in ("step_start", "step_finish"):
@@ -88,7 +89,7 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
                 transcript.usages.append(usage(part.get("tokens"), _OPENCODE_USAGE))
                 transcript.costs.append(part.get("cost") or None)  # 0 means that the price is unknown
         if not ended:
-            raise NoAnswer("opencode ended in the middle of a step")
+            raise transcript.failed(NoAnswer("opencode ended in the middle of a step"))
         return transcript.response()
 
 
@@ -178,9 +179,9 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
                 cost = reported.get("cost") if isinstance(reported, dict) else None
                 transcript.costs.append((cost.get("total") if isinstance(cost, dict) else None) or None)
         if error:
-            raise classify_failure(error)
+            raise transcript.failed(classify_failure(error))
         if known.get("stop_reason") in (None, "toolUse"):  # the model still has to see the tool's result
-            raise NoAnswer("pi ended before an answer")
+            raise transcript.failed(NoAnswer("pi ended before an answer"))
         return transcript.response()
 
 
@@ -253,9 +254,9 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
             elif kind == "session.error":
                 failure = classify_failure(str(data.get("message")), data.get("statusCode"))
         if failure is not None:
-            raise failure
+            raise transcript.failed(failure)
         if not ended:
-            raise NoAnswer("The Copilot CLI ended without a result")
+            raise transcript.failed(NoAnswer("The Copilot CLI ended without a result"))
         if code:
-            raise NoAnswer(f"The Copilot CLI ended with exit code {code}")
+            raise transcript.failed(NoAnswer(f"The Copilot CLI ended with exit code {code}"))
         return transcript.response()

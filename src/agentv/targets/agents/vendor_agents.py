@@ -83,21 +83,21 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
                             transcript.add_result(id, text_of(block.get("content")), at_ms, failed=failed)
         if result is None:
             raise NoAnswer("Claude Code ended without a result")
-        subtype = str(result.get("subtype"))
-        is_limit = subtype.startswith("error_max_")  # of turns or cost: the work so far is the answer
-        if result.get("is_error") and not is_limit:
-            errors = result.get("errors")
-            message = result.get("result") or ("; ".join(map(str, errors)) if isinstance(errors, list) else "")
-            message = str(message or f"Claude Code ended with {subtype}")
-            raise classify_failure(message, result.get("api_error_status"))
-        stop_reason = subtype.removeprefix("error_") if is_limit else result.get("stop_reason")
-        transcript.known |= {"id": result.get("session_id"), "stop_reason": stop_reason}
         transcript.costs.append(result.get("total_cost_usd"))
         models = result.get("modelUsage")  # the cost also covers auxiliary models
         if isinstance(models, dict) and models:
             transcript.usages += [usage(each, _MODEL_USAGE) for each in models.values()]
         else:
             transcript.usages.append(usage(result.get("usage"), _USAGE))
+        subtype = str(result.get("subtype"))
+        is_limit = subtype.startswith("error_max_")  # of turns or cost: the work so far is the answer
+        if result.get("is_error") and not is_limit:
+            errors = result.get("errors")
+            message = result.get("result") or ("; ".join(map(str, errors)) if isinstance(errors, list) else "")
+            message = str(message or f"Claude Code ended with {subtype}")
+            raise transcript.failed(classify_failure(message, result.get("api_error_status")))
+        stop_reason = subtype.removeprefix("error_") if is_limit else result.get("stop_reason")
+        transcript.known |= {"id": result.get("session_id"), "stop_reason": stop_reason}
         return transcript.response()
 
 
@@ -158,7 +158,7 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
             elif isinstance(item, dict) and kind in ("item.started", "item.completed"):
                 _item(transcript, item, at_ms, kind == "item.completed")
         if error:
-            raise classify_failure(error)
+            raise transcript.failed(classify_failure(error))
         if not completed:
             raise NoAnswer("Codex ended before its turn was completed")
         return transcript.response()
@@ -232,9 +232,8 @@ class GeminiCli(CodingAgent, frozen=True, kw_only=True):
                 result = data
         if result is None:
             raise NoAnswer("The Gemini CLI ended without a result")
-        if result.get("status") == "error":
-            raise classify_failure(
-                str((result.get("error") or {}).get("message") or "The Gemini CLI reported an error")
-            )
         transcript.usages.append(usage(result.get("stats"), _GEMINI_USAGE))
+        if result.get("status") == "error":
+            message = (result.get("error") or {}).get("message") or "The Gemini CLI reported an error"
+            raise transcript.failed(classify_failure(str(message)))
         return transcript.response()

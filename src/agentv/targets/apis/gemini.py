@@ -97,7 +97,7 @@ def content_wire(settings: Gemini) -> api.WireApi:
             fields["systemInstruction"] = {"parts": [{"text": text} for text in system]}
         return fields
 
-    return api.WireApi(constant, variable, read_answer, settings.extra_body)
+    return api.WireApi(constant, variable, read_answer, read_bill, settings.extra_body)
 
 
 def wire_contents(messages: tuple[Message, ...], signed: bool = False) -> list[dict[str, Any]]:
@@ -152,6 +152,11 @@ def read_answer(body: bytes, _: Request) -> Response:
         model=answer.model_version,
         stop_reason=_stop_reason(candidate, bool(text or calls), bool(calls)),
     )
+
+
+def read_bill(body: dict[str, Any]) -> api.Bill:
+    """Return what a reply cost."""
+    return api.Bill(api.read_usage(body.get("usageMetadata"), _USAGE))
 
 
 def _constant_body(settings: Gemini) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from agentv.model.response import Request, Response, TargetFailure, content_text
 from agentv.model.result import TokenUsage
 from agentv.model.values import digest, to_json
 from agentv.settings.environment import environment_of
+from agentv.support.json_values import json_or
 from agentv.targets.apis.api_errors import capacity_wait_s
 from agentv.targets.apis.api_messages import Media, media_of
 from agentv.targets.target import HostedApi, ModelApi
@@ -66,15 +67,24 @@ def assistant_message(text: str, calls: tuple[ToolCall, ...]) -> Message:
     return Message("assistant", text if text or not calls else None, calls)
 
 
+class Bill(NamedTuple):
+    """What a reply cost: its tokens, and the amount if the API reports one."""
+
+    usage: TokenUsage | None = None
+    cost_usd: float | None = None
+
+
 class WireApi(NamedTuple):
     """An API's format: the fields of a request body, and a function that reads a response body or raises AnswerError.
 
     `constant` fields are the same for all requests, `variable` returns the others, `extra_body` is merged over both.
+    `bill` reads what a reply cost, with or without an answer, from its decoded body.
     """
 
     constant: dict[str, Any]
     variable: Callable[[Request], dict[str, Any]]
     read: Callable[[bytes, Request], Response]
+    bill: Callable[[dict[str, Any]], Bill]
     extra_body: dict[str, Any] = {}
     headers: dict[str, str] = {}
 
@@ -101,7 +111,7 @@ class ApiResponder:
         try:
             response = require_content(self._wire.read(http_response.body, request))
         except AnswerError as error:
-            raise self._failure(error, http_response) from None
+            raise billed(self._failure(error, http_response), http_response.body, self._wire) from None
         tokens = 0 if response.usage is None else response.usage.input + response.usage.output
         wait_s = capacity_wait_s(http_response.headers, tokens, time.time())
         return msgspec.structs.replace(response, duration_ms=duration_ms, wait_s=wait_s)
@@ -123,6 +133,17 @@ class ApiResponder:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.aclose()
+
+
+def billed(failure: TargetFailure, body: bytes, wire: WireApi) -> TargetFailure:
+    """Return the failure of a reply with what the reply cost. A reply that was cut off has no known cost."""
+    data = json_or(body, None)
+    if isinstance(data, dict):
+        failure.usage, failure.cost_usd = wire.bill(data)
+        failure.model = data.get("model") if isinstance(data.get("model"), str) else None
+    is_known = failure.usage is not None or failure.cost_usd is not None
+    failure.is_billed = not is_known and failure.status is not None and failure.status < 300 and body[:1] == b"{"
+    return failure
 
 
 def open_api(settings: ModelApi, url: str, auth: dict[str, str], wire: WireApi, *, base: str) -> ApiResponder:
@@ -220,7 +241,9 @@ def require_content(response: Response) -> Response:
     """Return the response. Raises TargetFailure if the token limit was reached before any output, while thinking."""
     if response.stop_reason == "length" and not any(each.content or each.tool_calls for each in response.messages):
         message = "The token limit was reached before the model produced any output. Raise max_output_tokens."
-        raise TargetFailure("invalid_response", message)
+        failure = TargetFailure("invalid_response", message).add_use(response)
+        failure.model = response.model
+        raise failure
     return response
 
 
@@ -276,6 +299,7 @@ def embeddings_wire(model: str | None) -> WireApi:
         {"model": model},
         lambda request: {"input": embedding_texts(request), "encoding_format": "float"},
         _read_embeddings,
+        _embeddings_bill,
     )
 
 
@@ -284,6 +308,11 @@ def _read_embeddings(body: bytes, request: Request) -> Response:
     vectors = [item.embedding for item in sorted(read.data, key=lambda item: item.index)]
     if len(vectors) != len(request.messages):
         raise AnswerError(f"The response has {len(vectors)} embeddings for {len(request.messages)} texts")
-    cost_usd = amount(read.usage.get("cost")) if isinstance(read.usage, dict) else None
-    usage = read_usage(read.usage, _EMBEDDING_USAGE)
+    usage, cost_usd = _embeddings_bill({"usage": read.usage})
     return embedding_response(vectors, usage=usage, cost_usd=cost_usd, model=read.model)
+
+
+def _embeddings_bill(body: dict[str, Any]) -> Bill:
+    usage = body.get("usage")
+    cost_usd = amount(usage.get("cost")) if isinstance(usage, dict) else None
+    return Bill(read_usage(usage, _EMBEDDING_USAGE), cost_usd)

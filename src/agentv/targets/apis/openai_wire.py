@@ -95,6 +95,7 @@ def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None 
         constant,
         lambda request: {"messages": wire_messages(first + request.messages)},
         read_completion,
+        read_bill,
         settings.extra_body,
     )
 
@@ -137,17 +138,30 @@ def read_completion(body: bytes, _: Request) -> Response:
     has_calls = bool(message.tool_calls or message.function_call)
     if message.content is None and not has_calls and choice.finish_reason is None:
         raise api.AnswerError("The response has no content, no tool calls and no finish reason")
-    usage = completion.usage if isinstance(completion.usage, dict) else {}
-    cost = usage.get("cost")
+    bill = _bill(completion.usage)
     return Response(
         messages=(api.assistant_message(_text(message.content), tuple(_tool_calls(message))),),
-        usage=api.read_usage(usage, _USAGE if usage.get("prompt_tokens_details") else _USAGE_WITHOUT_DETAILS),
-        # Some gateways itemize the cost and add the total.
-        cost_usd=api.amount(cost.get("total_cost") if isinstance(cost, dict) else cost),
+        usage=bill.usage,
+        cost_usd=bill.cost_usd,
         id=completion.id,
         model=completion.model,
         stop_reason=choice.finish_reason,
         logprobs=choice.logprobs,
+    )
+
+
+def read_bill(body: dict[str, Any]) -> api.Bill:
+    """Return what a reply cost."""
+    return _bill(body.get("usage"))
+
+
+def _bill(reported: Any) -> api.Bill:
+    usage = reported if isinstance(reported, dict) else {}
+    cost = usage.get("cost")
+    return api.Bill(
+        api.read_usage(usage, _USAGE if usage.get("prompt_tokens_details") else _USAGE_WITHOUT_DETAILS),
+        # Some gateways itemize the cost and add the total.
+        api.amount(cost.get("total_cost") if isinstance(cost, dict) else cost),
     )
 
 
@@ -272,7 +286,11 @@ def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> ap
         }
     )
     return api.WireApi(
-        constant, lambda request: {"input": wire_items(request.messages)}, read_answer, settings.extra_body
+        constant,
+        lambda request: {"input": wire_items(request.messages)},
+        read_answer,
+        lambda body: api.Bill(api.read_usage(body.get("usage"), _RESPONSES_USAGE)),
+        settings.extra_body,
     )
 
 

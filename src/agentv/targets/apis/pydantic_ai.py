@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from agentv.errors import UsageError
 from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import Request, Responder, Response, TargetFailure, content_text
-from agentv.model.result import ErrorClass
+from agentv.model.result import ErrorClass, TokenUsage
 from agentv.model.values import digest
 from agentv.settings.environment import environment_of, redacted
 from agentv.support.json_values import json_or
@@ -297,19 +297,26 @@ def _output(form: api_messages.JsonFormat | dict[str, Any] | None, model: Any) -
 
 
 def _response(answer: Any) -> Response:
+    usage = _usage(answer.usage)
     if answer.finish_reason == "content_filter":
-        raise TargetFailure("refused", "A content filter stopped the response")
+        failure = TargetFailure("refused", "A content filter stopped the response")
+        failure.usage, failure.model = usage, answer.model_name
+        raise failure
     text = "".join(part.content for part in answer.parts if part.part_kind == "text")
     calls = tuple(
         ToolCall(part.tool_name, api_messages.read_arguments(part.args), id=part.tool_call_id)
         for part in answer.parts
         if part.part_kind == "tool-call"
     )
-    counts = {**(answer.usage.details or {}), **{name: getattr(answer.usage, name) for name in _COUNTS}}
     return Response(
         messages=(assistant_message(text, calls),),
-        usage=read_usage(counts, _USAGE) if answer.usage.has_values() else None,
+        usage=usage,
         id=answer.provider_response_id,
         model=answer.model_name,
         stop_reason=_STOP_REASONS.get(answer.finish_reason, answer.finish_reason),
     )
+
+
+def _usage(reported: Any) -> TokenUsage | None:
+    counts = {**(reported.details or {}), **{name: getattr(reported, name) for name in _COUNTS}}
+    return read_usage(counts, _USAGE) if reported.has_values() else None
