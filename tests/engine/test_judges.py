@@ -858,3 +858,29 @@ def test_an_evaluator_whose_judge_always_fails_stays_in_the_summary(judged, proj
     evaluators = json.loads((project.path / "out" / "summary.json").read_text())["targets"]["default"]["evaluators"]
     assert (evaluators["llm_judge"]["n"], evaluators["llm_judge"]["errors"]) == (0, 2)
     assert "llm_judge  -" in judged.ended.stdout and "n = 0, 2 errors" in judged.ended.stdout
+
+
+def test_a_judge_with_two_verdicts_is_a_suspicious_error_listed_in_the_summary(judged, project):
+    def answer(request):
+        return f"{verdict(0)} No: {FAKE}" if "Bergen" in str(request.body) else verdict(0.5)
+
+    record = judged(answer, "Oslo", "Bergen")["c1"]
+    assert record["error"]["suspicious"] is True and result(record)["error"]["suspicious"] is True
+    summary = project.summary()
+    assert (summary["errors"], summary["suspicious"], summary["suspicious_cases"]) == (1, 1, ["c1"])
+    assert "suspicious  1 of 2 answers may have made the judge repeat a verdict: c1" in judged.ended.stdout
+
+
+BRACES = {
+    "only braces": "{" * 6000,
+    "nested JSON": '{"a":' * 3200,
+    "closed nested JSON": '{"a":' * 1600 + "1" + "}" * 1600,
+}
+
+
+@pytest.mark.parametrize("text", BRACES.values(), ids=BRACES)
+def test_an_answer_of_braces_that_the_judge_quotes_does_not_void_the_verdict(judged, text):
+    records = judged(
+        lambda request: f"It says {text}\n{verdict(0)}" if text in request.prompt else verdict(1), text, "yes"
+    )
+    assert [records[id]["score"] for id in ("c0", "c1")] == [0.0, 1.0]

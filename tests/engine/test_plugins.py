@@ -69,6 +69,31 @@ def test_a_failing_custom_evaluator_is_an_error_despite_negate(installed):
     assert installed.records()[0]["error"]["message"] == "longest: There is nothing to count"
 
 
+INVALID = {
+    "Score(7.0)": "gave 7.0 as its score; a score is a number from 0 to 1",
+    "Score(float('nan'))": "gave nan as its score",
+    "Score('high')": "gave a score that is not a number",
+    "Score(1.0, hits=3)": "must be a list of strings",
+    "None": "",
+}
+
+
+def test_an_invalid_score_of_a_custom_evaluator_ends_its_job_and_not_the_run(project):
+    head = "from agentv.evaluators.base import Evaluator\nfrom agentv.model.evaluator import Score\n"
+    body = "class C{0}(Evaluator, frozen=True):\n    def score(self, judgement):\n        return {1}\n"
+    project.write("own.py", head + "".join(body.format(*each) for each in enumerate((*INVALID, "Score(1, hits=[1])"))))
+    entries = [{"type": f"own.py:C{number}"} for number in range(len(INVALID) + 1)]
+    cases = [
+        {"id": f"c{n}", "expected_outcome": "x", "input": "x", "evaluators": [each]} for n, each in enumerate(entries)
+    ]
+    project.write("d.jsonl", cases)
+    assert project.eval("d.jsonl", "--out", "out", "--quiet").code == 0
+    *records, valid = (project.by_id()[f"c{number}"] for number in range(len(cases)))
+    for record, message in zip(records, INVALID.values(), strict=True):
+        assert (record["status"], record["score"]) == ("error", None) and message in record["error"]["message"]
+    assert (valid["score"], valid["evaluator_results"][0]["hits"]) == (1.0, ["1"])
+
+
 REFUSED = [
     ({"type": "longest"}, "Missing required field: 'evaluators[0].words'"),
     ({"type": "longest", "words": "two"}, "Field 'evaluators[0].words' must be an integer, got string"),

@@ -77,6 +77,7 @@ EXIT_1 = "exit code 1 (to score a program by its exit code, use `type: command`)
 BROKEN = {
     "not JSON": (prints("fine"), {}, "must print a JSON object with a score, but printed 'fine'"),
     "nothing": (["/bin/true"], {}, "must print a JSON object with a score, but printed nothing"),
+    "two scores": (prints('{"score": 0, "reason": "", "score": 1}'), {}, "printed the key 'score' twice in one object"),
     "a list": (prints("[1]"), {}, "must print a JSON object with a score, but printed '[1]'"),
     "two objects": (prints('{"score": 1} {"score": 0}'), {}, "must print a JSON object"),
     "no score": (prints({"hits": ["a"]}), {}, "printed no 'score'"),

@@ -148,7 +148,7 @@ class Composite(Evaluator, frozen=True, kw_only=True):
         try:
             score = await self._aggregated(results, [missed for _, missed in found], judgement)
         except EvaluatorFailure as failure:
-            raise EvaluatorFailure(str(failure), results) from None
+            raise EvaluatorFailure(str(failure), results, suspicious=failure.suspicious) from None
         return msgspec.structs.replace(score, members=results)
 
     async def _aggregated(
@@ -195,7 +195,8 @@ def refuse_failed(results: Sequence[EvaluatorResult]) -> None:
     if failed:
         names = ", ".join(result.name for result in failed)
         first = failed[0].error
-        raise EvaluatorFailure(f"{names}: {first.message if first else 'no score'}")
+        suspicious = any(result.error is not None and result.error.suspicious for result in failed)
+        raise EvaluatorFailure(f"{names}: {first.message if first else 'no score'}", suspicious=suspicious)
 
 
 def weighted_average(members: Sequence[MemberScore]) -> Score:

@@ -201,12 +201,16 @@ class Score(msgspec.Struct, frozen=True, gc=False):
 class EvaluatorFailure(Exception):
     """An evaluator could not score an answer. The job ends as an error, never as a score of 0.
 
-    `members` are the results of a composite's members that finished before one failed.
+    `members` are the results of a composite's members that finished before one failed. `suspicious` if the answer may
+    have caused the failure, by making the judge repeat a verdict.
     """
 
-    def __init__(self, message: str = "", members: tuple[EvaluatorResult, ...] = ()) -> None:
+    def __init__(
+        self, message: str = "", members: tuple[EvaluatorResult, ...] = (), *, suspicious: bool = False
+    ) -> None:
         super().__init__(message)
         self.members = members
+        self.suspicious = suspicious
 
 
 DEFAULT_TARGET = "default"

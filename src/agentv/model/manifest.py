@@ -172,7 +172,8 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     bound and as 1 for the upper. `prompts` is set if cases run with several prompts. `minimum_detectable_difference`
     is the smallest difference that a comparison with a second run on the scored cases shows with a probability of 80 %;
     null if there are too few cases to show any. `truncated` counts the jobs whose answer ended at a token or turn
-    limit, `fallbacks` those that a fallback target answered.
+    limit, `fallbacks` those that a fallback target answered. `suspicious` counts the errors that the answer may have
+    caused, by making the judge repeat a verdict; `suspicious_cases` are the first of them.
     """
 
     cases: int
@@ -183,6 +184,8 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int
     truncated: int = 0
     fallbacks: int = 0
+    suspicious: int = 0
+    suspicious_cases: tuple[str, ...] = ()
     mean: float | None = None
     ci95: Interval | None = None
     ci95_with_errors: Interval | None = None

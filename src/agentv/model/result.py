@@ -61,12 +61,17 @@ def sum_usage(usages: Sequence[TokenUsage]) -> TokenUsage | None:
     return TokenUsage(**totals)
 
 
-class ErrorInfo(msgspec.Struct, frozen=True, gc=False, rename={"error_class": "class"}):
-    """A failure: its class, message, and the stage of the job."""
+class ErrorInfo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename={"error_class": "class"}):
+    """A failure: its class, message, and the stage of the job.
+
+    `suspicious` if the answer may have caused it: the judge gave two different verdicts, or repeated one from the
+    answer.
+    """
 
     error_class: ErrorClass
     message: str
     stage: Stage
+    suspicious: bool = False
 
 
 class TraceSummary(msgspec.Struct, frozen=True, gc=False):

@@ -10,6 +10,7 @@ from agentv.model.manifest import EarlyStop, RunSummary, TargetSummary, Variance
 from agentv.report.figures import number, one_line, percent, percent_interval, signed, signed_interval
 
 LONGEST_NAME = 40
+MOST_NAMES = 5
 
 
 def headlines(summary: RunSummary) -> list[str]:
@@ -41,12 +42,19 @@ def _rounded(share: float) -> str:
 
 
 def answer_notes(target: TargetSummary) -> Iterator[tuple[str, str]]:
-    """Yield how many answers were cut off, and how many came from fallback targets."""
+    """Yield how many answers were cut off, came from fallback targets, or may have manipulated the judge."""
     answers = plural(target.scored + target.unscored + target.errors, "answer")
     if target.truncated:
         yield "truncated", f"{target.truncated:,} of {answers} ended at a token or turn limit"
     if target.fallbacks:
         yield "fallbacks", f"{target.fallbacks:,} of {answers} came from a fallback target"
+    if target.suspicious:
+        shown = ", ".join(one_line(name, LONGEST_NAME) for name in target.suspicious_cases[:MOST_NAMES])
+        more = ", …" if target.suspicious > MOST_NAMES else ""
+        yield (
+            "suspicious",
+            f"{target.suspicious:,} of {answers} may have made the judge repeat a verdict: {shown}{more}",
+        )
 
 
 def trials_shown(target: TargetSummary) -> Iterator[tuple[str, str]]:

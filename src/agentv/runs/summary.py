@@ -18,6 +18,7 @@ from agentv.stats.variance import ScoreSpread
 
 BINS = 10
 SHOWN = 5
+MOST_SUSPICIOUS = 20
 LONGEST_REASON = 300
 _AT_A_LIMIT = frozenset({"length", "max_tokens", "max_turns"})
 """Stop reasons of answers that a limit of tokens or turns cut off."""
@@ -135,6 +136,8 @@ class _Target:
 
     def __init__(self, by_case: bool) -> None:
         self.done = self.errors = self.unscored = self.passed = self.truncated = self.fallbacks = 0
+        self.suspicious = 0
+        self._suspicious_cases: list[str] = []
         self.priced = self.judge_priced = self.timed = 0
         self.cost = self.judge_cost = self.duration_ms = 0.0
         self.scores = MeanAccumulator()
@@ -220,6 +223,10 @@ class _Target:
 
     def _add_error(self, result: Result) -> None:
         self.errors += 1
+        if result.error is not None and result.error.suspicious:
+            self.suspicious += 1
+            if len(self._suspicious_cases) < MOST_SUSPICIOUS and result.eval_id not in self._suspicious_cases:
+                self._suspicious_cases.append(result.eval_id)
         self._evaluator_errors.update(found.name for found in result.evaluator_results if found.score is None)
         error = result.error
         name = error.error_class if error else "unknown"
@@ -239,6 +246,8 @@ class _Target:
             skipped=skipped,
             truncated=self.truncated,
             fallbacks=self.fallbacks,
+            suspicious=self.suspicious,
+            suspicious_cases=tuple(self._suspicious_cases),
             mean=self.scores.mean,
             ci95=self.scores.ci95,
             ci95_with_errors=_with_errors(self.scores, self._errors),

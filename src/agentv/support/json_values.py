@@ -58,6 +58,26 @@ def json_or(text: str | bytes, otherwise: Any) -> Any:
         return otherwise
 
 
+def repeated_key(text: str) -> str | None:
+    """Return a key that an object in valid JSON has twice; None if there is none."""
+    import json  # late: only programs that print JSON need it
+
+    found: list[str] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                found.append(key)
+            seen.add(key)
+
+    try:
+        json.loads(text, object_pairs_hook=note, strict=False)
+    except (ValueError, RecursionError):
+        return None  # not JSON that both decoders accept
+    return found[0] if found else None
+
+
 def same(left: Any, right: Any) -> bool:
     """Whether two JSON values are equal: 1 equals 1.0, and neither equals true."""
     if isinstance(left, dict) and isinstance(right, dict):

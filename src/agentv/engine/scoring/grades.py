@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from agentv.evaluators.base import checked_score, checked_sentences
 from agentv.model.evaluator import EvaluatorSpec, Score, Verdicts
 from agentv.model.result import ErrorInfo, EvaluatorResult, Status, Verdict
 
@@ -26,9 +27,14 @@ class Grade(msgspec.Struct, frozen=True, gc=False):
 def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | None) -> EvaluatorResult:
     """Return the result of one evaluator: its score, negated if configured, and its verdict.
 
-    If negated, only the score decides: a failed gate has no meaningful opposite.
+    If negated, only the score decides: a failed gate has no meaningful opposite. Raises EvaluatorFailure for a score
+    outside 0 to 1, which a custom evaluator may return.
     """
-    value = 1.0 - score.score if spec.negate else score.score
+    value = score.score
+    if spec.evaluator is None or type(value) is not float or not 0.0 <= value <= 1.0:
+        score = _checked(score, f"Evaluator '{spec.name}'")
+        value = score.score
+    value = 1.0 - value if spec.negate else value
     hits, misses = (score.misses, score.hits) if spec.negate else (score.hits, score.misses)
     verdict = verdict_of(value, verdicts)
     if score.verdict is not None and not spec.negate:
@@ -52,6 +58,16 @@ def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | Non
     )
 
 
+def _checked(score: Score, source: str) -> Score:
+    """Return the score of a user's class with valid fields. Raises EvaluatorFailure if that is not possible."""
+    return msgspec.structs.replace(
+        score,
+        score=checked_score(score.score, source),
+        hits=checked_sentences(score.hits, f"'hits' of {source}"),
+        misses=checked_sentences(score.misses, f"'misses' of {source}"),
+    )
+
+
 def regraded(
     result: EvaluatorResult, spec: EvaluatorSpec, verdicts: Verdicts | None, before: Verdicts | None
 ) -> EvaluatorResult:
@@ -65,7 +81,9 @@ def regraded(
     return msgspec.structs.replace(result, weight=spec.weight, verdict=verdict)
 
 
-def failed_result(spec: EvaluatorSpec, message: str, members: tuple[EvaluatorResult, ...] = ()) -> EvaluatorResult:
+def failed_result(
+    spec: EvaluatorSpec, message: str, members: tuple[EvaluatorResult, ...] = (), *, suspicious: bool = False
+) -> EvaluatorResult:
     """Return the result of an evaluator that could not score: an error, regardless of `negate`."""
     return EvaluatorResult(
         name=spec.name,
@@ -73,7 +91,7 @@ def failed_result(spec: EvaluatorSpec, message: str, members: tuple[EvaluatorRes
         score=None,
         weight=spec.weight,
         verdict=None,
-        error=ErrorInfo("evaluator", message, "evaluator"),
+        error=ErrorInfo("evaluator", message, "evaluator", suspicious),
         evaluator_results=members,
     )
 
@@ -102,7 +120,8 @@ def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], ve
     if failed or mean is None:
         first = failed[0].error
         message = f"{', '.join(result.name for result in failed)}: {first.message if first else ''}"
-        return Grade("error", partial_score=mean, error=ErrorInfo("evaluator", message, "evaluator"))
+        suspicious = any(result.error is not None and result.error.suspicious for result in failed)
+        return Grade("error", partial_score=mean, error=ErrorInfo("evaluator", message, "evaluator", suspicious))
     gated = any(misses_gate(spec, result, verdicts) for spec, result in zip(specs, results, strict=True))
     return Grade("ok", mean, "fail" if gated else verdict_of(mean, verdicts))
 

@@ -120,7 +120,7 @@ def _cleaned(spec: EvaluatorSpec, judgement: Judgement) -> Judgement:
 
 def _failed(spec: EvaluatorSpec, error: Exception) -> EvaluatorResult:
     if isinstance(error, EvaluatorFailure):
-        return failed_result(spec, str(error), error.members)
+        return failed_result(spec, str(error), error.members, suspicious=error.suspicious)
     if isinstance(error, TargetFailure | ValueError):
         return failed_result(spec, str(error))
     # A custom evaluator raised: an error of this case, not of the run.

@@ -15,6 +15,7 @@ import msgspec
 from agentv.evaluators.base import checked_score, checked_sentences, missed, passed, quoted
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.result import Verdict
+from agentv.support.json_values import repeated_key
 
 
 def score_of(name: str, returned: Any) -> Score:
@@ -114,6 +115,10 @@ def read_score(printed: str) -> Score:
     if not isinstance(data, dict):
         what = f"{quoted(printed)}{reason}" if printed.strip() else "nothing"
         raise EvaluatorFailure(f"The program must print a JSON object with a score, but printed {what}")
+    twice = repeated_key(printed)
+    if twice is not None:
+        # A program that pastes the answer into its output lets the answer add a second score.
+        raise EvaluatorFailure(f"The program printed the key {quoted(twice)} twice in one object", suspicious=True)
     return score_in(data)
 
 

@@ -1,155 +1,123 @@
-"""Call judges and parse their responses strictly: the last JSON object that fits, or the reason why none does.
+"""Call judges and parse their responses strictly: the one verdict in a response, or the reason why there is none.
 
-Objects inside a judge's thinking are drafts and are ignored.
-
-The judged text may itself contain an object that looks like a verdict, and a judge may repeat it. Objects that occur in
-the `quoted` texts are therefore ignored, unless the object is the entire response and no quoted text is exactly that
-object.
+A response that consists of one object is read as it is. In any other response, objects inside the judge's thinking are
+drafts and are ignored, and so are objects quoted from the judged text. If two of the remaining objects are different
+verdicts, none of them counts.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, NoReturn, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from agentv.evaluators.base import LONGEST_REASON, Judge, cut
 from agentv.evaluators.judges.judge_prompt import repair_message
+from agentv.evaluators.judges.object_scan import UnusableResponse, objects_in, whole_object
+from agentv.evaluators.judges.quotation import Quotations
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.job import Ask, CallOverrides, Judgement
 from agentv.model.message import Message
 from agentv.support.json_values import same
 
-MAX_CHARACTERS = 1_000_000
-_MOST_BROKEN = 5_000
-"""Maximum number of broken objects in a response; a hostile response with more would take too long to parse."""
+__all__ = ["ResponseFormat", "UnusableResponse", "call_for_format", "call_judges", "parse_response"]
 
-_CONTINUES = re.compile(r"\s*[,\]}]")
-"""Text after an object that is part of a larger value, and therefore not a verdict."""
+MAX_CHARACTERS = 1_000_000
 
 _THINKING_BEGINS = re.compile(r"\s*<(think|thinking|thought)>", re.IGNORECASE)
 _THINKING_ENDS = re.compile(r"</(think|thinking|thought)>", re.IGNORECASE)
 
+_REPEATS = "it repeats an object from the judged text instead of giving its own verdict"
 _NO_OVERRIDES = CallOverrides()
 
 Value = TypeVar("Value")
 
 
-class UnusableResponse(Exception):
-    """A response or an object that cannot be used. The message is one short sentence about the reason."""
+class ResponseFormat(msgspec.Struct, Generic[Value], frozen=True):
+    """The required form of a response: a JSON Schema for APIs that can enforce one, and a function that reads it.
+
+    The `title` of the schema identifies the format. `read` raises UnusableResponse. `role` and `noun` are for messages:
+    "The judge gave no usable verdict". `quoted` are texts in the prompt written by others; an object that occurs in one
+    of them is ignored. Two values are different verdicts if `decision` returns different results for them.
+    """
+
+    schema: dict[str, Any]
+    read: Callable[[dict[str, Any]], Value]
+    role: str = "judge"
+    noun: str = "verdict"
+    quoted: tuple[str, ...] = ()
+    decision: Callable[[Value], Any] = lambda value: value
 
 
-def parse_response(text: str, read: Callable[[dict[str, Any]], Value], quoted: tuple[str, ...] = ()) -> Value:
-    """Return the last complete object that `read` accepts. Raises UnusableResponse about the last object otherwise."""
+def parse_response(text: str, form: ResponseFormat[Value]) -> Value:
+    """Return the verdict in a response. Raises UnusableResponse if there is none, or more than one."""
     if len(text) > MAX_CHARACTERS:
         raise UnusableResponse(f"it is longer than {MAX_CHARACTERS:,} characters")
-    found = list(_objects_after_thinking(text.rstrip()))
+    try:
+        whole = _whole_response(text)
+        return _only_verdict(text, form) if whole is None else _whole_verdict(whole, form)
+    except RecursionError:
+        raise UnusableResponse("it is nested too deeply") from None
+
+
+def _whole_response(text: str) -> Any:
+    """Return the object that makes up the response, or all of it after the judge's thinking."""
+    whole = whole_object(text)
+    thought = _end_of_thinking(text) if whole is None else 0
+    return whole_object(text[thought:]) if thought else whole
+
+
+def _whole_verdict(value: dict[str, Any], form: ResponseFormat[Value]) -> Value:
+    """Read an object that makes up a response. It counts even if a quoted text contains it, but not if one is equal."""
+    verdict = form.read(value)
+    if any(same(value, whole_object(text)) for text in form.quoted if text.lstrip()[:1] in ("{", "`")):
+        raise UnusableResponse(_REPEATS, suspicious=True)
+    return verdict
+
+
+def _only_verdict(text: str, form: ResponseFormat[Value]) -> Value:
+    """Return the last verdict in a response with other text, if all its verdicts agree."""
+    quotations = Quotations(form.quoted)
+    found = _objects_after_thinking(text, quotations)
     if not found:
         raise UnusableResponse("it is empty" if not text.strip() else "it has no complete JSON object")
-    reason = ""
-    for start, end, value in reversed(found):
+    verdicts: list[Value] = []
+    problem: UnusableResponse | None = None
+    for value in found:
         try:
             if isinstance(value, UnusableResponse):
                 raise value
-            accepted = read(value)
+            verdict = form.read(value)
+            if quotations.contain(value):
+                raise UnusableResponse(_REPEATS, suspicious=True)
+            verdicts.append(verdict)
         except UnusableResponse as unusable:
-            reason = reason or str(unusable)
-            continue
-        if not _is_echo(value, quoted, alone=_is_alone(text, start, end)):
-            return accepted
-        reason = reason or "it repeats an object from the judged text instead of giving its own verdict"
-    raise UnusableResponse(reason)
+            problem = unusable
+    if not verdicts:
+        raise problem or UnusableResponse("it has no complete JSON object")
+    if any(form.decision(verdict) != form.decision(verdicts[0]) for verdict in verdicts):
+        raise UnusableResponse(f"it has more than one {form.noun}, and they differ", suspicious=True)
+    return verdicts[-1]
 
 
-def _objects_after_thinking(text: str) -> Iterator[tuple[int, int, Any]]:
+def _objects_after_thinking(text: str, quotations: Quotations) -> list[Any]:
     """Return the objects after the judge's thinking. A closing tag inside an object does not end the thinking."""
-    thought = max((tag.end() for tag in _THINKING_ENDS.finditer(text)), default=0)
+    thought = _end_of_thinking(text)
     if not thought:
-        return iter(()) if _THINKING_BEGINS.match(text) else _objects(text)
-    after = [each for each in _objects(text) if each[1] > thought]
-    # An incomplete object in the thinking would hide everything after it.
-    return iter(after or [(start + thought, end + thought, value) for start, end, value in _objects(text[thought:])])
+        own = objects_in(text, quotations.length_at)
+        return [] if _THINKING_BEGINS.match(text) else [value for _, value in own]
+    after = [value for end, value in objects_in(text, quotations.length_at) if end > thought]
+    # A broken object in the thinking would hide everything after it.
+    return after or [value for _, value in objects_in(text[thought:], quotations.length_at)]
 
 
-def _is_echo(value: dict[str, Any], quoted: Iterable[str], *, alone: bool) -> bool:
-    """Return whether a quoted text contains the object, or if `alone`, whether a quoted text is exactly the object."""
-    return any(
-        (not alone or (inner is outer and _is_alone(text, start, end))) and same(value, inner)
-        for text in quoted
-        if "\\u" in text or all(key in text for key in value)  # a cheap test that rules out most texts
-        for start, end, outer in _objects(text, everywhere=True)
-        for inner in _nested_objects(outer)
-    )
-
-
-def _objects(text: str, *, everywhere: bool = False) -> Iterator[tuple[int, int, Any]]:
-    """Yield every complete object with its position, or an UnusableResponse in its place if it is not acceptable.
-
-    The contents of an incomplete object are skipped. With `everywhere`, objects inside others are included.
-    """
-    position = text.find("{")
-    broken = 0
-    while position >= 0:
-        end = position + 1
-        try:
-            value, end = _DECODER.raw_decode(text, position)
-            if everywhere or not _CONTINUES.match(text, end):
-                yield position, end, value
-        except UnusableResponse as unusable:
-            yield position, end, unusable
-        except json.JSONDecodeError as error:
-            if not everywhere and (error.pos >= len(text) or error.msg.startswith("Unterminated")):
-                return
-            broken += 1
-        except ValueError:
-            broken += 1
-        except RecursionError:
-            broken += _MOST_BROKEN // 10  # takes as long as hundreds of others
-        if broken > _MOST_BROKEN:
-            raise UnusableResponse("it has too many broken objects to find a verdict among them")
-        position = text.find("{", position + 1 if everywhere else end)
-
-
-def _nested_objects(value: Any) -> Iterator[Any]:
-    """Yield a value, if it is an object, and all objects inside it."""
-    if isinstance(value, dict):
-        yield value
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _nested_objects(item)
-
-
-def _is_alone(text: str, start: int, end: int) -> bool:
-    """Return whether only whitespace and a code fence surround a part of a text."""
-    before, after = text[:start].strip(), text[end:].strip()
-    return before in ("", "```", "```json") and after in ("", "```")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = {_without_surrogates(key): _without_surrogates(item) for key, item in pairs}
-    if len(value) < len(pairs):
-        ((twice, _),) = Counter(_without_surrogates(key) for key, _ in pairs).most_common(1)
-        raise UnusableResponse(f"it has the key '{twice[:40]}' twice")
-    return value
-
-
-def _without_surrogates(value: Any) -> Any:
-    """Replace lone surrogates, which JSON can express but UTF-8 cannot."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    return [_without_surrogates(item) for item in value] if isinstance(value, list) else value
-
-
-def _constant(name: str) -> NoReturn:
-    raise UnusableResponse(f"{name} is not a valid number")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, strict=False)
+def _end_of_thinking(text: str) -> int:
+    return max((tag.end() for tag in _THINKING_ENDS.finditer(text)), default=0)
 
 
 def read_text(data: dict[str, Any], key: str) -> str | None:
@@ -164,21 +132,6 @@ def object_schema(properties: dict[str, Any], **further: Any) -> dict[str, Any]:
     """Return the JSON Schema of an object with exactly these properties."""
     closed = {"required": list(properties), "additionalProperties": False}
     return {**further, "type": "object", "properties": properties, **closed}
-
-
-class ResponseFormat(msgspec.Struct, Generic[Value], frozen=True):
-    """The required form of a response: a JSON Schema for APIs that can enforce one, and a function that reads it.
-
-    The `title` of the schema identifies the format. `read` raises UnusableResponse. `role` and `noun` are for messages:
-    "The judge gave no usable verdict". `quoted` are texts in the prompt written by others; an object that occurs in one
-    of them is ignored.
-    """
-
-    schema: dict[str, Any]
-    read: Callable[[dict[str, Any]], Value]
-    role: str = "judge"
-    noun: str = "verdict"
-    quoted: tuple[str, ...] = ()
 
 
 async def call_judges(
@@ -214,17 +167,18 @@ async def call_for_format(
 ) -> Value:
     """Call a judge for a response in a format, with one repair attempt. Raises EvaluatorFailure if that fails too."""
     overrides = msgspec.structs.replace(overrides, schema=form.schema)
-    reason = ""
+    problem = UnusableResponse("")
     for _ in range(2):
         text = (await ask(judge, messages, overrides)).text
         try:
-            return parse_response(text, form.read, form.quoted)
+            return parse_response(text, form)
         except UnusableResponse as unusable:
-            reason = str(unusable)
-        repair = repair_message(reason)
+            problem = unusable
+        repair = repair_message(str(problem))
         messages = (*messages, Message("assistant", text), repair) if text.strip() else (*messages, repair)
     who = f"The {form.role} '{judge}'" if judge else f"The {form.role}"
-    raise EvaluatorFailure(f"{who} gave no usable {form.noun} in two attempts: {reason}")
+    message = f"{who} gave no usable {form.noun} in two attempts: {problem}"
+    raise EvaluatorFailure(message, suspicious=problem.suspicious)
 
 
 def combine_votes(values: Sequence[float], combine: str) -> float:

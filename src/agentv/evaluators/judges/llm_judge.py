@@ -171,8 +171,13 @@ class Moderation(PresetJudge, frozen=True, kw_only=True):
 
 async def verdict(settings: Judge, judgement: Judgement, prompt: JudgePrompt) -> Score:
     """Call the judges and combine their verdicts into one score."""
-    form = ResponseFormat(SCHEMA, read_verdict, quoted=prompt.quoted)
+    form = verdict_format(prompt.quoted)
     return combined(await call_judges(settings, judgement, prompt.messages, form), settings.combine or "mean")
+
+
+def verdict_format(quoted: tuple[str, ...] = ()) -> ResponseFormat[Score]:
+    """Return the format of a verdict. Two verdicts with the same score agree."""
+    return ResponseFormat(SCHEMA, read_verdict, quoted=quoted, decision=lambda found: found.score)
 
 
 def read_verdict(data: dict[str, Any]) -> Score:

@@ -81,7 +81,7 @@ class Pairwise(Judge, frozen=True, kw_only=True):
         material = material_of(judgement, include_trace=self.include_trace)
         values = {**material.values, "first_answer": first, "second_answer": second}
         prompt = built_in("pairwise", "preference", Material(values, material.trace), self.criteria or "")
-        form = ResponseFormat(SCHEMA, read_preference, quoted=prompt.quoted)
+        form = ResponseFormat(SCHEMA, read_preference, quoted=prompt.quoted, decision=lambda found: found.better)
         return await call_judges(self, judgement, prompt.messages, form)
 
 

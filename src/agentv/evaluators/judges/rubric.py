@@ -114,7 +114,12 @@ class Rubric(Judge, frozen=True, kw_only=True):
         kind = "points" if has_points(items) else "checks"
         material = material_of(judgement, rubrics=list(map(_shown, items)), include_trace=self.include_trace)
         prompt = await judge_prompt(self.prompt, "rubric", kind, material, judgement)
-        form = ResponseFormat(SCHEMAS[kind], lambda data: read_checks(data, items), quoted=prompt.quoted)
+        form = ResponseFormat(
+            SCHEMAS[kind],
+            lambda data: read_checks(data, items),
+            quoted=prompt.quoted,
+            decision=lambda found: {id: check.points for id, check in found.by_id.items()},
+        )
         return rubric_score(items, await call_judges(self, judgement, prompt.messages, form), self.combine)
 
 
