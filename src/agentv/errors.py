@@ -7,7 +7,8 @@
         │   ├── DatasetNotFoundError    missing file, no match, unknown extension
         │   ├── DatasetParseError       invalid JSON Lines, YAML, gzip …
         │   ├── InvalidDatasetError     invalid document around the cases
-        │   └── InvalidCaseError        invalid case
+        │   ├── InvalidCaseError        invalid case
+        │   └── DatasetChangedError     changed during a run
         └── TargetsError            invalid targets file
 
     DatasetWarning                  valid, but probably a mistake
@@ -107,6 +108,10 @@ class InvalidDatasetError(DatasetError):
 
 class InvalidCaseError(DatasetError):
     """An invalid case."""
+
+
+class DatasetChangedError(DatasetError):
+    """A dataset that changed while it was read, or during a run."""
 
 
 class TargetsError(PlacedError):

@@ -265,24 +265,6 @@ def test_an_unwritable_file_is_an_error_before_any_call(project):
     assert project.runs == []
 
 
-def test_a_run_whose_dataset_changes_is_not_complete(project):
-    project.write(
-        "agent.py",
-        "from pathlib import Path\n"
-        "def answer(prompt):\n"
-        "    Path('b.yaml').write_text(Path('a.yaml').read_text())\n"
-        "    return prompt\n",
-    )
-    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer", "workers": 1})
-    project.dataset(*(["yes"] * 70), name="a.yaml")
-    project.dataset(*(["yes"] * 90), name="b.yaml")
-    ended = project.eval("a.yaml", "b.yaml", "--out", "out")
-    assert ended.code == 2
-    assert "The datasets changed during the run" in ended.stderr and "--resume" in ended.stderr
-    assert "finished_at" not in project.manifest()
-    assert len(project.records()) == 140
-
-
 @pytest.mark.parametrize("text", ["plain", *UNUSUAL[:3], ""])
 def test_shorthand_has_the_fingerprint_of_its_messages(text):
     shorthand = EvalCase("a", text, text, text)

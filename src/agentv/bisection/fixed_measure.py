@@ -15,7 +15,8 @@ from agentv.datasets.case.header import config_file
 from agentv.datasets.files import is_guideline
 from agentv.datasets.formats.dataset_format import SIDECAR_SUFFIXES
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
-from agentv.engine.run_plan import RunPlan, evaluators_of, files_of
+from agentv.datasets.stamps import files_of
+from agentv.engine.run_plan import RunPlan, evaluators_of
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase

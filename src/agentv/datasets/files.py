@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from agentv.model.message import FilePart, ImagePart
 from agentv.model.values import hash_bytes
 from agentv.support import patterns as globs
 from agentv.support.hashes import folder_digest
@@ -187,22 +188,25 @@ def _roots_as_written(path: str) -> list[str]:
     return roots
 
 
-def read_text(path: str, value: str) -> str:
-    """Read a UTF-8 text file with line endings as `\\n`; `value` names it in errors."""
+def read_text(part: FilePart) -> str:
+    """Read the UTF-8 text file of a part with line endings as `\\n`. Raises FileError, also if the file changed."""
+    value = part.value
     try:
-        text = _read(path, value).decode("utf-8-sig")
+        text = _read_unchanged(part).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         what = f"File '{value}' is not UTF-8 text (byte {error.start})"
         raise FileError(what, "For an image, use a part of type 'image'") from None
     return text.replace("\r\n", "\n")
 
 
-def read_image(path: str, value: str) -> str:
-    """Read an image file as a data URI."""
-    media_type = _IMAGE_TYPES.get(os.path.splitext(path)[1].lower())
+def read_image(part: ImagePart) -> str:
+    """Read the image file of a part as a data URI. Raises FileError, also if the file changed."""
+    media_type = _IMAGE_TYPES.get(os.path.splitext(part.path)[1].lower())
     if media_type is None:
-        raise FileError(f"Image '{value}' has an unknown extension", f"Known extensions: {', '.join(_IMAGE_TYPES)}")
-    return f"data:{media_type};base64,{base64.b64encode(_read(path, value)).decode('ascii')}"
+        raise FileError(
+            f"Image '{part.value}' has an unknown extension", f"Known extensions: {', '.join(_IMAGE_TYPES)}"
+        )
+    return f"data:{media_type};base64,{base64.b64encode(_read_unchanged(part)).decode('ascii')}"
 
 
 def is_address(value: str) -> bool:
@@ -216,6 +220,13 @@ def is_guideline(path: str, root: str, patterns: tuple[str, ...]) -> bool:
         return False
     below = os.path.relpath(path, os.path.realpath(root)).replace(os.sep, "/")
     return any(globs.matches(pattern, below) for pattern in patterns)
+
+
+def _read_unchanged(part: FilePart | ImagePart) -> bytes:
+    data = _read(part.path, part.value)
+    if part.digest and hash_bytes(data) != part.digest:
+        raise FileError(f"File '{part.value}' changed after the dataset was read", "Run again with the changed file")
+    return data
 
 
 def _read(path: str, value: str) -> bytes:

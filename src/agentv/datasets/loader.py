@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import msgspec
@@ -19,7 +20,9 @@ from agentv.datasets.dataset import Dataset, Options, ProblemSink, SilentSink
 from agentv.datasets.discovery import Paths, find_datasets
 from agentv.datasets.files import FileFinder, project_root
 from agentv.datasets.formats.dataset_format import Source
+from agentv.datasets.formats.lines import SUFFIXES
 from agentv.datasets.selection import Selection
+from agentv.datasets.stamps import DatasetStamps
 from agentv.errors import (
     AgentvError,
     DatasetError,
@@ -38,16 +41,18 @@ if TYPE_CHECKING:
     import pytest
 
 _ON_ERROR = ("stop", "skip")
+_SMALL_BYTES = 1024 * 1024
 
 
 class StrictSink:
-    """Raises the first error."""
+    """Raises the first error. `stamps` notice datasets that change after they were read first."""
 
     wants_all = False
     stops_at_first = True
 
     def __init__(self, warn: Callable[[DatasetWarning], None]) -> None:
         self.warning = warn
+        self.stamps = DatasetStamps()
         self.skipped_places: list[tuple[str, int]] = []
 
     @property
@@ -85,6 +90,8 @@ class CaseSource(msgspec.Struct, frozen=True):
 
     def stream(self) -> Iterator[EvalCase]:
         """Yield the selected cases one at a time, in constant memory. All files are read to the end."""
+        for source in self.sources:
+            self.sink.stamps.begin(source)
         everything = self._all(self.sink)
         yield from self.selection.apply(everything, lambda: self._all(SilentSink()))
         for _ in everything:
@@ -95,8 +102,8 @@ class CaseSource(msgspec.Struct, frozen=True):
         return self.selection.apply(self._all(self.sink), lambda: self._all(SilentSink()))
 
     def stream_again(self) -> Iterator[EvalCase]:
-        """Yield the selected cases again, without reporting problems again."""
-        return self.selection.apply(self._all(SilentSink()), lambda: self._all(SilentSink()))
+        """Yield the selected cases again, without reporting problems again. Raises DatasetChangedError."""
+        return self.selection.apply(self._all_again(), self._all_again)
 
     def load(self) -> list[EvalCase]:
         """Return the selected cases. All files are read to the end."""
@@ -120,6 +127,23 @@ class CaseSource(msgspec.Struct, frozen=True):
         for source in self.sources:
             for batch in Dataset(source, self.options, sink).batches(PackedIds()):
                 yield from batch
+
+    def _all_again(self) -> Iterator[EvalCase]:
+        check = self.sink.stamps.check
+        for source in self.sources:
+            batches = Dataset(source, self.options, SilentSink()).batches(PackedIds())
+            if _is_small(source):
+                batches = iter(list(batches))  # read at once, so that the file may be edited during the run
+                check(source)
+                yield from chain.from_iterable(batches)
+                continue
+            for batch in batches:
+                check(source)  # after reading and before use, so that every case that is used is unchanged
+                yield from batch
+
+
+def _is_small(source: Source) -> bool:
+    return sum(map(os.path.getsize, source.files)) <= _SMALL_BYTES and not source.files[0].endswith(SUFFIXES)
 
 
 def case_source(

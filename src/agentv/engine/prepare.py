@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from agentv.datasets.stamps import files_of
 from agentv.engine.answers.carried_answers import CarriedAnswers, carried
 from agentv.engine.calls.prices import why_unpriced
 from agentv.engine.job.spec import MOST_AT_ONCE
 from agentv.engine.named_runs import open_run
 from agentv.engine.preflight import ProjectFacts
 from agentv.engine.run_options import EvalOptions, first_given
-from agentv.engine.run_plan import Cases, JobSource, LiveJobs, RunPlan, check, evaluators_of, files_of
+from agentv.engine.run_plan import Cases, JobSource, LiveJobs, RunPlan, check, evaluators_of
 from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.errors import DatasetWarning, UsageError

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
-from itertools import islice
 from pathlib import Path
 
 import msgspec
 
-from agentv.datasets.case.prompts import resolved_data
+from agentv.engine.case_lines import CaseLines
+from agentv.engine.case_stream import CaseStream, ChangedFilesError
 from agentv.engine.cost import CostUnknown, job_cost
 from agentv.engine.gates import Stop, Verdict, judge, with_missing
 from agentv.engine.interrupts import InterruptibleLoop
@@ -18,17 +18,14 @@ from agentv.engine.job.answer import now
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_manifest import new_manifest, refuse_changes
 from agentv.engine.run_options import first_given
-from agentv.engine.run_plan import Fingerprints, RunPlan, evaluators_of, named_evaluators
+from agentv.engine.run_plan import RunPlan
 from agentv.engine.run_project import RESULTS
-from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.engine.scoring.judge_calls import format_notes
-from agentv.errors import AgentvError
 from agentv.executors.executor import Executor, ExecutorOptions, WorkSpec
-from agentv.model.case import EvalCase, text_case_json
+from agentv.model.case import EvalCase
 from agentv.model.job import Job
 from agentv.model.manifest import RunSummary
 from agentv.model.result import Result
-from agentv.model.values import to_json
 from agentv.registry import EXECUTORS
 from agentv.runs.catalogue import RunJournal
 from agentv.runs.folder import RunFolder, new_run_id
@@ -40,8 +37,6 @@ from agentv.support.hash_table import HashTable
 
 MAX_FIRST_AUTH_ERRORS = 20
 """Stop if the first 20 jobs all fail authentication; the rest would fail the same way."""
-_CHUNK = 64
-"""Cases written together, before the first of them runs."""
 _LARGE_BYTES = 16 * 1024
 
 
@@ -131,6 +126,7 @@ class RunInProgress:
         self.manifest = begun or new_manifest(plan, store.path)
         self.plan = plan
         self.store = store
+        self.cases = CaseStream(plan)
         self.loop = InterruptibleLoop()
         self.spec = _work_spec(plan, self.manifest.run_id, store.path)
         self.summary = SummaryBuilder(self.manifest.run_id, plan.checked.most_per_case)
@@ -141,8 +137,7 @@ class RunInProgress:
         self._cost = 0.0
         self._refused: int | None = 0
         self._judges = set(plan.checked.judges)
-        self._evaluator_files = EvaluatorFiles()
-        self._last_evaluators: tuple[object, str, bytes] = (None, "", b"")
+        self._lines = CaseLines(plan.evaluators)
         self._settings = {target.name: target for target in plan.targets}
         self._done = DoneJobs()
         self._written = HashTable()
@@ -164,13 +159,8 @@ class RunInProgress:
     def jobs(self) -> Iterator[Job]:
         """Yield the jobs left to run. The first pull opens the files; by then the executor has opened its targets."""
         self._begin()
-        early_stop, cases = self.plan.early_stop, self.plan.cases
-        if early_stop is None or self.plan.rescored is not None:
-            stream = cases.stream_again()
-            chunks = iter(lambda: list(islice(stream, _CHUNK)), [])
-        else:
-            chunks = early_stop.chunks(cases, self.plan.source)
-        for chunk in chunks:
+        early_stop = self.plan.early_stop
+        for chunk in self.cases.chunks():
             for job in self._open_jobs(chunk):
                 if self.stopped is not None:
                     return
@@ -237,6 +227,7 @@ class RunInProgress:
         early_stop = plan.early_stop if plan.rescored is None else None
         for case in cases:
             fingerprints = plan.source.fingerprints(case)
+            self.cases.read(case, fingerprints)
             found = plan.source.jobs(case, fingerprints[1])
             if has_done:
                 found = [job for job in found if job.key not in self._done]
@@ -246,44 +237,13 @@ class RunInProgress:
                 continue
             jobs += found
             if not self._written or hash((case.path, case.id)) not in self._written:
-                lines.append(self._case_line(case, fingerprints))
+                lines.append(self._lines.line(case, fingerprints))
                 if len(lines[-1]) > _LARGE_BYTES:  # it contains files
                     self.store.append_cases(lines)
                     lines.clear()
         if lines:
             self.store.append_cases(lines)
         return jobs
-
-    def _case_line(self, case: EvalCase, fingerprints: Fingerprints) -> bytes:
-        written = text_case_json(case, fingerprints)
-        if written is None:
-            data = resolved_data(case)
-            del data["evaluators"]
-            data["dataset_path"] = case.path
-            if case.line:
-                data["line"] = case.line
-            data["input_fingerprint"], data["fingerprint"] = fingerprints
-            written = to_json(data)
-        return b"%b,%b\n" % (written[:-1], self._evaluators_json(case))
-
-    def _evaluators_json(self, case: EvalCase) -> bytes:
-        """Return the evaluator part of a case line; computed once for consecutive cases that share evaluators."""
-        given, files = self.plan.evaluators, self._evaluator_files
-        known, folder, made = self._last_evaluators
-        if known is case.evaluators and folder == case.place.origin.base_dir and not case.turns:
-            return made
-        specs = case.evaluators if given is None else given
-        fingerprints, named_files = files.each_with_files(case, named_evaluators(case, given))
-        data = {
-            "evaluators": [spec.to_data() for spec in specs],
-            "evaluators_fingerprint": files.fingerprint(case, evaluators_of(case, given)),
-            "evaluator_fingerprints": fingerprints,
-            **({"evaluator_files": named_files} if named_files else {}),
-        }
-        made = to_json(data)[1:]
-        if not case.turns:
-            self._last_evaluators = (case.evaluators, case.place.origin.base_dir, made)
-        return made
 
     def _keep(self, result: Result) -> Result:
         """Write a record; return it as written, without secrets."""
@@ -310,9 +270,8 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
     folder, checked, stopped = running.store.folder, plan.checked, running.stopped
     early_stop, manifest = plan.early_stop, running.manifest
     summary, details = running.summary.build(checked.jobs, checked.cases_by_target), running.summary.details()
-    if stopped is None and _has_missing_jobs(plan, summary):
-        hint = "Restore the files and use --resume, or start a new run"
-        raise AgentvError("The datasets changed during the run", f"Completed jobs are in {folder.path}", hint)
+    if stopped is None:
+        _refuse_changes(running, has_missing_jobs=_has_missing_jobs(plan, summary))
     if early_stop is not None:
         from agentv.engine.early_stop import catch_up, label  # late: few runs stop early
 
@@ -344,6 +303,15 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
         stopped=stopped,
         stopped_early=is_complete and spared,
     )
+
+
+def _refuse_changes(running: RunInProgress, *, has_missing_jobs: bool) -> None:
+    folder = running.store.folder
+    try:
+        running.cases.refuse_changes(folder.path, has_missing_jobs=has_missing_jobs)
+    except ChangedFilesError as error:  # some records are wrong, so the run cannot be resumed
+        folder.write_manifest(msgspec.structs.replace(running.manifest, exit_code=error.exit_code))
+        raise
 
 
 def _has_missing_jobs(plan: RunPlan, summary: RunSummary) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,7 +20,6 @@ from agentv.model.job import AnswerSource, Job
 from agentv.model.manifest import DatasetEntry, TargetEntry, merged_contents
 from agentv.model.response import content_text
 from agentv.settings.diagnostics import Problem
-from agentv.support.hashes import add_file
 from agentv.targets.target import Target
 
 if TYPE_CHECKING:
@@ -242,7 +240,7 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
         DatasetEntry(
             path=each.path,
             name=datasets[each.path].name,
-            digest=digest_of(each),
+            digest=cases.sink.stamps.digest(each),
             contents=datasets[each.path].contents,
             cases=datasets[each.path].cases,
             skipped_lines=tuple(line for file in each.files for line in skipped.get(file, ())),
@@ -291,17 +289,3 @@ class _DatasetTotals:
             self.weight = case.execution.weight
         if case.names_files:
             self.contents = merged_contents(self.contents, case.fingerprint)
-
-
-def files_of(source: Source) -> tuple[str, ...]:
-    """Return all files of a dataset: the data files and the sidecar, if any."""
-    return (*source.files, *([source.sidecar] if source.sidecar else ()))
-
-
-def digest_of(source: Source) -> str:
-    """Return a hash of the bytes of a dataset, including its sidecar and shards."""
-    digest = hashlib.blake2b(digest_size=16)
-    for file in files_of(source):
-        add_file(digest, file)
-        digest.update(b"\0")
-    return digest.hexdigest()

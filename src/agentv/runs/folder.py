@@ -234,7 +234,7 @@ def last_unfinished(root: Path | str, *, rescored: bool = False) -> RunFolder | 
 def resume_obstacle(manifest: RunManifest) -> str:
     """Return why a run cannot be resumed; empty if it can."""
     if manifest.exit_code == EXIT_USAGE:
-        return "It stopped because of invalid options"
+        return "It stopped because of invalid options, or because files that its cases name changed"
     if manifest.rescored_from is None and not manifest.paths:
         return "Its cases were passed from Python"
     unnamed = [entry.name for entry in manifest.targets if not entry.settings]

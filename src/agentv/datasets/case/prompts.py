@@ -81,7 +81,7 @@ def read_prompt(
 def _file_text(value: str, path: KeyPath, problems: Problems, finder: FileFinder) -> str | None:
     name = value.strip().removeprefix("file://")
     try:
-        return read_text(finder.find(name).path, name)
+        return read_text(FilePart(name, path=finder.find(name).path))
     except FileError as error:
         problems.error(path, error.message, error.hint)
         return None
@@ -151,8 +151,8 @@ def _fill(case: EvalCase, messages: tuple[Message, ...], written: list[dict[str,
 def _contents(case: EvalCase, part: FilePart | ImagePart) -> dict[str, Any]:
     try:
         if isinstance(part, ImagePart):
-            return {} if is_address(part.value) else {"data": read_image(part.path, part.value)}
-        contents: dict[str, Any] = {"text": read_text(part.path, part.value)}
+            return {} if is_address(part.value) else {"data": read_image(part)}
+        contents: dict[str, Any] = {"text": read_text(part)}
     except FileError as error:
         headline = f"Invalid eval case at line {case.line} in {case.path}"
         raise DatasetError(headline, error.message, error.hint, path=case.path, line=case.line) from None

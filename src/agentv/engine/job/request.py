@@ -160,9 +160,9 @@ def _inlined_part(part: TextPart | FilePart | ImagePart) -> TextPart | ImagePart
     if isinstance(part, FilePart):
         return TextPart(_file_block(part, part.value))
     if isinstance(part, ImagePart) and not is_address(part.value):
-        return ImagePart(read_image(part.path, part.value), part.digest, part.path)
+        return ImagePart(read_image(part), part.digest, part.path)
     return part
 
 
 def _file_block(part: FilePart, name: str) -> str:
-    return f'<file path="{name}">\n{read_text(part.path, part.value).strip()}\n</file>'
+    return f'<file path="{name}">\n{read_text(part).strip()}\n</file>'
