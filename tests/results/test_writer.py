@@ -1,9 +1,12 @@
 """Written lines survive a kill, a full disk and an incomplete write."""
 
+import hashlib
 import json
 import random
+import shutil
 import subprocess
 import sys
+import threading
 
 import msgspec
 import pytest
@@ -95,34 +98,61 @@ def test_every_line_is_redacted(tmp_path):
     assert path.read_bytes() == b'{"id":"a","input":"use [redacted]"}\n'
 
 
-def test_the_file_is_synced_once_a_second_and_on_close(tmp_path, monkeypatch):
-    synced, now = [], [100.0]
-    monkeypatch.setattr(writing, "_sync", lambda file: synced.append(now[0]))
-    monkeypatch.setattr(writing, "monotonic", lambda: now[0])
+def test_a_record_is_synced_without_waiting_for_the_next(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(writing, "_sync", synced.append)
+    monkeypatch.setattr(writing, "SYNC_INTERVAL_S", 0.01)
     with ResultWriter(tmp_path / "results.jsonl") as writer:
-        for _ in range(10):
-            writer.write(encode_record(record()))
-            wait_until(lambda: not writer._syncing.is_alive())
-            now[0] += 0.25
-    assert synced == [101.0, 102.0, 102.5]
+        for number in range(3):
+            writer.write(encode_record(record(number)))
+            wait_until(lambda wanted=number + 1: len(synced) == wanted)
+    assert len(synced) == 3
 
 
-def test_a_failed_sync_is_an_error_of_the_next_write(tmp_path, monkeypatch):
+def test_a_failed_sync_is_reported_and_is_an_error_of_the_next_write(tmp_path, monkeypatch):
     def fail(file):
         raise OSError(5, "Input/output error")
 
-    now = [100.0]
+    failed = threading.Event()
     monkeypatch.setattr(writing, "_sync", fail)
-    monkeypatch.setattr(writing, "monotonic", lambda: now[0])
-    writer = ResultWriter(tmp_path / "results.jsonl")
-    now[0] += 2 * writing.SYNC_INTERVAL_S
+    monkeypatch.setattr(writing, "SYNC_INTERVAL_S", 0.01)
+    writer = ResultWriter(tmp_path / "results.jsonl", failed=failed.set)
     writer.write(encode_record(record()))
-    wait_until(lambda: not writer._syncing.is_alive())
-    now[0] += 2 * writing.SYNC_INTERVAL_S
-    with pytest.raises(AgentvError, match="Input/output error"):
-        writer.write(encode_record(record()))
-    with pytest.raises(AgentvError, match="Input/output error"):
+    assert failed.wait(30)
+    for use in (writer.check, lambda: writer.write(encode_record(record())), writer.close):
+        with pytest.raises(AgentvError, match="Input/output error"):
+            use()
+
+
+@pytest.mark.parametrize("change", ["delete", "move", "replace"])
+def test_a_deleted_or_moved_file_is_noticed_at_the_next_sync(tmp_path, monkeypatch, change):
+    path, failed = tmp_path / "run" / "results.jsonl", threading.Event()
+    path.parent.mkdir()
+    monkeypatch.setattr(writing, "SYNC_INTERVAL_S", 0.01)
+    writer = ResultWriter(path, failed=failed.set)
+    writer.write(encode_record(record()))
+    if change == "delete":
+        shutil.rmtree(path.parent)
+    elif change == "move":
+        path.parent.rename(tmp_path / "moved")
+    else:
+        (tmp_path / "other").write_bytes(b"")
+        (tmp_path / "other").replace(path)
+    assert failed.wait(30)
+    with pytest.raises(AgentvError, match=r"Cannot write .*\n  The file was deleted, moved or replaced"):
         writer.close()
+
+
+def test_the_digest_covers_the_whole_file_without_incomplete_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "SYNC_INTERVAL_S", 0.001)
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(encode_record(record(0)) + b'{"torn')
+    writer = ResultWriter(path)
+    writer.compute_digest()
+    for number in range(1, 200):
+        writer.write(encode_record(record(number)))
+    writer.close()
+    assert writer.digest() == hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
 
 
 def test_a_missing_folder_is_a_clear_error(tmp_path):

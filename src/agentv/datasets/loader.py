@@ -134,11 +134,11 @@ class CaseSource(msgspec.Struct, frozen=True):
             batches = Dataset(source, self.options, SilentSink()).batches(PackedIds())
             if _is_small(source):
                 batches = iter(list(batches))  # read at once, so that the file may be edited during the run
-                check(source)
+                check(source.path)
                 yield from chain.from_iterable(batches)
                 continue
             for batch in batches:
-                check(source)  # after reading and before use, so that every case that is used is unchanged
+                check(source.path)  # after reading and before use, so that every case that is used is unchanged
                 yield from batch
 
 

@@ -14,38 +14,43 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class DatasetStamps:
-    """Compares datasets with their state when they were read first: by stamp, and by content if the stamp differs."""
+    """Compares datasets with their state when they were read first: by stamp, and by content if the stamp differs.
+
+    Files are found even if user code changes the working directory in the meantime.
+    """
 
     def __init__(self) -> None:
+        self._files: dict[str, tuple[str, ...]] = {}
         self._stamps: dict[str, _Stamp] = {}
         self._digests: dict[str, str] = {}
-        self._sources: dict[str, Source] = {}
 
     def begin(self, source: Source) -> None:
         """Store the state of a dataset, before it is read."""
-        self._sources[source.path] = source
-        self._stamps[source.path] = _stamp_of(source)
+        files = self._files[source.path] = tuple(map(os.path.abspath, files_of(source)))
+        self._stamps[source.path] = _stamp_of(files)
 
     def digest(self, source: Source) -> str:
         """Return the hash of a dataset that was read since `begin`. Raises DatasetChangedError."""
-        digest = self._digests[source.path] = digest_of(source)
-        if _stamp_of(source) != self._stamps.get(source.path):
-            raise _changed(source)
+        digest = self._digests[source.path] = _digest_of(self._files[source.path])
+        if _stamp_of(self._files[source.path]) != self._stamps[source.path]:
+            raise _changed(source.path)
         return digest
 
-    def check(self, source: Source) -> None:
-        """Raise DatasetChangedError if a dataset has other content than when it was read first."""
-        stamp = _stamp_of(source)
-        if stamp == self._stamps.get(source.path) or source.path not in self._digests:
+    def check(self, path: str) -> None:
+        """Raise DatasetChangedError if the dataset at `path` has other content than when it was read first."""
+        if path not in self._digests:
             return
-        if None in stamp or digest_of(source) != self._digests[source.path]:
-            raise _changed(source)
-        self._stamps[source.path] = stamp
+        stamp = _stamp_of(self._files[path])
+        if stamp == self._stamps[path]:
+            return
+        if None in stamp or _digest_of(self._files[path]) != self._digests[path]:
+            raise _changed(path)
+        self._stamps[path] = stamp
 
     def check_all(self) -> None:
         """Raise DatasetChangedError if any dataset has other content than when it was read first."""
-        for source in self._sources.values():
-            self.check(source)
+        for path in self._files:
+            self.check(path)
 
 
 def files_of(source: Source) -> tuple[str, ...]:
@@ -53,17 +58,17 @@ def files_of(source: Source) -> tuple[str, ...]:
     return (*source.files, *([source.sidecar] if source.sidecar else ()))
 
 
-def digest_of(source: Source) -> str:
+def _digest_of(files: tuple[str, ...]) -> str:
     """Return a hash of the bytes of a dataset, including its sidecar and shards."""
     digest = hashlib.blake2b(digest_size=16)
-    for file in files_of(source):
+    for file in files:
         add_file(digest, file)
         digest.update(b"\0")
     return digest.hexdigest()
 
 
-def _stamp_of(source: Source) -> _Stamp:
-    return tuple(map(_stamp, files_of(source)))
+def _stamp_of(files: tuple[str, ...]) -> _Stamp:
+    return tuple(map(_stamp, files))
 
 
 def _stamp(file: str) -> tuple[int, int, int] | None:
@@ -74,6 +79,6 @@ def _stamp(file: str) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _changed(source: Source) -> DatasetChangedError:
+def _changed(path: str) -> DatasetChangedError:
     hint = "Run again when the file no longer changes"
-    return DatasetChangedError(f"The dataset {source.path} changed while it was read", hint=hint, path=source.path)
+    return DatasetChangedError(f"The dataset {path} changed while it was read", hint=hint, path=path)

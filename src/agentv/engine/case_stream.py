@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 from agentv.engine.run_plan import Cases, Fingerprints, RunPlan
-from agentv.errors import DatasetChangedError
+from agentv.errors import AgentvError, DatasetChangedError
 from agentv.model.case import EvalCase
 from agentv.model.manifest import merged_contents
 
@@ -26,6 +27,7 @@ class CaseStream:
         self._compares_files &= any(entry.contents for entry in plan.checked.datasets)
         self._datasets = {file: each.path for each in plan.cases.sources for file in each.files}
         self._changed: str | None = None
+        self._cwd = _working_directory()
 
     def chunks(self) -> Iterator[list[EvalCase]]:
         """Yield the cases in chunks, until a dataset changes."""
@@ -37,9 +39,19 @@ class CaseStream:
             else:
                 yield from early_stop.chunks(cases, self._plan.source)
         except Exception as error:
+            self._check_working_directory()
             self._changed = error.path if isinstance(error, DatasetChangedError) else _changed_dataset(cases)
             if self._changed is None:
                 raise
+
+    def _check_working_directory(self) -> None:
+        """Raise AgentvError if the paths of the datasets have another meaning than at the start."""
+        paths = [source.path for source in self._plan.cases.sources]
+        cwd = _working_directory()
+        if cwd != self._cwd and not all(map(os.path.isabs, paths)):
+            detail = f"It was {self._cwd} and is {cwd}: a target or an evaluator called os.chdir"
+            hint = "Name the datasets by an absolute path, or remove os.chdir, then continue with --resume"
+            raise AgentvError("The working directory changed during the run", detail, hint)
 
     def read(self, case: EvalCase, fingerprints: Fingerprints) -> None:
         """Take note of a case, if the files that cases name are compared."""
@@ -77,3 +89,10 @@ def _changed_dataset(cases: Cases) -> str | None:
     except DatasetChangedError as changed:
         return changed.path
     return None
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "a deleted folder"

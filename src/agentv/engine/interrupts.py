@@ -61,6 +61,13 @@ class InterruptibleLoop:
         assert self._loop is not None
         self._loop.call_soon(self._call, function)
 
+    def call_from_thread(self, function: Callable[[], None]) -> None:
+        """Call a function in the next turn of the loop, from any thread. An exception ends the coroutine."""
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: the coroutine has already ended
+                loop.call_soon_threadsafe(self._call, function)
+
     def _call(self, function: Callable[[], None]) -> None:
         try:
             function()

@@ -77,12 +77,12 @@ def open_store(plan: RunPlan, out: str | None = None, *, resume: bool = False, l
     """
     redact = Redactor(plan.project.secrets).redact_line
     if resume and out is not None and RunFolder(out).manifest_path.is_file():
-        return RunStore(RunFolder.open(out, redact))
+        return RunStore(RunFolder.open(out, redact).located())
     path = Path(plan.project.root) / RESULTS / new_run_id() if out is None else Path(out)
     folder = RunFolder.create(path, redact)
     if listed and out is not None:
         RunJournal(plan.project.root).add_run(path)
-    return RunStore(folder)
+    return RunStore(folder.located())
 
 
 def open_executor(plan: RunPlan) -> Executor:
@@ -204,7 +204,7 @@ class RunInProgress:
         """Write the manifest, open the files, and add the results from before the run was resumed."""
         store, self.has_begun = self.store, True
         store.folder.write_manifest(self.manifest)
-        if store.start_writing(self.loop.call_soon):
+        if store.start_writing(self.loop.call_soon, self.loop.call_from_thread):
             self._observer.note("The last record is incomplete; its job runs again.")
         for case in store.cases():
             self._written.add([hash((case.dataset_path, case.id))])
@@ -294,7 +294,7 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
         )
     )
     return Outcome(
-        folder=folder.path,
+        folder=folder.shown,
         summary=summary,
         details=details,
         verdict=verdict,
@@ -308,7 +308,7 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
 def _refuse_changes(running: RunInProgress, *, has_missing_jobs: bool) -> None:
     folder = running.store.folder
     try:
-        running.cases.refuse_changes(folder.path, has_missing_jobs=has_missing_jobs)
+        running.cases.refuse_changes(folder.shown, has_missing_jobs=has_missing_jobs)
     except ChangedFilesError as error:  # some records are wrong, so the run cannot be resumed
         folder.write_manifest(msgspec.structs.replace(running.manifest, exit_code=error.exit_code))
         raise

@@ -159,11 +159,12 @@ class Project:
         """Return the paths a run writes to: prompts and traces in its own folder unless the options name another."""
 
         def place(named: str | None, name: str) -> str | None:
-            return named or (None if named is None or folder is None else str(folder / name))
+            chosen = named or (None if named is None or folder is None else str(folder / name))
+            return None if chosen is None else os.path.abspath(chosen)  # user code may change the working directory
 
         return RunFiles(
             cache_folder=os.path.join(self.root, CACHE) if options.cache else None,
-            record_file=options.record,
+            record_file=None if options.record is None else os.path.abspath(options.record),
             prompts_folder=place(options.dump_prompts, PROMPTS),
             traces_folder=place(options.dump_traces, TRACES),
             logs_folder=None if folder is None else str(folder / LOGS),

@@ -117,10 +117,13 @@ def new_run_id(now: datetime | None = None) -> str:
 
 
 class RunFolder:
-    """The files of one run. `redact` removes secrets from everything written through it."""
+    """The files of one run. `redact` removes secrets from everything written through it.
+
+    `shown` is the path in messages of a folder that is `located`.
+    """
 
     def __init__(self, path: Path | str, redact: Redact | None = None) -> None:
-        self.path = Path(path)
+        self.path = self.shown = Path(path)
         self.redact = redact
         self.manifest_path = self.path / "run.json"
         self.cases_path = self.path / "cases.jsonl"
@@ -148,6 +151,12 @@ class RunFolder:
         folder = cls(path, redact)
         if not folder.manifest_path.is_file():
             raise UsageError(f"Not a run folder: {folder.path}", f"It has no {folder.manifest_path.name}")
+        return folder
+
+    def located(self) -> RunFolder:
+        """Return the same folder with an absolute path: user code may change the working directory."""
+        folder = RunFolder(self.path.absolute(), self.redact)
+        folder.shown = self.shown
         return folder
 
     def lock(self) -> FolderLock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, BinaryIO, overload
 
@@ -34,6 +34,7 @@ from agentv.runs.run_figures import Figures, run_figures
 from agentv.runs.writer import Redact, ResultWriter
 from agentv.support.hashes import add_file
 
+CallSoon = Callable[[Callable[[], None]], object]
 RECORD_FILES = (RESULTS_FILE, "index.jsonl", ".internal/index.jsonl")
 """The possible files of records in a run folder: our own, then those of AgentV (TypeScript) 4.x and 5.x."""
 
@@ -90,7 +91,7 @@ class RunStore(AbstractContextManager["RunStore"]):
     """A run folder, or a file of results, possibly from another tool.
 
     Records are read one at a time. A run may be read while it is written: an incomplete last line is ignored. Writing
-    requires the folder's lock and `start_writing`.
+    requires the folder's lock and `start_writing`; `close` sets the `digests` of the written files.
     """
 
     def __init__(self, folder: RunFolder, file: Path | None = None, needs_scores: bool = True) -> None:
@@ -105,7 +106,8 @@ class RunStore(AbstractContextManager["RunStore"]):
         self._stream: BinaryIO | None = None
         self._results: ResultWriter | None = None
         self._cases: ResultWriter | None = None
-        self._flush_soon: Callable[[Callable[[], None]], object] | None = None
+        self._flush_soon: CallSoon | None = None
+        self.digests: dict[str, str] = {}
 
     @classmethod
     def open(cls, path: Path | str, redact: Redact | None = None, *, needs_scores: bool = True) -> RunStore:
@@ -249,15 +251,24 @@ class RunStore(AbstractContextManager["RunStore"]):
         """Compute the figures from the records, in one pass."""
         return run_figures(self)
 
-    def start_writing(self, flush_soon: Callable[[Callable[[], None]], object] | None = None) -> bool:
+    def start_writing(self, flush_soon: CallSoon | None = None, stop_soon: CallSoon | None = None) -> bool:
         """Open the files for appending. Return whether an incomplete last record was removed.
 
         With `flush_soon`, which must call its argument shortly, records that follow quickly are written together.
+        `stop_soon` is called in another thread with a function that raises AgentvError, if the files were deleted or
+        cannot be synced.
         """
         self._flush_soon = flush_soon
-        self._results = ResultWriter(self.folder.results_path)
-        self._cases = ResultWriter(self.folder.cases_path, self.folder.redact)
+        failed = None if stop_soon is None else partial(stop_soon, self._check_files)
+        self._results = ResultWriter(self.folder.results_path, failed=failed)
+        self._cases = ResultWriter(self.folder.cases_path, self.folder.redact, failed=failed)
+        for writer in (self._results, self._cases):
+            writer.compute_digest()
         return self._results.cut_bytes > 0
+
+    def _check_files(self) -> None:
+        for writer in filter(None, (self._results, self._cases)):
+            writer.check()
 
     def append(self, result: Result) -> Result:
         """Write a record, and return it as written, without secrets."""
@@ -278,9 +289,12 @@ class RunStore(AbstractContextManager["RunStore"]):
 
     def close(self) -> None:
         """Close all files, with everything written to disk."""
-        for opened in (self._stream, self._results, self._cases):
-            if opened is not None:
-                opened.close()
+        if self._stream is not None:
+            self._stream.close()
+        for writer in (self._results, self._cases):
+            if writer is not None:
+                writer.close()
+                self.digests[writer.path.name] = writer.digest()
         self._stream = self._results = self._cases = None
 
     def __exit__(self, *ended: object) -> None:

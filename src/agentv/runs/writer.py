@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from time import monotonic
 from typing import NoReturn
 
@@ -14,7 +15,8 @@ from agentv.errors import AgentvError, file_errors
 from agentv.support.private_files import open_file
 
 SYNC_INTERVAL_S = 1.0
-"""How much work a power failure can lose. A killed process loses nothing that was written."""
+"""How much work a power failure can lose. A killed process loses nothing that was written. A thread syncs at this
+interval, so that the jobs do not wait for the disk, and notices a file that was deleted."""
 
 MOST_PENDING, PENDING_S = 32, 0.005
 """How many lines wait for one `flush`, and for how long. A killed process can lose this much."""
@@ -22,6 +24,7 @@ MOST_PENDING, PENDING_S = 32, 0.005
 Redact = Callable[[bytes], bytes]
 
 _BLOCK = 64 * 1024
+_DIGEST_BLOCK = 1024 * 1024
 _RESUME = "continue with --resume"
 _sync = getattr(os, "fdatasync", os.fsync)
 
@@ -30,19 +33,31 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
     """Appends lines of JSON to a file, and creates it if necessary. Only one writer may use a file at a time.
 
     `cut_bytes` is the length of an incomplete last line that was removed. `next_step` is what to do after a write
-    error, for the message.
+    error, for the message. `failed` is called in another thread when a sync fails; `check` then raises the error.
     """
 
-    def __init__(self, path: Path | str, redact: Redact | None = None, *, next_step: str = _RESUME) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        redact: Redact | None = None,
+        *,
+        next_step: str = _RESUME,
+        failed: Callable[[], object] | None = None,
+    ) -> None:
         self.path = Path(path)
+        self._place = os.path.abspath(path)  # user code may change the working directory
         self._next_step = next_step
         self._redact = redact
+        self._failed = failed
         self._torn = False
+        self._end = 0
+        self._synced_end = 0
         self._pending: list[bytes] = []
-        self._synced_at = monotonic()
         self._written_at = 0.0
-        self._syncing = Thread()
+        self._timer: Thread | None = None
+        self._closing = Event()
         self._sync_error: OSError | None = None
+        self._digest: FileDigest | None = None
         with file_errors(f"Cannot write {self.path}"):
             self._file = open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
@@ -83,39 +98,57 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
                 self._torn = True
                 written += os.write(self._file, line[written:])
             self._torn = False
+            self._end += len(line)
         except OSError as error:
             self._torn = True
             with suppress(OSError):
                 self._cut_torn_line()
             self._fail(error)
         self._written_at = monotonic()
-        if self._written_at - self._synced_at >= SYNC_INTERVAL_S and not self._syncing.is_alive():
-            self._check_sync()
-            self._synced_at = self._written_at
-            self._syncing = Thread(target=self._sync, daemon=True)  # the jobs do not wait for the disk
-            self._syncing.start()
-
-    def sync(self) -> None:
-        """Flush to disk, so that everything written survives a power failure."""
-        self._wait_for_sync()
-        self._check_sync()
-        self._sync()
-        self._check_sync()
-
-    def _sync(self) -> None:
-        try:
-            _sync(self._file)
-        except OSError as error:
-            self._sync_error = error
-
-    def _wait_for_sync(self) -> None:
-        if self._syncing.is_alive():
-            self._syncing.join()
-
-    def _check_sync(self) -> None:
-        """Raise AgentvError if a sync failed."""
         if self._sync_error is not None:
             self._fail(self._sync_error)
+        if self._timer is None:
+            self._timer = Thread(target=self._sync_regularly, name="agentv-sync", daemon=True)
+            self._timer.start()
+
+    def check(self) -> None:
+        """Raise AgentvError if a sync failed, or if the file was deleted or moved."""
+        if self._sync_error is not None:
+            self._fail(self._sync_error)
+
+    def compute_digest(self) -> None:
+        """Hash the file in the background; see `digest`."""
+        self._digest = FileDigest(self._place)
+
+    def digest(self) -> str:
+        """Return the hash of the file, after `close`."""
+        assert self._digest is not None
+        return self._digest.value
+
+    def _sync_regularly(self) -> None:
+        while not self._closing.wait(SYNC_INTERVAL_S):
+            self._sync()
+            if self._sync_error is not None:
+                if self._failed is not None:
+                    self._failed()
+                return
+
+    def sync(self) -> None:
+        """Flush to disk, so that everything written survives a power failure. Raises AgentvError on failure."""
+        self._sync()
+        self.check()
+
+    def _sync(self) -> None:
+        end = self._end
+        try:
+            _check_place(self._file, self._place)
+            if end != self._synced_end:
+                _sync(self._file)
+                self._synced_end = end
+            if self._digest is not None:
+                self._digest.read_to(end)
+        except OSError as error:
+            self._sync_error = self._sync_error or error
 
     def close(self) -> None:
         """Sync and close. May be called twice."""
@@ -123,11 +156,14 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
             return
         try:
             self.flush()
-            self.sync()
         finally:
-            self._wait_for_sync()  # also after an error: the thread uses the file
+            self._closing.set()
+            if self._timer is not None:
+                self._timer.join()
+            self._sync()
             os.close(self._file)
             self._file = -1
+        self.check()
 
     def __exit__(self, *ended: object) -> None:
         self.close()
@@ -138,15 +174,48 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
         end = _end_of_last_line(self._file, size)
         if end < size:
             os.ftruncate(self._file, end)
-        self._torn = False
+        self._torn, self._end = False, end
         return size - end
 
     def _fail(self, error: OSError) -> NoReturn:
+        if isinstance(error, FileNotFoundError):
+            detail = "The file was deleted, moved or replaced while it was written"
+            raise AgentvError(f"Cannot write {self.path}", detail, f"Restore it, then {self._next_step}") from error
         raise AgentvError(
             f"Cannot write {self.path}",
             error.strerror or str(error),
             f"All earlier lines are complete. Free disk space or fix the cause, then {self._next_step}",
         ) from error
+
+
+class FileDigest:
+    """The hash of a file that grows, read in pieces."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._end = 0
+
+    @property
+    def value(self) -> str:
+        """The hash so far."""
+        return self._hash.hexdigest()
+
+    def read_to(self, end: int) -> None:
+        """Add the bytes up to an offset. Raises OSError."""
+        if end <= self._end:
+            return
+        with open(self._path, "rb", buffering=0) as file:
+            file.seek(self._end)
+            while self._end < end and (block := file.read(min(_DIGEST_BLOCK, end - self._end))):
+                self._hash.update(block)
+                self._end += len(block)
+
+
+def _check_place(file: int, path: str) -> None:
+    """Raise FileNotFoundError if an open file is no longer at its path."""
+    if not os.path.samestat(os.fstat(file), os.stat(path)):
+        raise FileNotFoundError(path)
 
 
 def _end_of_last_line(file: int, size: int) -> int:
