@@ -1,5 +1,6 @@
 """Run folders: created once, written by one process at a time, with atomic manifests."""
 
+import errno
 import json
 import os
 import subprocess
@@ -11,7 +12,11 @@ import pytest
 from agentv import AgentvError, UsageError
 from agentv.model.manifest import RunManifest, RunSummary, TargetEntry
 from agentv.runs.folder import RunFolder, last_unfinished, new_run_id, run_folders, write_whole
+from agentv.runs.folder_lock import is_locked
 from agentv.runs.redaction import Redactor
+
+if sys.platform != "win32":
+    import fcntl
 
 
 def manifest(run_id="r", **known):
@@ -127,6 +132,37 @@ def test_a_killed_process_releases_its_lock(tmp_path):
         other.wait()
     with RunFolder(tmp_path).lock() as lock:
         lock.close()
+    assert os.listdir(tmp_path) == []
+
+
+WRITES = (
+    "import sys; from agentv.runs.folder import RunFolder; from agentv.runs.store import RunStore; "
+    "f = RunFolder(sys.argv[1]); l = f.lock(); s = RunStore(f); s.start_writing(); print(1, flush=True); input()"
+)
+
+
+def test_removing_the_lock_file_does_not_allow_a_second_writer(tmp_path):
+    (tmp_path / "results.jsonl").write_bytes(b"")
+    with subprocess.Popen([sys.executable, "-c", WRITES, tmp_path], stdin=-1, stdout=-1, text=True) as other:
+        assert other.stdout.readline() == "1\n"
+        (tmp_path / ".lock").unlink()
+        assert is_locked(tmp_path)
+        with pytest.raises(UsageError, match=r"The run folder is in use: .*\n  Another process is writing to it"):
+            RunFolder(tmp_path).lock()
+        assert not (tmp_path / ".lock").exists()
+        other.communicate("\n")
+    assert not is_locked(tmp_path)
+    RunFolder(tmp_path).lock().close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="flock")
+def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch):
+    def no_locks(file, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(UsageError, match=r"support locks: .*\n  .*No locks available.*\n\n  Hint: .*local disk"):
+        RunFolder(tmp_path).lock()
     assert os.listdir(tmp_path) == []
 
 

@@ -116,7 +116,8 @@ def test_a_failed_sync_is_reported_and_is_an_error_of_the_next_write(tmp_path, m
     failed = threading.Event()
     monkeypatch.setattr(writing, "_sync", fail)
     monkeypatch.setattr(writing, "SYNC_INTERVAL_S", 0.01)
-    writer = ResultWriter(tmp_path / "results.jsonl", failed=failed.set)
+    writer = ResultWriter(tmp_path / "results.jsonl")
+    writer.watch(failed.set)
     writer.write(encode_record(record()))
     assert failed.wait(30)
     for use in (writer.check, lambda: writer.write(encode_record(record())), writer.close):
@@ -129,7 +130,8 @@ def test_a_deleted_or_moved_file_is_noticed_at_the_next_sync(tmp_path, monkeypat
     path, failed = tmp_path / "run" / "results.jsonl", threading.Event()
     path.parent.mkdir()
     monkeypatch.setattr(writing, "SYNC_INTERVAL_S", 0.01)
-    writer = ResultWriter(path, failed=failed.set)
+    writer = ResultWriter(path)
+    writer.watch(failed.set)
     writer.write(encode_record(record()))
     if change == "delete":
         shutil.rmtree(path.parent)
@@ -148,7 +150,7 @@ def test_the_digest_covers_the_whole_file_without_incomplete_lines(tmp_path, mon
     path = tmp_path / "results.jsonl"
     path.write_bytes(encode_record(record(0)) + b'{"torn')
     writer = ResultWriter(path)
-    writer.compute_digest()
+    writer.watch()
     for number in range(1, 200):
         writer.write(encode_record(record(number)))
     writer.close()

@@ -26,7 +26,7 @@ from agentv.comparison.comparison import Reason, Unfinished
 from agentv.comparison.run_change import CaseId, ChangeKind, RunChange, ValueChange, changed_entries, changed_values
 from agentv.comparison.scores import GroupedCases, JudgeUse, RunScores
 from agentv.errors import EXIT_BUDGET, EXIT_INTERRUPTED, plural
-from agentv.runs.folder import is_locked
+from agentv.runs.folder_lock import is_locked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

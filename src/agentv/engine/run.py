@@ -203,7 +203,8 @@ class RunInProgress:
     def _begin(self) -> None:
         """Write the manifest, open the files, and add the results from before the run was resumed."""
         store, self.has_begun = self.store, True
-        store.folder.write_manifest(self.manifest)
+        if store.manifest is None:  # written first: a folder with other files and without a manifest is not a run
+            store.folder.write_manifest(self.manifest)
         if store.start_writing(self.loop.call_soon, self.loop.call_from_thread):
             self._observer.note("The last record is incomplete; its job runs again.")
         for case in store.cases():

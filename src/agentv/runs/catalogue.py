@@ -13,7 +13,8 @@ import msgspec
 
 from agentv.errors import AgentvError, file_errors
 from agentv.model.manifest import TargetSummary
-from agentv.runs.folder import RESULTS_FOLDER, RunFolder, is_locked
+from agentv.runs.folder import RESULTS_FOLDER, RunFolder
+from agentv.runs.folder_lock import is_locked
 from agentv.runs.store import RECORD_FILES, RunStore
 
 _UNKNOWN = datetime.min.replace(tzinfo=UTC)

@@ -1,11 +1,10 @@
-"""The run folder: its files, run id, lock, and atomically written manifest and summary."""
+"""The run folder: its files, run id, and atomically written manifest and summary."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -16,92 +15,10 @@ from agentv.errors import EXIT_USAGE, AgentvError, UsageError, file_errors
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import SCHEMA_VERSION
 from agentv.registry import RESULT_FORMATS
+from agentv.runs.folder_lock import LOCK_NAME, FolderLock, is_locked
+from agentv.runs.record import RESULTS_FILE
 from agentv.runs.writer import Redact
-from agentv.support.private_files import PRIVATE_FILE, make_folder, open_file
-
-LOCK_NAME = ".lock"
-
-
-class FolderLock(AbstractContextManager["FolderLock"]):
-    """An exclusive lock on a run folder, released by `close` or when the process ends. Its file holds the pid."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / LOCK_NAME
-        self._file = -1
-        while self._file < 0:
-            self._file = self._take()
-        os.ftruncate(self._file, 0)
-        os.write(self._file, str(os.getpid()).encode())
-
-    def close(self) -> None:
-        """Release the lock. May be called twice."""
-        if self._file < 0:
-            return
-        with suppress(OSError):
-            self._path.unlink()
-        os.close(self._file)
-        self._file = -1
-
-    def __exit__(self, *ended: object) -> None:
-        self.close()
-
-    def _take(self) -> int:
-        """Lock the file, and return -1 if its last holder removed it in the meantime."""
-        with file_errors(f"Cannot write to {self._path.parent}"):
-            file = open_file(self._path, os.O_RDWR | os.O_CREAT)
-        if not _try_lock(file):
-            holder = os.read(file, 32).decode(errors="replace").strip()
-            os.close(file)
-            raise UsageError(
-                f"The run folder is in use: {self._path.parent}",
-                f"Process {holder or 'unknown'} is writing to it",
-                "Wait until it ends or stop it, then continue with --resume",
-            )
-        with suppress(OSError):
-            if os.path.samestat(os.fstat(file), os.lstat(self._path)):
-                return file
-        os.close(file)
-        return -1
-
-
-def is_locked(folder: Path) -> bool:
-    """Return whether a process is writing to a folder."""
-    try:
-        file = open_file(folder / LOCK_NAME, os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        return not _try_lock(file)
-    finally:
-        os.close(file)
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(file: int) -> bool:
-        # Locked bytes cannot be read on Windows, so lock one far after the process id.
-        os.lseek(file, 1 << 20, os.SEEK_SET)
-        try:
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        finally:
-            os.lseek(file, 0, os.SEEK_SET)
-        return True
-
-else:
-    import fcntl
-
-    def _try_lock(file: int) -> bool:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True  # a file system without locks: run without one
-        return True
-
+from agentv.support.private_files import PRIVATE_FILE, make_folder
 
 RESULTS_FOLDER = Path(".agentv", "results")
 
@@ -127,7 +44,7 @@ class RunFolder:
         self.redact = redact
         self.manifest_path = self.path / "run.json"
         self.cases_path = self.path / "cases.jsonl"
-        self.results_path = self.path / "results.jsonl"
+        self.results_path = self.path / RESULTS_FILE
         self.summary_path = self.path / "summary.json"
 
     @classmethod

@@ -16,6 +16,7 @@ from agentv.model.evaluator import Verdicts
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import JobKey, Result
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder
+from agentv.runs.folder_lock import lock_records
 from agentv.runs.job_index import DoneJobs, keyed_lines
 from agentv.runs.record import (
     RESULTS_FILE,
@@ -260,10 +261,10 @@ class RunStore(AbstractContextManager["RunStore"]):
         """
         self._flush_soon = flush_soon
         failed = None if stop_soon is None else partial(stop_soon, self._check_files)
-        self._results = ResultWriter(self.folder.results_path, failed=failed)
-        self._cases = ResultWriter(self.folder.cases_path, self.folder.redact, failed=failed)
+        self._results = ResultWriter(self.folder.results_path, lock=lambda file: lock_records(file, self.path))
+        self._cases = ResultWriter(self.folder.cases_path, self.folder.redact)
         for writer in (self._results, self._cases):
-            writer.compute_digest()
+            writer.watch(failed)
         return self._results.cut_bytes > 0
 
     def _check_files(self) -> None:

@@ -33,7 +33,7 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
     """Appends lines of JSON to a file, and creates it if necessary. Only one writer may use a file at a time.
 
     `cut_bytes` is the length of an incomplete last line that was removed. `next_step` is what to do after a write
-    error, for the message. `failed` is called in another thread when a sync fails; `check` then raises the error.
+    error, for the message. `lock` locks the open file before anything is changed.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
         redact: Redact | None = None,
         *,
         next_step: str = _RESUME,
-        failed: Callable[[], object] | None = None,
+        lock: Callable[[int], None] | None = None,
     ) -> None:
         self.path = Path(path)
         self._place = os.path.abspath(path)  # user code may change the working directory
         self._next_step = next_step
         self._redact = redact
-        self._failed = failed
+        self._failed: Callable[[], object] | None = None
         self._torn = False
         self._end = 0
         self._synced_end = 0
@@ -61,10 +61,15 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
         with file_errors(f"Cannot write {self.path}"):
             self._file = open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
+            if lock is not None:
+                lock(self._file)
             self.cut_bytes = self._cut_torn_line()
         except OSError as error:
             os.close(self._file)
             self._fail(error)
+        except AgentvError:
+            os.close(self._file)
+            raise
 
     def write(self, line: bytes) -> None:
         """Append a line that ends in a newline. Raises AgentvError on failure, with nothing of the line in the file."""
@@ -116,9 +121,12 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
         if self._sync_error is not None:
             self._fail(self._sync_error)
 
-    def compute_digest(self) -> None:
-        """Hash the file in the background; see `digest`."""
-        self._digest = FileDigest(self._place)
+    def watch(self, failed: Callable[[], object] | None = None) -> None:
+        """Hash the file in the background; see `digest`.
+
+        If a sync fails, or the file was deleted or moved, `failed` is called in another thread; `check` then raises.
+        """
+        self._digest, self._failed = FileDigest(self._place), failed
 
     def digest(self) -> str:
         """Return the hash of the file, after `close`."""

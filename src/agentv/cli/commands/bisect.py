@@ -35,7 +35,7 @@ from agentv.engine.run_plan import RunPlan
 from agentv.errors import EXIT_OK, EXIT_UNDECIDED, UsageError, plural
 from agentv.model.values import to_json
 from agentv.report.figures import number, one_line, p_equals, signed, signed_interval, usd
-from agentv.runs.folder import FolderLock
+from agentv.runs.folder_lock import FolderLock
 
 
 def bisect(args: BisectArguments) -> None:

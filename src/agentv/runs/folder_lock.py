@@ -1,0 +1,130 @@
+"""Locks on run folders: only one process at a time may write to a run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+
+from agentv.errors import UsageError, file_errors
+from agentv.runs.record import RESULTS_FILE
+from agentv.support.private_files import open_file
+
+LOCK_NAME = ".lock"
+
+
+class FolderLock(AbstractContextManager["FolderLock"]):
+    """An exclusive lock on a run folder, released by `close` or when the process ends. Its file holds the pid.
+
+    The writer of the records also locks their file, so that removing the lock file does not allow a second writer.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCK_NAME
+        self._file = -1
+        while self._file < 0:
+            self._file = self._take()
+        os.ftruncate(self._file, 0)
+        os.write(self._file, str(os.getpid()).encode())
+        if _has_lock(folder / RESULTS_FILE):
+            self.close()
+            raise _in_use(folder)
+
+    def close(self) -> None:
+        """Release the lock. May be called twice."""
+        if self._file < 0:
+            return
+        with suppress(OSError):
+            self._path.unlink()
+        os.close(self._file)
+        self._file = -1
+
+    def __exit__(self, *ended: object) -> None:
+        self.close()
+
+    def _take(self) -> int:
+        """Lock the file, and return -1 if its last holder removed it in the meantime."""
+        with file_errors(f"Cannot write to {self._path.parent}"):
+            file = open_file(self._path, os.O_RDWR | os.O_CREAT)
+        try:
+            is_free = _try_lock(file)
+        except OSError as error:
+            os.close(file)
+            self._path.unlink()
+            raise _without_locks(self._path.parent, error) from None
+        if not is_free:
+            holder = os.read(file, 32).decode(errors="replace").strip()
+            os.close(file)
+            raise _in_use(self._path.parent, f"Process {holder or 'unknown'}")
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(file), os.lstat(self._path)):
+                return file
+        os.close(file)
+        return -1
+
+
+def lock_records(file: int, folder: Path) -> None:
+    """Lock the open file of records until it is closed. Raises UsageError if another process has locked it."""
+    try:
+        is_free = _try_lock(file)
+    except OSError as error:
+        raise _without_locks(folder, error) from None
+    if not is_free:
+        raise _in_use(folder)
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a process is writing to a folder."""
+    return _has_lock(folder / LOCK_NAME) or _has_lock(folder / RESULTS_FILE)
+
+
+def _has_lock(path: Path) -> bool:
+    try:
+        file = open_file(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        return not _try_lock(file)
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(file)
+
+
+def _in_use(folder: Path, holder: str = "Another process") -> UsageError:
+    hint = "Wait until it ends or stop it, then continue with --resume"
+    return UsageError(f"The run folder is in use: {folder}", f"{holder} is writing to it", hint)
+
+
+def _without_locks(folder: Path, error: OSError) -> UsageError:
+    detail = f"Two processes could write to the run at the same time ({error.strerror})"
+    return UsageError(
+        f"The file system does not support locks: {folder}", detail, "Choose a folder on a local disk with --out"
+    )
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(file: int) -> bool:
+        # Locked bytes cannot be read on Windows, so lock one far after the end.
+        os.lseek(file, 1 << 40, os.SEEK_SET)
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            os.lseek(file, 0, os.SEEK_SET)
+        return True
+
+else:
+    import fcntl
+
+    def _try_lock(file: int) -> bool:
+        """Lock a file, and return whether it was free. Raises OSError if the file system has no locks."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
