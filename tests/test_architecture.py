@@ -98,6 +98,31 @@ def test_modules_and_functions_are_short(module):
             assert node.end_lineno - node.lineno < LONGEST_FUNCTION, f"{node.name} is too long"
 
 
+SILENT = {
+    "cli",
+    "report",
+    "engine",
+    "trust",
+    "runs",
+    "datasets",
+    "targets",
+    "calibration",
+    "generation",
+    "pytest_plugin",
+}
+
+
+@pytest.mark.parametrize("module", [each for each in MODULES if layer_of(each) in SILENT], ids=str)
+def test_only_one_module_prints(module):
+    """Everything else prints through `cli/output.py`, which escapes control characters in data."""
+    text = (SOURCE / module).read_text(encoding="utf-8")
+    names = {ast.unparse(node.func) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)}
+    forbidden = {"print", "click.echo", "click.secho", "click.style", "sys.stdout.write", "sys.stderr.write"}
+    assert str(module) == "cli/output.py" or names & forbidden == set(), (
+        "use echo, message, warn or Styled of agentv.cli.output"
+    )
+
+
 def imported_by(statement: str) -> set[str]:
     code = f"import sys; before = set(sys.modules); {statement}; print(*sorted(set(sys.modules) - before))"
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())

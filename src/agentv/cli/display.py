@@ -10,11 +10,12 @@ from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from agentv.cli import output
 from agentv.engine.run import Observer, RunInProgress
 from agentv.engine.run_plan import RunPlan
 from agentv.model.job import Job
 from agentv.model.result import Result
-from agentv.report.figures import duration, fitting, number, one_line
+from agentv.report.figures import duration, fitting, number, one_line, safe_text
 from agentv.report.status_line import Pace, status_line
 from agentv.runs.redaction import Redactor
 from agentv.runs.summary import Snapshot
@@ -77,6 +78,7 @@ class Progress:
 
     def note(self, text: str, label: str = "", colour: str = "") -> None:
         """Print a line above the status line immediately. A terminal shows the label in colour."""
+        label, text = safe_text(label), safe_text(text)
         # A closed terminal must not end the run.
         with self._lock, suppress(OSError, ValueError):
             if self._live is not None:
@@ -93,7 +95,7 @@ class Progress:
         self.stop()
 
     def _line(self, snapshot: Snapshot) -> str:
-        return status_line(snapshot, self._pace.rate(snapshot.done, monotonic()))
+        return safe_text(status_line(snapshot, self._pace.rate(snapshot.done, monotonic())))
 
     def _print_lines(self) -> None:
         while not self._ended.wait(self._interval_s):
@@ -194,21 +196,20 @@ class RunDisplay(Observer):
     def decided(self, job: Job, why: str) -> None:
         if self._why:
             trial = f", trial {job.trial}" if job.trial > 1 else ""
-            self.note(f"{job.case.id} ({job.target}{trial}): {why}")
+            self.print_line(f"{job.case.id} ({job.target}{trial}): {why}")
 
     def print_line(self, text: str, label: str = "", colour: str = "") -> None:
-        """Print the first line of external text, without secrets and control characters."""
-        text = one_line(self._redactor.redact_text(text.split("\n", 1)[0]), _LONGEST_LINE)
+        """Print external text on one line, without secrets and control characters."""
+        self._print(one_line(self._redactor.redact_text(text), _LONGEST_LINE), label, colour)
+
+    def note(self, text: str) -> None:
+        self._print(text)
+
+    def _print(self, text: str, label: str = "", colour: str = "") -> None:
         if self._progress is not None:
             self._progress.note(text, label, colour)
         else:
-            sys.stderr.write(f"{label}{text}\n")
-
-    def note(self, text: str) -> None:
-        if self._progress is not None:
-            self._progress.note(text)
-        else:
-            sys.stderr.write(text + "\n")
+            output.message(label + text)
 
 
 class _LogHandler(logging.Handler):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 
-import click
 import msgspec
 
+from agentv.cli import output
 from agentv.engine.calls.open_targets import OpenTargets
 from agentv.engine.calls.prices import price_of
 from agentv.engine.job.artifacts import JobFiles
@@ -95,23 +95,23 @@ def print_plan(plan: RunPlan) -> None:
     found = estimate(jobs, {name: project.answering(name) for name in checked.jobs})
     tokens = sum(entry.tokens for entry in found.values())
     cases, jobs_ = plural(checked.cases, "case"), plural(checked.total, "job")
-    click.echo(f"{cases}, {jobs_}, about {plural(tokens, 'prompt token')}")
+    output.echo(f"{cases}, {jobs_}, about {plural(tokens, 'prompt token')}")
     for name, entry in found.items():
         most = f", at most {plural(entry.calls, 'call')}" if entry.calls > entry.jobs else ""
         use = f"about {plural(entry.tokens, 'token')}, {entry.cost()}"
-        click.echo(f"  {name}: {plural(entry.jobs, 'job')} ({entry.target.provider}){most}, {use}")
+        output.echo(f"  {name}: {plural(entry.jobs, 'job')} ({entry.target.provider}){most}, {use}")
     for name, calls in checked.judges.items():
         # The answers to judge are not known yet and are not counted.
         characters = checked.judge_characters[name] + calls * JUDGE_PROMPT_CHARACTERS
         judge = project.target(name)
         entry = CostEstimate(judge, calls=calls, characters=characters + calls * _constant_characters(judge))
         use = f"about {plural(entry.tokens, 'token')} without the answers, {entry.cost()}"
-        click.echo(f"  {name}: {plural(calls, 'judge call')} ({entry.target.provider}), {use}")
+        output.echo(f"  {name}: {plural(calls, 'judge call')} ({entry.target.provider}), {use}")
     for dataset in checked.datasets:
-        click.echo(f"  {dataset.path}: {plural(dataset.cases, 'case')}")
+        output.echo(f"  {dataset.path}: {plural(dataset.cases, 'case')}")
     if any(entry.calls > entry.jobs for entry in found.values()):
-        click.echo("  Conversations: responses and simulated users add to these prompt tokens")
-    click.echo("Nothing was called.")
+        output.echo("  Conversations: responses and simulated users add to these prompt tokens")
+    output.echo("Nothing was called.")
 
 
 def _usd(amount: float) -> str:

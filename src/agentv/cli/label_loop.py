@@ -11,6 +11,7 @@ from typing import Any, Literal
 import click
 
 from agentv.calibration.labels import Card, Drawn, Label, LabelFile, LabelValue
+from agentv.cli import output
 from agentv.engine.job.answer import now
 from agentv.report.figures import lines, one_line
 
@@ -60,17 +61,17 @@ class LabelSession:
                 place -= 1
                 self._record(cards[place], None)
             else:
-                click.echo("Nothing to undo.")
+                output.echo("Nothing to undo.")
 
     def _read_key(self) -> Key:
         while True:
-            click.echo(_PROMPT, nl=False)
+            output.echo(_PROMPT, nl=False)
             try:
                 typed = self._read()
             except (EOFError, KeyboardInterrupt):
                 typed = "q"
             key = _KEYS.get(typed[:1].lower())
-            click.echo(key or f"Unknown key {typed!r}")
+            output.echo(key or f"Unknown key {typed!r}")
             if key is not None:
                 return key
 
@@ -81,12 +82,12 @@ class LabelSession:
     def _show(self, card: Card, place: int, total: int) -> None:
         if self._interactive:
             click.clear()
-        click.echo(f"\n{place + 1} of {total}   {one_line(card.key.eval_id, 60)}")
+        output.echo(f"\n{place + 1} of {total}   {one_line(card.key.eval_id, 60)}")
         for title, text in _parts(card):
-            click.echo(click.style(f"\n{title}", bold=True) if self._interactive else f"\n{title}")
+            output.echo(output.Styled(f"\n{title}", bold=True))
             for line in lines(text, _MOST_LINES, _LONGEST_LINE):
-                click.echo(f"  {line}")
-        click.echo()
+                output.echo(f"  {line}")
+        output.echo()
 
 
 def _parts(card: Card) -> Iterator[tuple[str, str]]:

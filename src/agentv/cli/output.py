@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from io import BufferedWriter, FileIO, TextIOWrapper
+from io import BufferedWriter, FileIO, StringIO, TextIOWrapper
 from typing import Any
 
 import click
 
 from agentv.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, AgentvError
-from agentv.report.figures import fit_stream
+from agentv.report.figures import disarm_commands, fit_stream, fitting, safe_json, safe_text
 
 
 def run(cli: click.Command) -> int:
@@ -40,7 +40,9 @@ def _exit_code(cli: click.Command) -> int:
         message("Interrupted")
         return EXIT_INTERRUPTED
     except click.ClickException as failure:
-        failure.show()
+        shown = StringIO()
+        failure.show(shown)
+        echo(shown.getvalue(), err=True, nl=False)
         return failure.exit_code
     except KeyboardInterrupt:
         message("\nInterrupted")
@@ -51,19 +53,63 @@ def _exit_code(cli: click.Command) -> int:
     return code if isinstance(code, int) else EXIT_OK
 
 
+class Styled(str):
+    """Text with a style for terminals: the arguments of `click.style`."""
+
+    style: dict[str, Any]
+
+    def __new__(cls, text: str, **style: Any) -> Styled:
+        styled = super().__new__(cls, text)
+        styled.style = style
+        return styled
+
+
+def echo(*parts: object, err: bool = False, nl: bool = True) -> None:
+    """Print a text, in parts that may be styled. Control characters and workflow commands in it are escaped."""
+    stream = sys.stderr if err else sys.stdout
+    uses_colour = _colour() is not False and stream.isatty()
+    texts = (_shown(part, uses_colour) for part in parts)
+    stream.write("".join(texts) + ("\n" if nl else ""))
+    stream.flush()
+
+
+def _shown(part: object, uses_colour: bool) -> str:
+    text = safe_text(str(part))
+    return click.style(text, **part.style) if uses_colour and isinstance(part, Styled) else text
+
+
+def echo_json(data: object) -> None:
+    """Print data as one line of JSON."""
+    from agentv.model.values import to_json  # late: `--help` does not need msgspec
+
+    echo_bytes(safe_json(to_json(data)) + b"\n")
+
+
+def echo_bytes(data: bytes) -> None:
+    """Print a document of agentv unchanged."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def echo_workflow_command(line: str) -> None:
+    """Print a workflow command of agentv itself, whose values are escaped."""
+    echo_bytes(fitting(line + "\n", sys.stdout.encoding).encode(sys.stdout.encoding))
+
+
 def message(text: str) -> None:
     """Print a line on stderr."""
-    click.echo(text, err=True, color=_colour())
+    echo(text, err=True)
 
 
 def error(text: object, label: str = "Error") -> None:
     """Print a line with a red label on stderr."""
-    message(f"{click.style(f'{label}:', fg='red', bold=True)} {text}")
+    echo(Styled(f"{label}:", fg="red", bold=True), " ", text, err=True)
 
 
 def warn(text: object) -> None:
     """Print a warning on stderr."""
-    message(f"{click.style('Warning:', fg='yellow', bold=True)} {text}")
+    echo(Styled("Warning:", fg="yellow", bold=True), " ", text, err=True)
 
 
 def note(text: str) -> None:
@@ -147,5 +193,23 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(number, "w" if number else "r", closefd=False, encoding="utf-8"))  # noqa: SIM115
 
 
+class _CommandlessText(TextIOWrapper):
+    """Disarms workflow commands that user code and libraries print. Those of agentv go to the `buffer`."""
+
+    _start: str | None = ""
+    """The current line, if it may still become a command: spaces and at most one colon."""
+
+    def write(self, text: str) -> int:
+        start, shown = "x" if self._start is None else self._start, text
+        if start.endswith(":"):
+            shown = f"\\{text}" if text.startswith(":") else text
+            start = "x"
+        shown = disarm_commands(start + shown)[len(start) :]
+        last = (start + text).rpartition("\n")[2]
+        self._start = last if last.strip() in ("", ":") else None
+        super().write(shown)
+        return len(text)
+
+
 def _text(raw: FileIO, encoding: str, *, lines: bool) -> TextIOWrapper:
-    return TextIOWrapper(BufferedWriter(raw), encoding=encoding, line_buffering=lines)
+    return _CommandlessText(BufferedWriter(raw), encoding=encoding, line_buffering=lines)

@@ -20,7 +20,7 @@ from agentv.model.case import EvalCase
 from agentv.model.manifest import Counts, DatasetEntry, RunManifest, TargetEntry
 from agentv.model.result import ErrorInfo, ExecutionMetrics, Result, Stage
 from agentv.model.values import to_json
-from agentv.report.figures import visible
+from agentv.report.figures import safe_text, visible
 from agentv.report.formats import format_of, write_report
 from agentv.report.summary_text import headlines
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder, new_run_id
@@ -80,11 +80,11 @@ class RunRecorder:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the pass rate and errors of each target, and the location of the run."""
         if self._problem is not None:
-            terminalreporter.write_line(f"agentv: {self._problem}", red=True)
+            terminalreporter.write_line(f"agentv: {safe_text(str(self._problem))}", red=True)
         if self._path is not None:
             count = sum(map(len, self._by_test.values()))
             for text in self._headlines:
-                terminalreporter.write_line(f"agentv: {text}")
+                terminalreporter.write_line(f"agentv: {safe_text(text)}")
             terminalreporter.write_line(f"agentv: {plural(count, 'result')} in {os.path.relpath(self._path)}")
 
     def _written(self) -> Path:

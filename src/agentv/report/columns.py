@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from agentv.errors import UsageError
 from agentv.model.result import Result
-from agentv.report.figures import visible
+from agentv.report.figures import safe_text
 from agentv.report.formats import ReportFormat
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
@@ -80,7 +80,7 @@ def _cell(value: object) -> object:
         value = ", ".join(map(str, value))
     if not isinstance(value, str):
         return value
-    text = visible(value)
+    text = safe_text(value)
     return f"'{text}" if text.lstrip(" ").startswith(_STARTS_FORMULA) else text
 
 

@@ -103,6 +103,7 @@ def bars(counts: Sequence[int], drawn: bool) -> str:
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lay out rows as a table with two spaces between columns."""
+    rows = [[cell.replace("\n", " ") for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
@@ -170,6 +171,11 @@ _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+_BUILD_SERVER = r"##(?=\[|vso\[|teamcity\[)"
+# JSON escapes the other controls itself, and is otherwise printed as it is.
+_UNSAFE_JSON = re.compile(f"[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|{_BUILD_SERVER}")
+# GitHub runs `::name::` at the start of a line, and like other build servers `##[name]` anywhere.
+_WORKFLOW_COMMAND = re.compile(rf"^[^\S\n]*::|{_BUILD_SERVER}", re.MULTILINE)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAKS = re.compile("\r\n|[\r\x0b\x0c\u0085\u2028\u2029]")
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#&|~!$@:=^]")
@@ -185,11 +191,37 @@ def visible(text: str) -> str:
     return _SURROGATE.sub("\ufffd", _INVISIBLE.sub(_escape, text))
 
 
+def safe_text(text: str) -> str:
+    """Escape what a terminal or a build server would execute: control characters and workflow commands."""
+    return disarm_commands(visible(text))
+
+
+def disarm_commands(text: str) -> str:
+    """Escape the commands that build servers find in the output of a program."""
+    return _WORKFLOW_COMMAND.sub(_disarmed, text)
+
+
+def _disarmed(found: re.Match[str]) -> str:
+    return found[0].replace("::", "\\::").replace("##", "#\\#")
+
+
+def safe_json(data: bytes) -> bytes:
+    """Escape what a terminal or a build server would execute in JSON. The values stay the same."""
+    if data.isascii() and b"##" not in data:
+        return data
+    return _UNSAFE_JSON.sub(lambda found: "".join(map(_json_escape, found[0])), data.decode()).encode()
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
 def one_line(text: str, longest: int) -> str:
     """Return at most `longest` characters on one line; a cut is marked with `…`."""
     # Only the start of a long text is read.
     start = text[: 4 * longest + 16]
-    line = " ".join(visible(_BREAKS.sub(" ", start)).split())
+    line = disarm_commands(" ".join(visible(_BREAKS.sub(" ", start)).split()))
     return line if len(line) <= longest and len(start) == len(text) else line[: longest - 1].rstrip() + "…"
 
 
@@ -206,8 +238,8 @@ def lines(text: str, most: int, longest: int) -> list[str]:
 def excerpt(text: str, longest: int) -> str:
     """Return the start of a text, and how many characters are missing."""
     if len(text) <= longest:
-        return visible(text)
-    return f"{visible(text[:longest])}… [{len(text) - longest:,} more characters]"
+        return safe_text(text)
+    return f"{safe_text(text[:longest])}… [{len(text) - longest:,} more characters]"
 
 
 def markdown(text: str, longest: int) -> str:

@@ -10,7 +10,7 @@ from html import escape
 from typing import IO, BinaryIO
 
 from agentv.model.result import Result
-from agentv.report.figures import excerpt, job_name, number, one_line, visible
+from agentv.report.figures import excerpt, job_name, number, one_line, safe_text
 from agentv.report.formats import ReportFormat
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
@@ -21,7 +21,7 @@ _LONGEST_ANSWER = 4_000
 _HELD_BYTES = 1 << 20
 _COUNTS = ("tests", "failures", "errors", "skipped", "time")
 _NOT_XML = re.compile("[\ufffe\uffff]")
-"""Characters that XML 1.0 does not allow, in addition to those that `visible` escapes."""
+"""Characters that XML 1.0 does not allow, in addition to those that `safe_text` escapes."""
 
 
 def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
@@ -151,7 +151,7 @@ def _attributes(**values: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    return escape(_NOT_XML.sub("\ufffd", visible(text)))
+    return escape(_NOT_XML.sub("\ufffd", safe_text(text)))
 
 
 JUNIT = ReportFormat(

@@ -25,6 +25,7 @@ from agentv.report.figures import (
     percent,
     percent_interval,
     usd,
+    visible,
 )
 from agentv.report.formats import ReportFormat
 from agentv.report.summary_text import answer_notes, bias_note, early_stop_line, headlines, noise_shown, trials_shown
@@ -180,7 +181,7 @@ _LONGEST_NOTE = 500
 def workflow_command(severity: str, properties: Mapping[str, object], text: str) -> str:
     """Return a GitHub workflow command, without the properties that are None."""
     given = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in properties.items() if value is not None)
-    return f"::{severity} {given}::{_escaped(text)}"
+    return visible(f"::{severity} {given}::{_escaped(text)}")
 
 
 def notes_of(run: RunStore) -> Iterator[str]:

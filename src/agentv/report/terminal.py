@@ -25,6 +25,7 @@ from agentv.report.figures import (
     one_line,
     percent,
     percent_interval,
+    safe_text,
     usd,
 )
 from agentv.report.summary_text import (
@@ -77,14 +78,14 @@ def width_of(stream: TextIO) -> int | None:
 def print_lines(lines: Sequence[Line], stream: TextIO, interactive: bool) -> None:
     """Print lines, coloured and wrapped on a terminal, plain elsewhere."""
     if not interactive:
-        stream.write(fitting("".join(f"{text}\n" for text, _ in lines), stream.encoding))
+        stream.write(fitting("".join(f"{safe_text(text)}\n" for text, _ in lines), stream.encoding))
         stream.flush()  # messages on stderr may follow
         return
     from rich import console, text  # late: only a terminal needs it, and it takes 50 ms
 
     terminal = console.Console(file=stream, highlight=False, soft_wrap=False)
     for line, style in lines:
-        terminal.print(text.Text(line, style=style))
+        terminal.print(text.Text(safe_text(line), style=style))
 
 
 def summary_lines(ending: Ending, drawn: bool, width: int | None = None) -> list[Line]:

@@ -58,11 +58,15 @@ class Problems(list[Problem]):
 
 
 def field_name(path: KeyPath) -> str:
-    """Format a path: `("input", 0, "role")` as `input[0].role`."""
+    """Format a path: `("input", 0, "role")` as `input[0].role`. Control characters in keys are escaped."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return text
+    return text if text.isprintable() else "".join(map(_printable, text))
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 _TYPE_WORDS = (

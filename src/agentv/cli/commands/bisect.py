@@ -33,7 +33,6 @@ from agentv.engine.prepare import prepare
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import EXIT_OK, EXIT_UNDECIDED, UsageError, plural
-from agentv.model.values import to_json
 from agentv.report.figures import number, one_line, p_equals, signed, signed_interval, usd
 from agentv.runs.folder_lock import FolderLock
 
@@ -52,9 +51,9 @@ def bisect(args: BisectArguments) -> None:
         finding = _search(args, repository, folder, request)
     code = EXIT_OK if finding.outcome == "found" else EXIT_UNDECIDED
     if args.as_json:
-        sys.stdout.buffer.write(to_json(_data(finding, code)) + b"\n")
+        output.echo_json(_data(finding, code))
     else:
-        click.echo("\n".join(_lines(finding)))
+        output.echo("\n".join(_lines(finding)))
     sys.exit(code)
 
 
@@ -180,7 +179,7 @@ class _Messages(Listener):
 
     def testing(self, number: int, about: int, commit: Commit) -> None:
         if not self._quiet:
-            click.echo(f"Step {number} of about {about}: {one_line(str(commit), 90)} … ", err=True, nl=False)
+            output.echo(f"Step {number} of about {about}: {one_line(str(commit), 90)} … ", err=True, nl=False)
 
     def tested(self, step: SearchStep, direction: int) -> None:
         cases = plural(step.cases, "case")

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import click
 
+from agentv.cli import output
 from agentv.cli.analysis_options import CompareArguments
 from agentv.cli.options import options_of
 from agentv.comparison.comparison import Comparison, FailOn, Matrix, comparison_data, matrix_data
@@ -17,7 +18,6 @@ from agentv.comparison.scores import RunScores
 from agentv.engine.named_runs import lasting_name, named_run
 from agentv.engine.run_options import number_of, parse_max_errors
 from agentv.errors import EXIT_FINDINGS, UsageError, plural
-from agentv.model.values import to_json
 from agentv.report.comparisons.comparison_text import (
     comparison_lines,
     comparison_markdown,
@@ -56,7 +56,7 @@ def _exit_code(args: CompareArguments, found: Comparison | Matrix, fail_on: Fail
         for side in found.sides[1:]:
             if side.errors > number_of(limit, is_share, side.records):
                 problem = f"{side.label} has {plural(side.errors, 'error')} in {plural(side.records, 'result')}"
-                click.echo(f"{problem}; --max-errors is {args.max_errors}", err=True)
+                output.echo(f"{problem}; --max-errors is {args.max_errors}", err=True)
                 return EXIT_FINDINGS
     return found.exit_code(fail_on)
 
@@ -68,7 +68,7 @@ def _print(
     lines: Callable[[], list[tuple[str, str]]],
 ) -> None:
     if args.as_json:
-        sys.stdout.buffer.write(to_json(data()) + b"\n")
+        output.echo_json(data())
     elif args.as_markdown:
         sys.stdout.buffer.write(markdown().encode())
     else:

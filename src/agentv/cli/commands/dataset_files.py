@@ -8,8 +8,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import click
-
 from agentv.cli import output
 from agentv.cli.options import options_of
 from agentv.cli.project_options import CasesArguments, ConvertArguments, ValidateArguments
@@ -23,7 +21,7 @@ from agentv.engine.validation import validate as validated
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError, plural
 from agentv.model.case import EvalCase, case_to_data
 from agentv.model.values import to_json
-from agentv.report.figures import one_line
+from agentv.report.figures import one_line, safe_json
 from agentv.report.markdown import workflow_command
 
 _SPOOL_BYTES = 16 * 1024 * 1024
@@ -38,7 +36,7 @@ def print_cases(args: CasesArguments) -> None:
     source = options_of(EvalOptions, args).open_cases(*output.listeners(args.quiet))
     cases = source.stream()
     if args.count:
-        click.echo(sum(1 for _ in cases))
+        output.echo(sum(1 for _ in cases))
     elif sys.stdout.isatty() and not (args.as_json or args.resolve):
         _print_table(cases)
     else:
@@ -52,7 +50,7 @@ def _print_lines(cases: Iterable[EvalCase], resolve: bool) -> None:
     to_data: Callable[[EvalCase], dict[str, Any]] = resolved_data if resolve else case_to_data
     with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as spool:
         for case in cases:
-            spool.write(to_json(to_data(case)) + b"\n")
+            spool.write(safe_json(to_json(to_data(case))) + b"\n")
         spool.seek(0)
         shutil.copyfileobj(spool, sys.stdout.buffer)
         sys.stdout.buffer.flush()
@@ -67,9 +65,9 @@ def _print_table(cases: Iterable[EvalCase]) -> None:
         if total <= _TABLE_ROWS:
             rows.append(_cells(case))
     for position, line in enumerate(_lay_out(rows, shutil.get_terminal_size().columns)):
-        click.echo(click.style(line, bold=True) if position == 0 else line)
+        output.echo(output.Styled(line, bold=True) if position == 0 else line)
     more = f" (first {_TABLE_ROWS} shown)" if total > _TABLE_ROWS else ""
-    click.echo(click.style(f"{plural(total, 'case')}{more}; use --json for the full cases", dim=True))
+    output.echo(output.Styled(f"{plural(total, 'case')}{more}; use --json for the full cases", dim=True))
 
 
 def _lay_out(rows: list[tuple[str, ...]], width: int) -> Iterator[str]:
@@ -94,7 +92,9 @@ def _cells(case: EvalCase) -> tuple[str, ...]:
     if case.prompts:
         text = f"({len(case.prompts)} prompts) {_preview(case.variables)}"
     target = ", ".join(case.execution.targets) or case.execution.target or "default"
-    return case.id, case.dataset, text, target, ", ".join(spec.name for spec in case.evaluators) or "none"
+    evaluators = ", ".join(spec.name for spec in case.evaluators) or "none"
+    id, dataset, target, evaluators = (one_line(each, 200) for each in (case.id, case.dataset, target, evaluators))
+    return id, dataset, text, target, evaluators
 
 
 def _preview(content: Any) -> str:
@@ -108,10 +108,10 @@ def validate(args: ValidateArguments) -> None:
     """Check files and print the findings."""
     report = validated(args.paths, Options(args.allow_outside_files, args.max_line_bytes))
     if args.as_json or args.style == "json":
-        sys.stdout.buffer.write(to_json(report) + b"\n")
+        output.echo_json(report)
     elif args.style == "github":
         for finding in report.findings:
-            click.echo(annotation(finding))
+            output.echo_workflow_command(annotation(finding))
     else:
         _print_human(report, args.quiet)
     sys.exit(EXIT_FINDINGS if report.errors or (args.strict and report.warnings) else EXIT_OK)
@@ -127,9 +127,9 @@ def _print_human(report: Report, quiet: bool) -> None:
     last = None
     for finding in report.findings:
         if finding.path != last:
-            click.echo(("" if last is None else "\n") + click.style(finding.path, bold=True))
+            output.echo("" if last is None else "\n", output.Styled(finding.path, bold=True))
             last = finding.path
-        click.echo(_human(finding))
+        _print_finding(finding)
     if quiet:
         return
     for note in report.notes:
@@ -141,11 +141,11 @@ def _print_human(report: Report, quiet: bool) -> None:
     output.message(("\n" if listed else "") + f"{checked}: {found}")
 
 
-def _human(finding: Finding) -> str:
+def _print_finding(finding: Finding) -> None:
     place = f"{finding.line or ''}" + (f":{finding.column}" if finding.column else "")
-    severity = click.style(finding.severity, fg="red" if finding.severity == "error" else "yellow")
-    text = f"  {place:>7}  {severity}  {finding.message}"
-    return text + "".join(f"\n{'':11}{line}" for line in finding.hint.split("\n") if line)
+    severity = output.Styled(finding.severity, fg="red" if finding.severity == "error" else "yellow")
+    hint = "".join(f"\n{'':11}{line}" for line in finding.hint.split("\n") if line)
+    output.echo(f"  {place:>7}  ", severity, f"  {finding.message}{hint}")
 
 
 def convert(args: ConvertArguments) -> None:

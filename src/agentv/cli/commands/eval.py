@@ -21,7 +21,6 @@ from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, Gates, parse_max_errors
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import EXIT_FINDINGS, EXIT_UNDECIDED, UsageError, plural
-from agentv.model.values import to_json
 from agentv.report.summary_text import headlines
 from agentv.report.terminal import Ending, print_ending
 from agentv.runs.folder import export_records, output_paths
@@ -140,7 +139,7 @@ def print_reasons(outcome: Outcome) -> None:
 
 def _print_outcome(outcome: Outcome, args: EvalArguments) -> None:
     if args.as_json:
-        click.echo(to_json(outcome_data(outcome)))
+        output.echo_json(outcome_data(outcome))
         return
     if not args.quiet:
         notes = [f"Skipped {plural(outcome.skipped_cases, 'invalid case')}"] if outcome.skipped_cases else []
@@ -152,7 +151,7 @@ def _print_outcome(outcome: Outcome, args: EvalArguments) -> None:
         if any(PERMANENT & set(details.error_classes) for details in outcome.details.values()):
             notes.append(f"Errors of the classes {', '.join(sorted(PERMANENT))} recur until their cause is fixed.")
         print_outcome(outcome, notes, _next_commands(outcome))
-        click.echo(f"\nResults: {short(outcome.folder)}")
+        output.echo(f"\nResults: {short(outcome.folder)}")
     print_reasons(outcome)
     if outcome.stopped == "interrupted" and args.quiet:
         output.message(f"Resume with: {_next_commands(outcome)[0]}")

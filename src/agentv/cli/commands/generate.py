@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
-import click
 import msgspec
 
 from agentv.cli import output
@@ -47,7 +46,7 @@ def rubrics(args: RubricsArguments) -> None:
     of_cases = f"{len(open_cases):,} of {plural(len(wanted), 'case')}"
     if args.dry_run:
         for case in open_cases:
-            click.echo(case.id)
+            output.echo(case.id)
         output.message(f"Would write rubrics for {of_cases}. Nothing was called.")
         return
     if not open_cases:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import click
-
 from agentv.calibration.calibrate import Calibration, answers_of, draw_order, suggestions
 from agentv.calibration.calibrate import calibrate as calibrated
 from agentv.calibration.labels import (
@@ -41,7 +39,6 @@ from agentv.engine.named_runs import existing_run, run_path
 from agentv.engine.run import open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, number_of, parse_max_errors
 from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, UsageError, plural
-from agentv.model.values import to_json
 from agentv.report.figures import number, one_line
 from agentv.report.run_tables import calibration_lines
 from agentv.runs.folder import RunFolder
@@ -64,8 +61,8 @@ def label(args: LabelArguments) -> None:
         session.run(with_cases(found, stored_cases(run).stream() if named is None else named.stream_lazily()))
         counts = labels.labels.counts(args.labeller)
     totals = ", ".join(f"{counts[what]} {what}" for what in ("pass", "fail", "skip") if counts[what]) or "none yet"
-    click.echo(f"\nLabels in {os.path.relpath(path)}: {totals}")
-    click.echo(f"Next: {_command('calibrate', args.run, args.labels_file, args.evaluator)}")
+    output.echo(f"\nLabels in {os.path.relpath(path)}: {totals}")
+    output.echo(f"Next: {_command('calibrate', args.run, args.labels_file, args.evaluator)}")
 
 
 def calibrate(args: CalibrateArguments) -> None:
@@ -75,9 +72,9 @@ def calibrate(args: CalibrateArguments) -> None:
         raise UsageError(f"Labels file not found: {file}", hint=f"Create it with: {_command('label', args.run, file)}")
     found = _calibration(args)
     if args.as_json:
-        click.echo(to_json(found))
+        output.echo_json(found)
     else:
-        click.echo("\n".join(calibration_lines(found)))
+        output.echo("\n".join(calibration_lines(found)))
     if not found.labelled:
         output.message(f"No answers of this run are labelled. Start with: {_command('label', args.run, file)}")
     missed = _missed_gate(found, args.min_kappa)
@@ -168,9 +165,9 @@ def _print_probes(found: ProbeSummary, code: int, as_json: bool) -> None:
     if as_json:
         data = {"judged": found.total.judged, "misjudged": found.total.misjudged, "errors": found.total.errors}
         further = {"kinds": found.kinds, "evaluators": found.evaluators, "examples": found.misjudged}
-        click.echo(to_json({"exit_code": code, **data, **further}))
+        output.echo_json({"exit_code": code, **data, **further})
         return
-    click.echo("\n".join(_probe_lines(found)))
+    output.echo("\n".join(_probe_lines(found)))
     if code == EXIT_FINDINGS:
         output.error(f"{found.total.misjudged} of {plural(found.total.judged, 'probe')} misjudged", "Gate")
     elif code:

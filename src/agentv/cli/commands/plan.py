@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import click
 
+from agentv.cli import output
 from agentv.cli.analysis_options import PlanArguments
 from agentv.cli.options import options_of
 from agentv.comparison.case_subset import Subset, choose_subset
@@ -15,7 +15,6 @@ from agentv.comparison.scores import RunScores
 from agentv.datasets.selection import write_case_list
 from agentv.engine.named_runs import named_run
 from agentv.errors import UsageError, plural
-from agentv.model.values import to_json
 from agentv.report.figures import aligned, interval, number, one_line, usd
 
 _GOALS = {
@@ -41,9 +40,9 @@ def print_plan(args: PlanArguments) -> None:
     scores = [RunScores(path, run, target) for run, (path, target) in zip(runs, map(named_run, runs), strict=True)]
     found = plan(scores, options_of(PlanOptions, args))
     if args.as_json:
-        sys.stdout.buffer.write(to_json(found) + b"\n")
+        output.echo_json(found)
     else:
-        click.echo("\n".join(_lines(found, is_default=found.needs[0].goal == "difference" and not args.differences)))
+        output.echo("\n".join(_lines(found, is_default=found.needs[0].goal == "difference" and not args.differences)))
 
 
 def _lines(found: Plan, is_default: bool) -> Iterator[str]:
@@ -125,9 +124,9 @@ def _print_subset(args: PlanArguments, size: int) -> None:
     if args.out is not None:
         write_case_list(args.out, found.cases)
     if args.as_json:
-        sys.stdout.buffer.write(to_json(found) + b"\n")
+        output.echo_json(found)
     else:
-        click.echo("\n".join(_subset_lines(found, args.out)))
+        output.echo("\n".join(_subset_lines(found, args.out)))
 
 
 def _variants(given: str) -> Iterator[RunScores]:

@@ -44,14 +44,14 @@ _SCHEMAS = ("dataset", "line", "sidecar", "targets", "config")
 
 def print_schema(args: SchemaArguments) -> None:
     """Print the JSON Schema of a file format."""
-    click.echo(to_text(schema(args.name)), nl=False)
+    output.echo_bytes(to_text(schema(args.name)))
 
 
 def print_completion(args: CompletionArguments) -> None:
     """Print the completion script for a shell."""
     kind = get_completion_class(args.shell)
     assert kind is not None
-    click.echo(kind(cli, {}, "agentv", "_AGENTV_COMPLETE").source())
+    output.echo_bytes(kind(cli, {}, "agentv", "_AGENTV_COMPLETE").source().encode() + b"\n")
 
 
 def init(args: InitArguments) -> None:
@@ -72,10 +72,10 @@ def init(args: InitArguments) -> None:
         except OSError as error:
             raise UsageError(f"Cannot write {path}", error.strerror or str(error)) from None
         written += 1
-    click.echo(f"Wrote {plural(written, 'file')}{f', kept {kept}' if kept else ''} in {root}")
+    output.echo(f"Wrote {plural(written, 'file')}{f', kept {kept}' if kept else ''} in {root}")
     enter = "" if args.folder == "." else f"  cd {args.folder}\n"
-    click.echo(f"\nNext:\n{enter}  agentv validate .\n  agentv eval evals")
-    click.echo(f"\nThen: {_NEXT[kind]}\nMore in {root / 'evals' / 'README.md'}")
+    output.echo(f"\nNext:\n{enter}  agentv validate .\n  agentv eval evals")
+    output.echo(f"\nThen: {_NEXT[kind]}\nMore in {root / 'evals' / 'README.md'}")
 
 
 def _texts(kind: str, ci: bool) -> dict[str, str]:

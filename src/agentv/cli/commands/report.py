@@ -15,7 +15,6 @@ from agentv.cli import output
 from agentv.cli.options import PATH, Arguments, argument, declare, flag, option
 from agentv.engine.named_runs import run_path
 from agentv.errors import UsageError
-from agentv.model.values import to_json
 from agentv.registry import REPORTS
 from agentv.report.formats import format_of, report_format, write_report
 from agentv.report.markdown import append_step_summary, notes_of
@@ -117,7 +116,7 @@ def _write(name: str, run: RunStore, figures: Figures, file: str | None, quiet: 
 
 def _for_github(run: RunStore, figures: Figures, quiet: bool) -> None:
     for line in notes_of(run):
-        click.echo(line)
+        output.echo_workflow_command(line)
     file = os.environ.get(STEP_SUMMARY)
     if file:
         append_step_summary(run, figures, file)
@@ -134,14 +133,14 @@ def _print_json(run: RunStore, figures: Figures) -> None:
         "summary": figures.summary,
         "details": figures.details,
     }
-    sys.stdout.buffer.write(to_json(data) + b"\n")
+    output.echo_json(data)
 
 
 def _print_summary(run: RunStore, figures: Figures) -> None:
     notes = [figures.missing_note] if figures.unfinished else []
     print_ending(Ending(summary=figures.summary, details=figures.details, notes=notes), sys.stdout, sys.stdout.isatty())
     sys.stdout.flush()
-    click.echo(f"\nResults: {run.path}")
+    output.echo(f"\nResults: {run.path}")
 
 
 def _format_flags() -> Iterator[click.Option]:

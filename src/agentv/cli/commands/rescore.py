@@ -22,7 +22,6 @@ from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import RescoreOptions
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError, plural
-from agentv.model.values import to_json
 from agentv.report.run_tables import delta_lines
 from agentv.runs.run_figures import deltas
 from agentv.runs.store import RunStore
@@ -78,7 +77,7 @@ def _print(outcome: Outcome, answers: StoredAnswers, args: RescoreArguments) -> 
     changed = deltas((answers.before(result), result) for result in RunStore.open(outcome.folder).records())
     folder = short(outcome.folder)
     if args.as_json:
-        click.echo(to_json({**outcome_data(outcome), "rescored_from": answers.path, "delta": changed}))
+        output.echo_json({**outcome_data(outcome), "rescored_from": answers.path, "delta": changed})
         return
     commands = [f"agentv rescore --resume --out {shlex.quote(folder)}"] if outcome.stopped is not None else []
     notes = []
@@ -87,5 +86,5 @@ def _print(outcome: Outcome, answers: StoredAnswers, args: RescoreArguments) -> 
         notes = ["To continue, rescore again with a larger --budget-usd; --cache avoids paying for a judge call twice"]
     if not args.quiet:
         print_outcome(outcome, notes, commands)
-        click.echo("\n".join(("", *delta_lines(changed, short(answers.path)), "", f"Results: {folder}")))
+        output.echo("\n".join(("", *delta_lines(changed, short(answers.path)), "", f"Results: {folder}")))
     print_reasons(outcome)

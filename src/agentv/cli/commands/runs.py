@@ -25,7 +25,6 @@ from agentv.cli.analysis_options import (
 from agentv.datasets.files import project_root
 from agentv.engine.named_runs import check_run_name, existing_run, run_name
 from agentv.errors import EXIT_FINDINGS, EXIT_USAGE, AgentvError, UsageError, plural
-from agentv.model.values import to_json
 from agentv.report.figures import can_show_bars
 from agentv.report.run_tables import run_list, trend_lines
 from agentv.report.terminal import width_of
@@ -40,14 +39,14 @@ def list_runs(args: RunsArguments) -> None:
     """Print the runs that match."""
     found = list(_found(args))
     for entry in found[: args.limit] if args.as_json else ():
-        click.echo(to_json(entry).decode())
+        output.echo_json(entry)
     if args.as_json:
         return
     if not found:
         output.note("No matching runs")
         return
     table = run_list(found[: args.limit], width_of(sys.stdout))
-    click.echo("\n".join(table.lines))
+    output.echo("\n".join(table.lines))
     if table.left_out:
         output.note(f"Columns that do not fit: {', '.join(table.left_out)}. Use a wider terminal or --json.")
     if len(found) > args.limit:
@@ -63,11 +62,11 @@ def print_trend(args: TrendArguments) -> None:
         output.note("No matching runs with scores")
     for number, series in enumerate(found):
         if args.as_json:
-            click.echo(to_json(_series_data(series)).decode())
+            output.echo_json(_series_data(series))
             continue
         if number:
-            click.echo()
-        click.echo("\n".join(trend_lines(series, can_show_bars(sys.stdout.encoding))))
+            output.echo()
+        output.echo("\n".join(trend_lines(series, can_show_bars(sys.stdout.encoding))))
 
 
 def tag(args: TagArguments) -> None:
@@ -82,10 +81,10 @@ def tag(args: TagArguments) -> None:
     path = None if args.remove else existing_run(args.run)
     journal.tag(name, path)
     if path is None:
-        click.echo(f"Removed the tag {name}")
+        output.echo(f"Removed the tag {name}")
         return
     moved = "" if before is None or before == path else f", before: {run_name(before)}"
-    click.echo(f"Tagged {run_name(path)} as {name}{moved}")
+    output.echo(f"Tagged {run_name(path)} as {name}{moved}")
 
 
 def prune(args: PruneArguments) -> None:
@@ -103,7 +102,7 @@ def prune(args: PruneArguments) -> None:
         output.message("Nothing to remove")
         return
     for entry in old:
-        click.echo(f"{entry.name}  {(entry.started_at or '')[:16].replace('T', ' ')}  {entry.state}")
+        output.echo(f"{entry.name}  {(entry.started_at or '')[:16].replace('T', ' ')}  {entry.state}")
     if args.dry_run:
         output.message(f"Would remove {plural(len(old), 'run')} and keep {len(ours) - len(old):,}")
         return

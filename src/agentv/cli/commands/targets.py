@@ -6,13 +6,10 @@ import asyncio
 import sys
 from typing import Any
 
-import click
-
 from agentv.cli import output
 from agentv.cli.project_options import CheckArguments, TargetsArguments
 from agentv.engine.run_project import open_targets
 from agentv.errors import EXIT_FINDINGS, AgentvError
-from agentv.model.values import to_json
 from agentv.report.figures import aligned, one_line
 from agentv.targets.catalog import Targets
 from agentv.targets.check import TargetCheck, check_targets
@@ -31,12 +28,12 @@ def list_targets(args: TargetsArguments) -> None:
     rows = [_row(targets, name) for name in targets.names]
     if args.as_json:
         for row in rows:
-            click.echo(to_json(row).decode())
+            output.echo_json(row)
         return
     for warning in targets.warnings:
         output.warn(warning)
     cells = [[row["name"], row["provider"], row.get("model", "-"), row.get("where", "-")] for row in rows]
-    click.echo("\n".join(aligned([["name", "provider", "model", "where"], *cells])))
+    output.echo("\n".join(aligned([["name", "provider", "model", "where"], *cells])))
     for row in rows:
         if "problem" in row:
             output.note(row["problem"])
@@ -49,7 +46,10 @@ def check(args: CheckArguments) -> None:
     checks = asyncio.run(check_targets(targets, chosen))
     width = max(len(name) for name in chosen)
     for each in checks:
-        click.echo(to_json(each).decode() if args.as_json else _line(each, width))
+        if args.as_json:
+            output.echo_json(each)
+        else:
+            _print_check(each, width)
     if not all(each.ok for each in checks):
         sys.exit(EXIT_FINDINGS)
 
@@ -78,16 +78,17 @@ def _row(targets: Targets, name: str) -> dict[str, Any]:
     return row
 
 
-def _line(each: TargetCheck, width: int) -> str:
-    """Return the result of a check as one line."""
+def _print_check(each: TargetCheck, width: int) -> None:
+    """Print the result of a check as one line."""
     took = f"{each.duration_ms:,.0f} ms" if each.duration_ms is not None else ""
     if each.ok:
         usage = each.token_usage
         tokens = f"{usage.input} + {usage.output} tokens" if usage else ""
         text = "empty response" if each.answer is not None and not each.answer.strip() else each.answer or ""
-        parts = (click.style("ok ", fg="green"), each.name.ljust(width), took, tokens, one_line(text, 60))
+        parts = (took, tokens, one_line(text, 60))
     else:
         reason = one_line(each.message or "", 500)
-        parts = (click.style("err", fg="red"), each.name.ljust(width), took, f"{each.error}:", reason)
+        parts = (took, f"{each.error}:", reason)
     notes = [note for note in (each.note, _FORMAT_NOTES.get(each.response_format or "")) if note]
-    return "  ".join(filter(None, (*parts, f"({'; '.join(notes)})" if notes else ""))).rstrip()
+    line = "  ".join(filter(None, (each.name.ljust(width), *parts, f"({'; '.join(notes)})" if notes else "")))
+    output.echo(output.Styled("ok " if each.ok else "err", fg="green" if each.ok else "red"), "  ", line.rstrip())
