@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # not from `typing`, whose import takes longer than the launcher and the watchdog do
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from agentv.api import Run, assert_passes, compare, evaluate, evaluate_async
     from agentv.datasets.loader import cases, load_cases, stream_cases
     from agentv.errors import (

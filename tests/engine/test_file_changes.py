@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentv.engine.job import file_changes
 from agentv.engine.job.file_changes import changes, hunks, snapshot
-from agentv.support.subprocesses import remove_folder
+from agentv.support.temporary_folders import remove_folder
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git applies the diffs")
 

@@ -1,73 +1,93 @@
-"""Isolation of judges: what each level blocks, and refusal if the required level is unavailable."""
+"""Isolation of judges: what each method blocks, and refusal if the required isolation is unavailable."""
 
 import json
 import os
-import shutil
 import socket
 import sys
 import threading
+from contextlib import ExitStack
 
 import pytest
 
 from agentv.evaluators.code.code_judge import CodeJudge
 from agentv.model.response import answer
-from agentv.support import sandbox
-from agentv.support.sandbox import CannotIsolate
+from agentv.settings.environment import Environment
+from agentv.support.isolation import methods
+from agentv.support.isolation.confinement import Confinement
+from agentv.support.isolation.methods import CannotConfine
 
-
-def lacks_bubblewrap():
-    if shutil.which("bwrap") is None:
-        return "bubblewrap is not installed"
-    return sandbox._tried([*sandbox.bubblewrap_command([], "/"), "true"])
-
-
-WAYS = {
-    "landlock": pytest.mark.skipif(bool(sandbox.landlock_problem()), reason=sandbox.landlock_problem() or "-"),
-    "bubblewrap": pytest.mark.skipif(bool(lacks_bubblewrap()), reason=lacks_bubblewrap() or "-"),
+CONFINEMENTS = {
+    "landlock": Confinement(method="landlock"),
+    "landlock-alone": Confinement(method="landlock", has_namespaces=False),
+    "bubblewrap": Confinement(method="bubblewrap"),
 }
+PROBLEMS = {name: methods._problem(each) for name, each in CONFINEMENTS.items()}
+WAYS = {name: pytest.mark.skipif(bool(why), reason=why or "-") for name, why in PROBLEMS.items()}
 
 
 @pytest.fixture(params=[pytest.param(name, marks=mark) for name, mark in WAYS.items()])
 def way(request, monkeypatch):
     """Each isolation method of this machine, one at a time."""
-    monkeypatch.setattr(sandbox, "isolation_method", lambda with_port=False: request.param)
-    return request.param
+    monkeypatch.setattr(methods, "best_confinement", lambda: CONFINEMENTS[request.param])
+    return CONFINEMENTS[request.param].method
 
 
 # Python code that a judge tries; `True` if it should succeed.
 TRIES = {
-    "to read a file": ("open(path).read() == 'secret'", True),
-    "to write a file": ("open(path, 'w').write('x')", False),
-    "to make a file": ("open(path + '-new', 'w')", False),
-    "to remove a file": ("os.remove(path)", False),
-    "to rename a file": ("os.rename(path, path + '-new')", False),
-    "to cut a file off": ("os.truncate(path, 0)", False),
-    "to make a folder": ("os.mkdir(path + '-new')", False),
-    "to make a link": ("os.symlink('/', path + '-new')", False),
-    "to write a temporary file": ("tempfile.NamedTemporaryFile().write(b'x')", True),
-    "to use a temporary folder": ("tempfile.TemporaryDirectory().__enter__()", True),
-    "to print to nothing": ("open(os.devnull, 'w').write('x')", True),
-    "to start a program": ("subprocess.run(['true']).returncode == 0", True),
-    "to have a program write": ("subprocess.run(['sh', '-c', 'echo x > ' + path], stderr=-3).returncode == 0", False),
-    "to call a server": ("socket.create_connection(server, 2)", False),
-    "to be a server": ("socket.create_server(('127.0.0.1', 0)).getsockname()", False),
-    "to send by UDP": ("socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', server)", False),
-    "to look a name up": ("socket.getaddrinfo('localhost.example', 80)", False),
-    "to use a pair of sockets": ("socket.socketpair()", True),
-    "to signal the run": ("os.kill(parent, 0)", False),
+    "read a file": ("open(path).read() == 'secret'", True),
+    "write a temporary file": ("tempfile.NamedTemporaryFile().write(b'x')", True),
+    "use a temporary folder": ("tempfile.TemporaryDirectory().__enter__()", True),
+    "set the mode of its own file": ("os.fchmod(tempfile.mkstemp()[0], 0o700) is None", True),
+    "print to nothing": ("open(os.devnull, 'w').write('x')", True),
+    "start a program": ("subprocess.run(['true']).returncode == 0", True),
+    "use a pair of sockets": ("socket.socketpair()", True),
+    "write a file": ("open(path, 'w').write('x')", False),
+    "make a file": ("open(path + '-new', 'w')", False),
+    "remove a file": ("os.remove(path) is None", False),
+    "rename a file": ("os.rename(path, path + '-new') is None", False),
+    "cut a file off": ("os.truncate(path, 0) is None", False),
+    "make a folder": ("os.mkdir(path + '-folder') is None", False),
+    "make a link": ("os.symlink('/', path + '-link') is None", False),
+    "have a program write": ("subprocess.run(['sh', '-c', 'echo x > ' + path], stderr=-3).returncode == 0", False),
+    "change the mode of a file": ("os.chmod(path, 0o777) or os.stat(path).st_mode & 0o777 == 0o777", False),
+    "change the time of a file": ("os.utime(path, (1, 1)) or os.stat(path).st_mtime == 1", False),
+    "read a key of the user": ("open(os.path.expanduser('~/.ssh/id')).read()", False),
+    "list the keys of the user": ("os.listdir(os.path.expanduser('~/.ssh'))", False),
+    "read the variables of the project": ("open(os.path.join(os.path.dirname(path), '.env')).read()", False),
+    "read a file elsewhere": ("open(elsewhere).read()", False),
+    "read the passwords of the system": ("open('/etc/shadow').read()", False),
+    "read a device": ("open('/dev/kmsg', 'rb').read(1)", False),
+    "make a device": ("os.mknod(tempfile.mktemp(), 0o20666, os.makedev(1, 5)) is None", False),
+    "call a server": ("socket.create_connection(server, 2)", False),
+    "send a datagram": ("socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('192.0.2.1', 53)) is None", False),
+    "look a name up": ("socket.getaddrinfo('localhost.example', 80)", False),
+    "connect to a local socket": ("socket.socket(socket.AF_UNIX).connect(local) is None", False),
+    "connect to an abstract socket": ("socket.socket(socket.AF_UNIX).connect(abstract) is None", False),
+    "send to a local socket": ("socket.socketpair(type=socket.SOCK_DGRAM)[0].sendto(b'x', datagrams)", False),
+    "signal the run": ("os.kill(parent, 0) is None", False),
+    "read the environment of the run": ("open(f'/proc/{parent}/environ', 'rb').read()", False),
+    "read the memory of the run": ("open(f'/proc/{parent}/mem', 'rb')", False),
+    "trace the run": ("libc.ptrace(0x4206, parent, 0, 0) == 0", False),
+    "trace itself": ("libc.ptrace(0, 0, 0, 0) == 0", False),
+    "read a keyring": ("libc.syscall(250 if os.uname().machine == 'x86_64' else 219, 0, -3, 0) >= 0", False),
+    "enter another namespace": ("libc.unshare(0x10000000) == 0", False),
+    "mount": ("libc.mount(b'none', tempfile.gettempdir().encode(), b'tmpfs', 0, None) == 0", False),
+    "have privileges": ("[s for s in open('/proc/self/status') if s[:3] == 'Cap' and int(s[8:], 16)]", False),
 }  # fmt: skip
 
 TRY = """
-import json, os, socket, subprocess, sys, tempfile
-def attempt(given):
-    path, server, parent = given["path"], tuple(given["server"]), given["parent"]
+import ctypes, json, os, socket, subprocess, sys, tempfile
+libc = ctypes.CDLL(None)
+def attempt(code, given):
     try:
-        return bool({code})
+        return bool(eval(code, globals(), {**given, "server": tuple(given["server"])}))
     except OSError:
         return False
+def attempts(config):
+    return {"score": 1, "details": {name: attempt(code, config) for name, code in config.pop("tries").items()}}
 """
-WARM = TRY + "def agentv_judge(payload): return {{'score': attempt(payload['config']) * 1}}\n"
-COLD = TRY + "print(json.dumps({{'score': attempt(json.load(sys.stdin)['config']) * 1}}))\n"
+WARM = TRY + "def agentv_judge(payload): return attempts(payload['config'])\n"
+COLD = TRY + "print(json.dumps(attempts(json.load(sys.stdin)['config'])))\n"
 
 
 @pytest.fixture
@@ -76,32 +96,101 @@ def server():
         yield listening.getsockname()
 
 
+@pytest.fixture
+def config(tmp_path, tmp_path_factory, server, monkeypatch):
+    """A project, a home and servers that a judge tries to get at."""
+    (tmp_path / "file").write_text("secret")
+    (tmp_path / ".env").write_text("MY_API_KEY=secret")
+    home = tmp_path_factory.mktemp("home")
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "id").write_text("secret")
+    monkeypatch.setenv("HOME", str(home))
+    local, abstract = str(home / "socket"), f"\0{home}"
+    with ExitStack() as stack:
+        for kind, address in (
+            (socket.SOCK_STREAM, local), (socket.SOCK_STREAM, abstract), (socket.SOCK_DGRAM, f"{local}-datagrams")
+        ):  # fmt: skip
+            listening = stack.enter_context(socket.socket(socket.AF_UNIX, kind))
+            listening.bind(address)
+            if kind == socket.SOCK_STREAM:
+                listening.listen()
+        yield {
+            "path": str(tmp_path / "file"), "elsewhere": str(home / ".ssh" / "id"), "server": server,
+            "local": local, "datagrams": f"{local}-datagrams", "abstract": abstract, "parent": os.getpid(),
+        }  # fmt: skip
+
+
 @pytest.mark.parametrize("text", [COLD, WARM], ids=["started", "warm"])
-@pytest.mark.parametrize(("code", "allowed"), TRIES.values(), ids=TRIES)
-def test_what_an_isolated_judge_can_do(scoring, tmp_path, server, way, text, code, allowed):
-    if way == "bubblewrap" and code.startswith(("os.kill", "socket.create_server", "socket.socket(")):
-        pytest.skip("bubblewrap shares the process ids, and gives a network of its own, in which servers are harmless")
-    (tmp_path / "file").write_text("secret")
-    (tmp_path / "judge.py").write_text(text.format(code=code))
-    config = {"path": str(tmp_path / "file"), "server": server, "parent": os.getpid()}
-    entry = {"script": [sys.executable, "judge.py"], "config": config, "sandbox": "required"}
+def test_what_an_isolated_judge_can_do(scoring, tmp_path, config, way, text):
+    (tmp_path / "judge.py").write_text(text)
+    entry = {
+        "script": [sys.executable, "judge.py"],
+        "config": {**config, "tries": {name: code for name, (code, _) in TRIES.items()}},
+        "sandbox": "required",
+    }
     score = scoring.score("code_judge", entry, workdir=str(tmp_path))
-    assert score.score == allowed
-    assert score.details == {"sandbox": {"level": "isolated", "by": way, "network": "none"}}
+    assert score.details.pop("sandbox") == {"level": "isolated", "by": way, "network": "none"}
+    assert score.details == {name: allowed for name, (_, allowed) in TRIES.items()}
     assert (tmp_path / "file").read_text() == "secret"
-    assert sorted(each.name for each in tmp_path.iterdir() if each.name != "__pycache__") == ["file", "judge.py"]
+    assert {each.name for each in tmp_path.iterdir()} <= {"file", ".env", "judge.py", "__pycache__"}
 
 
-def test_without_isolation_a_judge_may_write_and_connect(scoring, tmp_path, server):
-    """The default level does not break existing judges."""
-    (tmp_path / "file").write_text("secret")
-    code = "open(path, 'w').write('x') and socket.create_connection(server, 2) and tempfile.mkdtemp()"
-    (tmp_path / "judge.py").write_text(COLD.format(code=code))
-    config = {"path": str(tmp_path / "file"), "server": server, "parent": os.getpid()}
-    score = scoring.score(
-        "code_judge", {"script": [sys.executable, "judge.py"], "config": config}, workdir=str(tmp_path)
-    )
-    assert (score.score, score.details) == (1, None)
+def test_the_same_attempts_succeed_without_isolation(scoring, tmp_path, config):
+    """Otherwise they would prove nothing. Some need the rights of root, or depend on the kernel."""
+    (tmp_path / "judge.py").write_text(COLD)
+    others = {"remove a file", "rename a file", "read the passwords of the system", "read a device", "make a device",
+              "send a datagram", "look a name up", "read the memory of the run", "trace the run", "read a keyring",
+              "enter another namespace", "mount", "have privileges"}  # fmt: skip
+    tried = [name for name in TRIES if name not in others]
+    entry = {
+        "script": [sys.executable, "judge.py"],
+        "config": {**config, "tries": {name: TRIES[name][0] for name in tried}},
+    }
+    score = scoring.score("code_judge", entry, workdir=str(tmp_path))
+    assert score.details == dict.fromkeys(tried, True)
+
+
+def test_files_of_the_home_are_hidden_if_the_project_contains_it(scoring, tmp_path, monkeypatch, way):
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    (tmp_path / "me" / ".ssh").mkdir(parents=True)
+    (tmp_path / "me" / ".ssh" / "id").write_text("secret")
+    (tmp_path / "me" / "data").write_text("data")
+    code = "cat me/data && ! cat me/.ssh/id 2> /dev/null && echo done"
+    score = scoring.score("command", {"command": code, "sandbox": "required"}, workdir=str(tmp_path))
+    assert score.score == 1, score.reasoning
+
+
+BOMB = "import os, time\nfor _ in range(8): os.fork()\ntime.sleep(60)\n"
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["started", "warm"])
+def test_a_program_that_starts_endless_processes_is_stopped(scoring, tmp_path, monkeypatch, warm):
+    monkeypatch.setattr("agentv.support.process_limits.MAX_PROCESSES", 100)
+    code = BOMB if not warm else "def agentv_judge(payload):\n    " + BOMB.replace("\n", "\n    ")
+    (tmp_path / "judge.py").write_text(code)
+    message = scoring.failure("code_judge", {"script": [sys.executable, "judge.py"]}, workdir=str(tmp_path))
+    assert "started more than 100 processes and was stopped" in message
+
+
+HOSTILE_VARIABLES = {
+    "LD_PRELOAD": "/nonexistent.so", "PYTHONPATH": "{folder}", "PYTHONHOME": "/nonexistent",
+    "BASH_ENV": "{folder}/x.sh", "LD_LIBRARY_PATH": "{folder}", "NODE_OPTIONS": "--require {folder}/x.js",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [COLD, WARM], ids=["started", "warm"])
+def test_variables_of_a_project_do_not_reach_the_launcher(scoring, tmp_path, way, text):
+    """A module `marshal` or `os` in the project would run before the isolation, with the user's rights."""
+    for name in ("os", "marshal", "ctypes", "sitecustomize", "agentv"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    variables = {name: value.format(folder=tmp_path) for name, value in HOSTILE_VARIABLES.items()}
+    if text == COLD:
+        variables = {name: value for name, value in variables.items() if not name.startswith("PYTHON")}
+    (tmp_path / "judge.py").write_text("def agentv_judge(payload): return 1" if text == WARM else "print(1)")
+    script = [sys.executable, "judge.py"] if text == WARM else ["/bin/echo", '{"score": 1}']
+    judgement = scoring.judgement(workdir=str(tmp_path), environment=Environment(variables))
+    score = scoring.run(scoring.evaluator("code_judge", script=script, sandbox="required"), judgement)
+    assert (score.score, (tmp_path / "ran").exists()) == (1, False)
 
 
 def test_functions_are_isolated_too(scoring, tmp_path, way):
@@ -150,28 +239,42 @@ except OSError:
     pass
 print(json.dumps({"score": 1, "reasoning": text}))
 """
+WARM_ASK = ASK.replace("\n", "\n    ").replace("    import", "import", 1)
+WARM_ASK = WARM_ASK.replace("    other = json.load(sys.stdin)", "def agentv_judge(payload):\n    other = payload")
+WARM_ASK = WARM_ASK.replace("print(json.dumps(", "return ").replace("text}))", "text}")
 
 
-@WAYS["landlock"]
-def test_an_isolated_judge_reaches_the_proxy_and_nothing_else(scoring, server):
+@pytest.mark.parametrize("warm", [False, True], ids=["started", "warm"])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=WAYS[name]) for name in ("landlock", "bubblewrap")])
+def test_an_isolated_judge_reaches_the_proxy_and_nothing_else(scoring, server, monkeypatch, tmp_path, name, warm):
+    monkeypatch.setattr(methods, "best_confinement", lambda: CONFINEMENTS[name])
+
     async def ask(target, messages, wanted=None):
         return answer("hello")
 
-    entry = {"script": [sys.executable, "-c", ASK], "target_proxy": True, "sandbox": "required"}
+    (tmp_path / "judge.py").write_text(WARM_ASK if warm else ASK)
+    entry = {"script": [sys.executable, "judge.py"], "target_proxy": True, "sandbox": "required"}
     evaluator = scoring.evaluator("code_judge", **entry, config={"server": server})
-    score = scoring.run(evaluator, scoring.judgement(ask=ask))
+    score = scoring.run(evaluator, scoring.judgement(ask=ask, workdir=str(tmp_path)))
     assert score.reasoning == "hello"
-    assert score.details["sandbox"] == {"level": "isolated", "by": "landlock", "network": "proxy"}
+    assert score.details["sandbox"] == {"level": "isolated", "by": name, "network": "proxy"}
+
+
+@WAYS["landlock-alone"]
+def test_without_its_own_network_an_isolated_judge_cannot_have_a_proxy(scoring, monkeypatch):
+    monkeypatch.setattr(methods, "best_confinement", lambda: CONFINEMENTS["landlock-alone"])
+    message = scoring.failure("code_judge", {"script": "true", "target_proxy": True, "sandbox": "required"})
+    assert "it cannot have a network of its own for the model proxy" in message
 
 
 @pytest.fixture
 def nothing_there(monkeypatch):
     """A machine without any isolation method."""
 
-    def isolation_method(with_port=False):
-        raise CannotIsolate("the kernel has no Landlock; bubblewrap is not installed")
+    def best_confinement():
+        raise CannotConfine("the kernel has no Landlock; bubblewrap is not installed")
 
-    monkeypatch.setattr(sandbox, "isolation_method", isolation_method)
+    monkeypatch.setattr(methods, "best_confinement", best_confinement)
 
 
 def test_unavailable_required_isolation_is_refused_before_the_run(folder, command, nothing_there):
@@ -190,6 +293,16 @@ def test_unavailable_required_isolation_is_refused_before_the_run(folder, comman
             "'sandbox: required' is not possible on this machine: the kernel has no Landlock; bubblewrap" in done.stderr
         )
         assert not (folder.path / "ran").exists()
+
+
+def test_unavailable_preferred_isolation_is_announced_once(folder, command, nothing_there):
+    entries = [{"type": "command", "command": "true", "sandbox": "preferred", "name": name} for name in "ab"]
+    cases = [{"id": id, "criteria": "x", "input": "hi", "evaluators": entries} for id in "ab"]
+    folder.write("cases.yaml", {"evalcases": cases})
+    folder.write("targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": "x"}]})
+    done = command("eval", "cases.yaml")
+    assert done.code == 0
+    assert done.stderr.count("run without isolation on this machine: the kernel has no Landlock") == 1
 
 
 def test_unavailable_preferred_isolation_is_noted_in_the_details(scoring, nothing_there):
@@ -251,8 +364,8 @@ def test_a_missing_program_is_an_error_at_every_level(scoring, way):
 def test_detecting_isolation_does_not_affect_this_process(tmp_path):
     """Detection runs in a separate process."""
     try:
-        sandbox.isolation_method.__wrapped__()
-    except CannotIsolate as error:
+        methods.best_confinement.__wrapped__()
+    except CannotConfine as error:
         assert str(error)
     (tmp_path / "x").write_text("x")
     assert threading.active_count() >= 1

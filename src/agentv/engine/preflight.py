@@ -18,6 +18,7 @@ from agentv.model.message import Message
 from agentv.model.values import digest
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean
 from agentv.settings.evaluator_reader import evaluator_of
+from agentv.support.isolation.confinement import NO_SANDBOX_HINT
 
 FALLBACK_JUDGE = "judge"
 """The target used as judge when no judge is named."""
@@ -279,8 +280,10 @@ class Preflight:
             hint = "Use another evaluator, for example `{type: contains, value: …}`"
             yield Problem(path, f"Evaluators of type '{spec.type}' are not supported in this version", hint)
         if evaluator.refusal:
-            hint = "Run on a machine with a sandbox, or set `sandbox: preferred` to use the isolation available"
+            hint = f"{NO_SANDBOX_HINT}. Or set `sandbox: preferred`, which runs without isolation if there is none"
             yield Problem(path, f"Evaluator '{spec.name}': {evaluator.refusal}", hint)
+        elif evaluator.caution and self._is_new(evaluator.caution):
+            yield Problem(path, evaluator.caution, NO_SANDBOX_HINT, "warning")
         wanted = evaluator.needs
         needs.reference, needs.context = needs.reference or wanted.reference, needs.context or wanted.context
         if wanted.embedder and isinstance(spec.target, str):

@@ -171,6 +171,11 @@ class Evaluator(msgspec.Struct, frozen=True, kw_only=True):
         """Why this machine cannot run the evaluator as configured; empty if it can."""
         return ""
 
+    @property
+    def caution(self) -> str:
+        """A warning about how this machine runs the evaluator; shown once."""
+        return ""
+
     def references(self) -> Iterator[FileReference]:
         """Yield the files, programs and functions that the settings refer to."""
         return iter(())

@@ -18,6 +18,10 @@ _SET_LIMITS = 'ulimit -c 0; ulimit -f "$1"; shift; exec "$@"'
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
+MAX_PROCESSES = 1000
+"""The number of processes that a program may have at once."""
+
+
 class ProcessLimits(msgspec.Struct, frozen=True):
     """The limits of a program: the memory that each of its processes uses, and the size of a file. No core dumps.
 
@@ -49,25 +53,31 @@ def _check_program(program: str, cwd: str, env: Mapping[str, str]) -> None:
         raise PermissionError(13, "Permission denied")
 
 
-class MemoryWatch:
-    """Calls `exceeded` once a process or one of its descendants uses more than `limit_mb`. Does nothing off Linux."""
+class FamilyWatch:
+    """Calls `exceeded` once a process and its descendants are too many, or one uses too much memory. Linux only."""
 
-    def __init__(self, pid: int, limit_mb: int, exceeded: Callable[[], None]) -> None:
+    def __init__(
+        self, pid: int, exceeded: Callable[[str], None], limit_mb: int | None = None, period_s: float = _PERIOD_S
+    ) -> None:
         self._pid = pid
-        self._limit_bytes = limit_mb * _MIB
+        self._limit_mb = limit_mb
         self._exceeded = exceeded
+        self._period_s = period_s
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(_PERIOD_S, self._look)
+        self._timer = self._loop.call_later(period_s, self._look)
 
     def stop(self) -> None:
         """Stop watching."""
         self._timer.cancel()
 
     def _look(self) -> None:
-        if any(_used_bytes(pid) > self._limit_bytes for pid in _family(self._pid)):
-            self._exceeded()
+        processes = _family(self._pid)
+        if len(processes) > MAX_PROCESSES:
+            self._exceeded(f"started more than {MAX_PROCESSES} processes")
+        elif self._limit_mb and any(_used_bytes(pid) > self._limit_mb * _MIB for pid in processes):
+            self._exceeded(f"used more than {self._limit_mb} MiB of memory (the limit, 'memory_mb')")
         else:
-            self._timer = self._loop.call_later(_PERIOD_S, self._look)
+            self._timer = self._loop.call_later(self._period_s, self._look)
 
 
 def _used_bytes(pid: int) -> int:
@@ -82,6 +92,8 @@ def _family(pid: int) -> list[int]:
     """Return a process and its descendants."""
     found = [pid]
     for each in found:
+        if len(found) > MAX_PROCESSES:
+            break
         with suppress(OSError):
             for thread in os.listdir(f"/proc/{each}/task"):
                 with suppress(OSError), open(f"/proc/{each}/task/{thread}/children", "rb", buffering=0) as file:

@@ -1,25 +1,22 @@
-"""Run user programs in their own process group and temporary folders, and clean up after them."""
+"""Run user programs in their own process group, with limits and isolation, and clean up after them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
-import stat
 import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from threading import Thread
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from agentv.support.process_limits import MemoryWatch, ProcessLimits
+from agentv.support.isolation.confinement import Confinement, Launch
+from agentv.support.process_limits import FamilyWatch, ProcessLimits
 from agentv.support.process_memory import MARK, hide_environment
-from agentv.support.watchdog import end_family, family, forget_folder, new_mark, remove_after_death
+from agentv.support.watchdog import end_family, family, new_mark
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 GRACE_S = 2.0
@@ -33,7 +30,7 @@ _STDERR_BYTES = 64 * 1024
 _TAIL_CHARACTERS = 2000
 _TRACEBACK = "Traceback (most recent call last):"
 
-Ending = Literal["start", "timeout", "output", "memory", "exit"]
+Ending = Literal["start", "timeout", "output", "limit", "exit"]
 _SUCCESS = frozenset({0})
 
 
@@ -64,7 +61,7 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     Exit codes other than those in `accepts` are failures. `limits` restrict memory and files. With a `grace_s` of 0 the
     group is killed without SIGTERM. `take` receives output as it arrives, instead of collecting it, and returns false
     to end the process. If the process has to be ended, all its descendants are ended too, whatever their group; with
-    `leaves_nothing`, in any case.
+    `leaves_nothing`, in any case. An isolated program passes a socket that listens in its own network to `listener`.
     """
 
     command: str | Sequence[str]
@@ -79,6 +76,8 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     limits: ProcessLimits | None = None
     take: Callable[[bytes], bool] | None = None
     leaves_nothing: bool = False
+    confinement: Confinement | None = None
+    listener: int | None = None
 
 
 async def run_process(spec: ProcessSpec) -> ProcessOutput:
@@ -99,9 +98,8 @@ async def run_process(spec: ProcessSpec) -> ProcessOutput:
     if running.overflowed:
         limit = f"{spec.max_output_bytes / 1024 / 1024:g} MiB"
         raise ProcessFailure("output", f"{spec.noun} printed more than {limit} and was stopped")
-    if spec.limits is not None and running.used_too_much:
-        limit = f"{spec.limits.memory_mb} MiB of memory (the limit, 'memory_mb')"
-        raise ProcessFailure("memory", f"{spec.noun} used more than {limit} and was stopped{tail}")
+    if running.excess:
+        raise ProcessFailure("limit", f"{spec.noun} {running.excess} and was stopped{tail}")
     code = running.process.returncode
     if code not in spec.accepts:
         why = "" if spec.limits is None else spec.limits.explanation(code)
@@ -201,8 +199,8 @@ class _Running:
         self.stdout = bytearray()
         self.stderr = bytearray()
         self.overflowed = False
-        self.used_too_much = False
-        self._memory: MemoryWatch | None = None
+        self.excess = ""
+        self._family: FamilyWatch | None = None
         self.exited: asyncio.Future[None] = self._loop.create_future()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self.done: asyncio.Future[None] = self._loop.create_future()
@@ -219,10 +217,10 @@ class _Running:
             self._loop.add_writer(self.process.stdin.fileno(), self._write)
         self._stop_waiting = when_ended(self.process, lambda: _set(self.exited, self.done))
         if self._spec.limits is not None:
-            self._memory = MemoryWatch(self.process.pid, self._spec.limits.memory_mb, self._stop_for_memory)
+            self._family = FamilyWatch(self.process.pid, self._stop_for, self._spec.limits.memory_mb)
 
-    def _stop_for_memory(self) -> None:
-        self.used_too_much = True
+    def _stop_for(self, excess: str) -> None:
+        self.excess = excess
         _set(self.done)
 
     async def end(self, mark: str) -> None:
@@ -290,8 +288,8 @@ class _Running:
 
     def _close(self) -> None:
         self._stop_waiting()
-        if self._memory is not None:
-            self._memory.stop()
+        if self._family is not None:
+            self._family.stop()
         for pipe in (self.process.stdout, self.process.stderr, self.process.stdin):
             if pipe is not None and not pipe.closed:
                 self._loop.remove_reader(pipe.fileno())
@@ -304,23 +302,31 @@ def _popen(spec: ProcessSpec, mark: str) -> subprocess.Popen[bytes]:
         raise ProcessFailure("start", f"{spec.noun} cannot run in '{spec.cwd}': the folder does not exist")
     # Not the user's login shell, whose startup files could set secrets again.
     arguments = ["/bin/sh", "-c", spec.command] if isinstance(spec.command, str) else list(spec.command)
+    # Set `PWD` as a shell would: some programs use it instead of the actual working directory.
+    env = {**spec.env, "PWD": os.path.abspath(spec.cwd), MARK: mark}
     hide_environment()
+    launch = Launch(arguments, env)
     try:
+        if spec.confinement is not None:
+            launch = spec.confinement.launch(arguments, os.path.abspath(spec.cwd), env, spec.listener)
+        started = launch.arguments
         return subprocess.Popen(  # noqa: S603 - the user's own program
-            arguments if spec.limits is None else spec.limits.command(arguments, spec.cwd, spec.env),
+            started if spec.limits is None else spec.limits.command(started, spec.cwd, launch.env),
             stdin=subprocess.DEVNULL if spec.stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
             cwd=spec.cwd,
-            # Set `PWD` as a shell would: some programs use it instead of the actual working directory.
-            env={**spec.env, "PWD": os.path.abspath(spec.cwd), MARK: mark},
+            env=launch.env,
+            pass_fds=launch.descriptors,
             # A new session puts the program and its children in one process group.
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
         named = spec.noun if spec.noun.endswith("'") else f"{spec.noun} '{arguments[0]}'"
         raise ProcessFailure("start", f"{named} {_not_started(arguments[0], error)}", error) from None
+    finally:
+        launch.close()
 
 
 def _not_started(program: str, error: Exception) -> str:
@@ -335,60 +341,3 @@ def _set(*futures: asyncio.Future[None]) -> None:
     for future in futures:
         if not future.done():
             future.set_result(None)
-
-
-def new_folder(prefix: str) -> str:
-    """Create a temporary folder that only this user can read. The caller removes it."""
-    folder = tempfile.mkdtemp(prefix=prefix)
-    remove_after_death(folder)
-    return folder
-
-
-@contextmanager
-def temporary_folder(prefix: str) -> Iterator[str]:
-    """Create a temporary folder and remove it at the end of the block."""
-    folder = new_folder(prefix)
-    try:
-        yield folder
-    finally:
-        remove_folder(folder)
-
-
-def remove_folder(folder: str) -> None:
-    """Remove a folder and its contents, including read-only folders (Go's cache has many)."""
-    try:
-        if sys.version_info >= (3, 12):
-            shutil.rmtree(folder, onexc=_remove_read_only)
-        else:
-            shutil.rmtree(folder, onerror=_remove_read_only)
-    except RecursionError:  # a thousand nested folders
-        _remove_bottom_up(folder)
-    if not os.path.exists(folder):
-        forget_folder(folder)
-
-
-def _remove_bottom_up(folder: str) -> None:
-    below, folders = [folder], []
-    while below:
-        parent = below.pop()
-        folders.append(parent)
-        with suppress(OSError):
-            for entry in list(os.scandir(parent)):
-                if entry.is_dir(follow_symlinks=False):
-                    below.append(entry.path)
-                else:
-                    os.unlink(entry.path)
-    for parent in reversed(folders):
-        with suppress(OSError):
-            os.rmdir(parent)
-
-
-def _remove_read_only(call: Callable[..., Any], path: str, _: object) -> None:
-    with suppress(OSError):
-        for each in (os.path.dirname(path), path):
-            if not os.path.islink(each):
-                os.chmod(each, stat.S_IRWXU)
-        if call in (os.unlink, os.rmdir):
-            call(path)
-        else:  # a folder that could not be listed
-            shutil.rmtree(path, ignore_errors=True)

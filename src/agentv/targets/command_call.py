@@ -29,8 +29,8 @@ from agentv.support.subprocesses import (
     ProcessSpec,
     ending_of,
     run_process,
-    temporary_folder,
 )
+from agentv.support.temporary_folders import temporary_folder
 from agentv.targets.answers import is_answer_object, response_from_object, response_from_text
 from agentv.targets.cli import Cli, CommandTemplate, Healthcheck
 from agentv.trust.policy import load_policy

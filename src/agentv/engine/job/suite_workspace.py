@@ -22,7 +22,8 @@ from agentv.model.result import Stage
 from agentv.model.values import digest, to_json
 from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace
 from agentv.settings.environment import Environment, child_environment
-from agentv.support.subprocesses import ProcessSpec, new_folder, remove_folder
+from agentv.support.subprocesses import ProcessSpec
+from agentv.support.temporary_folders import new_folder, remove_folder
 from agentv.targets.command_call import run_command
 
 BEFORE_TIMEOUT_S, AFTER_TIMEOUT_S, GIT_TIMEOUT_S = 60.0, 30.0, 300.0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from agentv.evaluators.base import Count, find_path, program_complaints, stamp_of
 from agentv.evaluators.code.judge_host import JudgeHost, host_of
@@ -18,7 +20,7 @@ from agentv.evaluators.code.program import (
     SCRIPT_FUNCTION,
     Program,
     SandboxedEvaluator,
-    isolation_for,
+    confinement_for,
     script_problems,
     warm_script,
     with_level,
@@ -26,6 +28,7 @@ from agentv.evaluators.code.program import (
 from agentv.evaluators.code.static_checks import function_reference
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Needs, Score
 from agentv.model.job import Judgement
+from agentv.support.isolation.confinement import Confinement
 
 _EXIT_HINT = "to score a program by its exit code, use `type: command`"
 
@@ -73,12 +76,9 @@ class CodeJudge(SandboxedEvaluator, frozen=True, kw_only=True):
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Run the program, or its function in a warm process, and return its score."""
-        async with host_of(judgement) as host, self._access(host, judgement) as (variables, port):
-            limits: dict[str, Any] = {
-                "memory_mb": self.memory_mb,
-                "isolation": isolation_for(self.sandbox, bool(self.target_proxy)),
-                "port": port,
-            }
+        confinement = confinement_for(self.sandbox, judgement, bool(self.target_proxy))
+        async with host_of(judgement) as host, self._access(host, judgement, confinement) as variables:
+            limits: dict[str, Any] = {"memory_mb": self.memory_mb, "confinement": confinement}
             program = Program.of(self, judgement, variables=variables, exit_hint=_EXIT_HINT, **limits)
             file = warm_script(self.script, program.cwd)
             if file is not None:
@@ -89,25 +89,41 @@ class CodeJudge(SandboxedEvaluator, frozen=True, kw_only=True):
                     given="payload",
                     fresh=self.fresh,
                     stamp=stamp_of(file),
+                    has_proxy=bool(self.target_proxy),
                     **limits,
                 )
                 score = await host.pool.judge(setup, judgement, self.config, self.timeout_seconds, variables)
             else:
-                score = read_score(await program.run(program_input(judgement, self.config)))
-        return with_level(score, self.sandbox, program.isolation, port is not None)
+                score = read_score(await self._run(program, host, judgement))
+        return with_level(score, self.sandbox, confinement, bool(self.target_proxy))
+
+    async def _run(self, program: Program, host: JudgeHost, judgement: Judgement) -> str:
+        """Start the program, and return its output. If it is isolated, the proxy serves a socket in its network."""
+        stdin = program_input(judgement, self.config)
+        if program.confinement is None or not self.target_proxy:
+            return await program.run(stdin)
+        ours, theirs = socket.socketpair()
+        stop = (await host.proxy()).serve(ours)
+        try:
+            with theirs:
+                return await replace(program, listener=theirs.fileno()).run(stdin)
+        finally:
+            stop()
 
     @asynccontextmanager
-    async def _access(self, host: JudgeHost, judgement: Judgement) -> AsyncIterator[tuple[dict[str, str], int | None]]:
-        """Yield the program's additional environment variables, and the one port it may connect to if isolated."""
+    async def _access(
+        self, host: JudgeHost, judgement: Judgement, confinement: Confinement | None
+    ) -> AsyncIterator[dict[str, str]]:
+        """Yield the program's additional environment variables."""
         workspace = judgement.workspace_path
         variables = {"AGENTV_WORKSPACE_PATH": workspace} if workspace else {}
         if not self.target_proxy:
-            yield variables, None
+            yield variables
             return
         limit = self.target_proxy if isinstance(self.target_proxy, ProxyLimit) else ProxyLimit()
         proxy = await host.proxy()
-        async with proxy.granted(judgement, limit.max_calls) as found:
-            yield {**variables, **found}, proxy.port
+        async with proxy.granted(judgement, limit.max_calls, confinement is not None) as found:
+            yield {**variables, **found}
 
 
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
@@ -145,11 +161,11 @@ class PythonJudge(SandboxedEvaluator, frozen=True, kw_only=True):
             fresh=self.fresh,
             memory_mb=self.memory_mb,
             stamp=stamp,
-            isolation=isolation_for(self.sandbox),
+            confinement=confinement_for(self.sandbox, judgement),
         )
         async with host_of(judgement) as host:
             score = await host.pool.judge(setup, judgement, self.config, self.timeout_seconds, {})
-        return with_level(score, self.sandbox, setup.isolation)
+        return with_level(score, self.sandbox, setup.confinement)
 
 
 def _located(place: str, judgement: Judgement) -> tuple[str, tuple[int, int] | None]:

@@ -10,7 +10,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from agentv.evaluators.base import Seconds, cut, pass_if, program_complaints
-from agentv.evaluators.code.program import Program, SandboxedEvaluator, isolation_for, with_level
+from agentv.evaluators.code.program import Program, SandboxedEvaluator, confinement_for, with_level
 from agentv.model.evaluator import FileReference, Score
 from agentv.model.job import Judgement
 from agentv.support.subprocesses import ending_of, tail_of
@@ -53,7 +53,7 @@ class CommandCheck(SandboxedEvaluator, frozen=True, kw_only=True):
             folder=workspace or judgement.workdir,
             variables={"AGENTV_WORKSPACE_PATH": workspace} if workspace else {},
             memory_mb=self.memory_mb,
-            isolation=isolation_for(self.sandbox),
+            confinement=confinement_for(self.sandbox, judgement),
             writable=(workspace,) if workspace else (),
             noun="The command",
         )
@@ -64,4 +64,4 @@ class CommandCheck(SandboxedEvaluator, frozen=True, kw_only=True):
         sentence = cut(f"`{shown}` {ending_of(ended.code)}")
         output = tail_of((ended.stdout + ended.stderr).encode(errors="replace")).removeprefix(": ")
         score = pass_if(ended.code in self.pass_codes, sentence)
-        return with_level(replace(score, reasoning=output or None), self.sandbox, program.isolation)
+        return with_level(replace(score, reasoning=output or None), self.sandbox, program.confinement)

@@ -268,8 +268,6 @@ class ForkServer:
         """Import the user's function; return why it cannot be used."""
         try:
             os.chdir(setup.cwd)
-            if setup.isolation == "landlock" and (lacking := _restricted(limits.scratch, setup.port)):
-                return f"{setup.reference} cannot be isolated: {lacking}"
             function = load(setup.reference, lambda _: setup.path)
         except FunctionError as error:
             return str(error)
@@ -348,17 +346,6 @@ def _kill_group(pid: int) -> None:
     if pid:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
-
-
-def _restricted(scratch: str, port: int | None) -> str:
-    """Isolate this process; return why that is impossible."""
-    from agentv.support import sandbox  # late: rarely needed, and every import slows down forking
-
-    try:
-        sandbox.restrict([scratch], port)
-    except sandbox.CannotIsolate as error:
-        return str(error)
-    return ""
 
 
 def main() -> None:

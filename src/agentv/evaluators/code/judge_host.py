@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,12 @@ class JudgeHost:
         if self._pool is None:
             from agentv.evaluators.code.worker_pool import WorkerPool  # late: few runs need it
 
-            self._pool = WorkerPool(judge_environment(self._environment))
+            self._pool = WorkerPool(judge_environment(self._environment), serve=self._serve)
         return self._pool
+
+    def _serve(self, channel: socket.socket) -> Callable[[], None]:
+        assert self._proxy is not None  # a judge with access to a model starts it first
+        return self._proxy.result().serve(channel)
 
     @property
     def threads(self) -> DaemonThreads:

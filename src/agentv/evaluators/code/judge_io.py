@@ -15,6 +15,7 @@ import msgspec
 from agentv.evaluators.base import checked_score, checked_sentences, missed, passed, quoted
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.result import Verdict
+from agentv.support.isolation.confinement import Confinement
 from agentv.support.json_values import repeated_key
 
 
@@ -132,8 +133,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """A function and its process settings. Judgements with equal setups share processes.
 
     `reference` is the function's name, also in messages; `path` is the location of its file. `given` selects the
-    argument: an object with attributes, or the dict that a program reads from stdin. `port` is the only port that an
-    isolated process may connect to.
+    argument: an object with attributes, or the dict that a program reads from stdin. `has_proxy`: an isolated process
+    has access to the model proxy.
     """
 
     reference: str
@@ -143,8 +144,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     fresh: bool = False
     memory_mb: int = 4096
     stamp: tuple[int, int] | None = None
-    isolation: Literal["limits", "landlock", "bubblewrap"] = "limits"
-    port: int | None = None
+    confinement: Confinement | None = None
+    has_proxy: bool = False
 
 
 class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):

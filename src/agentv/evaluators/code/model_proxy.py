@@ -1,4 +1,6 @@
-"""Model access for judge programs: an HTTP server on loopback, with one token and a call limit per judgement.
+"""Model access for judge programs: an HTTP server with one token and a call limit per judgement.
+
+An isolated program listens in its own network and passes that socket to the run, so that no port is open outside.
 
 Calls count toward the run's limits, retries, records and costs. The wire format is that of AgentV (TypeScript).
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +21,7 @@ from aiohttp import web
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.job import Judgement
 from agentv.model.message import Message, message_to_data
+from agentv.support.isolation.launcher import PROXY_PORT
 
 HOST = "127.0.0.1"
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -61,32 +65,67 @@ class ModelProxy:
         self._targets = targets
         self._grants: dict[str, Grant] = {}
         self._runner: web.AppRunner | None = None
-        self.port = 0
+        self._hosts: set[str] = {f"{HOST}:{PROXY_PORT}", f"localhost:{PROXY_PORT}"}
+        self._port: int | None = None
+        self._server: asyncio.Server | None = None
 
     async def start(self) -> ModelProxy:
-        """Listen on a free loopback port."""
+        """Prepare the server. It opens a port only for programs that are not isolated."""
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_get("/info", self._answering(self._info))
         app.router.add_post("/invoke", self._answering(self._invoke))
         app.router.add_post("/invokeBatch", self._answering(self._invoke_batch))
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, HOST, 0)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
         return self
+
+    def serve(self, channel: socket.socket) -> Callable[[], None]:
+        """Serve the listening socket that an isolated program passes through a channel; return how to stop that."""
+        loop = asyncio.get_running_loop()
+        listening: list[asyncio.Task[asyncio.Server]] = []
+
+        def received() -> None:
+            loop.remove_reader(channel)
+            for descriptor in socket.recv_fds(channel, 16, 1)[1]:
+                listening.append(loop.create_task(self._listen(socket.socket(fileno=descriptor))))
+
+        def stop() -> None:
+            loop.remove_reader(channel)
+            channel.close()
+            for task in listening:
+                task.add_done_callback(lambda done: done.result().close())
+
+        channel.setblocking(False)
+        loop.add_reader(channel, received)
+        return stop
+
+    async def port(self) -> int:
+        """Return the port for programs that are not isolated. The first call opens it."""
+        if self._port is None:
+            listening = socket.create_server((HOST, 0))
+            self._port = listening.getsockname()[1]
+            self._hosts |= {f"{HOST}:{self._port}", f"localhost:{self._port}"}
+            self._server = await self._listen(listening)
+        return self._port
+
+    async def _listen(self, listening: socket.socket) -> asyncio.Server:
+        assert self._runner is not None
+        assert self._runner.server is not None
+        return await asyncio.get_running_loop().create_server(self._runner.server, sock=listening)
 
     async def aclose(self) -> None:
         """Stop listening."""
+        if self._server is not None:
+            self._server.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
     @asynccontextmanager
-    async def granted(self, judgement: Judgement, max_calls: int) -> AsyncIterator[dict[str, str]]:
+    async def granted(self, judgement: Judgement, limit: int, isolated: bool = False) -> AsyncIterator[dict[str, str]]:
         """Yield the environment variables that give a program access; the token is revoked afterwards."""
-        grant = Grant(judgement, max_calls)
+        grant = Grant(judgement, limit)
         self._grants[grant.token] = grant
-        url = f"http://{HOST}:{self.port}"
+        url = f"http://{HOST}:{PROXY_PORT if isolated else await self.port()}"
         try:
             yield {
                 "AGENTV_TARGET_PROXY_URL": url,
@@ -116,7 +155,7 @@ class ModelProxy:
 
     def _grant_of(self, request: web.Request) -> Grant:
         # DNS rebinding: a web page can reach loopback under another host name, but not under these.
-        if request.host not in (f"{HOST}:{self.port}", f"localhost:{self.port}"):
+        if request.host not in self._hosts:
             raise web.HTTPForbidden(text="Only requests to a loopback host name are accepted")
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         for known, grant in self._grants.items():

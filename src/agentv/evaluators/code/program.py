@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from pathlib import Path
@@ -15,40 +15,54 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from agentv.evaluators.base import Evaluator, Seconds, stamp_of
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.settings.diagnostics import Problems
 from agentv.settings.environment import Environment, judge_environment
-from agentv.support import sandbox as sandbox_tools
+from agentv.support.isolation import methods
+from agentv.support.isolation.confinement import Confinement
 from agentv.support.process_limits import ProcessLimits
-from agentv.support.subprocesses import (
-    ProcessFailure,
-    ProcessOutput,
-    ProcessSpec,
-    ending_of,
-    run_process,
-    temporary_folder,
-)
+from agentv.support.subprocesses import ProcessFailure, ProcessOutput, ProcessSpec, ending_of, run_process
+from agentv.support.temporary_folders import temporary_folder
 
 Sandbox = Literal["limits", "preferred", "required"]
 """`limits`: memory and file size. `preferred`: isolated if the machine supports it. `required`: isolated or refused."""
 
-Isolation = Literal["limits", "landlock", "bubblewrap"]
 Megabytes = Annotated[int, Meta(ge=1)]
 
 
-def isolation_for(sandbox: Sandbox, with_proxy: bool = False) -> Isolation:
-    """Return how to isolate a process. Raises EvaluatorFailure if isolation is required but not available."""
+def confinement_for(sandbox: Sandbox, judgement: Judgement, with_proxy: bool = False) -> Confinement | None:
+    """Return how to isolate a judge; None for limits only. Raises EvaluatorFailure if it must be but cannot be."""
     if sandbox == "limits":
-        return "limits"
+        return None
+    found = available_confinement(sandbox, with_proxy)
+    if found is None:
+        return None
+    origin = judgement.case.place.origin
+    folders = dict.fromkeys(os.path.abspath(each) for each in (origin.root, origin.base_dir, judgement.workdir) if each)
+    secret_files = (judgement.environment.path,) if judgement.environment.path else ()
+    return replace(found, readable=tuple(folders), secret_files=secret_files)
+
+
+def available_confinement(sandbox: Sandbox, with_proxy: bool = False) -> Confinement | None:
+    """Return the isolation of this machine. If there is none, raises EvaluatorFailure or, if it is optional, None."""
+    problem = _sandbox_problem(with_proxy)
+    if not problem:
+        return methods.best_confinement()
+    if sandbox == "required":
+        raise EvaluatorFailure(f"'sandbox: required' is not possible on this machine: {problem}")
+    return None
+
+
+def _sandbox_problem(with_proxy: bool) -> str:
     try:
-        return "landlock" if sandbox_tools.isolation_method(with_proxy) == "landlock" else "bubblewrap"
-    except sandbox_tools.CannotIsolate as error:
-        if sandbox == "required":
-            raise EvaluatorFailure(f"'sandbox: required' is not possible on this machine: {error}") from None
-        return "limits"
+        has_network = methods.best_confinement().has_namespaces
+    except methods.CannotConfine as error:
+        return str(error)
+    return "" if has_network or not with_proxy else "it cannot have a network of its own for the model proxy"
 
 
 class SandboxedEvaluator(Evaluator, frozen=True, kw_only=True):
@@ -62,37 +76,41 @@ class SandboxedEvaluator(Evaluator, frozen=True, kw_only=True):
     def refusal(self) -> str:
         """Why this machine cannot provide the required isolation."""
         try:
-            isolation_for(self.sandbox, bool(getattr(self, "target_proxy", False)))
+            if self.sandbox == "required":
+                available_confinement(self.sandbox, self._has_proxy)
         except EvaluatorFailure as failure:
             return str(failure)
         return ""
 
+    @property
+    def caution(self) -> str:
+        """A warning if this machine cannot provide the preferred isolation."""
+        problem = _sandbox_problem(self._has_proxy) if self.sandbox == "preferred" else ""
+        return (
+            f"Evaluators with `sandbox: preferred` run without isolation on this machine: {problem}" if problem else ""
+        )
 
-def prefix(isolation: Isolation, writable: Sequence[str], cwd: str, port: int | None) -> list[str]:
-    """Return the arguments to put before a program's own; it may write to the folders in `writable`."""
-    if isolation == "limits":
-        return []
-    if isolation == "landlock":
-        return sandbox_tools.landlock_command(writable, port)
-    return sandbox_tools.bubblewrap_command(writable, cwd)
+    @property
+    def _has_proxy(self) -> bool:
+        return bool(getattr(self, "target_proxy", False))
 
 
-def scratch_folder(isolation: Isolation) -> AbstractContextManager[str]:
+def scratch_folder(confinement: Confinement | None) -> AbstractContextManager[str]:
     """Create a temporary folder that an isolated process may write to; empty for others."""
-    return nullcontext("") if isolation == "limits" else temporary_folder("agentv-judge-")
+    return nullcontext("") if confinement is None else temporary_folder("agentv-judge-")
 
 
-def with_level(score: Score, sandbox: Sandbox, isolation: Isolation, with_proxy: bool = False) -> Score:
-    """Add the isolation level to the score's details, unless the entry uses the default level.
+def with_level(score: Score, sandbox: Sandbox, confinement: Confinement | None, with_proxy: bool = False) -> Score:
+    """Add the isolation level to the score's details, unless it is the default level.
 
     Details that are not an object stay unchanged.
     """
-    if sandbox == "limits" or not isinstance(score.details, dict | None):
+    if not isinstance(score.details, dict | None) or (sandbox == "limits" and confinement is None):
         return score
     level: dict[str, Any] = {"level": "limits"}
-    if isolation != "limits":
-        level = {"level": "isolated", "by": isolation, "network": "proxy" if with_proxy else "none"}
-    return msgspec.structs.replace(score, details={**(score.details or {}), "sandbox": level})
+    if confinement is not None:
+        level = {"level": "isolated", "by": confinement.method, "network": "proxy" if with_proxy else "none"}
+    return replace(score, details={**(score.details or {}), "sandbox": level})
 
 
 SCRIPT_FUNCTION = "agentv_judge"
@@ -114,8 +132,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment = Environment()
     variables: Mapping[str, str] = {}
     memory_mb: int = 4096
-    isolation: Isolation = "limits"
-    port: int | None = None
+    confinement: Confinement | None = None
+    listener: int | None = None
     writable: tuple[str, ...] = ()
     exit_hint: str = ""
     noun: str = "The program"
@@ -139,12 +157,13 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     async def finish(self, stdin: bytes, accepts: frozenset[int]) -> ProcessOutput:
         """Return the output and the exit code. Raises EvaluatorFailure for other exit codes, and as `run` does."""
-        with scratch_folder(self.isolation) as scratch:
+        with scratch_folder(self.confinement) as scratch:
+            confinement = self.confinement and replace(self.confinement, writable=(scratch, *self.writable))
             variables = {**self.variables, **({"TMPDIR": scratch} if scratch else {})}
             try:
                 return await run_process(
                     ProcessSpec(
-                        command=self._command(scratch),
+                        command=self.script,
                         cwd=self.cwd,
                         env={**judge_environment(self.environment), **variables},
                         timeout_s=self.timeout_s,
@@ -155,6 +174,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
                         limits=ProcessLimits(self.memory_mb),
                         accepts=accepts,
                         leaves_nothing=True,
+                        confinement=confinement,
+                        listener=self.listener,
                     )
                 )
             except ProcessFailure as failure:
@@ -162,12 +183,6 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
                 if code is not None and self.exit_hint:
                     message = message.replace(ending_of(code), f"{ending_of(code)} ({self.exit_hint})", 1)
                 raise EvaluatorFailure(message) from None
-
-    def _command(self, scratch: str) -> str | list[str]:
-        if self.isolation == "limits":
-            return self.script
-        arguments = ["/bin/sh", "-c", self.script] if isinstance(self.script, str) else self.script
-        return [*prefix(self.isolation, (scratch, *self.writable), self.cwd, self.port), *arguments]
 
 
 _SCRIPT_SUFFIXES = (".py", ".js", ".ts", ".mjs", ".cjs", ".sh", ".rb")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -19,12 +20,14 @@ import msgspec
 
 from agentv.evaluators.code.judge_io import Setup, WorkerLimits, frame, framed
 from agentv.evaluators.code.payload import payload
-from agentv.evaluators.code.program import prefix, scratch_folder
+from agentv.evaluators.code.program import scratch_folder
 from agentv.evaluators.code.worker_process import Connection, PendingJudgement, WorkerProcess, printed_tail
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.model.message import PART_KINDS, Message
 from agentv.model.values import freeze
+from agentv.support.isolation.confinement import Launch
+from agentv.support.process_limits import FamilyWatch
 from agentv.support.process_memory import hide_environment
 from agentv.support.subprocesses import GRACE_S, end_group, ending_of, wait_uncancelled, when_ended
 
@@ -40,16 +43,26 @@ _HOME = str(Path(__file__).parents[3])
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from agentv.evaluators.code.fork_server import main; main()"
 """Finds agentv itself, installed or not. Not through PYTHONPATH, which programs that a judge starts would inherit."""
 
+_LOOK_S = 0.25
+"""How often the number of processes is checked."""
+
 _EXIT_NEWS_S = 1.0
 """How long to wait for a process's exit code, once its socket is closed."""
 
 
-class WorkerPool:
-    """Warm processes for judges, at most `size` for each function."""
+Serve = Callable[[socket.socket], Callable[[], None]]
 
-    def __init__(self, environment: Mapping[str, str], size: int | None = None) -> None:
-        self._environment = environment
-        self._size = size or usable_cores()
+
+class WorkerPool:
+    """Warm processes for judges, at most `size` for each function.
+
+    `serve` connects the model proxy with an isolated process, and returns a function that disconnects it.
+    """
+
+    def __init__(self, environment: Mapping[str, str], size: int | None = None, serve: Serve | None = None) -> None:
+        self.environment = environment
+        self.size = size or usable_cores()
+        self.serve = serve
         self._servers: dict[Setup, ForkServerProcess] = {}
 
     async def judge(
@@ -79,9 +92,7 @@ class WorkerPool:
             self._servers[setup] = server  # last: the most recently used
             return server
         lost = [server] if server is not None else []
-        self._servers[setup] = server = ForkServerProcess(
-            setup, self._environment, self._size, max(IMPORT_S, timeout_s)
-        )
+        self._servers[setup] = server = ForkServerProcess(setup, self, max(IMPORT_S, timeout_s))
         idle = [each for each, known in self._servers.items() if known.is_idle]
         surplus = idle[: max(0, len(self._servers) - MAX_SERVERS)]
         await _end_all([*lost, *(self._servers.pop(each) for each in surplus)])
@@ -91,8 +102,10 @@ class WorkerPool:
 class ForkServerProcess:
     """A process that has imported one file, and the processes forked from it."""
 
-    def __init__(self, setup: Setup, environment: Mapping[str, str], size: int, import_s: float) -> None:
+    def __init__(self, setup: Setup, pool: WorkerPool, import_s: float) -> None:
+        environment, size = pool.environment, pool.size
         self._setup = setup
+        self._serve = pool.serve
         self._size = size
         self._import_s = import_s
         self._waiting: deque[PendingJudgement] = deque()
@@ -105,10 +118,11 @@ class ForkServerProcess:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._resources = ExitStack()
-        scratch = self._resources.enter_context(scratch_folder(setup.isolation))
+        scratch = self._resources.enter_context(scratch_folder(setup.confinement))
         self._control = Connection(self._received, lambda: None)
         self._process = self._start(scratch, environment)
         self._stop_watching = when_ended(self._process, self._on_end)
+        self._family = FamilyWatch(self._process.pid, self._stop_for, period_s=_LOOK_S)
         limits = WorkerLimits(
             judgements=1 if setup.fresh else MAX_JUDGEMENTS, file_bytes=MAX_PRINTED_BYTES, scratch=scratch
         )
@@ -152,6 +166,7 @@ class ForkServerProcess:
             await wait_uncancelled(self._ended, GRACE_S)
         finally:
             self._stop_watching()
+            self._family.stop()
             self._process.poll()
             self._output.close()
             self._resources.close()
@@ -223,24 +238,42 @@ class ForkServerProcess:
         return (self._failure or how) + printed_tail(self._output)
 
     def _start(self, scratch: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        # Landlock needs no prefix: the process restricts itself.
-        isolation = "limits" if self._setup.isolation == "landlock" else self._setup.isolation
         hide_environment()
+        launch, theirs = Launch([], {}), None
         try:
             with self._control.remote as remote:
-                arguments = [sys.executable, "-u", "-c", _START, _HOME, str(remote.fileno())]
+                # Isolated mode: no variable of a project, such as PYTHONPATH, changes how it starts.
+                arguments = [sys.executable, "-I", "-u", "-c", _START, _HOME, str(remote.fileno())]
+                launch = Launch(arguments, dict(environment))
+                if self._setup.confinement is not None:
+                    theirs = self._proxy_channel()
+                    confinement = msgspec.structs.replace(self._setup.confinement, writable=(scratch,))
+                    listener = None if theirs is None else theirs.fileno()
+                    launch = confinement.launch(arguments, self._setup.cwd, environment, listener)
                 return subprocess.Popen(  # noqa: S603 - our own module
-                    [*prefix(isolation, (scratch,), self._setup.cwd, None), *arguments],
+                    launch.arguments,
                     stdin=subprocess.DEVNULL,
                     stdout=self._output,
                     stderr=self._output,
-                    env=environment,
-                    pass_fds=[remote.fileno()],
+                    env=launch.env,
+                    pass_fds=[remote.fileno(), *launch.descriptors],
                     start_new_session=True,
                 )
         except BaseException:
             self._control.close()
             raise
+        finally:
+            launch.close()
+            if theirs is not None:
+                theirs.close()
+
+    def _proxy_channel(self) -> socket.socket | None:
+        """Return the socket through which the process passes its listening socket to the model proxy."""
+        if not self._setup.has_proxy or self._serve is None:
+            return None
+        ours, theirs = socket.socketpair()
+        self._resources.callback(self._serve(ours))
+        return theirs
 
     def _received(self, message: Any) -> None:
         if message[0] == "ended":
@@ -252,12 +285,17 @@ class ForkServerProcess:
         elif not self._ready.done():
             self._ready.set_result(message[1] if message[0] == "failed" else "")
 
+    def _stop_for(self, excess: str) -> None:
+        self._failure = f"{self._setup.reference} {excess} and was stopped"
+        end_group(self._process.pid)
+
     def _on_end(self) -> None:
         if not self._ended.done():
             self._ended.set_result(None)
+        self._family.stop()
         self._process.poll()
         for worker in list(self._workers):
-            worker.end()
+            worker.end(self._failure)
         how = self._cause_of_death()
         for pending in self._waiting:
             if not pending.done.done():

@@ -151,9 +151,9 @@ class WorkerProcess:
             self._connection.send(b"".join(self._unsent))
             self._unsent.clear()
 
-    def end(self) -> None:
+    def end(self, reason: str = "") -> None:
         """Kill the process and what it started; its current judgement fails."""
-        self._fail(f"{self._name}: its process was stopped")
+        self._fail(reason or f"{self._name}: its process was stopped")
 
     def _fail(self, message: str) -> None:
         """Fail the current judgement and close the process; queued judgements go to another."""

@@ -1,0 +1,1 @@
+"""Isolate users' programs: namespaces, Landlock, a system call filter, bubblewrap and containers."""

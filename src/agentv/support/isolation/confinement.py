@@ -1,0 +1,109 @@
+"""The isolation of a program as data, and the command that starts the program with it.
+
+Judging processes import this module, so its imports must stay small.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from agentv.support.isolation.visibility import AGENTV, hidden_paths, readable_paths
+from agentv.support.process_memory import MARK
+
+Method = Literal["landlock", "bubblewrap"]
+NO_SANDBOX_HINT = "Install bubblewrap (the program `bwrap`), or use Linux 6.12 or later"
+
+_LAUNCH = "import sys; sys.path.insert(0, sys.argv[1]); from agentv.support.isolation.launcher import main"
+_LAUNCH += "; main(sys.argv[2:])"
+_STARTUP = {"PATH": os.defpath}
+_BUBBLEWRAP = (
+    *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-net", "--unshare-uts"),
+    *("--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL"),
+)
+
+
+class Launch(NamedTuple):
+    """A command with its environment and the open files to pass to it. `file` has the options of an isolated one."""
+
+    arguments: list[str]
+    env: dict[str, str]
+    descriptors: tuple[int, ...] = ()
+    file: int | None = None
+
+    def close(self) -> None:
+        """Close the file of options in this process."""
+        if self.file is not None:
+            os.close(self.file)
+
+
+class Confinement(msgspec.Struct, frozen=True, kw_only=True):
+    """The isolation of a program: it may write to some folders, and read only what it needs.
+
+    `secret_files` are files that it may not read although they are in a readable folder.
+    """
+
+    method: Method
+    has_namespaces: bool = True
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    secret_files: tuple[str, ...] = ()
+
+    def launch(self, command: Sequence[str], cwd: str, env: Mapping[str, str], listener: int | None = None) -> Launch:
+        """Return the isolated command. It passes a socket that listens in its network to `listener`."""
+        program = os.path.dirname(command[0]) if os.path.isabs(command[0]) else ""
+        folders = (cwd, program, *self.readable)
+        readable = readable_paths(env.get("PATH", os.defpath), folders)
+        hidden = hidden_paths(readable, self.secret_files)
+        options = {
+            "command": list(command),
+            "env": dict(env),
+            "method": self.method,
+            "namespaces": self.has_namespaces,
+            "readable": readable,
+            "writable": self.writable,
+            "hidden": hidden,
+            "listener": listener,
+        }
+        file = _options_file(options)
+        launcher = [sys.executable, "-I", "-S", "-c", _LAUNCH, AGENTV, str(file)]
+        if self.method == "bubblewrap":
+            launcher = [*_bubblewrap(readable, hidden, self.writable, cwd), *launcher]
+        descriptors = (file,) if listener is None else (file, listener)
+        marked = {name: value for name, value in env.items() if name == MARK}
+        return Launch(launcher, {**_STARTUP, **marked}, descriptors, file)
+
+
+def _options_file(options: dict[str, Any]) -> int:
+    """Return an open file in memory with the options; arguments would be visible to all processes."""
+    file = os.memfd_create("agentv")
+    os.write(file, marshal.dumps(options))
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
+
+
+def _bubblewrap(readable: Sequence[str], hidden: Sequence[str], writable: Sequence[str], cwd: str) -> list[str]:
+    command = [shutil.which("bwrap") or "bwrap", *_BUBBLEWRAP]
+    for path in sorted(readable):
+        if path not in ("/proc", "/sys"):
+            command += ["--ro-bind-try", path, path]
+    command += ["--dev", "/dev", "--proc", "/proc", "--ro-bind-try", "/sys", "/sys"]
+    for path in sorted(hidden):
+        masked = any(path.startswith(os.path.join(each, "")) for each in readable)
+        if masked and os.path.isdir(path):
+            command += ["--tmpfs", path]
+        elif masked and not os.path.islink(path):
+            command += ["--ro-bind", "/dev/null", path]
+    for path in sorted({*readable}, key=len):
+        # A readable folder in a hidden one is bound again, because the hidden one covers it now.
+        if any(path.startswith(os.path.join(each, "")) for each in hidden):
+            command += ["--ro-bind-try", path, path]
+    for path in sorted(writable):
+        command += ["--bind", path, path]
+    return [*command, "--chdir", cwd, "--"]

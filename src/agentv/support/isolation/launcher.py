@@ -1,0 +1,79 @@
+"""The program that isolates itself and then becomes a user's program. It uses only the standard library.
+
+It starts in Python's isolated mode with an empty environment, so that no variable of a project can change it. It reads
+its options, with the variables of the user's program, from an inherited file.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import sys
+
+from agentv.support.isolation import landlock, namespaces, system_calls
+from agentv.support.isolation.kernel import CannotIsolate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+PROXY_PORT = 8765
+"""The port of a proxy in the program's own network, in which no other program listens."""
+
+
+def main(arguments: list[str]) -> None:
+    """Isolate this process and execute a program; the argument is the number of the file with the options."""
+    with open(int(arguments[0]), "rb") as file:
+        options = marshal.load(file)  # noqa: S302 - written by our own process
+    command = options["command"]
+    try:
+        _isolate(options)
+        os.execvpe(command[0], command, options["env"])  # noqa: S606 - the user's own program
+    except CannotIsolate as error:
+        print(f"cannot isolate: {error}", file=sys.stderr)
+    except FileNotFoundError:
+        print(f"{command[0]} was not found", file=sys.stderr)
+    except OSError as error:
+        print(f"Cannot start {command[0]}: {error.strerror}", file=sys.stderr)
+    os._exit(127)
+
+
+def _isolate(options: dict[str, Any]) -> None:
+    is_landlock = options["method"] == "landlock"
+    if is_landlock and options["namespaces"]:
+        namespaces.enter_namespaces(options["writable"])
+    if options["listener"] is not None:
+        send_listener(options["listener"])
+    namespaces.drop_privileges()
+    has_own = not is_landlock or options["namespaces"]
+    if is_landlock:
+        readable = [path for each in options["readable"] for path in paths_below(each, options["hidden"])]
+        landlock.restrict_files(readable, options["writable"], has_network=has_own)
+    system_calls.filter_system_calls(has_network=has_own, has_mounts=has_own)
+    if namespaces.has_capabilities():
+        raise CannotIsolate("the privileges of root cannot be dropped")
+
+
+def paths_below(path: str, hidden: list[str]) -> list[str]:
+    """Return a path, or if a hidden one is below it, the entries of the folder that are not hidden."""
+    if path in hidden:
+        return []
+    if not any(each.startswith(os.path.join(path, "")) for each in hidden):
+        return [path]
+    try:
+        entries = [entry.path for entry in os.scandir(path)]
+    except OSError:
+        return []
+    return [below for entry in entries for below in paths_below(entry, hidden)]
+
+
+def send_listener(descriptor: int) -> None:
+    """Listen on the program's own loopback, and pass the listening socket to the run, which serves it."""
+    import socket  # late: slow to import, and few programs need a proxy
+
+    with socket.socket(fileno=descriptor) as channel, socket.create_server(("127.0.0.1", PROXY_PORT)) as listening:
+        socket.send_fds(channel, [b"listener"], [listening.fileno()])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
