@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import socket
+import subprocess
 import sys
 import threading
 from contextlib import ExitStack
@@ -14,6 +16,7 @@ from agentv.model.response import answer
 from agentv.settings.environment import Environment
 from agentv.support.isolation import methods
 from agentv.support.isolation.confinement import Confinement
+from agentv.support.isolation.landlock import landlock_problem
 from agentv.support.isolation.methods import CannotConfine
 
 CONFINEMENTS = {
@@ -21,8 +24,21 @@ CONFINEMENTS = {
     "landlock-alone": Confinement(method="landlock", has_namespaces=False),
     "bubblewrap": Confinement(method="bubblewrap"),
 }
-PROBLEMS = {name: methods._problem(each) for name, each in CONFINEMENTS.items()}
-WAYS = {name: pytest.mark.skipif(bool(why), reason=why or "-") for name, why in PROBLEMS.items()}
+
+
+def works(*command):
+    return shutil.which(command[0]) is not None and subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
+
+
+HAS_LANDLOCK = not landlock_problem()
+HAS_NAMESPACES = works("unshare", "--user", "--net", "--mount", "true")
+# Whether the system supports a method. Not by trying our own launcher, whose mistakes would only skip the tests.
+SUPPORTED = {
+    "landlock": HAS_LANDLOCK and HAS_NAMESPACES,
+    "landlock-alone": HAS_LANDLOCK,
+    "bubblewrap": works("bwrap", "--unshare-user", "--unshare-net", "--ro-bind", "/", "/", "true"),
+}
+WAYS = {name: pytest.mark.skipif(not has, reason=f"no {name} on this system") for name, has in SUPPORTED.items()}
 
 
 @pytest.fixture(params=[pytest.param(name, marks=mark) for name, mark in WAYS.items()])
