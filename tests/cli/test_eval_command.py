@@ -139,18 +139,18 @@ def test_every_target_must_meet_the_gate(project, command):
     )
 
 
-def test_a_budget_stops_new_jobs_and_a_new_run_carries_over_the_records(project, command):
+def test_a_budget_stops_new_jobs_and_a_larger_one_resumes_the_run(project, command):
     dataset(project, *(["yes"] * 8))
     ended = command("eval", "d.yaml", "--out", "out", "--budget-usd", "1", "--workers", "1")
     assert ended.code == 4 and "the budget is used up" in ended.stderr
-    assert "agentv eval --changed-since out --budget-usd USD" in ended.stdout
+    assert "agentv eval --resume --out out --budget-usd USD" in ended.stdout
     assert len(records(project)) == 4
     summary = json.loads((project.path / "out" / "summary.json").read_bytes())["targets"]["default"]
     assert (summary["cost_usd"], summary["skipped"], summary["scored"]) == (1.0, 4, 4)
     again = command("eval", "--resume", "--out", "out")
     assert again.code == 4 and len(records(project)) == 4
-    more = command("eval", "--changed-since", "out", "--budget-usd", "1.5", "--out", "more")
-    assert more.code == 0 and len(records(project, "more")) == 8
+    more = command("eval", "--resume", "--out", "out", "--budget-usd", "2.5")
+    assert more.code == 0 and len(records(project)) == 8
 
 
 def test_a_budget_needs_a_price(project, command):

@@ -413,7 +413,7 @@ def judged(answered):
 def test_a_rescore_stops_at_its_budget_with_exit_code_4(judged):
     _, _, ended = rescore(judged, "--all", "--budget-usd", "2.5", run="judged", code=4)
     assert "the budget is used up" in ended.stderr
-    assert "--cache avoids paying for a judge call twice" in ended.stdout
+    assert "agentv rescore --resume --out second --budget-usd USD" in ended.stdout
     assert (judged.path / "judged.log").read_text() == "xxx"
     assert len(judged.records("second")) == 3
     assert judged.summary("second")["skipped"] == 3

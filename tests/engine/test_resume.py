@@ -197,7 +197,6 @@ def test_changed_code_of_a_target_is_refused_and_named(project):
         ("--target", "other"),
         ("--limit", "1"),
         ("--threshold", "0.5"),
-        ("--workers", "3"),
         ("d.yaml", "--seed", "4"),
     ],
 )
@@ -205,6 +204,15 @@ def test_different_options_are_refused(begun, arguments):
     ended = begun.eval(*arguments, "--resume", "--out", "out")
     assert ended.code == 2 and "was started with different values for" in ended.stderr
     assert len(begun.records()) == 3
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "value"),
+    [("--workers", "workers", 3), ("--timeout", "timeout_s", 60.0), ("--max-retries", "max_retries", 0)],
+)
+def test_a_run_may_be_resumed_with_other_limits(begun, option, name, value):
+    assert begun.eval(option, f"{value:g}", "--resume", "--out", "out", "--quiet").code == 0
+    assert begun.manifest()["options"][name] == value
 
 
 @pytest.mark.parametrize("arguments", [(), ("d.yaml",), ("d.yaml", "--trials", "2"), ("--trials", "2")])

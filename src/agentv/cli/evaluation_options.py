@@ -77,7 +77,7 @@ class RunArguments(GateOptions, SelectionOptions, ReadingOptions, JudgeOptions):
     )
     max_retries: int | None = option("--max-retries N", "Maximum retries of a failed call.", AT_LEAST_0)
     budget_usd: float | None = option(
-        "--budget-usd USD", "Start no new job once the calls have cost this much.", POSITIVE
+        "--budget-usd USD", "Stop when the calls of the run have cost this much, judges and errors included.", POSITIVE
     )
     resume: bool = flag("--resume", "Resume the run in --out, or the latest unfinished run.")
     verbose: bool = flag("--verbose -v", "Print a line for each finished job, and the log of targets.")

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from agentv.engine.scoring.scorer import total_cost
 from agentv.errors import AgentvError
 from agentv.model.result import EvaluatorResult, Result
+from agentv.runs.store import RunStore
 from agentv.targets.target import Target
+
+if TYPE_CHECKING:
+    from agentv.engine.run_plan import RunPlan
 
 SettingsOf = Callable[[str], Target]
 
@@ -19,6 +25,43 @@ class CostUnknown(AgentvError):
     def __init__(self, headline: str, noun: str) -> None:
         detail = "The budget cannot be enforced, so the run was stopped; completed jobs are kept"
         super().__init__(headline, detail, f"Run without --budget-usd, or use a {noun} that reports its cost")
+
+
+class RunCosts:
+    """What the jobs of a run cost so far, including those from before it was resumed, and its budget."""
+
+    def __init__(self, budget_usd: float | None, cost_of: Callable[[Result], float], unrecorded_usd: float) -> None:
+        self._budget = budget_usd
+        self._cost_of = cost_of
+        self._recorded = 0.0
+        self.unrecorded_usd = unrecorded_usd
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether no new job may start."""
+        return self._budget is not None and self._recorded + self.unrecorded_usd >= self._budget
+
+    @property
+    def left_usd(self) -> float | None:
+        """The rest of the budget; None if there is no budget."""
+        return None if self._budget is None else max(0.0, self._budget - self._recorded - self.unrecorded_usd)
+
+    def add(self, result: Result) -> None:
+        """Count a job, unless an earlier run paid for it. Raises CostUnknown if there is a budget."""
+        if self._budget is not None and result.carried_from is None:
+            self._recorded += self._cost_of(result)
+
+
+def costs_so_far(plan: RunPlan, store: RunStore) -> RunCosts:
+    """Return what a run has cost before it starts or is resumed. Raises CostUnknown if it has a budget."""
+    budget_usd, rescored, begun = plan.options.budget_usd, plan.rescored, store.manifest
+    settings = {target.name: target for target in plan.targets}
+    cost_of = partial(job_cost, settings_of=settings.__getitem__) if rescored is None else rescored.cost_of
+    costs = RunCosts(budget_usd, cost_of, 0.0 if begun is None else begun.unrecorded_cost_usd)
+    if begun is not None and budget_usd is not None:
+        for result in RunStore.open(store.path).records():
+            costs.add(result)
+    return costs
 
 
 def job_cost(result: Result, settings_of: SettingsOf) -> float:

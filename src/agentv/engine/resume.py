@@ -10,18 +10,19 @@ import msgspec
 from agentv.datasets.files import project_root
 from agentv.engine.answers.carried_answers import carried
 from agentv.engine.named_runs import open_run
-from agentv.engine.run_options import EvalOptions, Options, RescoreOptions
+from agentv.engine.run_options import CALL_LIMITS, EvalOptions, Options, RescoreOptions
 from agentv.errors import UsageError
 from agentv.runs.folder import RunFolder, last_unfinished, resume_obstacle
 
 WHERE_JOBS_RUN = ("executor", "processes", "ray_address")
-"""Options that may differ when a run is resumed, because they do not affect results."""
+"""Options that may differ when a run is resumed, because they do not affect scores."""
 
 
 def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]:
     """Return the options and folder of the run to resume: the one in `out`, else the last unfinished run.
 
-    Options that are passed again must be unchanged. If `out` has no run yet, a new run starts with the given options.
+    Options that are passed again must be unchanged, except `CALL_LIMITS` and the executor. If `out` has no run yet, a
+    new run starts with the given options.
     """
     rescores = isinstance(given, RescoreOptions)
     if out is None:
@@ -46,6 +47,8 @@ def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]
     if given.executor is not None:
         where = {name: getattr(given, name) for name in WHERE_JOBS_RUN}
         options = msgspec.structs.replace(options, **where)
+    limits = {name: value for name in CALL_LIMITS if (value := getattr(given, name)) is not None}
+    options = msgspec.structs.replace(options, **limits)
     different = options.contradicted_by(given)
     if different:
         hint = "Omit paths and options to resume with those of the run, or start a new run"

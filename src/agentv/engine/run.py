@@ -11,17 +11,17 @@ import msgspec
 
 from agentv.engine.case_lines import CaseLines
 from agentv.engine.case_stream import CaseStream, ChangedFilesError
-from agentv.engine.cost import CostUnknown, job_cost
+from agentv.engine.cost import CostUnknown, costs_so_far
 from agentv.engine.gates import Stop, Verdict, judge, with_missing
 from agentv.engine.interrupts import InterruptibleLoop
 from agentv.engine.job.answer import now
 from agentv.engine.job.spec import RunSpec
-from agentv.engine.run_manifest import new_manifest, refuse_changes
+from agentv.engine.run_manifest import new_manifest, resumed_manifest
 from agentv.engine.run_options import first_given
 from agentv.engine.run_plan import RunPlan
 from agentv.engine.run_project import RESULTS
 from agentv.engine.scoring.judge_calls import format_notes
-from agentv.executors.executor import Executor, ExecutorOptions, WorkSpec
+from agentv.executors.executor import Executor, ExecutorOptions, UnfinishedJob, WorkSpec
 from agentv.model.case import EvalCase
 from agentv.model.job import Job
 from agentv.model.manifest import RunSummary
@@ -121,24 +121,21 @@ class RunInProgress:
 
     def __init__(self, plan: RunPlan, store: RunStore, executor: Executor, observer: Observer) -> None:
         begun = store.manifest
-        if begun is not None:
-            refuse_changes(plan, begun)
-        self.manifest = begun or new_manifest(plan, store.path)
+        self.manifest = new_manifest(plan, store.path) if begun is None else resumed_manifest(plan, begun)
         self.plan = plan
         self.store = store
         self.cases = CaseStream(plan)
         self.loop = InterruptibleLoop()
-        self.spec = _work_spec(plan, self.manifest.run_id, store.path)
+        self.costs = costs_so_far(plan, store)
+        self.spec = _work_spec(plan, self, store.path)
         self.summary = SummaryBuilder(self.manifest.run_id, plan.checked.most_per_case)
         self._executor = executor
         self._observer = observer
         self.has_begun = False
-        self._stopped: Stop | None = None
-        self._cost = 0.0
+        self._stopped: Stop | None = "budget" if self.costs.is_used_up else None
         self._refused: int | None = 0
         self._judges = set(plan.checked.judges)
         self._lines = CaseLines(plan.evaluators)
-        self._settings = {target.name: target for target in plan.targets}
         self._done = DoneJobs()
         self._written = HashTable()
 
@@ -178,8 +175,12 @@ class RunInProgress:
         if early_stop is not None and early_stop.decided:
             self._stopped = self._stopped or "decided"
 
-    def emit(self, result: Result) -> None:
+    def emit(self, result: Result | UnfinishedJob) -> None:
         """Write the record of a job that ran, and check whether the run has to stop."""
+        if isinstance(result, UnfinishedJob):
+            self.costs.unrecorded_usd += result.cost_usd
+            self._stopped = self._stopped or "budget"
+            return
         result = self._keep(result)
         self._observer.result(result)
         options = self.plan.options
@@ -191,8 +192,9 @@ class RunInProgress:
                 self._stopped = self._stopped or "auth"
         if options.fail_fast and (result.verdict == "fail" or result.status == "error"):
             self._stopped = self._stopped or "fail_fast"
-        if options.budget_usd is not None:
-            self._spend(result)
+        self.costs.add(result)
+        if self.costs.is_used_up:
+            self._stopped = self._stopped or "budget"
 
     def close(self) -> None:
         """Close the files, so that every record is on disk."""
@@ -214,7 +216,6 @@ class RunInProgress:
         self._done = store.done_jobs()
         for result in RunStore.open(store.path).records():
             self.summary.add(result)
-            self._spend(result)
             if self.plan.early_stop is not None and self.plan.rescored is None:
                 self.plan.early_stop.known(result)
         if len(self._done) >= self.plan.checked.total:
@@ -254,17 +255,6 @@ class RunInProgress:
         self.summary.add(result)
         return result
 
-    def _spend(self, result: Result) -> None:
-        """Count the cost of a job against the budget, unless an earlier run paid for it."""
-        budget_usd = self.plan.options.budget_usd
-        if budget_usd is None or result.carried_from is not None:
-            return
-        rescored = self.plan.rescored
-        cost = job_cost(result, self._settings.__getitem__) if rescored is None else rescored.cost_of(result)
-        self._cost += cost
-        if self._cost >= budget_usd:
-            self._stopped = self._stopped or "budget"
-
 
 def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], started: float) -> Outcome:
     """Write the summary and manifest of a run that ended."""
@@ -292,6 +282,7 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
             stopped_early=is_complete and spared,
             exit_code=verdict.exit_code,
             counts=summary.counts(checked.cases),
+            unrecorded_cost_usd=running.costs.unrecorded_usd,
         )
     )
     return Outcome(
@@ -324,8 +315,10 @@ def _has_missing_jobs(plan: RunPlan, summary: RunSummary) -> bool:
     )
 
 
-def _work_spec(plan: RunPlan, run_id: str, folder: Path) -> WorkSpec:
-    spec = _spec(plan, run_id, folder)
+def _work_spec(plan: RunPlan, running: RunInProgress, folder: Path) -> WorkSpec:
+    spec = _spec(plan, running.manifest.run_id, folder)
+    if not all(target.is_free for target in plan.targets):
+        spec = msgspec.structs.replace(spec, budget_usd=running.costs.left_usd)
     if not plan.project.is_remote:
         return spec
     from agentv.engine.job.portable_spec import portable  # late: most runs stay on this machine

@@ -12,7 +12,7 @@ import msgspec
 
 from agentv import __version__
 from agentv.engine.job.answer import now
-from agentv.engine.run_options import first_given, given_defaults
+from agentv.engine.run_options import CALL_LIMITS, first_given, given_defaults
 from agentv.engine.run_plan import RunPlan
 from agentv.engine.run_project import RESULTS
 from agentv.errors import UsageError
@@ -52,7 +52,14 @@ def new_manifest(plan: RunPlan, folder: Path) -> RunManifest:
     return msgspec.structs.replace(manifest, rescored_from=link)
 
 
-def refuse_changes(plan: RunPlan, begun: RunManifest) -> None:
+def resumed_manifest(plan: RunPlan, begun: RunManifest) -> RunManifest:
+    """Return the manifest of a resumed run, with its current limits. Raises UsageError if its inputs changed."""
+    _refuse_changes(plan, begun)
+    limits = {name: value for name in CALL_LIMITS if (value := getattr(plan.options, name)) is not None}
+    return msgspec.structs.replace(begun, options={**begun.options, **limits})
+
+
+def _refuse_changes(plan: RunPlan, begun: RunManifest) -> None:
     """Raise UsageError if the datasets, targets, evaluators or defaults changed since the run started."""
     checked, project = plan.checked, plan.project
     # Until all shards are merged, the contents and evaluators of some cases are unknown.

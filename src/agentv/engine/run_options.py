@@ -29,6 +29,9 @@ Positive = Annotated[float, Meta(gt=0)]
 _RUN_OPTIONS = ("retry_errors", "changed_since", "only_from", "replay", "stop_when")
 """The options that may name an earlier run."""
 
+CALL_LIMITS = ("budget_usd", "workers", "timeout_s", "max_retries")
+"""The options that may differ when a run is resumed, because they do not affect scores."""
+
 
 class Gates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Conditions for exit code 0. `max_errors` is a number of jobs, or a fraction if `errors_are_share`.

@@ -15,12 +15,12 @@ from types import FunctionType
 from typing import Any, Protocol
 
 from agentv.errors import AgentvError, UsageError
-from agentv.executors.executor import TURN_S, Emit, Worker, WorkSpec
+from agentv.executors.executor import TURN_S, Emit, UnfinishedJob, Worker, WorkSpec
 from agentv.model.job import Job
 from agentv.model.result import Result
 
 NumberedJob = tuple[int, Job]
-NumberedResult = tuple[int, Result]
+NumberedResult = tuple[int, Result | UnfinishedJob]
 
 
 class JobQueue:

@@ -8,11 +8,19 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
+from agentv.executors.budget import Budget
 from agentv.executors.limiter import CallReport, Limiter
 from agentv.model.job import Job
 from agentv.model.result import Result
 
-Emit = Callable[[Result], None]
+
+class UnfinishedJob(msgspec.Struct, frozen=True):
+    """A job without a record, because the budget is used up. Its calls, if there were any, cost this much."""
+
+    cost_usd: float = 0.0
+
+
+Emit = Callable[[Result | UnfinishedJob], None]
 
 TURN_S = 0.02
 """How long a task may run without yielding to the event loop, which handles signals and timers."""
@@ -28,6 +36,19 @@ class EndpointLimit(Protocol):
     def leave(self, report: CallReport = ...) -> None: ...
 
 
+class RunBudget(Protocol):
+    """The budget of a run; see `agentv.executors.budget.Budget`."""
+
+    @property
+    def is_exceeded(self) -> bool: ...
+
+    async def start(self, target: str) -> bool: ...
+
+    def spend(self, cost: float, *, in_job: bool = ...) -> None: ...
+
+    def end(self, target: str, cost: float, *, ok: bool) -> None: ...
+
+
 class Limits(Protocol):
     """The endpoint limits of a worker, shared by all workers of a run. `cores` is the total of all workers."""
 
@@ -35,6 +56,8 @@ class Limits(Protocol):
     def cores(self) -> int: ...
 
     def limit(self, endpoint: str, start: int, most: int) -> EndpointLimit: ...
+
+    def budget(self, limit_usd: float) -> RunBudget: ...
 
 
 class Worker(Protocol):
@@ -46,7 +69,7 @@ class Worker(Protocol):
     @property
     def missing(self) -> tuple[str, ...]: ...
 
-    def run(self, job: Job) -> Awaitable[Result]: ...
+    def run(self, job: Job) -> Awaitable[Result | UnfinishedJob]: ...
 
     async def aclose(self) -> None: ...
 
@@ -109,6 +132,10 @@ class LocalLimits:
         if limiter is None:
             limiter = self._limiters[endpoint] = Limiter(start, most)
         return limiter
+
+    def budget(self, limit_usd: float) -> Budget:
+        """Return the budget of the run."""
+        return Budget(limit_usd)
 
     def load(self) -> Load:
         """Return the load over all endpoints."""

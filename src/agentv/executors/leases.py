@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from agentv.executors.budget import BudgetHub, LeasedBudget
 from agentv.executors.executor import Load, LocalLimits
 from agentv.executors.limiter import ANSWERED, UNANSWERED, CallReport
 
@@ -28,10 +29,11 @@ class Endpoint(NamedTuple):
     most: int
 
 
-class LimitHub:
-    """The limits of a run. Workers take permits and return them; the hub takes back those of lost workers."""
+class LimitHub(BudgetHub):
+    """The limits and the budget of a run. Workers take and return permits; those of lost workers are taken back."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._limits = LocalLimits()
         self._held: dict[str, Counter[Endpoint]] = {}
         self._lost: set[str] = set()
@@ -63,7 +65,8 @@ class LimitHub:
         return limiter.has_room
 
     def lose(self, worker: str) -> None:
-        """Take back all permits of a lost worker."""
+        """Take back all permits of a lost worker, and what its jobs reserved of the budget."""
+        super().lose(worker)
         self._lost.add(worker)
         for endpoint, count in self._held.pop(worker, {}).items():
             for _ in range(count):
@@ -83,6 +86,10 @@ class LeasedLimits:
         if endpoint not in self._limits:
             self._limits[endpoint] = LeasedLimit(Endpoint(endpoint, start, most), self._call)
         return self._limits[endpoint]
+
+    def budget(self, limit_usd: float) -> LeasedBudget:
+        """Return the budget of the run."""
+        return LeasedBudget(limit_usd, self._call)
 
 
 class LeasedLimit:

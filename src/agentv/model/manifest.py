@@ -68,7 +68,8 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     A run is `stopped_early` if `--stop-when` was decided before all jobs were done; jobs without a record were not
     needed. `paths` and `options` come from the command, `defaults` from the project's configuration. `judges` are the
     targets that evaluators call; `fingerprints` are those of evaluators, by name. `rescored_from` is the run whose
-    answers were rescored; `merged_from` are the runs that were merged into this one.
+    answers were rescored; `merged_from` are the runs that were merged into this one. `unrecorded_cost_usd` is the cost
+    of jobs that have no record, because the budget was used up before they were finished.
     """
 
     schema_version: int = msgspec.field(default_factory=written_version)
@@ -90,6 +91,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     seed: int | None = None
     git_commit: str | None = None
     counts: Counts | None = None
+    unrecorded_cost_usd: float = 0.0
 
 
 class PartSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -167,8 +167,7 @@ def _next_commands(outcome: Outcome) -> list[str]:
     """Return the command to resume a stopped run or to retry errors."""
     folder = shlex.quote(short(outcome.folder))
     if outcome.stopped == "budget":
-        # The run keeps its budget; a new run carries over its records.
-        return [f"agentv eval --changed-since {folder} --budget-usd USD"]
+        return [f"agentv eval --resume --out {folder} --budget-usd USD"]
     if outcome.stopped == "auth":
         return [f"agentv eval --retry-errors {folder}"]
     if outcome.stopped not in (None, "decided"):

@@ -80,11 +80,9 @@ def _print(outcome: Outcome, answers: StoredAnswers, args: RescoreArguments) -> 
         output.echo_json({**outcome_data(outcome), "rescored_from": answers.path, "delta": changed})
         return
     commands = [f"agentv rescore --resume --out {shlex.quote(folder)}"] if outcome.stopped is not None else []
-    notes = []
     if outcome.stopped == "budget":
-        commands = []  # the run keeps its budget, and judge responses are only kept with --cache
-        notes = ["To continue, rescore again with a larger --budget-usd; --cache avoids paying for a judge call twice"]
+        commands = [f"{commands[0]} --budget-usd USD"]
     if not args.quiet:
-        print_outcome(outcome, notes, commands)
+        print_outcome(outcome, [], commands)
         output.echo("\n".join(("", *delta_lines(changed, short(answers.path)), "", f"Results: {folder}")))
     print_reasons(outcome)

@@ -11,6 +11,7 @@ import msgspec
 
 from agentv.engine.calls.batches import MAX_BATCH, BatchWrapper, is_batching
 from agentv.engine.calls.fallback import FallbackWrapper
+from agentv.engine.calls.payments import Payments
 from agentv.engine.calls.prices import PriceWrapper, price_of
 from agentv.engine.calls.retry import RetryWrapper, policy_of
 from agentv.engine.calls.wrappers import LimitWrapper, TimeoutWrapper, WorkspaceWrapper
@@ -54,6 +55,7 @@ class OpenTargets:
             from agentv.engine.calls.kept_calls import KeptCalls  # late: few runs keep or replay calls
 
             self._kept = KeptCalls(spec)
+        self.payments = None if spec.budget_usd is None else Payments(limits.budget(spec.budget_usd))
         self._settings = {target.name: target for target in spec.targets}
         self.names = frozenset(self._settings)
 
@@ -140,16 +142,19 @@ class OpenTargets:
 
     def _wrapped(self, settings: Target, responder: Responder, limiter: EndpointLimit) -> Responder:
         """Wrap a live target, innermost first; leave out wrappers that are not configured."""
-        price = price_of(settings)
+        price, payments = price_of(settings), self.payments
+        is_batched = is_batching(responder)
 
         def priced(model: Responder) -> Responder:
-            return model if price is None else PriceWrapper(model, price)
+            model = model if price is None else PriceWrapper(model, price)
+            return model if payments is None or is_batched else payments.wrapped(model, settings, price)
 
         wrapped = self._with_tools(settings, priced(responder), priced)
         wrapped = WorkspaceWrapper(wrapped)
         wrapped = LimitWrapper(wrapped, limiter)
         if is_batching(responder):
             wrapped = BatchWrapper(responder, wrapped, limiter)
+            wrapped = wrapped if payments is None else payments.wrapped(wrapped, settings, price)
         # The cache is outside the limit: cached responses need no place at the endpoint.
         return wrapped if self._kept is None else self._kept.cached(settings, wrapped)
 

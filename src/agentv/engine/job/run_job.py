@@ -21,7 +21,7 @@ from agentv.engine.scoring.grades import Grade, failed_result, grade
 from agentv.engine.scoring.judge_calls import ScoringContext
 from agentv.engine.scoring.scorer import Scorer
 from agentv.evaluators.code.judge_host import JudgeHost
-from agentv.executors.executor import Limits
+from agentv.executors.executor import Limits, UnfinishedJob
 from agentv.model.case import Origin
 from agentv.model.evaluator import EvaluatorSpec, Verdicts, turn_evaluator_name
 from agentv.model.job import Job, Judgement
@@ -83,9 +83,11 @@ class JobContext:
         """The calls missing from the replay."""
         return self.targets.missing
 
-    def run(self, job: Job) -> Awaitable[Result]:
-        """Return the record of one job, even if it fails."""
-        return self._runner(job, self)
+    def run(self, job: Job) -> Awaitable[Result | UnfinishedJob]:
+        """Return the record of one job, even if it fails; none if the budget is used up."""
+        payments = self.targets.payments
+        made = self._runner(job, self)
+        return made if payments is None else payments.run(job.target, made)
 
     async def aclose(self) -> None:
         """End the processes of evaluators, remove the workspaces of suites, and close the targets."""

@@ -40,7 +40,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     those that evaluators call; `targets` has the settings of all targets. Paths in these settings are relative to
     `home`; `folders` are the dataset folders. `replay` is a file that answers in place of targets: a recording for all
     of them, results for those in `answering`. `jobs` is the number of jobs; `most_given` limits how many jobs with a
-    provided answer are scored concurrently.
+    provided answer are scored concurrently. `budget_usd` is what is left of the budget, if there is one.
     """
 
     run_id: str
@@ -63,6 +63,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     include_trace: bool = False
     jobs: int = MOST_AT_ONCE
     most_given: int | None = None
+    budget_usd: float | None = None
 
     def open(self, limits: Limits) -> JobContext:
         """Build the worker of this process and open its targets. Raises the error of a target that cannot be opened."""

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from agentv.engine.calls.open_targets import OpenTarget, OpenTargets
+from agentv.engine.calls.payments import job_account
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.preflight import judges_of
 from agentv.model.case import EvalCase
@@ -231,11 +232,13 @@ class JudgeCalls:
         self._prompt_id = f"{evaluator}@{context.job}"
         self._judges = judges
         self._calls: list[JudgeCall] = []
+        self._account = job_account.get()
 
     async def ask(
         self, target: str | None, messages: tuple[Message, ...], wanted: CallOverrides = _NO_OVERRIDES
     ) -> Response:
         """Call a judge and return its response. Raises EvaluatorFailure if the call fails."""
+        job_account.set(self._account)  # a program may call from another task
         name = self._judging.judge or target or (self._judges[0] if self._judges else None)
         if name is None:
             raise EvaluatorFailure("No judge is configured: pass --judge NAME, or set `target` or `judge_target`")

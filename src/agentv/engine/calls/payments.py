@@ -1,0 +1,110 @@
+"""Count what calls cost against the budget of a run, and refuse calls when it is used up."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from contextvars import ContextVar
+
+from agentv.engine.calls.prices import OwnPrice, Price
+from agentv.executors.executor import RunBudget, UnfinishedJob
+from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
+from agentv.model.result import Result, TokenUsage
+from agentv.targets.target import Target
+
+_CHARACTERS_PER_TOKEN, _USUAL_OUTPUT = 4, 1000
+"""For the cost of a reply that was cut off, if no other call of the target has a known cost."""
+
+
+class JobAccount:
+    """What the calls of one job have cost, and whether one of them was refused."""
+
+    __slots__ = ("is_open", "is_refused", "spent_usd")
+
+    def __init__(self) -> None:
+        self.spent_usd = 0.0
+        self.is_refused = False
+        self.is_open = True
+
+
+job_account: ContextVar[JobAccount | None] = ContextVar("job_account", default=None)
+"""The account of the job that makes the current call."""
+
+
+class Payments:
+    """The budget of a run, as used by the jobs of one process."""
+
+    def __init__(self, budget: RunBudget) -> None:
+        self._budget = budget
+
+    async def run(self, target: str, job: Awaitable[Result]) -> Result | UnfinishedJob:
+        """Run a job when the budget allows it. A job whose calls were refused has no record: it runs on resume."""
+        if not await self._budget.start(target):
+            _discard(job)
+            return UnfinishedJob()
+        account, ok = JobAccount(), False
+        job_account.set(account)
+        try:
+            result = await job
+            ok = result.status != "error"
+        finally:
+            account.is_open = False
+            self._budget.end(target, account.spent_usd, ok=ok)
+        return UnfinishedJob(account.spent_usd) if account.is_refused else result
+
+    def wrapped(self, responder: Responder, settings: Target, price: Price | OwnPrice | None) -> Responder:
+        """Wrap a target so that its calls are counted."""
+        return responder if settings.is_free else PaymentWrapper(responder, self._budget, settings, price)
+
+
+class PaymentWrapper(ResponderWrapper):
+    """Counts the cost of every reply, with or without an answer. Refuses calls when the budget is exceeded.
+
+    A reply that was cut off has no known cost, but was paid for: it counts like the target's other calls.
+    """
+
+    def __init__(self, inner: Responder, budget: RunBudget, settings: Target, price: Price | OwnPrice | None) -> None:
+        super().__init__(inner)
+        self._budget = budget
+        self._price = price
+        self._most_output: int | None = getattr(settings, "max_output_tokens", None)
+        self._total, self._known = 0.0, 0
+
+    async def respond(self, request: Request) -> Response:
+        """Make a call and pay for it. Raises TargetFailure."""
+        account = job_account.get()
+        if self._budget.is_exceeded:
+            if account is not None:
+                account.is_refused = True
+            raise TargetFailure("refused", "The budget of the run is used up")
+        try:
+            response = await self._inner.respond(request)
+        except TargetFailure as failure:
+            cost = self._estimate(request) if failure.is_billed and failure.cost_usd is None else failure.cost_usd
+            self._pay(cost, account)
+            raise
+        self._pay(response.cost_usd, account)
+        return response
+
+    def _pay(self, cost: float | None, account: JobAccount | None) -> None:
+        if not cost:
+            return
+        self._total += cost
+        self._known += 1
+        if account is not None and account.is_open:
+            account.spent_usd += cost
+            self._budget.spend(cost)
+        else:
+            self._budget.spend(cost, in_job=False)
+
+    def _estimate(self, request: Request) -> float | None:
+        if self._known or self._price is None:
+            return self._total / max(1, self._known)
+        tokens = TokenUsage(len(request.prompt) // _CHARACTERS_PER_TOKEN, self._most_output or _USUAL_OUTPUT)
+        return self._price.cost_usd(tokens)
+
+
+def _discard(job: Awaitable[Result]) -> None:
+    """Close a coroutine that is not awaited, which Python would warn about."""
+    close = getattr(job, "close", None)
+    if close is not None:
+        close()
