@@ -212,7 +212,6 @@ class TestExecution:
     @pytest.mark.parametrize(
         ("execution", "field"),
         [
-            ("{trials: {count: 2, cost_limit_usd: 1}}", "execution.trials.cost_limit_usd"),
             ("{targets: [{name: a, hooks: {}}]}", "execution.targets[0].hooks"),
             ("{targets: [{name: a, use_target: b}]}", "execution.targets[0].use_target"),
             ("{fail_on_error: true}", "execution.fail_on_error"),

@@ -433,3 +433,39 @@ def test_the_prompt_of_the_simulated_user_has_its_role_and_the_conversation():
 )
 def test_user_messages_are_read_without_their_marks(text, stop, message, ending):
     assert read_user_message(text, stop) == (message, ending)
+
+
+FIRST = {"input": "To Rome", "evaluators": [{"type": "contains", "value": "when"}, {"type": "contains", "value": "no"}]}
+SECOND = {"input": "Tomorrow", "evaluators": [SAYS]}
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "score"),
+    [({}, 3 / 4), ({"aggregation": "mean"}, 2.5 / 3), ({"aggregation": "min"}, 0.5), ({"aggregation": "max"}, 1.0)],
+)
+def test_aggregation_combines_the_scores_of_turns_and_case(project, aggregation, score):
+    record = run(project, {"turns": [FIRST, SECOND], **aggregation})
+    assert record["score"] == pytest.approx(score)
+    assert [found["score"] for found in record["evaluator_results"]] == [1, 0, 1, 1]
+
+
+def test_a_turn_without_evaluators_does_not_count_in_an_aggregation(project):
+    assert run(project, {"turns": [{"input": "To Rome"}, SECOND], "aggregation": "mean"})["score"] == 1
+
+
+def test_a_failed_required_evaluator_fails_the_case_whatever_the_aggregation(project):
+    gate = {"input": "To Rome", "evaluators": [{"type": "contains", "value": "no", "required": True}]}
+    record = run(project, {"turns": [gate, SECOND], "aggregation": "max"})
+    assert (record["score"], record["verdict"]) == (1.0, "fail")
+
+
+def test_an_evaluator_that_fails_in_one_turn_leaves_no_score(project):
+    broken = {"input": "To Rome", "evaluators": [{"type": "code_judge", "script": ["false"]}]}
+    record = run(project, {"turns": [broken, SECOND], "aggregation": "max"}, code=3)
+    assert record.get("score") is None
+
+
+def test_rescoring_applies_the_aggregation_too(project):
+    run(project, {"turns": [FIRST, SECOND], "aggregation": "min"})
+    assert project.command("rescore", "out", "--out", "again").code == 0
+    assert project.records("again")[0]["score"] == 0.5

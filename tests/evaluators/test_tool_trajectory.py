@@ -223,3 +223,27 @@ def test_a_limit_without_a_duration_is_skipped_with_a_warning(scoring):
     score = scoring.score("tool_trajectory", {"mode": "exact", "expected": expected("a@50 b@50")}, messages=messages)
     assert score.score == 1
     assert "call 1, a, has no duration; its limit was not checked" in score.reasoning
+
+
+OUTPUT = {"results": [{"link": "a", "title": "A"}, {"link": "b"}], "total": 2}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "output", "score"),
+    [
+        ({"total": 2}, OUTPUT, 1),
+        ({"results": [{"link": "b"}]}, OUTPUT, 1),
+        ({"results": [{"link": "a"}, {"link": "b"}]}, OUTPUT, 1),
+        ({"results": [{"link": "c"}]}, OUTPUT, 0),
+        ({"total": 2}, '{"total": 2}', 1),
+        ({"total": 2}, "2 results", 0),
+        ("2 results", "2 results", 1),
+        ({"total": 2}, None, 0),
+    ],
+)
+def test_the_expected_output_of_a_call_is_part_of_its_result(scoring, wanted, output, score):
+    answer = Message("assistant", "", (ToolCall("search", None, output),))
+    entry = {"mode": "in_order", "expected": [{"tool": "search", "output": wanted}]}
+    found = scoring.score("tool_trajectory", entry, messages=[answer])
+    assert found.score == score
+    assert score or "its result does not have the expected output" in found.misses[0]

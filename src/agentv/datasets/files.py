@@ -23,7 +23,7 @@ _REFUSED_HINT = (
     "folder with .git, else the outermost with .agentv/config.yaml. Pass --allow-outside-files if you trust the dataset"
 )
 _SHOWN_FOLDERS = (
-    *((".agentv", name) for name in ("evaluators", "prompts", "templates", "workspaces")),
+    *((".agentv", name) for name in ("assertions", "evaluators", "graders", "prompts", "templates", "workspaces")),
     *((".github",), (".claude", "skills"), (".agents", "skills")),
 )
 """Hidden folders that datasets may read from: templates, instructions and skills."""
@@ -161,10 +161,11 @@ def is_inside(path: str, folder: str) -> bool:
 
 def _is_hidden(below: str) -> bool:
     """Whether a relative path has a part that starts with a dot, outside folders made for agents to read."""
-    parts = tuple(below.split(os.sep))
-    if any(parts[: len(shown)] == shown for shown in _SHOWN_FOLDERS):
-        parts = parts[1:]
-    return any(part.startswith(".") and part != os.curdir for part in parts)
+    parts = tuple(part for part in below.split(os.sep) if part != os.curdir)
+    hidden = [at for at, part in enumerate(parts) if part.startswith(".")]
+    if hidden and any(parts[hidden[0] : hidden[0] + len(shown)] == shown for shown in _SHOWN_FOLDERS):
+        hidden = hidden[1:]
+    return bool(hidden)
 
 
 def check_not_linked_outside(path: str) -> None:

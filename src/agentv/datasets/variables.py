@@ -24,6 +24,7 @@ Replace = Callable[[str, KeyPath], Any]
 _NAME = re.compile(r"\{\{\s*(?P<name>[A-Za-z_][A-Za-z0-9_.]*)\s*\}\}")
 _TEMPLATE_KEYS = ("criteria", "expected_outcome", "input", "input_files", "expected_output")
 _MISSING = object()
+_NOT_SET, _EMPTY = "is not set", "is empty"
 
 
 def replace_texts(value: Any, replace: Replace, path: KeyPath = ()) -> Any:
@@ -69,6 +70,8 @@ def with_environment(value: Any, environment: Environment, path: KeyPath, proble
     def value_of(found: re.Match[str], place: KeyPath) -> str:
         name = found["variable"]
         problem, hint = _why_unusable(name, environment, variables)
+        if problem in (_NOT_SET, _EMPTY) and place[-1:] == ("description",):
+            return found[0]  # a comment, which nothing depends on
         if problem:
             problems.error(place, f"Field '{field_name(place)}' uses ${{{{ {name} }}}}, which {problem}", hint)
             return ""
@@ -84,7 +87,7 @@ def _why_unusable(name: str, environment: Environment, variables: dict[str, str]
     if value:
         return "", ""
     hint = f"Set {name} in the environment or in .env"
-    return ("is empty", hint) if value == "" else ("is not set", did_you_mean(name, variables) or hint)
+    return (_EMPTY, hint) if value == "" else (_NOT_SET, did_you_mean(name, variables) or hint)
 
 
 def with_vars(row: dict[str, Any], problems: Problems) -> dict[str, Any]:

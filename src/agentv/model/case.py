@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -47,6 +47,9 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     evaluators: tuple[EvaluatorSpec, ...] = ()
 
 
+Aggregation = Literal["mean", "min", "max"]
+"""How the scores of a conversation's turns and of its case are combined."""
+
 USER_TARGET = "user"
 """The target that plays the simulated user if the case names none."""
 
@@ -70,6 +73,7 @@ class CaseDetails(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     variables: FrozenDict | None = None
     prompts: tuple[PromptInput, ...] = ()
     turns: tuple[Turn, ...] = ()
+    aggregation: Aggregation | None = None
     user: SimulatedUser | None = None
     workspace: Workspace | None = None
 
@@ -206,6 +210,8 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
         }
         if any(turn.expected_output for turn in self.turns):
             reference["expected_of_turns"] = [_hashable(turn.expected_output) for turn in self.turns]
+        if self.details.aggregation is not None:
+            reference["aggregation"] = self.details.aggregation
         return digest(sent), digest(sent | reference)
 
     @property
@@ -250,6 +256,7 @@ def case_to_data(case: EvalCase) -> dict[str, Any]:
         "execution": execution_to_data(case.execution),
         "evaluators": _evaluators_to_data(case.evaluators),
         "turns": [_turn_to_data(turn) for turn in details.turns],
+        "aggregation": details.aggregation,
         "user": msgspec.to_builtins(details.user),
         "workspace": workspace and workspace.to_data(),
         "description": details.description,

@@ -19,7 +19,7 @@ DEFAULT_TYPE = "llm_judge"
 RUBRIC_TYPE = "rubric"
 """The type of evaluator that plain strings in `evaluators` become items of."""
 
-COMMON_KEYS = ("type", "name", "metric", "weight", "required", "min_score", "negate", "transform", "target")
+COMMON_KEYS = ("type", "name", "metric", "id", "weight", "required", "min_score", "negate", "transform", "target")
 """Keys that every entry may have. All other keys belong to its type."""
 
 OTHER_TOOLS = {

@@ -225,7 +225,7 @@ def _without_not(written: str) -> str:
 def _read_common(entry: dict[str, Any], path: KeyPath, problems: Problems) -> dict[str, Any]:
     """Read the keys that all entries have in common."""
     given = {key: value for key, value in entry.items() if value is not None}
-    given.setdefault("name", given.get("metric", ""))
+    given.setdefault("name", given.get("metric", given.get("id", "")))
     types = _COMMON_TYPES.items()
     values = {key: read_value(type_, given[key], (*path, key), problems) for key, type_ in types if key in given}
     if "min_score" in given:

@@ -1,8 +1,8 @@
 """Read settings into the struct that declares them, and report the problems of every key.
 
 The fields of a struct are its schema. Four class attributes refine it: `aliases` (other spelling → field),
-`unsupported` (key of another tool → reason), `ignored` (keys of another tool that change nothing here) and `hints`
-(field → hint for an invalid value).
+`unsupported` (key of another tool → reason), `ignored` (key of another tool without effect here → hint, or empty) and
+`hints` (field → hint for an invalid value).
 """
 
 from __future__ import annotations
@@ -176,8 +176,10 @@ def _add_hint(kind: type[msgspec.Struct], field: str, problems: Problems, first:
 
 
 def _note_unknown(kind: type[msgspec.Struct], key: str, path: KeyPath, problems: Problems, strict: bool) -> None:
-    if {key, _snake(key)} & set(getattr(kind, "ignored", ())):
-        problems.warning(path, f"Field '{field_name(path)}' is ignored: it has no effect here")
+    ignored: Mapping[str, str] = getattr(kind, "ignored", {})
+    hint = ignored.get(key, ignored.get(_snake(key)))
+    if hint is not None:
+        problems.warning(path, f"Field '{field_name(path)}' is ignored: it has no effect here", hint)
         return
     unsupported: Mapping[str, str] = getattr(kind, "unsupported", {})
     reason = unsupported.get(key) or unsupported.get(_snake(key))

@@ -41,9 +41,12 @@ OTHER_TOOLS = {
 }
 """Keys of AgentV (TypeScript) 4.x and 5.x and of promptfoo that are rejected unless a provider declares them."""
 
-HARMLESS = (
-    *("subagent_mode_allowed", "stream_log", "log_dir", "log_directory", "log_format", "log_output_format"),
-    *("verbose", "cli_verbose", "keep_temp_files", "keep_output_files"),
+HARMLESS = dict.fromkeys(
+    (
+        *("subagent_mode_allowed", "stream_log", "log_dir", "log_directory", "log_format", "log_output_format"),
+        *("verbose", "cli_verbose", "keep_temp_files", "keep_output_files"),
+    ),
+    "",
 )
 """Keys of AgentV (TypeScript) that only affect its logs and its own agents: accepted, without effect."""
 
@@ -75,7 +78,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     aliases: ClassVar[dict[str, str]] = COMMON_ALIASES
     unsupported: ClassVar[dict[str, str]] = OTHER_TOOLS
-    ignored: ClassVar[tuple[str, ...]] = HARMLESS
+    ignored: ClassVar[dict[str, str]] = HARMLESS
     optional_variables: ClassVar[tuple[str, ...]] = ()
     """Settings that get their default if they are just a variable, and that variable is not set."""
 

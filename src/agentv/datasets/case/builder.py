@@ -9,9 +9,11 @@ import msgspec
 
 from agentv.datasets.case.header import DEFAULT_CHOICE, Header, effective_evaluators, read_evaluators, read_rubrics
 from agentv.datasets.case.keys import LIST_KEYS, OUTCOME_KEYS, CaseKeys, ExecutionKeys, Memo, UserKeys
+from agentv.datasets.case.preprocessors import with_preprocessors
 from agentv.datasets.case.prompts import Prompt, read_prompt
-from agentv.datasets.case.shorthand import ItemIds, MessageReader, holds_variables, is_message, is_result, note_unknown
+from agentv.datasets.case.shorthand import ItemIds, MessageReader, holds_variables, is_message, is_result
 from agentv.datasets.case.suite_input import with_files
+from agentv.datasets.case.turns import CONVERSATION_KEYS, read_conversation_settings, read_turn
 from agentv.datasets.case.workspaces import merged, read_workspace
 from agentv.datasets.formats.dataset_format import PlainRow, Row
 from agentv.datasets.formats.foreign_files import name_of_row
@@ -20,11 +22,10 @@ from agentv.datasets.variables import inserter, with_vars
 from agentv.model.case import NO_DETAILS, CaseDetails, EvalCase, Place, PromptInput, SimulatedUser, Turn
 from agentv.model.message import ROLES, Message
 from agentv.model.values import FrozenDict, NestingError, freeze
-from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
+from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.settings.settings_reader import aliases_of, known_keys, read_settings, read_value
 
 _CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)})
-_TURN_KEYS = ("input", "expected_output", *LIST_KEYS)
 _OTHER_TOOLS = {
     **dict.fromkeys(("reference_answer", "reference", "expected", "ideal", "answer"), "expected_output"),
     **dict.fromkeys(("question", "query", "messages", "inputs"), "input"),
@@ -37,7 +38,7 @@ Messages = str | tuple[Message, ...]
 Input = tuple[Messages, FrozenDict | None, tuple[PromptInput, ...]]
 """The messages of a case, the variables they were rendered from, and the input per prompt if there are several."""
 
-_DETAIL_KEYS = frozenset({"description", "context", "rubrics", "turns", "user", "workspace"})
+_DETAIL_KEYS = frozenset({"description", "context", "rubrics", "turns", "user", "workspace", *CONVERSATION_KEYS})
 
 
 class CaseBuilder(msgspec.Struct):
@@ -58,7 +59,7 @@ class CaseBuilder(msgspec.Struct):
         """Add cases for plain rows from `start` on; return the offset of the first row that needs `build`."""
         header = self.header
         shared_metadata, shared_tags = header.metadata, header.tags
-        execution, specs = header.execution, header.evaluators.specs
+        execution, specs = header.execution, with_preprocessors(header.evaluators.specs, header.preprocessors)
         add = cases.append
         for offset, row in enumerate(islice(rows, start, None), start):
             if type(row) is not PlainRow:
@@ -293,13 +294,25 @@ class CaseBuilder(msgspec.Struct):
             by_default = own is None and rubric is None and shared is DEFAULT_CHOICE
             named = () if by_default else specs
             specs = tuple(each for each in named if each.evaluator is None or not each.evaluator.needs.reference)
-        return specs, rubric
+        return with_preprocessors(specs, self.header.preprocessors), rubric
+
+    def _turns(self, row: dict[str, Any], problems: Problems) -> tuple[Turn, ...]:
+        turns = _typed(row, "turns", list[Any], problems) or ()
+        read = [
+            read_turn(turn, ("turns", index), self.reader, problems, lists_tests=self.outcome_optional)
+            for index, turn in enumerate(turns)
+        ]
+        shared = self.header.preprocessors
+        return tuple(
+            msgspec.structs.replace(turn, evaluators=with_preprocessors(turn.evaluators, shared)) if shared else turn
+            for turn in read
+        )
 
     def _details(self, row: dict[str, Any], given: Input, rubric: Any, problems: Problems) -> CaseDetails:
         _, variables, prompts = given
         if variables is None and self.header.workspace is None and _DETAIL_KEYS.isdisjoint(row):
             return NO_DETAILS
-        turns = _typed(row, "turns", list[Any], problems) or ()
+        aggregation = read_conversation_settings(row, problems)
         context = _typed(row, "context", str | tuple[str, ...], problems)
         user = _typed(row, "user", UserKeys, problems)
         workspace = self.header.workspace
@@ -311,34 +324,12 @@ class CaseBuilder(msgspec.Struct):
             rubrics=tuple(rubric.settings["rubrics"]) if rubric is not None else (),
             variables=variables,
             prompts=prompts,
-            turns=tuple(self._turn(turn, ("turns", index), problems) for index, turn in enumerate(turns)),
+            turns=self._turns(row, problems),
+            aggregation=aggregation,
             user=None if user is None else SimulatedUser(**msgspec.structs.asdict(user)),
             workspace=workspace,
         )
         return NO_DETAILS if details == NO_DETAILS else details
-
-    def _turn(self, data: Any, path: KeyPath, problems: Problems) -> Turn:
-        if not isinstance(data, dict):
-            problems.wrong_type(path, 'an object such as {"input": "…"}', data)
-            return Turn(())
-        note_unknown(data, "turn", _TURN_KEYS, path, problems)
-        if data.get("input") is None:
-            problems.missing((*path, "input"))
-            return Turn(())
-        reader = self.reader
-        given = reader.input(data["input"], (*path, "input"), problems)
-        if not isinstance(given, str) and given and given[-1].role not in ("user", "tool"):
-            message = f"Field '{field_name((*path, 'input'))}' must end with a user or tool message"
-            problems.error((*path, "input"), message)
-        expected: Any = ()
-        if data.get("expected_output") is not None:
-            expected = reader.expected_output(data["expected_output"], (*path, "expected_output"), problems)
-        chosen = read_evaluators(data, reader.finder, path, problems, lists_tests=self.outcome_optional)
-        return Turn(
-            (Message("user", given),) if isinstance(given, str) else given,
-            (Message("assistant", expected),) if isinstance(expected, str) else expected,
-            chosen.specs if chosen else (),
-        )
 
 
 def _skips_defaults(row: dict[str, Any]) -> bool:

@@ -1,23 +1,66 @@
-"""Evaluators listed in a template: `{include: NAME}` is replaced by the list in `.agentv/templates/NAME.yaml`."""
+"""Evaluators defined in files of the project.
+
+`{include: NAME}` is replaced by the list in `.agentv/templates/NAME.yaml`. A type that is the name of a script in
+`.agentv/assertions` or `.agentv/graders` runs that script as a code judge.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from agentv.datasets.case.keys import LIST_KEYS
 from agentv.datasets.files import FileError, FileFinder
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.errors import DatasetError
+from agentv.registry import EVALUATORS
 from agentv.settings.diagnostics import KeyPath, Problems
 
 _FOLDER = os.path.join(".agentv", "templates")
 _SUFFIXES = (".yaml", ".yml")
+_SCRIPT_FOLDERS = tuple(os.path.join(".agentv", name) for name in ("assertions", "graders"))
+_PROGRAMS = {
+    **dict.fromkeys((".ts", ".mts"), ("bun", "run")),
+    **dict.fromkeys((".js", ".mjs"), ("node",)),
+    ".py": ("python3",),
+}
 
 
 def with_includes(entries: Any, finder: FileFinder, path: KeyPath, problems: Problems) -> Any:
     """Return the entries with every include replaced, also inside composites; the list itself if there is none."""
     return _Expansion(finder, problems).expanded(entries, path, ())
+
+
+def with_own_types(entries: Any, finder: FileFinder) -> Any:
+    """Return the entries with each type that is a script of the project replaced; the list itself if there is none."""
+    if not isinstance(entries, list):
+        return entries
+    result = [_with_own_type(entry, finder) if isinstance(entry, dict) else entry for entry in entries]
+    return entries if all(new is old for new, old in zip(result, entries, strict=True)) else result
+
+
+def _with_own_type(entry: dict[str, Any], finder: FileFinder) -> dict[str, Any]:
+    lists = [key for key in LIST_KEYS if isinstance(entry.get(key), list)]
+    new = {key: with_own_types(entry[key], finder) for key in lists}
+    type_ = entry.get("type")
+    if isinstance(type_, str) and _is_script_name(type_):
+        for command in _commands(type_, finder):
+            return {"name": type_, **entry, "type": "code_judge", "command": command}
+    return entry if all(new[key] is entry[key] for key in lists) else {**entry, **new}
+
+
+def _is_script_name(type_: str) -> bool:
+    return type_.replace("-", "").replace("_", "").isalnum() and EVALUATORS.canonical(type_) is None
+
+
+def _commands(type_: str, finder: FileFinder) -> Iterator[list[str]]:
+    """Yield the commands of the scripts with this name."""
+    for folder in _SCRIPT_FOLDERS:
+        for suffix, program in _PROGRAMS.items():
+            with suppress(FileError):
+                yield [*program, finder.find(os.path.join(folder, type_ + suffix)).path]
 
 
 class _Expansion:

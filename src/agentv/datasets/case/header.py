@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.case.evaluator_includes import with_includes
+from agentv.datasets.case.evaluator_includes import with_includes, with_own_types
 from agentv.datasets.case.keys import LIST_KEYS, HeaderKeys, Memo
+from agentv.datasets.case.preprocessors import read_preprocessors
 from agentv.datasets.case.prompts import Prompt, read_prompt
 from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.case.suite_input import NO_INPUT, SuiteInput, read_suite_input
@@ -27,6 +28,7 @@ from agentv.settings.evaluator_reader import named, read_entries, read_entry, wi
 from agentv.settings.settings_reader import read_settings, read_value
 from agentv.support.patterns import upward
 
+_DEFAULTS_OF_5X = frozenset({"provider", "target", "grader"})
 _FILES = (".yaml", ".yml", ".json")
 
 _read_entries = Memo(read_entries)
@@ -51,6 +53,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     evaluators: EvaluatorChoice = DEFAULT_CHOICE
     inherit_evaluators: bool = False
     input: SuiteInput = NO_INPUT
+    preprocessors: tuple[FrozenDict, ...] = ()
     workspace: Workspace | None = None
     prompts: tuple[Prompt, ...] = ()
     several_prompts: bool = False
@@ -76,10 +79,7 @@ def read_header(
 
     With `lists_tests`, a case's list of evaluators adds to the dataset's by default, as in AgentV (TypeScript).
     """
-    for key in HeaderKeys.informational:
-        if key in data:
-            problems.warning((key,), f"Field '{key}' has no effect", "Put such notes under 'metadata'")
-    data = {key: value for key, value in data.items() if key not in HeaderKeys.informational}
+    data = _without_notes(data, problems)
     keys = read_settings(HeaderKeys, data, (), problems) or HeaderKeys()
     found = Problems()
     workspace = None if keys.workspace is None else read_workspace(data["workspace"], finder, found)
@@ -103,6 +103,7 @@ def read_header(
         evaluators=evaluators,
         inherit_evaluators=lists_tests and not evaluators.kind_only if inherit is None else inherit,
         input=read_suite_input(data, MessageReader(finder), problems),
+        preprocessors=() if keys.preprocessors is None else read_preprocessors(keys.preprocessors, problems),
         workspace=workspace,
         prompts=prompts,
         several_prompts=keys.prompts is not None,
@@ -111,6 +112,17 @@ def read_header(
         metadata=freeze(keys.metadata or {}),
         tags=tuple(dict.fromkeys(keys.tags or ())),
     )
+
+
+def _without_notes(data: dict[str, Any], problems: Problems) -> dict[str, Any]:
+    """Return the settings without keys that have no effect, after a warning about each of them."""
+    notes = [key for key in HeaderKeys.informational if key in data]
+    defaults = data.get("defaults")
+    if isinstance(defaults, dict) and defaults.keys().isdisjoint(_DEFAULTS_OF_5X):
+        notes.append("defaults")  # a place for YAML anchors
+    for key in notes:
+        problems.warning((key,), f"Field '{key}' has no effect", "Put such notes under 'metadata'")
+    return {key: value for key, value in data.items() if key not in notes}
 
 
 def _read_prompts(data: dict[str, Any], keys: HeaderKeys, finder: FileFinder, problems: Problems) -> tuple[Prompt, ...]:
@@ -174,7 +186,7 @@ def read_evaluators(
         list_place, entries = next(iter(lists.items()))
         if kind is not None:
             problems.warning(place, f"Field 'evaluator' is ignored because '{field_name(list_place)}' is set")
-        entries = with_includes(entries, finder, list_place, problems)
+        entries = with_own_types(with_includes(entries, finder, list_place, problems), finder)
         entries = with_exact_arguments(entries) if lists_tests else entries
         return EvaluatorChoice(_read_entries(entries, list_place, problems))
     if kind is None:

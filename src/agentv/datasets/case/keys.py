@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from agentv.model.case import Aggregation
 from agentv.model.evaluator import Execution, Verdicts
 from agentv.model.values import freeze
 from agentv.settings.diagnostics import KeyPath, Problems
@@ -34,7 +35,9 @@ def _typescript_only(hints: dict[str, str]) -> dict[str, str]:
 class TrialKeys(msgspec.Struct, frozen=True, kw_only=True):
     """The object form of `trials`. Reports have the mean and pass@k for any `strategy`."""
 
-    unsupported: ClassVar[dict[str, str]] = _typescript_only({"cost_limit_usd": "Use `agentv eval --budget-usd`"})
+    ignored: ClassVar[dict[str, str]] = {
+        "cost_limit_usd": "Limit the cost of the whole run with `agentv eval --budget-usd`"
+    }
 
     count: Annotated[int, Meta(ge=1)]
     strategy: Literal["pass_at_k", "mean", "confidence_interval"] | None = None
@@ -171,7 +174,6 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
             "environment": "Use `workspace`",
             "expected_output": "Give each case its own `expected_output`",
             "depends_on": _NO_DEPENDENCIES,
-            "preprocessors": "Set `preprocessors` of each `llm_judge` or `rubric` that reads files of answers",
             "postprocess": "Use `transform` of an evaluator or a target",
             "scenarios": "Write the combinations out as cases",
             "providers": "Use `execution.targets` and a targets file",
@@ -201,6 +203,7 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
     evaluators: list[str | JsonObject] | None = None
     input: str | list[JsonObject] | JsonObject | None = None
     input_files: tuple[str, ...] = ()
+    preprocessors: list[JsonObject] | None = None
     prompt: str | list[JsonObject] | None = None
     prompts: list[PromptEntry] | None = None
     workspace: str | WorkspaceKeys | None = None
@@ -246,9 +249,6 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
     unsupported: ClassVar[dict[str, str]] = _typescript_only(
         {
             "depends_on on_dependency_failure": _NO_DEPENDENCIES,
-            "mode": "A case with `turns` is a conversation",
-            "aggregation": "A case's score is the weighted mean of its evaluators",
-            "on_turn_failure": "All turns are played",
             "window_size": "The whole history is sent",
             "options run": "Use `execution`",
             "threshold": "Use `execution.threshold`",
@@ -271,6 +271,9 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
     context: str | list[str] | None = None
     prompt: str | list[JsonObject] | None = None
     turns: list[TurnKeys] | None = None
+    mode: Literal["conversation"] | None = None
+    aggregation: Aggregation | None = None
+    on_turn_failure: Literal["continue"] | None = None
     user: UserKeys | None = None
     workspace: str | WorkspaceKeys | None = None
     description: str | None = None

@@ -17,13 +17,13 @@ from agentv.engine.job.answer import Answer, JobOutcome, failed, make_record, me
 from agentv.engine.job.artifacts import JobFiles, StreamLogs
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.job.spec import MOST_AT_ONCE, RunSpec
-from agentv.engine.scoring.grades import Grade, failed_result, grade
+from agentv.engine.scoring.grades import Checks, Grade, failed_result, grade, grade_groups
 from agentv.engine.scoring.judge_calls import ScoringContext
 from agentv.engine.scoring.scorer import Scorer
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.executors.executor import Limits, UnfinishedJob
 from agentv.model.case import Origin
-from agentv.model.evaluator import EvaluatorSpec, Verdicts, turn_evaluator_name
+from agentv.model.evaluator import Verdicts, turn_evaluator_name
 from agentv.model.job import Job, Judgement
 from agentv.model.message import message_to_data
 from agentv.model.response import Response, TargetFailure
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from agentv.engine.job.suite_workspace import SuiteWorkspaces
     from agentv.engine.job.workspace import JobWorkspace
 
-Checks = list[tuple[EvaluatorSpec, EvaluatorResult]]
 Results = list[EvaluatorResult | None]
 Runner = Callable[[Job, "JobContext"], Awaitable[Result]]
 
@@ -191,13 +190,22 @@ async def _score_all(
     """Return the outcome of a job after running the evaluators that do I/O."""
     given = context.spec.evaluators
     specs = job.case.evaluators if given is None else given
-    checks = await _check_turns(job, answer, context) if answer.replies and given is None else []
+    turns = await _check_turns(job, answer, context) if answer.replies and given is None else []
     waiting = [spec for spec, result in zip(specs, results, strict=True) if result is None]
     found = iter(await context.scorer.score_all(waiting, judgement, _scoring_context(job, context)) if waiting else ())
-    checks += [(spec, result or next(found)) for spec, result in zip(specs, results, strict=True)]
-    scored = tuple(result for _, result in checks)
-    graded = grade(scored, [spec for spec, _ in checks], context.verdicts_of(job))
+    whole = [(spec, result or next(found)) for spec, result in zip(specs, results, strict=True)]
+    graded, scored = _graded(job, [*turns, whole], context)
     return _outcome(answer, judgement, scored, graded, context)
+
+
+def _graded(job: Job, groups: list[Checks], context: JobContext) -> tuple[Grade, tuple[EvaluatorResult, ...]]:
+    """Combine the results of the turns and of the whole conversation."""
+    checks = [check for group in groups for check in group]
+    results = tuple(result for _, result in checks)
+    how, verdicts = job.case.details.aggregation, context.verdicts_of(job)
+    if how is not None:
+        return grade_groups(groups, how, verdicts), results
+    return grade(results, [spec for spec, _ in checks], verdicts), results
 
 
 def _outcome(
@@ -211,13 +219,15 @@ def _outcome(
     return JobOutcome(answer, graded, results, text, tuple(map(message_to_data, messages)))
 
 
-async def _check_turns(job: Job, answer: Answer, context: JobContext) -> Checks:
+async def _check_turns(job: Job, answer: Answer, context: JobContext) -> list[Checks]:
     """Score the reply to each turn with that turn's evaluators, whose results are named after the turn."""
-    checks: Checks = []
+    turns: list[Checks] = []
     for number, reply in enumerate((reply for reply in answer.replies if reply.turn is not None), 1):
         assert reply.turn is not None
         if not reply.turn.evaluators:
             continue
+        checks: Checks = []
+        turns.append(checks)
         request = copy.copy(reply.request)
         request.case = msgspec.structs.replace(job.case, expected_output=reply.turn.expected_output)
         for spec in reply.turn.evaluators:
@@ -233,7 +243,7 @@ async def _check_turns(job: Job, answer: Answer, context: JobContext) -> Checks:
                 except ValueError as error:
                     result = failed_result(spec, f"Cannot transform the answer: {error}")
             checks.append((spec, msgspec.structs.replace(result, name=name)))
-    return checks
+    return turns
 
 
 def _transformed(response: Response, job: Job, context: JobContext) -> str:

@@ -8,10 +8,14 @@ from collections.abc import Sequence
 import msgspec
 
 from agentv.evaluators.base import checked_score, checked_sentences
+from agentv.model.case import Aggregation
 from agentv.model.evaluator import EvaluatorSpec, Score, Verdicts
 from agentv.model.result import ErrorInfo, EvaluatorResult, Status, Verdict
 
 _DEFAULT = Verdicts()
+
+Checks = list[tuple[EvaluatorSpec, EvaluatorResult]]
+"""Evaluators with their results."""
 
 
 class Grade(msgspec.Struct, frozen=True, gc=False):
@@ -124,6 +128,21 @@ def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], ve
         return Grade("error", partial_score=mean, error=ErrorInfo("evaluator", message, "evaluator", suspicious))
     gated = any(misses_gate(spec, result, verdicts) for spec, result in zip(specs, results, strict=True))
     return Grade("ok", mean, "fail" if gated else verdict_of(mean, verdicts))
+
+
+def grade_groups(groups: Sequence[Checks], how: Aggregation, verdicts: Verdicts | None) -> Grade:
+    """Return the mean, minimum or maximum of the groups' scores; an error if one group has one.
+
+    Groups are the turns of a conversation and its case. Groups that are not scored do not count.
+    """
+    grades = [grade([result for _, result in group], [spec for spec, _ in group], verdicts) for group in groups]
+    wrong = next((each for each in grades if each.status == "error"), None)
+    scores = [each.score for each in grades if each.score is not None]
+    if not scores or wrong is not None:
+        return wrong or Grade("unscored")
+    score = min(scores) if how == "min" else max(scores) if how == "max" else math.fsum(scores) / len(scores)
+    gated = any(misses_gate(spec, result, verdicts) for group in groups for spec, result in group)
+    return Grade("ok", score, "fail" if gated else verdict_of(score, verdicts))
 
 
 def verdict_of(score: float, verdicts: Verdicts | None) -> Verdict:

@@ -12,7 +12,7 @@ from agentv.evaluators.base import CALLS_UNKNOWN, OTHER_TOOLS, Count, Evaluator,
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
 from agentv.model.message import ToolCall, tool_calls_in
-from agentv.support.json_values import MISSING, same, value_at
+from agentv.support.json_values import MISSING, json_or, same, value_at
 
 ArgumentMatch = Literal["exact", "superset", "subset", "ignore"] | list[str]
 """`superset` allows arguments that are not listed; a list names the only arguments to compare."""
@@ -26,13 +26,17 @@ _MOST_COMPARED = 250_000
 
 
 class ExpectedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One expected call. `args` unset or `any` allows any arguments; `args_match` overrides the evaluator's."""
+    """One expected call. `args` unset or `any` allows any arguments; `args_match` overrides the evaluator's.
+
+    `output` is a part of the call's result: of an object the listed keys, of a list the listed items.
+    """
 
     aliases: ClassVar[dict[str, str]] = {"name": "tool", "arguments": "args", "input": "args"}
 
     tool: str
     args: dict[str, Any] | Literal["any"] | None = None
     args_match: ArgumentMatch | None = None
+    output: Any = None
     max_duration_ms: Limit | None = None
 
 
@@ -216,10 +220,16 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
         """Describe how an expected call was missed."""
         if any(self._matches(item, call) for call in calls):
             return "was not made often enough" if self.mode == "superset" else "was not made in this order"
+        if any(self._is_made_by(item, call) for call in calls):
+            return "was made, but its result does not have the expected output"
         named = next((call for call in calls if call.tool == item.tool), None)
         return f"was made as {_call(named)}" if named is not None else "was not made"
 
     def _matches(self, item: ExpectedCall, call: ToolCall) -> bool:
+        return self._is_made_by(item, call) and (item.output is None or _holds(call.output, item.output))
+
+    def _is_made_by(self, item: ExpectedCall, call: ToolCall) -> bool:
+        """Whether a call has the expected tool and arguments, whatever its result."""
         return item.tool == call.tool and _arguments_match(item, call.input, item.args_match or self.args_match)
 
 
@@ -237,6 +247,17 @@ def _arguments_match(item: ExpectedCall, given: Any, match: ArgumentMatch) -> bo
     # `superset`: the call has every listed argument. `subset`: the call has no others.
     smaller, larger = (wanted, given) if match == "superset" else (given, wanted)
     return all(key in larger and same(value, larger[key]) for key, value in smaller.items())
+
+
+def _holds(given: Any, wanted: Any) -> bool:
+    """Whether a result has everything that is listed. Text is read as JSON if an object or a list is wanted."""
+    if isinstance(given, str) and isinstance(wanted, Mapping | list):
+        given = json_or(given, None)
+    if isinstance(wanted, Mapping):
+        return isinstance(given, Mapping) and all(key in given and _holds(given[key], wanted[key]) for key in wanted)
+    if isinstance(wanted, list):
+        return isinstance(given, list | tuple) and all(any(_holds(each, item) for each in given) for item in wanted)
+    return same(wanted, given)
 
 
 def _same_at(path: str, wanted: Mapping[str, Any], given: Mapping[str, Any]) -> bool:

@@ -16,6 +16,7 @@ from agentv.model.job import Judgement
 from agentv.model.message import FilePart, TextPart
 from agentv.model.values import to_json
 from agentv.settings.diagnostics import Problems
+from agentv.support.media_types import media_type_named
 from agentv.support.private_files import TooLarge, read_file
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
@@ -41,7 +42,7 @@ def preprocessor_complaints(preprocessors: Sequence[Preprocessor]) -> list[str]:
     complaints: list[str] = []
     taken: set[str] = set()
     for index, each in enumerate(preprocessors):
-        place, kind = f"preprocessors[{index}]", _media_type_named(each.type)
+        place, kind = f"preprocessors[{index}]", media_type_named(each.type)
         complaints += program_complaints(f"{place}.command", each.command)
         if not kind:
             complaints.append(f"'{place}.type' is blank")
@@ -85,8 +86,8 @@ async def with_file_texts(preprocessors: Sequence[Preprocessor], judgement: Judg
 async def _file_text(part: FilePart, preprocessors: Sequence[Preprocessor], judgement: Judgement) -> str:
     path = _located(part, judgement)
     media_type = part.media_type or mimetypes.guess_type(path)[0] or _UNKNOWN_TYPE
-    kinds = {_media_type_named(media_type), _media_type_named(os.path.splitext(path)[1])}
-    chosen = next((each for each in preprocessors if _media_type_named(each.type) in kinds), None)
+    kinds = {media_type_named(media_type), media_type_named(os.path.splitext(path)[1])}
+    chosen = next((each for each in preprocessors if media_type_named(each.type) in kinds), None)
     if chosen is None:
         text = _plain_text(part, path, media_type)
     else:
@@ -138,12 +139,3 @@ async def _printed(chosen: Preprocessor, stdin: bytes, judgement: Judgement) -> 
         noun=f"The preprocessor for '{chosen.type}'",
     )
     return (await program.run(stdin)).strip()
-
-
-def _media_type_named(written: str) -> str:
-    """Return the media type of a type or file extension; unknown ones are returned unchanged."""
-    name = written.strip().lower()
-    if not name or "/" in name:
-        return name
-    extension = name if name.startswith(".") else f".{name}"
-    return mimetypes.guess_type(f"file{extension}")[0] or extension

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from agentv.evaluators.base import Judge, Prompt, Share, Weight, prompt_complaints, quoted
+from agentv.evaluators.base import OTHER_TOOLS, Judge, Prompt, Share, Weight, prompt_complaints, quoted
 from agentv.evaluators.judges.answer_files import (
     Preprocessor,
     preprocessor_complaints,
@@ -84,6 +84,7 @@ class Rubric(Judge, frozen=True, kw_only=True):
         "items": "rubrics",
         "rubric_prompt": "prompt",
     }
+    ignored: ClassVar[dict[str, str]] = {"max_steps": OTHER_TOOLS["max_steps"]}
 
     prompt: Prompt | None = None
     rubrics: Rubrics | None = None

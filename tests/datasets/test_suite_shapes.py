@@ -1,0 +1,161 @@
+"""Shapes in suites of AgentV (TypeScript) 4.x: they load, and what has no effect is mentioned."""
+
+import pytest
+
+
+def suite(assertion, header=""):
+    return f"{header}tests:\n  - id: a\n    criteria: y\n    input: z\n    assertions:\n      - {assertion}\n"
+
+
+def only_evaluator(loaded):
+    (spec,) = loaded.cases[0].evaluators
+    return spec
+
+
+class TestEntries:
+    def test_the_id_of_an_assertion_is_its_name(self, folder):
+        assert only_evaluator(folder.yaml(suite("{type: contains, value: x, id: HAS_X}"))).name == "HAS_X"
+
+    def test_a_name_wins_over_an_id(self, folder):
+        assert only_evaluator(folder.yaml(suite("{type: contains, value: x, id: HAS_X, name: own}"))).name == "own"
+
+    @pytest.mark.parametrize("type_", ["llm-grader", "rubrics"])
+    def test_the_steps_of_a_judge_are_ignored_with_a_warning(self, folder, type_):
+        loaded = folder.yaml(suite(f"{{type: {type_}, max_steps: 3}}"))
+        assert "Field 'assertions[0].max_steps' is ignored" in loaded.messages[0]
+        assert "A judge responds in one call" in loaded.messages[0]
+
+    def test_a_misspelt_key_is_still_an_error(self, folder):
+        error = folder.yaml_error(suite("{type: contains, val: x}"))
+        assert error.detail == "Unknown field 'assertions[0].val'"
+
+
+class TestHeader:
+    def test_defaults_that_only_hold_anchors_have_no_effect(self, folder):
+        header = "defaults:\n  text: &text Be brief.\n"
+        loaded = folder.yaml(f"{header}tests:\n  - {{id: a, criteria: *text, input: z}}\n")
+        assert loaded.cases[0].expected_outcome == "Be brief."
+        assert "Field 'defaults' has no effect" in loaded.messages[0]
+
+    def test_defaults_of_5x_are_still_refused(self, folder):
+        error = folder.yaml_error(suite("{type: is-json}", "defaults: {grader: judge}\n"))
+        assert error.detail == "Field 'defaults' is not supported"
+
+    @pytest.mark.parametrize("place", ["description: Uses ${{ NOT_SET }}\n", ""])
+    def test_a_description_may_name_a_variable_that_is_not_set(self, folder, place):
+        text = suite("{type: is-json}", place).replace("    criteria", "    description: ${{ NOT_SET }}\n    criteria")
+        assert folder.yaml(text).cases[0].description == "${{ NOT_SET }}"
+
+    def test_a_description_must_not_contain_a_secret(self, folder, monkeypatch):
+        monkeypatch.setenv("SOME_API_KEY", "sk-0123456789")
+        error = folder.yaml_error(suite("{type: is-json}", "description: ${{ SOME_API_KEY }}\n"))
+        assert error.detail.endswith("which is a secret")
+
+    def test_a_cost_limit_of_trials_is_not_enforced_and_says_so(self, folder):
+        loaded = folder.yaml(suite("{type: is-json}", "execution: {trials: {count: 2, cost_limit_usd: 1}}\n"))
+        assert loaded.cases[0].execution.trials == 2
+        assert "Field 'execution.trials.cost_limit_usd' is ignored" in loaded.messages[0]
+        assert "agentv eval --budget-usd" in loaded.messages[0]
+
+
+class TestOwnTypes:
+    """A type that is the name of a script in `.agentv/assertions` or `.agentv/graders`."""
+
+    @pytest.mark.parametrize(
+        ("script", "command"),
+        [
+            ("assertions/word-count.ts", ["bun", "run"]),
+            ("graders/word-count.mts", ["bun", "run"]),
+            ("assertions/word-count.mjs", ["node"]),
+            ("assertions/word-count.py", ["python3"]),
+        ],
+    )
+    def test_it_runs_the_script_as_a_code_judge(self, folder, script, command):
+        folder.write(f".agentv/{script}", "")
+        folder.write(".agentv/targets.yaml", "targets: []\n")
+        spec = only_evaluator(folder.yaml(suite("{type: word-count, least: 3, weight: 2}"), "evals/cases.yaml"))
+        assert (spec.type, spec.name, spec.weight) == ("code_judge", "word-count", 2)
+        assert list(spec.evaluator.script) == [*command, str(folder.path / ".agentv" / script)]
+        assert spec.evaluator.config == {"least": 3}
+
+    def test_it_is_found_in_a_project_below_the_root(self, folder):
+        folder.write(".agentv/targets.yaml", "targets: []\n")
+        folder.write("team/.agentv/assertions/word-count.ts", "")
+        assert only_evaluator(folder.yaml(suite("{type: word-count}"), "team/evals/c.yaml")).type == "code_judge"
+
+    def test_it_works_inside_a_composite(self, folder):
+        folder.write(".agentv/assertions/word-count.ts", "")
+        entry = "{type: composite, aggregator: weighted_average, assertions: [{type: word-count}]}"
+        assert only_evaluator(folder.yaml(suite(entry))).evaluator.members[0].type == "code_judge"
+
+    def test_a_builtin_type_is_not_replaced(self, folder):
+        folder.write(".agentv/assertions/contains.ts", "")
+        assert only_evaluator(folder.yaml(suite("{type: contains, value: x}"))).type == "contains"
+
+    def test_a_type_without_a_script_is_unknown(self, folder):
+        folder.write(".agentv/assertions/other.ts", "")
+        assert folder.yaml_error(suite("{type: ../other}")).detail == "Unknown evaluator type '../other'"
+
+
+class TestPreprocessors:
+    SUITE = "preprocessors:\n  - {type: xlsx, command: [cat]}\n  - {type: pdf, command: [old]}\n"
+
+    @staticmethod
+    def used(spec):
+        return {each.type: list(each.command) for each in spec.evaluator.preprocessors}
+
+    @pytest.mark.parametrize("entry", ["{type: llm-grader}", "{type: rubrics, criteria: [x]}", "Mentions x"])
+    def test_those_of_the_suite_apply_to_every_judge(self, folder, entry):
+        assert self.used(only_evaluator(folder.yaml(suite(entry, self.SUITE)))) == {"xlsx": ["cat"], "pdf": ["old"]}
+
+    def test_one_of_an_entry_replaces_that_for_the_same_type(self, folder):
+        entry = "{type: llm-grader, preprocessors: [{type: application/pdf, command: [new]}]}"
+        loaded = folder.yaml(suite(entry, self.SUITE))
+        assert self.used(only_evaluator(loaded)) == {"xlsx": ["cat"], "application/pdf": ["new"]}
+
+    def test_they_apply_inside_composites_to_turns_and_to_the_default_judge(self, folder):
+        entry = "{type: composite, aggregator: weighted_average, assertions: [Mentions x]}"
+        member = only_evaluator(folder.yaml(suite(entry, self.SUITE))).evaluator.members[0]
+        turns = "tests:\n  - {id: a, criteria: y, input: z, turns: [{input: w, assertions: [Mentions x]}]}\n"
+        case = folder.yaml(self.SUITE + turns).cases[0]
+        for spec in (member, case.turns[0].evaluators[0], case.evaluators[0]):
+            assert self.used(spec) == {"xlsx": ["cat"], "pdf": ["old"]}
+
+    def test_other_evaluators_stay_as_they_are(self, folder):
+        assert only_evaluator(folder.yaml(suite("{type: contains, value: x}", self.SUITE))).settings == {"value": "x"}
+
+    @pytest.mark.parametrize(
+        ("written", "detail"),
+        [
+            ("3", "Field 'preprocessors' must be an array, got integer"),
+            ("[{type: pdf}]", "Missing required field: 'preprocessors[0].command'"),
+            ("[{type: pdf, command: ''}]", "'preprocessors[0].command' is blank"),
+        ],
+    )
+    def test_a_wrong_one_is_reported_once_at_its_line(self, folder, written, detail):
+        error = folder.yaml_error(suite("{type: llm-grader}", f"name: s\npreprocessors: {written}\n"))
+        assert (error.line, error.detail) == (2, detail)
+
+
+class TestConversations:
+    CASE = "tests:\n  - {{id: a, criteria: y, input: z, turns: [{{input: w}}], {}}}\n"
+
+    @pytest.mark.parametrize("keys", ["mode: conversation", "on_turn_failure: continue", "aggregation: mean"])
+    def test_settings_that_describe_our_default_are_accepted(self, folder, keys):
+        assert folder.yaml(self.CASE.format(keys)).messages == []
+
+    @pytest.mark.parametrize(
+        ("keys", "detail"),
+        [
+            ("on_turn_failure: stop", "'on_turn_failure: stop' is not supported"),
+            ("window_size: 2", "Field 'window_size' is not supported"),
+            ("mode: chat", "Field 'mode' has an unknown value 'chat'"),
+        ],
+    )
+    def test_others_are_refused_by_name(self, folder, keys, detail):
+        assert folder.yaml_error(self.CASE.format(keys)).detail == detail
+
+    @pytest.mark.parametrize("keys", ["mode: conversation", "aggregation: min", "on_turn_failure: continue"])
+    def test_they_need_turns(self, folder, keys):
+        error = folder.yaml_error(f"tests:\n  - {{id: a, criteria: y, input: z, {keys}}}\n")
+        assert error.detail == f"Field '{keys.split(':')[0]}' needs 'turns'"
