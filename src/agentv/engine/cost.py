@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentv.engine.scoring.scorer import total_cost
 from agentv.errors import AgentvError
-from agentv.model.result import EvaluatorResult, Result
+from agentv.model.result import EvaluatorResult, JobKey, Result
 from agentv.runs.store import RunStore
 from agentv.targets.target import Target
 
@@ -34,22 +34,32 @@ class RunCosts:
         self._budget = budget_usd
         self._cost_of = cost_of
         self._recorded = 0.0
+        self._answers: dict[JobKey, float] = {}
         self.unrecorded_usd = unrecorded_usd
 
     @property
     def is_used_up(self) -> bool:
         """Whether no new job may start."""
-        return self._budget is not None and self._recorded + self.unrecorded_usd >= self._budget
+        return self._budget is not None and self._spent >= self._budget
 
     @property
     def left_usd(self) -> float | None:
         """The rest of the budget; None if there is no budget."""
-        return None if self._budget is None else max(0.0, self._budget - self._recorded - self.unrecorded_usd)
+        return None if self._budget is None else max(0.0, self._budget - self._spent)
+
+    @property
+    def _spent(self) -> float:
+        return self._recorded + self.unrecorded_usd + math.fsum(self._answers.values())
 
     def add(self, result: Result) -> None:
         """Count a job, unless an earlier run paid for it. Raises CostUnknown if there is a budget."""
         if self._budget is not None and result.carried_from is None:
+            self._answers.pop(result.key, None)
             self._recorded += self._cost_of(result)
+
+    def add_answers(self, costs: dict[JobKey, float]) -> None:
+        """Count stored answers that are not scored yet; each is part of the cost of its record later."""
+        self._answers.update(costs)
 
 
 def costs_so_far(plan: RunPlan, store: RunStore) -> RunCosts:
@@ -59,8 +69,13 @@ def costs_so_far(plan: RunPlan, store: RunStore) -> RunCosts:
     cost_of = partial(job_cost, settings_of=settings.__getitem__) if rescored is None else rescored.cost_of
     costs = RunCosts(budget_usd, cost_of, 0.0 if begun is None else begun.unrecorded_cost_usd)
     if begun is not None and budget_usd is not None:
+        from agentv.engine.answers.answer_log import UnscoredAnswers  # late: few runs are resumed
+
+        done = set()
         for result in RunStore.open(store.path).records():
             costs.add(result)
+            done.add(result.key)
+        costs.add_answers(UnscoredAnswers(store.path, done).costs)
     return costs
 
 

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,6 +17,7 @@ from agentv.engine.cost import CostUnknown, costs_so_far
 from agentv.engine.gates import Stop, Verdict, judge, with_missing
 from agentv.engine.interrupts import InterruptibleLoop
 from agentv.engine.job.answer import now
+from agentv.engine.job.artifacts import ANSWERS
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_manifest import new_manifest, resumed_manifest
 from agentv.engine.run_options import first_given
@@ -34,6 +37,9 @@ from agentv.runs.redaction import Redactor
 from agentv.runs.store import RunStore
 from agentv.runs.summary import Snapshot, SummaryBuilder, TargetDetails
 from agentv.support.hash_table import HashTable
+
+if TYPE_CHECKING:
+    from agentv.engine.answers.answer_log import UnscoredAnswers
 
 MAX_FIRST_AUTH_ERRORS = 20
 """Stop if the first 20 jobs all fail authentication; the rest would fail the same way."""
@@ -137,6 +143,7 @@ class RunInProgress:
         self._judges = set(plan.checked.judges)
         self._lines = CaseLines(plan.evaluators)
         self._done = DoneJobs()
+        self._answers: UnscoredAnswers | None = None
         self._written = HashTable()
 
     @property
@@ -162,7 +169,7 @@ class RunInProgress:
                 if self.stopped is not None:
                     return
                 if self.plan.answers is None:
-                    yield job
+                    yield self._answers.given_to(job) if self._answers else job
                     continue
                 decision = self.plan.answers.decide(job)
                 self._observer.decided(job, decision.why)
@@ -211,9 +218,12 @@ class RunInProgress:
             self._observer.note("The last record is incomplete; its job runs again.")
         for case in store.cases():
             self._written.add([hash((case.dataset_path, case.id))])
-        if store.folder.results_path.stat().st_size == 0:
+        if store.manifest is None:
             return
+        from agentv.engine.answers.answer_log import UnscoredAnswers  # late: few runs are resumed
+
         self._done = store.done_jobs()
+        self._answers = UnscoredAnswers(store.path, self._done)
         for result in RunStore.open(store.path).records():
             self.summary.add(result)
             if self.plan.early_stop is not None and self.plan.rescored is None:
@@ -273,6 +283,8 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
     verdict = with_missing(verdict, missing)
     folder.write_summary(summary)
     is_complete = stopped in (None, "decided")
+    if is_complete:
+        rmtree(folder.path / ANSWERS, ignore_errors=True)
     stops = (target.early_stop for target in summary.targets.values())
     spared = manifest.stopped_early or any(stop is not None and stop.not_needed > 0 for stop in stops)
     folder.write_manifest(

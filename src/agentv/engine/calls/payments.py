@@ -16,12 +16,12 @@ _CHARACTERS_PER_TOKEN, _USUAL_OUTPUT = 4, 1000
 
 
 class JobAccount:
-    """What the calls of one job have cost, and whether one of them was refused."""
+    """What the calls of one job have cost, and whether one of them was refused. A stored answer is not lost."""
 
-    __slots__ = ("is_open", "is_refused", "spent_usd")
+    __slots__ = ("is_open", "is_refused", "spent_usd", "stored_usd")
 
     def __init__(self) -> None:
-        self.spent_usd = 0.0
+        self.spent_usd = self.stored_usd = 0.0
         self.is_refused = False
         self.is_open = True
 
@@ -49,7 +49,8 @@ class Payments:
         finally:
             account.is_open = False
             self._budget.end(target, account.spent_usd, ok=ok)
-        return UnfinishedJob(account.spent_usd) if account.is_refused else result
+        lost_usd = max(0.0, account.spent_usd - account.stored_usd)
+        return UnfinishedJob(lost_usd) if account.is_refused else result
 
     def wrapped(self, responder: Responder, settings: Target, price: Price | OwnPrice | None) -> Responder:
         """Wrap a target so that its calls are counted."""

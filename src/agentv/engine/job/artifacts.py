@@ -111,6 +111,8 @@ def check_job_folder(folder: str, option: str) -> None:
 
 
 LOGS = "logs"
+ANSWERS = "answers"
+"""Answers that are not scored yet; removed when the run is complete."""
 
 
 class StreamLogs:

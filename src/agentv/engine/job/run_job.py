@@ -13,6 +13,7 @@ import msgspec
 from agentv.datasets.files import FileFinder
 from agentv.engine.answers.answer_sources import given_answer, live_answer
 from agentv.engine.calls.open_targets import OpenTarget, OpenTargets
+from agentv.engine.calls.payments import job_account
 from agentv.engine.job.answer import Answer, JobOutcome, failed, make_record, metrics_of, summarise_trace
 from agentv.engine.job.artifacts import JobFiles, StreamLogs
 from agentv.engine.job.request import CaseRequest
@@ -35,6 +36,7 @@ from agentv.support.transform import apply_transform
 from agentv.targets.target import Target
 
 if TYPE_CHECKING:
+    from agentv.engine.answers.answer_log import AnswerLog
     from agentv.engine.job.suite_workspace import SuiteWorkspaces
     from agentv.engine.job.workspace import JobWorkspace
 
@@ -63,6 +65,7 @@ class JobContext:
         self.logs = StreamLogs(files.logs_folder, redactor)
         self._finders: dict[str, Callable[[str], str]] = {}
         self._suites: SuiteWorkspaces | None = None
+        self._answers: AnswerLog | None = None
         for name in (*spec.answering, *spec.users, *spec.judges):
             settings = self.targets.get(name).settings
             if spec.replay is None:
@@ -92,6 +95,8 @@ class JobContext:
         """End the processes of evaluators, remove the workspaces of suites, and close the targets."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.targets.aclose)
+            if self._answers is not None:
+                stack.callback(self._answers.close)
             if self._suites is not None:
                 stack.push_async_callback(self._suites.aclose)
             await self.host.aclose()
@@ -123,6 +128,20 @@ class JobContext:
             self._suites = SuiteWorkspaces(self.spec.run_id, self.environment)
         return JobWorkspace(job, wanted or Workspace(), self.spec.files.workspaces_folder, self._suites)
 
+    def store_answer(self, job: Job, answer: Answer, text: str) -> None:
+        """Store an answer that a target was called for before its evaluators wait. A workspace cannot be stored."""
+        folder, settings = self.spec.files.answers_folder, self.targets.settings(job.target)
+        is_called = settings is not None and settings.is_live and self.spec.replay is None and not answer.cached
+        if folder is None or job.answer is not None or answer.request.job_workspace is not None or not is_called:
+            return
+        if self._answers is None:
+            from agentv.engine.answers.answer_log import AnswerLog  # late: few runs have judges
+
+            self._answers = AnswerLog(folder, self.redact_line)
+        cost_usd = self._answers.add(job, answer, text, self.spec.run_id)
+        if (account := job_account.get()) is not None:
+            account.stored_usd = cost_usd
+
     def prepare_call(self, job: Job, target: OpenTarget, request: CaseRequest) -> None:
         """Open the log of a call, and store its prompt if prompts are kept."""
         if target.settings.writes_logs:
@@ -145,7 +164,11 @@ async def run_job(job: Job, context: JobContext) -> Result:
                 await workspace.reserve()
             answer = await live_answer(job, request, target, context)
         scored = _score_now(job, answer, context)
-        outcome = scored if isinstance(scored, JobOutcome) else await _score_all(job, answer, context, *scored)
+        if isinstance(scored, JobOutcome):
+            outcome = scored
+        else:
+            context.store_answer(job, answer, scored[0].candidate_answer)
+            outcome = await _score_all(job, answer, context, *scored)
         result = make_record(job, outcome, context.spec.run_id)
         if context.traces is not None and job.answer is None:
             context.traces.write_trace(job, answer, result)

@@ -31,6 +31,7 @@ class RunFiles(msgspec.Struct, frozen=True, kw_only=True):
     traces_folder: str | None = None
     logs_folder: str | None = None
     workspaces_folder: str | None = None
+    answers_folder: str | None = None
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True):

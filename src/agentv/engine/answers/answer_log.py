@@ -1,0 +1,116 @@
+"""Answers that are not scored yet, kept so that a killed run does not ask and pay for them again.
+
+Only answers whose evaluators wait for something, such as a judge, are stored. Each process has its own file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from agentv.engine.job.answer import Answer, JobOutcome, make_record
+from agentv.engine.job.artifacts import ANSWERS
+from agentv.engine.scoring.grades import Grade
+from agentv.model.job import GivenAnswer, Job
+from agentv.model.result import JobKey, Result
+from agentv.runs.writer import Redact, ResultWriter
+from agentv.support.private_files import make_folder
+from agentv.targets.recorder import StoredResponse, restored, stored
+
+
+class LoggedAnswer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A line of the log: the response as the target gave it, and a record without scores."""
+
+    text: str
+    response: StoredResponse
+    record: Result
+
+
+_decode = msgspec.json.Decoder(LoggedAnswer).decode
+
+
+class AnswerLog:
+    """Writes the answers of one process."""
+
+    def __init__(self, folder: str, redact: Redact) -> None:
+        self._folder = folder
+        self._redact = redact
+        self._file: ResultWriter | None = None
+
+    def add(self, job: Job, answer: Answer, text: str, run_id: str) -> float:
+        """Store the answer of a job before it is scored; return its cost, or 0 if it cannot be stored."""
+        assert answer.response is not None
+        record = make_record(job, JobOutcome(answer, Grade("unscored")), run_id)
+        line = LoggedAnswer(text=text, response=stored(answer.response), record=record)
+        try:
+            encoded = msgspec.json.encode(line) + b"\n"
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            return 0.0  # data that JSON cannot represent
+        if self._file is None:
+            make_folder(self._folder)
+            self._file = ResultWriter(os.path.join(self._folder, f"{os.getpid()}.jsonl"), self._redact)
+        self._file.write(encoded)
+        return cost_of(record)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+class JobSet(Protocol):
+    """A set of jobs, such as `agentv.runs.job_index.DoneJobs`."""
+
+    def __contains__(self, key: JobKey, /) -> bool: ...
+
+
+class UnscoredAnswers:
+    """The stored answers of a resumed run whose jobs have no record."""
+
+    def __init__(self, folder: Path, done: JobSet) -> None:
+        self._folder = folder / ANSWERS
+        self._places: dict[JobKey, tuple[Path, int]] = {}
+        self.costs: dict[JobKey, float] = {}
+        for path in sorted(self._folder.glob("*.jsonl")) if self._folder.is_dir() else ():
+            for offset, line in _lines(path):
+                if line.record.key not in done:
+                    self._places[line.record.key] = path, offset
+                    self.costs[line.record.key] = cost_of(line.record)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def given_to(self, job: Job) -> Job:
+        """Return the job with its stored answer, if there is one."""
+        if job.key not in self._places:
+            return job
+        path, offset = self._places[job.key]
+        with path.open("rb") as file:
+            file.seek(offset)
+            found = _decode(file.readline())
+        response = restored(found.response)
+        return msgspec.structs.replace(job, answer=GivenAnswer(response=response, text=found.text, record=found.record))
+
+
+def cost_of(record: Result) -> float:
+    """Return what an answer cost, with the simulated user; 0 if that is unknown."""
+    talk = record.conversation
+    parts = (record.execution_metrics, None if talk is None else talk.user_metrics)
+    return 0.0 if record.cached else sum(part.cost_usd or 0.0 for part in parts if part is not None)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, LoggedAnswer]]:
+    """Yield the readable lines of a log with their offsets. The job of a damaged line runs again."""
+    offset = 0
+    with path.open("rb") as file:
+        for line in file:
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):
+                found = _decode(line)
+                if line.endswith(b"\n"):  # a writer removes an incomplete line
+                    yield offset, found
+            offset += len(line)
