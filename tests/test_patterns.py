@@ -2,7 +2,7 @@
 
 import re
 import signal
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -25,12 +25,31 @@ def test_an_endless_search_is_stopped_and_its_timer_is_cleared():
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
-def test_other_threads_search_without_a_limit():
-    found = []
-    thread = threading.Thread(target=lambda: found.append(search(ENDLESS, "aaa")))
-    thread.start()
-    thread.join()
-    assert found[0][0] == "aaa"
+# (pattern, text): each takes minutes or longer
+SLOW = {
+    "nested repetitions": (r"(a+)+$", LONG),
+    "one repetition of alternatives": (r"^(?:a|aa)+$", "a" * 60 + "b"),
+    "optional parts": ("a?" * 40 + "a" * 40, "a" * 40),
+    "alternatives without repetition": ("(?:a|a)" * 40 + "$", "a" * 40 + "b"),
+    "one repetition in a long text": ("a*b", "a" * 2_000_000),
+    "a counted repetition": (r"(?:a|aa){1,60}$", "a" * 60 + "b"),
+    "a reference to a group": (r"(a*)(a*)(a*)\1\2\3b", "a" * 3000),
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_slow_search_is_stopped_in_every_thread(name):
+    pattern, text = re.compile(SLOW[name][0]), SLOW[name][1]
+    with pytest.raises(SlowPattern, match=r"longer than 0.02 s"):
+        search(pattern, text, limit_seconds=0.02)
+    with ThreadPoolExecutor(1) as threads, pytest.raises(SlowPattern, match=r"longer than 0.02 s"):
+        threads.submit(search, pattern, text, 0.02).result()
+
+
+def test_other_threads_find_the_same():
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(search, ENDLESS, "aaa").result()[0] == "aaa"
+        assert threads.submit(search, ENDLESS, "aab").result() is None
 
 
 def test_a_slow_pattern_is_an_error_in_its_case_only(folder, monkeypatch):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from agentv.support.patterns import has_magic, matches
+from agentv.errors import AgentvError
+from agentv.support.patterns import glob_files, has_magic, matches
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,56 @@ def test_a_pattern_matches_these_paths_and_not_those(pattern, fitting, others):
 )
 def test_globs_are_distinguished_from_plain_paths(text, expected):
     assert has_magic(text) is expected
+
+
+def test_a_pattern_of_many_wildcards_is_matched_in_linear_time():
+    path = "/".join(["a" * 50] * 40)
+    assert not matches("**/" * 25 + "b", path)
+    assert not matches("*a" * 100 + "b", "a" * 250)
+    assert matches("**/a*/" * 20 + "**", path)
+
+
+@pytest.fixture
+def looped(tmp_path, monkeypatch):
+    """A folder of folders, each with links to all others and to itself."""
+    monkeypatch.chdir(tmp_path)
+    for name in "abcdefgh":
+        (tmp_path / "top" / name).mkdir(parents=True)
+        for other in "abcdefgh":
+            (tmp_path / "top" / name / other).symlink_to(tmp_path / "top" / other)
+    (tmp_path / "top" / "a" / "d.jsonl").write_text("{}\n")
+
+
+@pytest.mark.usefixtures("looped")
+@pytest.mark.parametrize("pattern", ["top/" + "**/" * 25 + "*.jsonl", "top/**/d.jsonl", "top/**/a/**/b/**/*.jsonl"])
+def test_links_that_form_loops_are_followed_once(pattern):
+    found = glob_files(pattern)
+    assert len(found) <= 8 and all(matches(pattern, path) for path in found)
+    assert "top/a/d.jsonl" in found or "a/**" in pattern
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*.jsonl", ["x.jsonl"]),
+        ("**/*.jsonl", ["link/y.jsonl", "one/two/z.jsonl", "one/y.jsonl", "x.jsonl"]),
+        ("one/*.jsonl", ["one/y.jsonl"]),
+        ("./one/**/z.jsonl", ["./one/two/z.jsonl"]),
+        ("{one,link}/y.json{l,c}", ["link/y.jsonl", "one/y.jsonl"]),
+        (".hidden/*.jsonl", [".hidden/h.jsonl"]),
+        ("none/*.jsonl", []),
+    ],
+)
+def test_files_are_found_by_pattern(tmp_path, monkeypatch, pattern, found):
+    monkeypatch.chdir(tmp_path)
+    for path in ("x.jsonl", "one/y.jsonl", "one/two/z.jsonl", ".hidden/h.jsonl", "one/.y.jsonl"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("{}\n")
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    assert [path for path in glob_files(pattern) if "link/two" not in path] == found
+
+
+def test_too_many_alternatives_are_an_error():
+    assert matches("{a,b}" * 9, "abababbba")
+    with pytest.raises(AgentvError, match="has more than 1,000 alternatives in braces"):
+        matches("{a,b}" * 40, "a" * 40)

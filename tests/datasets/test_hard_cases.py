@@ -3,6 +3,7 @@
 A new hard case is a new pair of files under `tests/data/hard`. Large files are generated here.
 """
 
+import gzip
 import json
 import time
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import agentv
+from agentv.datasets.formats import jsonl
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.model.case import case_to_data
+from agentv.support import forked_call
 
 HARD = Path(__file__).parent.parent / "data" / "hard"
 EXPECTATIONS = sorted(HARD.rglob("*.expect.json"))
@@ -210,7 +213,7 @@ def test_aliases_cannot_nest_deeper_than_the_limit(folder):
     assert "nested more than 256 levels deep" in error.detail
 
 
-PLACES_OF_NUMBERS = ("metadata.n", "expected_output", "id", "execution.trials")
+PLACES_OF_NUMBERS = ("metadata.n", "expected_output", "id", "execution.workers")
 
 
 def with_number(place, digits):
@@ -252,3 +255,31 @@ def test_integers_of_5000_digits_are_an_error_in_yaml(folder, digits):
 def test_a_weight_out_of_range_is_an_error(folder):
     folder.write("big.jsonl", with_value("evaluators", '[{"type": "is_json", "weight": %s}]' % ("7" * 400)))
     assert folder.error("big.jsonl").detail == "Field 'evaluators[0].weight': number out of range"
+
+
+@pytest.mark.parametrize("blank", ["\n", "\r\n", " " * 40 + "\n"])
+@pytest.mark.parametrize("start", ["", json.dumps(row()) + "\n"])
+def test_a_small_file_of_blank_lines_is_an_error_soon(folder, monkeypatch, blank, start):
+    monkeypatch.setattr(jsonl, "MOST_BLANK_LINES", 1_000)
+    folder.write("blank.jsonl.gz", gzip.compress((start + blank * 1_000 + json.dumps(row(id="b"))).encode()))
+    assert folder.load("blank.jsonl.gz").ids[-1] == "b"
+    folder.write("blank.jsonl.gz", gzip.compress((start + blank * 1_000_000).encode()))
+    assert folder.error("blank.jsonl.gz").detail == "The file has more than 1,000 blank lines"
+
+
+@pytest.mark.parametrize("trials", [10_001, 1_000_000_000, 10**30])
+def test_a_dataset_cannot_ask_for_an_endless_number_of_trials(folder, trials):
+    folder.write("many.jsonl", [row(execution={"trials": trials})])
+    assert folder.error("many.jsonl").detail.startswith("Field 'execution.trials'")
+
+
+def test_an_object_of_many_repeated_keys_is_checked_in_linear_time():
+    text = "{" + ",".join(['"k": 1', '"l": 2'] * 50_000) + "}"
+    assert len(jsonl._decoded(text)[1]) == 99_998
+
+
+def test_a_template_without_limits_is_an_error_of_its_case(folder, monkeypatch):
+    monkeypatch.setattr(forked_call, "MAX_EXTRA_BYTES", 64 * 2**20)
+    prompt = "{% set a = name %}" + "{% set a = a ~ a %}" * 50 + "{{ a }}"
+    folder.write("d.yaml", json.dumps({"prompt": prompt, "evalcases": [row(input={"name": "Ada"})]}))
+    assert "the template is nested too deeply, or needs more than 64 MiB of memory" in str(folder.error("d.yaml"))

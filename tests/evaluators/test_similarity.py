@@ -52,3 +52,24 @@ def test_a_cosine_is_between_0_and_1(one, other, share):
 def test_a_zero_vector_is_an_error(one, other, message):
     with pytest.raises(EvaluatorFailure, match=message):
         cosine(one, other)
+
+
+LONG = "word " * 100_000
+
+
+@pytest.mark.parametrize(
+    ("type_", "settings"),
+    [
+        ("levenshtein", {}),
+        ("similarity", {}),
+        ("similarity", {"method": "partial_ratio"}),
+        ("rouge", {}),
+        ("rouge", {"variant": "rougeLsum"}),
+    ],
+)
+def test_texts_whose_comparison_would_block_the_run_are_an_error(scoring, type_, settings):
+    pytest.importorskip("rouge_score")
+    with pytest.raises(
+        EvaluatorFailure, match=r"Cannot compare [\d,]+ (characters|words) with [\d,]+: it would take too long"
+    ):
+        scoring.score(type_, {"value": LONG, **settings}, LONG)

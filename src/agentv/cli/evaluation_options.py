@@ -22,9 +22,10 @@ from agentv.cli.options import (
     flag,
     option,
 )
-from agentv.settings.diagnostics import Range
+from agentv.settings.diagnostics import MOST_TRIALS, Range
 
 CORRELATION = Number(Range(-1, 1))
+TRIALS = Number(Range(1, MOST_TRIALS, whole=True))
 
 
 class JudgeOptions(TargetsFileOption):
@@ -119,7 +120,7 @@ class EvaluatedTargets(Arguments):
 class CallOptions(EvaluatedTargets):
     """Options for targets, their calls and where jobs run."""
 
-    trials: int | None = option("--trials N", "Number of times to run each case.", AT_LEAST_1)
+    trials: int | None = option("--trials N", "Number of times to run each case.", TRIALS)
     cache: bool = flag("--cache", "Reuse cached responses; the cache is in .agentv/cache.")
     record: str | None = option("--record FILE", "Append every response to this recording.", FILE)
     replay: str | None = option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -118,9 +117,7 @@ def _is_skipped(parent: str, name: str) -> bool:
 
 def _in_glob(pattern: str) -> list[tuple[str, str]]:
     """Return the files that match a pattern."""
-    matching = {
-        path for each in globs.braces(pattern) for path in glob.glob(each, recursive=True) if os.path.isfile(path)
-    }
+    matching = globs.glob_files(pattern.replace(os.sep, "/"))
     found = sorted(_candidates(matching), key=lambda each: each[0].split(os.sep))
     if not found:
         noun = "file matches, but it is not a dataset" if len(matching) == 1 else "files match, but none is a dataset"

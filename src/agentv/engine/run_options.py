@@ -19,7 +19,7 @@ from agentv.datasets.selection import Selection, read_case_list
 from agentv.engine.named_runs import Ended, cases_that_ended, check_run_name, lasting_name
 from agentv.errors import DatasetWarning, InvalidDatasetError, UsageError
 from agentv.model.evaluator import DEFAULT_TARGET
-from agentv.settings.diagnostics import Problems, did_you_mean
+from agentv.settings.diagnostics import MOST_TRIALS, Problems, did_you_mean
 from agentv.settings.settings_reader import ProjectConfig, RunDefaults, check_config, read_settings
 
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -74,7 +74,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     targets_file: str | None = None
     judge: str | None = None
     workers: Annotated[int, Meta(ge=1)] | None = None
-    trials: Annotated[int, Meta(ge=1)] | None = None
+    trials: Annotated[int, Meta(ge=1, le=MOST_TRIALS)] | None = None
     filters: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     cases_from: str | None = None

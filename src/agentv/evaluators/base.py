@@ -197,6 +197,13 @@ def pass_if(holds: bool, sentence: str) -> Score:
     return passed(sentence) if holds else missed(sentence)
 
 
+def check_sizes(one: int, other: int, most: float, unit: str = "characters") -> None:
+    """Refuse to compare texts whose comparison, which takes time for each pair of units, would block the run."""
+    if one * other > most:
+        found = f"{one:,} {unit} with {other:,}"
+        raise EvaluatorFailure(f"Cannot compare {found}: it would take too long. Shorten the answer with 'transform'")
+
+
 def similarity_score(similarity: float, threshold: float | None, sentence: str) -> Score:
     """Score a similarity: the value itself, or 0 or 1 if there is a threshold."""
     if threshold is None:

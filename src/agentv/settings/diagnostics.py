@@ -135,3 +135,5 @@ class Range(NamedTuple):
 
 SHARE = Range(0, 1)
 AT_LEAST_1 = Range(1, whole=True)
+MOST_TRIALS = 10_000
+"""Maximum number of trials of a case: a dataset must not be able to start an endless run."""

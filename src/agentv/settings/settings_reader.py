@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.model.evaluator import Verdicts
-from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name, nearest, type_word
+from agentv.settings.diagnostics import MOST_TRIALS, KeyPath, Problems, did_you_mean, field_name, nearest, type_word
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 
@@ -231,7 +231,7 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True):
 
     target: str | None = None
     workers: Annotated[int, Meta(ge=1)] | None = None
-    trials: Annotated[int, Meta(ge=1)] | None = None
+    trials: Annotated[int, Meta(ge=1, le=MOST_TRIALS)] | None = None
     timeout_seconds: Annotated[float, Meta(gt=0)] | None = None
     max_retries: Annotated[int, Meta(ge=0)] | None = None
     verdicts: Verdicts | None = None

@@ -1,16 +1,40 @@
-"""Render user templates with minijinja. Values are inserted and never rendered as templates."""
+"""Render user templates with minijinja. Values are inserted and never rendered as templates.
+
+Plain templates, with placeholders, conditions and loops over values, are rendered in this process. All others could
+grow without limit (`{% set s = s ~ s %}`) or overflow the stack of the parser, which would end the process. They are
+rendered in a forked one.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import minijinja
 import msgspec
 
+from agentv.support.forked_call import CAN_FORK, LimitExceeded, forked_call
+
 FUEL = 1_000_000
 """Maximum number of steps of a template, so that nested loops end with an error."""
+MAX_CHARACTERS = 10_000_000
+"""Maximum size of a rendered text, estimated before it is rendered, for a template that is rendered in this process."""
+
+_STRING = r"""(?:"[^"{}%\\]{0,200}+"|'[^'{}%\\]{0,200}+')"""
+_FILTER = (
+    r"\|\s*+(?:upper|lower|title|capitalize|trim|length|count|first|last|default|d|tojson|string|int|float|round|abs|sort"
+    rf"|reverse|unique|list|safe|escape|e|items|join|indent)\b(?:\((?:{_STRING}|\d\d?|true|false)?\))?"
+)
+_BODY = rf"(?:[\w\s.,:<>=!\[\]]|-(?![%}}])|{_STRING}|{_FILTER}){{1,400}}+"
+_PLAIN_TAG = re.compile(
+    rf"\{{\{{-?{_BODY}-?\}}\}}"
+    rf"|\{{%-?\s*+(?P<statement>if|elif|else|endif|for|endfor)\b(?:{_BODY})?-?%\}}"
+)
+_TAG = re.compile(r"\{[{%#]")
+_GROWS = re.compile(r"\|\s*(?:join|indent|tojson)")
+_MOST_BRANCHES = 500
 
 _FILE_ENDINGS = (".md", ".txt", ".prompt.mdx")
 
@@ -24,6 +48,7 @@ def is_file_name(value: str) -> bool:
     return value.startswith("file://") or ("\n" not in value.strip() and value.strip().endswith(_FILE_ENDINGS))
 
 
+@lru_cache(maxsize=128)
 def names_in(text: str) -> frozenset[str]:
     """Return the names that a template uses. Raises TemplateProblem."""
     try:
@@ -50,10 +75,99 @@ def as_text(value: Any) -> Any:
     return "" if value is None else msgspec.json.encode(value).decode()
 
 
+class _Shape(NamedTuple):
+    """The parts of a template that limit its size: whether all its tags are plain, their number, and the loops."""
+
+    is_plain: bool
+    tags: int = 0
+    loops: int = 0
+    growth: int = 1
+
+
+@lru_cache(maxsize=128)
+def _shape(text: str) -> _Shape:
+    if _TAG.search(text) is None:
+        return _Shape(is_plain=True)
+    tags = _PLAIN_TAG.findall(text)
+    rest = _PLAIN_TAG.sub("", text)
+    is_plain = _TAG.search(rest) is None and tags.count("elif") <= _MOST_BRANCHES
+    return _Shape(is_plain, len(tags), tags.count("for"), 200 if _GROWS.search(text) else 1)
+
+
+def _is_bounded(text: str, values: Mapping[str, Any]) -> bool:
+    """Whether a template can be rendered in this process: it is plain, and its result is not too large."""
+    shape = _shape(text)
+    if not shape.is_plain:
+        return False
+    if not shape.tags:
+        return True
+    size = _size(values)
+    repeats = min(size**shape.loops, FUEL)
+    return bool(repeats * (len(text) + shape.tags * shape.growth * size) <= MAX_CHARACTERS)
+
+
+def _size(value: Any) -> int:
+    """Return the number of characters of all texts in a value, and of its other parts."""
+    if isinstance(value, str):
+        return len(value) + 1
+    if isinstance(value, Mapping):
+        return 1 + sum(len(str(key)) + _size(item) for key, item in value.items())
+    return 1 + sum(map(_size, value)) if isinstance(value, list | tuple) else 20
+
+
+class _ForkedError(minijinja.TemplateError):
+    """An error of a template that was rendered in a forked process."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self._kind = kind
+
+    @property
+    def kind(self) -> str:
+        return self._kind
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class BoundedEnvironment(minijinja.Environment):
+    """A template engine that renders templates without a known limit in a forked process."""
+
+    def render_str(self, text: str, name: str | None = None, /, **values: Any) -> str:
+        """Render a template. Raises TemplateError, also if the template exceeds a limit."""
+        if not CAN_FORK or _is_bounded(text, values):
+            return super().render_str(text, name, **values)
+        return _forked(lambda: super(BoundedEnvironment, self).render_str(text, name, **values))
+
+    def undeclared_variables_in_str(self, source: str, nested: bool = False) -> set[str]:
+        """Return the names that a template uses. Raises TemplateError."""
+        if not CAN_FORK or _shape(source).is_plain:
+            return super().undeclared_variables_in_str(source, nested)
+        found = _forked(lambda: "\0".join(super(BoundedEnvironment, self).undeclared_variables_in_str(source, nested)))
+        return set(found.split("\0")) - {""}
+
+
+def _forked(call: Callable[[], str]) -> str:
+    def outcome() -> bytes:
+        try:
+            return b"=" + call().encode()
+        except minijinja.TemplateError as error:
+            return msgspec.json.encode((str(error), str(error.kind)))
+
+    try:
+        found = forked_call(outcome)
+    except LimitExceeded as limit:
+        raise _ForkedError(f"the template {limit}", "Limit") from None
+    if found.startswith(b"="):
+        return found[1:].decode()
+    message, kind = msgspec.json.decode(found)
+    raise _ForkedError(message, kind)
+
+
 @cache
-def environment(finalizer: Callable[[Any], Any] = as_text) -> minijinja.Environment:
+def environment(finalizer: Callable[[Any], Any] = as_text) -> BoundedEnvironment:
     """Return the template engine: strict about undefined names, without escaping, with a step limit."""
-    made = minijinja.Environment(
+    made = BoundedEnvironment(
         undefined_behavior="strict",
         finalizer=finalizer,
         auto_escape_callback=lambda _: False,

@@ -11,7 +11,7 @@ from msgspec import Meta
 from agentv.model.case import Aggregation
 from agentv.model.evaluator import Execution, Verdicts
 from agentv.model.values import freeze
-from agentv.settings.diagnostics import KeyPath, Problems
+from agentv.settings.diagnostics import MOST_TRIALS, KeyPath, Problems
 from agentv.settings.settings_reader import aliases_of, known_keys
 
 CASE_LIST_KEYS = ("evalcases", "tests", "eval_cases", "cases")
@@ -39,7 +39,7 @@ class TrialKeys(msgspec.Struct, frozen=True, kw_only=True):
         "cost_limit_usd": "Limit the cost of the whole run with `agentv eval --budget-usd`"
     }
 
-    count: Annotated[int, Meta(ge=1)]
+    count: Annotated[int, Meta(ge=1, le=MOST_TRIALS)]
     strategy: Literal["pass_at_k", "mean", "confidence_interval"] | None = None
 
 
@@ -69,7 +69,7 @@ class ExecutionKeys(msgspec.Struct, frozen=True, kw_only=True):
     evaluators: list[str | JsonObject] | None = None
     inherit_evaluators: bool | None = None
     skip_defaults: bool = False
-    trials: Annotated[int, Meta(ge=1)] | TrialKeys | None = None
+    trials: Annotated[int, Meta(ge=1, le=MOST_TRIALS)] | TrialKeys | None = None
     workers: Annotated[int, Meta(ge=1)] | None = None
     timeout_seconds: Annotated[float, Meta(gt=0)] | None = None
     threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -231,7 +231,7 @@ class UserKeys(msgspec.Struct, frozen=True, kw_only=True):
     target: str | None = None
     persona: str | None = None
     goal: str
-    max_turns: Annotated[int, Meta(ge=1)] | None = None
+    max_turns: Annotated[int, Meta(ge=1, le=1000)] | None = None
     stop: str | None = None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ from agentv.datasets.formats.dataset_format import (
 )
 from agentv.datasets.formats.yaml_parser import Map, Seq, locate
 from agentv.datasets.variables import MARK, insert_environment
-from agentv.errors import DatasetError, InvalidDatasetError
+from agentv.errors import AgentvError, DatasetError, InvalidDatasetError
 from agentv.settings.diagnostics import type_word
 from agentv.support import patterns as globs
 
@@ -122,8 +121,7 @@ def _files_of(reference: str, document: str, line: int) -> list[CaseFile]:
         inside = ((_case_file(folder), folder) for folder in _subfolders(path))
         found = [CaseFile(case, document, folder) for case, folder in inside if case is not None]
     elif globs.has_magic(path) and not os.path.exists(path):
-        matching = {each for pattern in globs.braces(path) for each in glob.glob(pattern, recursive=True)}
-        found = [CaseFile(each, document) for each in sorted(matching) if os.path.isfile(each)]
+        found = [CaseFile(each, document) for each in _matching(path, document, line)]
     else:
         found = [CaseFile(path, document)] if os.path.isfile(path) else []
     if not found:
@@ -132,6 +130,13 @@ def _files_of(reference: str, document: str, line: int) -> list[CaseFile]:
     for file in found:
         _check(file, line)
     return found
+
+
+def _matching(pattern: str, document: str, line: int) -> list[str]:
+    try:
+        return globs.glob_files(pattern.replace(os.sep, "/"))
+    except AgentvError as error:
+        raise _unusable(document, line, error.headline, "List fewer alternatives, or several patterns") from None
 
 
 def _check(file: CaseFile, line: int) -> None:

@@ -133,6 +133,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(name)
 
 
+MOST_BLANK_LINES = 1_000_000
 _BLANK = b" \t\r"
 _BOM = b"\xef\xbb\xbf"
 _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -156,11 +157,13 @@ class _Jsonl(DatasetFormat):
         decode = _decode_plain if options.plain else _decode_row
         for file in document.source.files:
             number = 1
+            blank = BlankLines(file)
             for lines, cut in _lines(file, options.max_line_bytes):
                 try:
                     rows: list[Row] = list(map(decode, lines))  # type: ignore[arg-type]
                 except (*_FAILURES, TypeError):
                     rows = [_row(line, decode, options.max_line_bytes) for line in lines]
+                    blank.add(rows.count(None))
                     if cut:
                         rows[-1] = _cut_off(rows[-1], number + len(rows) - 1)
                 yield Batch(file, number, rows, lines)
@@ -213,8 +216,11 @@ def _decoded(text: str) -> tuple[Any, list[str]]:
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(items)
         if len(value) != len(items):
-            names = [key for key, _ in items]
-            repeated.extend(key for position, key in enumerate(names) if key in names[:position])
+            seen: set[str] = set()
+            for key, _ in items:
+                if key in seen:
+                    repeated.append(key)
+                seen.add(key)
         return value
 
     return json.loads(text, object_pairs_hook=pairs), repeated
@@ -330,9 +336,28 @@ def _cut_off(row: Row, number: int) -> Row:
     return row
 
 
+class BlankLines:
+    """Counts the blank lines of a file. A small compressed file can have billions of them."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._count = 0
+
+    def add(self, count: int) -> None:
+        """Count further blank lines. Raises DatasetParseError if there are too many."""
+        self._count += count
+        if self._count > MOST_BLANK_LINES:
+            what = f"The file has more than {MOST_BLANK_LINES:,} blank lines"
+            raise _unparsable(self._file, what, "Remove the blank lines, or create the file again")
+
+
 def _each_line(file: str, max_line_bytes: int) -> Iterator[Line]:
+    blank = BlankLines(file)
     for lines, _ in _lines(file, max_line_bytes):
-        yield from lines
+        for line in lines:
+            if not line or line.isspace():
+                blank.add(line is not None)
+            yield line
 
 
 def first_row(files: Iterable[str], *, skip_invalid: bool = False) -> Any:

@@ -20,6 +20,7 @@ from agentv.evaluators.base import (
     Scalar,
     Scalars,
     Share,
+    check_sizes,
     pass_if,
     quoted,
     reference_text,
@@ -29,6 +30,10 @@ from agentv.evaluators.base import (
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
 from agentv.model.response import Response
+
+MOST_PAIRS = 4e10
+MOST_SLOW_PAIRS = 2e7
+"""Pairs of characters that are compared in a few seconds."""
 
 Method = Literal["ratio", "partial_ratio", "token_sort_ratio", "token_set_ratio", "embedding"]
 
@@ -112,6 +117,7 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def _ratio(method: str, one: str, other: str) -> float:
+    check_sizes(len(one), len(other), MOST_SLOW_PAIRS if method == "partial_ratio" else MOST_PAIRS)
     if method == "ratio":
         return normalized_similarity(one, other)
     return float(getattr(fuzz, method)(one, other) / 100)
@@ -128,6 +134,7 @@ class Levenshtein(AgainstReference, frozen=True, kw_only=True, dict=True):
         """Score the edit distance relative to the longer text, or 0 or 1 if there is a limit."""
         wanted = reference_text(judgement) if self.value is None else text_of(self.value)
         answer = judgement.candidate_answer.strip()
+        check_sizes(len(answer), len(wanted), MOST_PAIRS)
         edits = distance(answer, wanted)
         similarity = 1.0 - edits / max(len(answer), len(wanted), 1)
         sentence = f"{plural(edits, 'edit')} away from {quoted(wanted)}, similarity {similarity:.3g}"

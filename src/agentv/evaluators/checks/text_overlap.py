@@ -6,9 +6,12 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Literal
 
-from agentv.evaluators.base import AgainstReference, Scalar, Scalars, Share, quoted, similarity_score
+from agentv.evaluators.base import AgainstReference, Scalar, Scalars, Share, check_sizes, quoted, similarity_score
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
+
+MOST_PAIRS = 4e6
+"""Pairs of words in which the longest common sequence is found in a few seconds."""
 
 INSTALL = "pip install 'agentv[text-metrics]'"
 
@@ -50,6 +53,9 @@ class Rouge(AgainstReference, frozen=True, kw_only=True, dict=True):
         """Compare words or sequences with each reference, and use the best."""
         scorer = _rouge(self.variant, self.stem)
         answer, name = judgement.candidate_answer.strip(), "fmeasure" if self.measure == "f1" else self.measure
+        if self.variant in ("rougeL", "rougeLsum"):
+            longest = max(len(text.split()) for text in self.texts(judgement))
+            check_sizes(len(answer.split()), longest, MOST_PAIRS, "words")
         found = [(getattr(scorer.score(text, answer)[self.variant], name), text) for text in self.texts(judgement)]
         value, text = max(found)
         return similarity_score(float(value), self.threshold, f"{self.variant} {value:.3g} against {quoted(text)}")
