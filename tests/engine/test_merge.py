@@ -211,3 +211,20 @@ def test_a_run_that_is_being_written_is_refused(shards):
         done = merge(shards, "s1", "s2")
         process.communicate(b"\n")
     assert done.code == 2 and "A process is writing to it" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["cases.jsonl", "results.jsonl"])
+def test_a_shard_with_lost_lines_is_refused(shards, name):
+    path = shards.path / "s2" / name
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-2]))
+    done = merge(shards, "s1", "s2", "s3")
+    assert done.code == 2 and f"It is damaged: {name}  2 " in done.stderr and "agentv runs repair" in done.stderr
+    assert not (shards.path / "merged").exists()
+
+
+def test_check_finds_no_damage_in_a_merged_run(shards):
+    merge(shards, "s1", "s2", "s3")
+    assert (
+        shards.command("runs", "check", "merged").stdout
+        == "merged: no damage (24 readable cases, 24 readable records)\n"
+    )

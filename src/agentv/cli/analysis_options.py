@@ -123,6 +123,8 @@ class RunsArguments(RunFilters):
     agentv runs tag      name a run, so that commands find it as @NAME
     agentv runs prune    remove old runs, after a confirmation; never removes a run in progress
     agentv runs merge    merge the runs of shards into one run
+    agentv runs check    find damage in a run
+    agentv runs repair   keep what is whole in a damaged run, and put the rest aside
     """
 
     action = "agentv.cli.commands.runs:list_runs"
@@ -211,6 +213,40 @@ class MergeArguments(Arguments):
     out: str = option("--out DIR", "Folder of the merged run.", PATH, required=True)
 
 
+class CheckArguments(Arguments):
+    """Find damage in a run: bad lines, duplicates, missing cases and records, and files that were changed.
+
+    A run that was killed is not damaged: `agentv eval --resume` completes it.
+
+    \b
+    Exit codes: 0 no damage   1 damage   2 usage error
+    """
+
+    action = "agentv.cli.commands.run_repair:check"
+    examples = ("agentv runs check latest", "agentv runs check shard-1 --json")
+
+    run: str = argument(metavar="RUN", type=str)
+    as_json: bool = flag("--json", "Print the result as one JSON object.")
+
+
+class RepairArguments(Arguments):
+    """Repair a damaged run: keep what is whole, and put the rest aside.
+
+    Bad lines and second records of a job are moved to results.jsonl.damaged and cases.jsonl.damaged in the run folder.
+    A damaged run.json is restored field by field, and the summary is computed again. Nothing is deleted. If cases or
+    records were lost, the run becomes unfinished, and `agentv eval --resume --out RUN` runs the rest.
+
+    \b
+    Exit codes: 0 nothing was lost   1 repaired, but cases, records or fields of run.json were lost   2 usage error
+    """
+
+    action = "agentv.cli.commands.run_repair:repair"
+    examples = ("agentv runs repair latest", "agentv eval --resume --out RUN")
+
+    run: str = argument(metavar="RUN", type=str)
+    as_json: bool = flag("--json", "Print the result as one JSON object.")
+
+
 compare_command = declare("compare", CompareArguments)
 plan_command = declare("plan", PlanArguments)
 runs_command = declare(
@@ -220,4 +256,6 @@ runs_command = declare(
     declare("tag", TagArguments),
     declare("prune", PruneArguments),
     declare("merge", MergeArguments),
+    declare("check", CheckArguments),
+    declare("repair", RepairArguments),
 )

@@ -127,7 +127,9 @@ class RunInProgress:
 
     def __init__(self, plan: RunPlan, store: RunStore, executor: Executor, observer: Observer) -> None:
         begun = store.manifest
-        self.manifest = new_manifest(plan, store.path) if begun is None else resumed_manifest(plan, begun)
+        manifest = new_manifest(plan, store.path) if begun is None else resumed_manifest(plan, begun)
+        # The files of a resumed run change, and so do their digests.
+        self.manifest = msgspec.structs.replace(manifest, digests={})
         self.plan = plan
         self.store = store
         self.cases = CaseStream(plan)
@@ -216,6 +218,8 @@ class RunInProgress:
             store.folder.write_manifest(self.manifest)
         if store.start_writing(self.loop.call_soon, self.loop.call_from_thread):
             self._observer.note("The last record is incomplete; its job runs again.")
+        if store.manifest not in (None, self.manifest):
+            store.folder.write_manifest(self.manifest)
         for case in store.cases():
             self._written.add([hash((case.dataset_path, case.id))])
         if store.manifest is None:
@@ -241,11 +245,13 @@ class RunInProgress:
             fingerprints = plan.source.fingerprints(case)
             self.cases.read(case, fingerprints)
             found = plan.source.jobs(case, fingerprints[1])
+            planned = len(found)
             if has_done:
                 found = [job for job in found if job.key not in self._done]
+            is_recorded = len(found) < planned  # the case is stored, unless its line was lost
             if early_stop is not None:
                 found = [job for job in found if job.target in early_stop.open]
-            if not found:
+            if not found and not is_recorded:
                 continue
             jobs += found
             if not self._written or hash((case.path, case.id)) not in self._written:
@@ -281,7 +287,7 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
         summary = label(summary, early_stop, folder.path)
     verdict = judge(summary, plan.options.gates, stopped, checked.thresholds)
     verdict = with_missing(verdict, missing)
-    folder.write_summary(summary)
+    digests = {**running.store.digests, folder.summary_path.name: folder.write_summary(summary)}
     is_complete = stopped in (None, "decided")
     if is_complete:
         rmtree(folder.path / ANSWERS, ignore_errors=True)
@@ -295,6 +301,7 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
             exit_code=verdict.exit_code,
             counts=summary.counts(checked.cases),
             unrecorded_cost_usd=running.costs.unrecorded_usd,
+            digests=digests,
         )
     )
     return Outcome(

@@ -70,6 +70,9 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     targets that evaluators call; `fingerprints` are those of evaluators, by name. `rescored_from` is the run whose
     answers were rescored; `merged_from` are the runs that were merged into this one. `unrecorded_cost_usd` is the cost
     of jobs that have no record, because the budget was used up before they were finished.
+
+    `digests` are hashes of the run's other files, written when it ends or stops. `lost` are the fields that `agentv
+    runs repair` could not restore. `checksum` is a hash of all other fields.
     """
 
     schema_version: int = msgspec.field(default_factory=written_version)
@@ -92,6 +95,9 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     git_commit: str | None = None
     counts: Counts | None = None
     unrecorded_cost_usd: float = 0.0
+    digests: dict[str, str] = {}
+    lost: tuple[str, ...] = ()
+    checksum: str = ""
 
 
 class PartSummary(msgspec.Struct, frozen=True, kw_only=True):

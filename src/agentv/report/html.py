@@ -157,7 +157,7 @@ def _write_cases(run: RunStore, stream: BinaryIO) -> dict[int, int]:
     pile = _Pile(stream, "cases")
     positions: dict[int, int] = {}
     for case in run.cases():
-        data = msgspec.json.decode(case.data)
+        data = case.fields
         positions[hash((case.dataset_path, case.id))] = pile.count
         pile.add(_encode({key: value for key, value in data.items() if key not in _HASHES}))
     pile.flush()

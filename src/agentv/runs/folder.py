@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -14,10 +15,12 @@ import msgspec
 from agentv.errors import EXIT_USAGE, AgentvError, UsageError, file_errors
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import SCHEMA_VERSION
+from agentv.model.values import hash_bytes
 from agentv.registry import RESULT_FORMATS
 from agentv.runs.folder_lock import LOCK_NAME, FolderLock, is_locked
-from agentv.runs.record import RESULTS_FILE
+from agentv.runs.record import RESULTS_FILE, repair_hint
 from agentv.runs.writer import Redact
+from agentv.support.hashes import add_file
 from agentv.support.private_files import PRIVATE_FILE, make_folder
 
 RESULTS_FOLDER = Path(".agentv", "results")
@@ -31,6 +34,10 @@ def new_run_id(now: datetime | None = None) -> str:
     """Return a new run id: the time in UTC, so that ids sort by start, and four hex digits."""
     moment = now or datetime.now(UTC)
     return f"{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
+
+
+class NewerVersionError(AgentvError):
+    """A file that a newer version of agentv wrote."""
 
 
 class RunFolder:
@@ -89,19 +96,47 @@ class RunFolder:
         return _read(self.manifest_path, RunManifest)
 
     def write_manifest(self, manifest: RunManifest) -> None:
-        self._write(self.manifest_path, manifest)
+        """Write the manifest with its checksum."""
+        data = self._encoded(msgspec.structs.replace(manifest, checksum=""))
+        whole = b'%b,"checksum":"%b"}' % (data[:-1], _checksum(data).encode())
+        write_whole(self.manifest_path, msgspec.json.format(whole, indent=2) + b"\n")
 
     def read_summary(self) -> RunSummary:
         return _read(self.summary_path, RunSummary)
 
-    def write_summary(self, summary: RunSummary) -> None:
-        self._write(self.summary_path, summary)
+    def write_summary(self, summary: RunSummary) -> str:
+        """Write the summary, and return the hash of its file."""
+        data = msgspec.json.format(self._encoded(summary), indent=2) + b"\n"
+        write_whole(self.summary_path, data)
+        return hash_bytes(data)
 
-    def _write(self, path: Path, document: RunManifest | RunSummary) -> None:
+    def _encoded(self, document: RunManifest | RunSummary) -> bytes:
         data = msgspec.json.encode(document)
-        if self.redact is not None:
-            data = self.redact(data)
-        write_whole(path, msgspec.json.format(data, indent=2) + b"\n")
+        return data if self.redact is None else self.redact(data)
+
+
+def _checksum(data: bytes) -> str:
+    """Return the hash of a manifest's values, without its own checksum."""
+    fields = msgspec.json.decode(data)
+    fields.pop("checksum", None)
+    return hash_bytes(msgspec.json.encode(fields))
+
+
+def is_unchanged(data: bytes) -> bool:
+    """Return whether a readable manifest has the values that were written, according to its checksum, if it has one."""
+    try:
+        known = msgspec.json.decode(data).get("checksum")
+        return known is None or known == _checksum(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # in a field that is not read
+        return False
+
+
+def content_digest(path: Path) -> str:
+    """Return the hash of a file, in constant memory."""
+    digest = hashlib.blake2b(digest_size=16)
+    with file_errors(f"Cannot read {path}"):
+        add_file(digest, str(path))
+    return digest.hexdigest()
 
 
 def write_whole(path: Path, data: bytes | Iterable[bytes], *, is_private: bool = True) -> None:
@@ -161,6 +196,8 @@ def resume_obstacle(manifest: RunManifest) -> str:
     """Return why a run cannot be resumed; empty if it can."""
     if manifest.exit_code == EXIT_USAGE:
         return "It stopped because of invalid options, or because files that its cases name changed"
+    if manifest.lost:
+        return f"Its run.json was damaged, and these fields could not be restored: {', '.join(manifest.lost)}"
     if manifest.rescored_from is None and not manifest.paths:
         return "Its cases were passed from Python"
     unnamed = [entry.name for entry in manifest.targets if not entry.settings]
@@ -172,10 +209,10 @@ def _read(path: Path, kind: type[Document]) -> Document:
         with file_errors(f"Cannot read {path}"):
             document = msgspec.json.decode(path.read_bytes(), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise AgentvError(f"Cannot read {path}", str(error)) from error
+        raise AgentvError(f"Cannot read {path}", str(error), repair_hint(path.parent)) from error
     if document.schema_version > SCHEMA_VERSION:
         detail = f"schema_version is {document.schema_version}, but this version of agentv reads {SCHEMA_VERSION}"
-        raise AgentvError(f"Cannot read {path}", detail, "Update agentv")
+        raise NewerVersionError(f"Cannot read {path}", detail, "Update agentv")
     return document
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agentv.errors import AgentvError, file_errors
+from agentv.errors import file_errors
 from agentv.model.result import JobKey, Result
-from agentv.runs.record import RecordKey, ScoreRecord, decode_key
+from agentv.runs.record import RecordKey, ScoreRecord, damaged, decode_key
 from agentv.support.hash_table import HashTable
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def _decode(line: bytes, number: int, path: Path) -> RecordKey:
     try:
         return decode_key(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        hint = "Remove the line to run its job again"
-        raise AgentvError(f"Invalid record at line {number} in {path}", str(error), hint) from error
+        raise damaged(path, f"line {number}", error) from error
 
 
 class AnswerIndex:

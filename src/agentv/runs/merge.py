@@ -16,9 +16,11 @@ import msgspec
 from agentv.errors import UsageError
 from agentv.model.manifest import DatasetEntry, RunLink, RunManifest, RunSummary, merged_contents
 from agentv.model.values import to_json
-from agentv.runs.folder import RunFolder, new_run_id, write_whole
+from agentv.runs.damage import check_run
+from agentv.runs.folder import RunFolder, content_digest, new_run_id, write_whole
 from agentv.runs.folder_lock import is_locked
 from agentv.runs.job_index import keyed_lines
+from agentv.runs.record import repair_hint
 from agentv.runs.run_figures import planned_jobs
 from agentv.runs.store import RunStore
 from agentv.runs.summary import SummaryBuilder
@@ -57,9 +59,11 @@ def merge_runs(paths: Sequence[Path | str], out: Path | str) -> Merged:
                 shutil.rmtree(folder.path)
             raise
         summary = shards.summary(RunStore.open(folder.path), manifest.run_id)
-        folder.write_summary(summary)
+        digests = {path.name: content_digest(path) for path in (folder.cases_path, folder.results_path)}
+        digests[folder.summary_path.name] = folder.write_summary(summary)
         counts = summary.counts(sum(entry.cases for entry in manifest.datasets))
-        folder.write_manifest(msgspec.structs.replace(manifest, finished_at=shards.finished_at, counts=counts))
+        merged = msgspec.structs.replace(manifest, finished_at=shards.finished_at, counts=counts, digests=digests)
+        folder.write_manifest(merged)
     return Merged(
         path=folder.path,
         runs=len(shards.runs),
@@ -73,9 +77,9 @@ class _Shards:
     """The runs of a merge, in the order of their ids, checked to be shards of one evaluation."""
 
     def __init__(self, runs: Sequence[RunStore]) -> None:
-        by_id = {_mergeable(run).run_id: run for run in runs}
-        self.runs = [by_id[run_id] for run_id in sorted(by_id)]
-        self.manifests = [_mergeable(run) for run in self.runs]
+        by_id = {manifest.run_id: (run, manifest) for run in runs if (manifest := _mergeable(run))}
+        self.runs = [by_id[run_id][0] for run_id in sorted(by_id)]
+        self.manifests = [by_id[run_id][1] for run_id in sorted(by_id)]
         for one, other in combinations(range(len(self.runs)), 2):
             difference = next(_differences(self.manifests[one], self.manifests[other]), None)
             if difference is not None:
@@ -86,6 +90,8 @@ class _Shards:
         if len(counts) > 1:
             detail = f"They differ in the number of shards: {' and '.join(map(str, sorted(counts)))}"
             raise UsageError("The runs are not shards of the same evaluation", detail)
+        for run, manifest in zip(self.runs, self.manifests, strict=True):
+            _refuse_damage(run, manifest)
         given = {shard[0] for shard in numbers if shard}
         whole = max(counts, default=0) if all(numbers) else 0
         self.missing = tuple(f"{number}/{whole}" for number in range(1, whole + 1) if number not in given)
@@ -118,6 +124,7 @@ class _Shards:
             fingerprints={name: next(iter(each)) for name, each in fingerprints.items() if len(each) == 1},
             git_commit=first.git_commit if len(commits) == 1 else None,
             counts=None,
+            digests={},
         )
 
     def _dataset(self, index: int) -> DatasetEntry:
@@ -152,6 +159,13 @@ def _mergeable(run: RunStore) -> RunManifest:
     if manifest.options.get("stop_when") is not None:
         raise UsageError(f"Cannot merge {run.path}", "It used --stop-when, so each shard stopped at a different point")
     return manifest
+
+
+def _refuse_damage(run: RunStore, manifest: RunManifest) -> None:
+    """Raise UsageError for a finished run that lost cases or records, for example in an incomplete upload."""
+    lost = [each for each in check_run(run.path).problems if each.kind != "changed"] if manifest.finished_at else ()
+    if lost:
+        raise UsageError(f"Cannot merge {run.path}", f"It is damaged: {lost[0]}", repair_hint(run.path))
 
 
 def _differences(first: RunManifest, other: RunManifest) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -261,9 +262,16 @@ def decoded_lines(path: Path, decode: Callable[[bytes], Record]) -> Iterator[tup
     jobs.finish()
 
 
-def damaged(path: Path, place: str, error: RecordError) -> AgentvError:
+def repair_hint(folder: Path) -> str:
+    """Return the hint for a damaged file of a run."""
+    command = f"agentv runs repair {shlex.quote(str(folder))}"
+    return f"Restore the file from a backup, or keep what is readable with: {command}"
+
+
+def damaged(path: Path, place: str, error: Exception) -> AgentvError:
     """Build the error for an invalid record."""
-    return AgentvError(f"Invalid record at {place} in {path}", str(error))
+    hint = repair_hint(path.parent) if path.name == RESULTS_FILE else ""
+    return AgentvError(f"Invalid record at {place} in {path}", str(error), hint)
 
 
 class DuplicateCheck:
@@ -295,7 +303,7 @@ class DuplicateCheck:
             raise AgentvError(
                 f"Duplicate record at {self._unit} {self._numbers[position]} in {self._path}",
                 str(JobKey(*self._pending[position][1:])),
-                "Remove one of the two records of this job",
+                repair_hint(self._path.parent) if self._path.name == RESULTS_FILE else "Remove one of the two records",
             )
         self._pending.clear()
         self._numbers.clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
@@ -11,11 +10,12 @@ from typing import Any, BinaryIO, overload
 
 import msgspec
 
-from agentv.errors import AgentvError, UsageError
+from agentv.errors import AgentvError, UsageError, file_errors
 from agentv.model.evaluator import Verdicts
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import JobKey, Result
-from agentv.runs.folder import RESULTS_FOLDER, RunFolder
+from agentv.model.values import hash_bytes
+from agentv.runs.folder import RESULTS_FOLDER, RunFolder, content_digest
 from agentv.runs.folder_lock import lock_records
 from agentv.runs.job_index import DoneJobs, keyed_lines
 from agentv.runs.record import (
@@ -29,13 +29,14 @@ from agentv.runs.record import (
     decoded_lines,
     encode_record,
     format_of,
+    repair_hint,
     score_decoder,
 )
 from agentv.runs.run_figures import Figures, run_figures
 from agentv.runs.writer import Redact, ResultWriter
-from agentv.support.hashes import add_file
 
 CallSoon = Callable[[Callable[[], None]], object]
+CHECK_HINT = "Find all damage with: agentv runs check RUN"
 RECORD_FILES = (RESULTS_FILE, "index.jsonl", ".internal/index.jsonl")
 """The possible files of records in a run folder: our own, then those of AgentV (TypeScript) 4.x and 5.x."""
 
@@ -75,8 +76,12 @@ class StoredCase(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """All fields of the line."""
-        fields: dict[str, Any] = msgspec.json.decode(self.data)
+        """All fields of the line. Raises AgentvError for a damaged line."""
+        try:
+            check_case_line(self.data)
+            fields: dict[str, Any] = msgspec.json.decode(self.data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise AgentvError(f"Cannot read case '{self.id}' in cases.jsonl", str(error), CHECK_HINT) from error
         return fields
 
     @property
@@ -86,6 +91,51 @@ class StoredCase(msgspec.Struct, frozen=True, gc=False):
 
 
 _decode_case = msgspec.json.Decoder(StoredCase).decode
+
+
+class _Evaluator(msgspec.Struct):
+    name: str
+    type: str
+
+
+class _Part(msgspec.Struct):
+    type: str | None = None
+    value: Any = None
+    text: str | None = None
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str | list[_Part | str | int | float | list[Any] | None] | _Part | int | float | None = None
+
+
+class _Turn(msgspec.Struct):
+    input: list[_Message]
+    evaluators: list[_Evaluator] = []
+    expected_output: list[Any] = []
+
+
+class _Prompt(msgspec.Struct):
+    id: str
+    input: list[_Message]
+
+
+class CaseLine(msgspec.Struct):
+    """The structure of a line of `cases.jsonl`, as far as readers depend on it."""
+
+    id: str
+    dataset_path: str
+    evaluators: list[_Evaluator] = []
+    dataset: str = ""
+    input: list[_Message] = []
+    expected_output: list[dict[str, Any]] = []
+    turns: list[_Turn] = []
+    prompts: list[_Prompt] = []
+    variables: dict[str, Any] | None = None
+
+
+check_case_line = msgspec.json.Decoder(CaseLine).decode
+"""Check the structure of a line of `cases.jsonl`. Raises msgspec.DecodeError or UnicodeDecodeError."""
 
 
 class RunStore(AbstractContextManager["RunStore"]):
@@ -210,14 +260,15 @@ class RunStore(AbstractContextManager["RunStore"]):
         path = self.folder.cases_path
         if not path.is_file():
             return
-        with path.open("rb", buffering=1 << 18) as lines:
-            for line in lines:
+        with file_errors(f"Cannot read {path}"), path.open("rb", buffering=1 << 18) as lines:
+            for number, line in enumerate(lines, 1):
                 if not line.endswith(b"\n"):
                     return  # the run was killed, or is still being written
                 try:
                     case = _decode_case(line)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise AgentvError(f"Cannot read {path}", str(error)) from error
+                    headline = f"Invalid case at line {number} in {path}"
+                    raise AgentvError(headline, str(error), repair_hint(self.path)) from error
                 yield msgspec.structs.replace(case, data=line)
 
     def check_cases(self, hint: str) -> None:
@@ -232,10 +283,7 @@ class RunStore(AbstractContextManager["RunStore"]):
 
     def digest(self) -> str:
         """Return a hash of the file of records."""
-        digest = hashlib.blake2b(digest_size=16)
-        if self.file is not None:
-            add_file(digest, str(self.file))
-        return digest.hexdigest()
+        return hash_bytes(b"") if self.file is None else content_digest(self.file)
 
     def case_lines(self) -> dict[tuple[str, str], int]:
         """Return the line of each case in its dataset, by dataset path and id."""

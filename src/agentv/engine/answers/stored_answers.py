@@ -18,7 +18,7 @@ from agentv.datasets.loader import CaseSource, StrictSink
 from agentv.datasets.selection import Selection
 from agentv.engine.named_runs import existing_run
 from agentv.engine.run_options import RescoreOptions
-from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
+from agentv.errors import AgentvError, DatasetWarning, InvalidCaseError, UsageError
 from agentv.model.case import EvalCase, Origin, Place, PromptInput
 from agentv.model.job import Job
 from agentv.model.manifest import RunManifest
@@ -27,7 +27,7 @@ from agentv.model.response import Response, TargetFailure, answer
 from agentv.model.result import JobKey, Result
 from agentv.registry import TARGETS
 from agentv.runs.job_index import AnswerIndex
-from agentv.runs.store import RunStore, StoredCase
+from agentv.runs.store import CHECK_HINT, RunStore, StoredCase
 from agentv.settings.diagnostics import Problems
 from agentv.support.patterns import has_magic
 from agentv.targets.answers import message_from_data
@@ -152,7 +152,11 @@ class StoredCases:
     def _all(self) -> Iterator[EvalCase]:
         seen: set[tuple[str, str]] = set()
         for number, stored in enumerate(self._store.cases(), 1):
-            case = self._case(stored, number)
+            try:
+                case = self._case(stored, number)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                headline = f"Invalid stored case at line {number} in {self._store.folder.cases_path}"
+                raise AgentvError(headline, f"{type(error).__name__}: {error}", CHECK_HINT) from error
             if (case.path, case.id) not in seen:
                 seen.add((case.path, case.id))
                 yield case

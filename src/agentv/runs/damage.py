@@ -1,0 +1,225 @@
+"""Find damage in a run folder: unreadable files, bad lines, duplicates, and missing cases and records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from agentv.errors import AgentvError, UsageError, file_errors, plural
+from agentv.model.manifest import RunManifest
+from agentv.model.result import SCHEMA_VERSION, Result
+from agentv.runs.folder import NewerVersionError, RunFolder, content_digest, is_unchanged
+from agentv.runs.store import check_case_line
+from agentv.support.hash_table import HashTable
+
+DamageKind = Literal["unreadable", "bad_line", "duplicate", "missing", "changed"]
+
+_NAMED = 5
+"""How many missing cases a message names."""
+_Identity = tuple[Any, ...]
+
+
+class Damage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One problem of a run: its file, the line if there is one, and what is wrong."""
+
+    file: str
+    line: int | None = None
+    kind: DamageKind
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}{'' if self.line is None else f':{self.line}'}  {self.message}"
+
+
+class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of checking a run. `notes` are no damage: what a resume completes."""
+
+    path: str
+    cases: int = 0
+    records: int = 0
+    problems: tuple[Damage, ...] = ()
+    notes: tuple[str, ...] = ()
+    is_finished: bool = False
+
+    @property
+    def needs_only_resume(self) -> bool:
+        """Whether resuming the run is enough: it is unfinished, and everything in its files is whole."""
+        return not self.is_finished and all(problem.kind == "missing" for problem in self.problems)
+
+
+class ScannedLine(msgspec.Struct, frozen=True):
+    """A line of a file. `identity` is that of its job or case; `problem` explains why the line cannot be used."""
+
+    number: int
+    data: bytes
+    identity: _Identity = ()
+    problem: str = ""
+    kind: DamageKind = "bad_line"
+
+
+def check_run(path: Path | str) -> RunHealth:
+    """Check every file of a run folder. Raises UsageError if there is no run."""
+    folder = RunFolder(path)
+    if not folder.manifest_path.exists() and not folder.results_path.exists():
+        raise UsageError(f"Not a run folder: {path}", f"It has no {folder.manifest_path.name}")
+    check = _Check(folder)
+    check.manifest_file()
+    check.lines(folder.cases_path, scan_cases(folder.cases_path))
+    check.lines(folder.results_path, scan_records(folder.results_path))
+    check.missing()
+    check.summary_file()
+    return RunHealth(
+        path=str(path),
+        cases=check.counts[folder.cases_path.name],
+        records=check.counts[folder.results_path.name],
+        problems=tuple(check.problems),
+        notes=tuple(check.notes),
+        is_finished=check.is_finished,
+    )
+
+
+class _Check:
+    """The state of a check."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._manifest: RunManifest | None = None
+        self._cases = HashTable()
+        self._without_case: dict[tuple[str, str], None] = {}
+        self.counts = dict.fromkeys((folder.cases_path.name, folder.results_path.name), 0)
+        self.problems: list[Damage] = []
+        self.notes: list[str] = []
+
+    def manifest_file(self) -> None:
+        """Read the manifest, and compare it with its checksum."""
+        path = self._folder.manifest_path
+        if not path.exists():
+            self._add(path, "missing", "The file is missing")
+            return
+        try:
+            self._manifest = self._folder.read_manifest()
+        except AgentvError as error:
+            if isinstance(error, NewerVersionError) and is_unchanged(path.read_bytes()):
+                raise
+            self._add(path, "unreadable", error.detail)
+            return
+        if not is_unchanged(path.read_bytes()):
+            self._add(path, "changed", "The file was changed after the run wrote it")
+
+    def lines(self, path: Path, scanned: Iterator[ScannedLine]) -> None:
+        """Check the lines of a file, and its hash if the lines show no damage."""
+        if not path.exists():
+            if self.is_finished or (path == self._folder.cases_path and self._folder.results_path.exists()):
+                self._add(path, "missing", "The file is missing")
+            return
+        is_records, before = path == self._folder.results_path, len(self.problems)
+        for line in scanned:
+            if line.problem:
+                self._bad_line(path, line)
+                continue
+            self.counts[path.name] += 1
+            if not is_records:
+                self._cases.add([hash(line.identity)])
+            elif hash(line.identity[:2]) not in self._cases:
+                self._without_case[line.identity[:2]] = None
+        self._compare_digest(path, before)
+
+    def missing(self) -> None:
+        """Compare the cases with the records, and the records with the manifest."""
+        if self._without_case and self._folder.cases_path.exists():
+            names = [name for _, name in self._without_case]
+            shown = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+            message = f"{plural(len(names), 'case')} with records {'is' if len(names) == 1 else 'are'} missing: {shown}"
+            self._add(self._folder.cases_path, "missing", message)
+        counts = self._manifest.counts if self._manifest is not None and self.is_finished else None
+        wanted = 0 if counts is None else counts.ok + counts.unscored + counts.errors
+        lost = wanted - self.counts[self._folder.results_path.name]
+        if lost > 0 and self._folder.results_path.exists():
+            verb = "is" if lost == 1 else "are"
+            self._add(self._folder.results_path, "missing", f"{plural(lost, 'record')} of {wanted:,} {verb} missing")
+
+    def summary_file(self) -> None:
+        """Check the summary, which a finished run has."""
+        path = self._folder.summary_path
+        if not path.exists():
+            if self.is_finished:
+                self._add(path, "missing", "The file is missing")
+            return
+        try:
+            self._folder.read_summary()
+        except AgentvError as error:
+            self._add(path, "unreadable", error.detail)
+            return
+        self._compare_digest(path, len(self.problems))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the manifest marks the run as finished."""
+        return self._manifest is not None and self._manifest.finished_at is not None
+
+    def _bad_line(self, path: Path, line: ScannedLine) -> None:
+        if not line.data.endswith(b"\n") and not self.is_finished:
+            self.notes.append(f"{path.name}:{line.number}  The last line is incomplete; --resume removes it")
+        else:
+            self.problems.append(Damage(file=path.name, line=line.number, kind=line.kind, message=line.problem))
+
+    def _compare_digest(self, path: Path, problems_before: int) -> None:
+        known = None if self._manifest is None else self._manifest.digests.get(path.name)
+        if known is None or len(self.problems) > problems_before:
+            return
+        if content_digest(path) != known:
+            self._add(path, "changed", "The file was changed after the run wrote it; all its lines are readable")
+
+    def _add(self, path: Path, kind: DamageKind, message: str) -> None:
+        self.problems.append(Damage(file=path.name, kind=kind, message=message))
+
+
+def scan_records(path: Path) -> Iterator[ScannedLine]:
+    """Yield the lines of a `results.jsonl`, each with its job, whose first two fields identify the case."""
+    return _scan(path, _identity_of_record, "record of this job")
+
+
+def scan_cases(path: Path) -> Iterator[ScannedLine]:
+    """Yield the lines of a `cases.jsonl`, each with its dataset path and id."""
+    return _scan(path, _identity_of_case, "line with this case")
+
+
+def _scan(path: Path, identify: Callable[[bytes], _Identity], noun: str) -> Iterator[ScannedLine]:
+    seen: dict[int, int] = {}
+    if not path.exists():
+        return
+    with file_errors(f"Cannot read {path}"), path.open("rb", buffering=1 << 18) as file:
+        for number, line in enumerate(file, 1):
+            if line.isspace():
+                yield ScannedLine(number, line, problem="The line is blank")
+                continue
+            try:
+                identity = identify(line)
+            except (msgspec.DecodeError, ValueError, RecursionError) as error:
+                yield ScannedLine(number, line, problem=f"The line cannot be read: {error}")
+                continue
+            if not line.endswith(b"\n"):
+                yield ScannedLine(number, line, identity, "The last line is incomplete")
+                continue
+            first = seen.setdefault(hash(identity), number)
+            repeated = "" if first == number else f"Line {first} is another {noun}"
+            yield ScannedLine(number, line, identity, repeated, "duplicate" if repeated else "bad_line")
+
+
+_decode_record = msgspec.json.Decoder(Result).decode
+
+
+def _identity_of_record(line: bytes) -> _Identity:
+    record = _decode_record(line)
+    if record.schema_version != SCHEMA_VERSION:
+        raise ValueError(f"schema_version is {record.schema_version}")
+    return record.key
+
+
+def _identity_of_case(line: bytes) -> _Identity:
+    case = check_case_line(line)
+    msgspec.json.decode(line)  # also the fields that are not checked
+    return case.dataset_path, case.id
