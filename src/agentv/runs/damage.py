@@ -35,7 +35,7 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of checking a run. `notes` are no damage: what a resume completes."""
+    """The result of checking a run. `notes` describe what a resume completes, which is not damage."""
 
     path: str
     cases: int = 0

@@ -93,7 +93,8 @@ class RunFolder:
             path.unlink(missing_ok=True)
 
     def read_manifest(self) -> RunManifest:
-        return _read(self.manifest_path, RunManifest)
+        """Return the manifest. Raises AgentvError if it cannot be read; its checksum is not compared."""
+        return msgspec.structs.replace(_read(self.manifest_path, RunManifest), checksum="")
 
     def write_manifest(self, manifest: RunManifest) -> None:
         """Write the manifest with its checksum."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 import shlex
 import sys
 
-import click
-
 from agentv.cli import output
 from agentv.cli.analysis_options import CheckArguments, RepairArguments
 from agentv.engine.named_runs import existing_run, run_name
 from agentv.errors import EXIT_FINDINGS, plural
-from agentv.model.values import to_json
 from agentv.runs.damage import check_run
 from agentv.runs.repair import repair_run
 
@@ -23,15 +20,15 @@ def check(args: CheckArguments) -> None:
     path = existing_run(args.run)
     health, name = check_run(path), run_name(path)
     if args.as_json:
-        click.echo(to_json(health).decode())
+        output.echo_json(health)
     else:
         found = "no damage" if not health.problems else plural(len(health.problems), "problem")
         counts = f"{plural(health.cases, 'readable case')}, {plural(health.records, 'readable record')}"
-        click.echo(f"{name}: {found} ({counts})")
+        output.echo(f"{name}: {found} ({counts})")
         for problem in health.problems[:_MOST_SHOWN]:
-            click.echo(f"  {problem}")
+            output.echo(f"  {problem}")
         if len(health.problems) > _MOST_SHOWN:
-            click.echo(f"  … and {len(health.problems) - _MOST_SHOWN:,} more; --json lists all")
+            output.echo(f"  … and {len(health.problems) - _MOST_SHOWN:,} more; --json lists all")
         for note in health.notes:
             output.note(note)
     if health.problems:
@@ -47,13 +44,13 @@ def repair(args: RepairArguments) -> None:
     path = existing_run(args.run)
     done, name = repair_run(path), run_name(path)
     if args.as_json:
-        click.echo(to_json(done).decode())
+        output.echo_json(done)
     elif not done.changes:
-        click.echo(f"{name}: nothing to repair")
+        output.echo(f"{name}: nothing to repair")
     else:
-        click.echo(f"{name}: repaired")
+        output.echo(f"{name}: repaired")
         for change in done.changes:
-            click.echo(f"  {change}")
+            output.echo(f"  {change}")
     if not done.needs_resume and not done.lost_fields:
         return
     if done.obstacle:
