@@ -103,7 +103,7 @@ def simulated(endpoint, seconds, start=10, most=200):
 @pytest.mark.parametrize("latency_s", [0.05, 0.2, 1.0, 2.0])
 @pytest.mark.parametrize(("rate", "burst"), [(20, 2), (20, 5), (20, 20), (20, 200), (100, 10), (100, 1000), (5, 5)])
 def test_ninety_percent_of_the_rate_limit_is_used_with_few_refusals(rate, burst, latency_s, says_wait):
-    warm_up_s = 5 + 4 * latency_s + 40 / rate
+    warm_up_s = 5 + 4 * latency_s + 40 / rate + burst / 200
     endpoint = Endpoint(rate, burst, latency_s, says_wait, jitter_s=0.01)
     simulated(endpoint, warm_up_s + 40)
     answered = sum(moment > warm_up_s for moment in endpoint.answered)
@@ -153,11 +153,10 @@ def test_eighty_percent_of_a_limit_per_whole_second_is_used(burst):
     assert refused < 0.02 * (answered + refused)
 
 
-def test_without_refusals_the_limit_doubles_every_round_trip():
-    endpoint = Endpoint(latency_s=1.0)
-    limiter = simulated(endpoint, 2.5)
-    assert 20 <= limiter.limit <= 60
-    assert simulated(Endpoint(latency_s=0.1), 3).limit == 200
+@pytest.mark.parametrize(("latency_s", "seconds"), [(0.1, 3), (1.0, 7), (20.0, 10)])
+def test_without_refusals_the_limit_is_reached_in_seconds_even_if_calls_are_slow(latency_s, seconds):
+    assert simulated(Endpoint(latency_s=latency_s), seconds).limit == 200
+    assert simulated(Endpoint(latency_s=latency_s), seconds / 10).limit < 100
 
 
 def test_a_fixed_concurrency_is_never_exceeded():

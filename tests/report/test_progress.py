@@ -34,6 +34,11 @@ FULL = Snapshot(
             0.5,
             "3/9 (33 %) · 30/min · waiting 23h 53m as requested by the endpoint",
         ),
+        (
+            Snapshot(done=3, total=9, down="https://api.example.com", down_s=130.0, waits_s=6.0, concurrency=4),
+            None,
+            "3/9 (33 %) · waiting for https://api.example.com: no answer for 2 min 10 s · concurrency 4",
+        ),
         (Snapshot(done=10, total=10, scored=10, passed=9), 2500.0, "10/10 (100 %) · 2500/s · passed 90 % of 10"),
         (
             FULL,

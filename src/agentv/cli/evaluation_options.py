@@ -26,6 +26,7 @@ from agentv.settings.diagnostics import MOST_TRIALS, Range
 
 CORRELATION = Number(Range(-1, 1))
 TRIALS = Number(Range(1, MOST_TRIALS, whole=True))
+NOT_NEGATIVE = Number(Range(0))
 
 
 class JudgeOptions(TargetsFileOption):
@@ -77,6 +78,11 @@ class RunArguments(GateOptions, SelectionOptions, ReadingOptions, JudgeOptions):
         int,
     )
     max_retries: int | None = option("--max-retries N", "Maximum retries of a failed call.", AT_LEAST_0)
+    max_outage_s: float | None = option(
+        "--max-outage SECONDS",
+        "Longest time to wait for an endpoint that has stopped answering before its jobs fail (default: 600).",
+        NOT_NEGATIVE,
+    )
     budget_usd: float | None = option(
         "--budget-usd USD", "Stop when the calls of the run have cost this much, judges and errors included.", POSITIVE
     )

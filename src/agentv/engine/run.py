@@ -18,7 +18,7 @@ from agentv.engine.gates import Stop, Verdict, judge, with_missing
 from agentv.engine.interrupts import InterruptibleLoop
 from agentv.engine.job.answer import now
 from agentv.engine.job.artifacts import ANSWERS
-from agentv.engine.job.spec import RunSpec
+from agentv.engine.job.spec import MAX_OUTAGE_S, RunSpec
 from agentv.engine.run_manifest import new_manifest, resumed_manifest
 from agentv.engine.run_options import first_given
 from agentv.engine.run_plan import RunPlan
@@ -156,7 +156,8 @@ class RunInProgress:
     def snapshot(self) -> Snapshot:
         """Return the progress so far; may be called from another thread."""
         load = self._executor.load()
-        return self.summary.snapshot(self.plan.checked.total, load.concurrency, load.waits_s)
+        seen = self.summary.snapshot(self.plan.checked.total, load.concurrency, load.waits_s)
+        return msgspec.structs.replace(seen, down=load.down, down_s=load.down_s)
 
     def interrupt(self) -> None:
         """Stop the run, from any thread: cancel jobs in flight, keep completed ones."""
@@ -362,6 +363,7 @@ def _spec(plan: RunPlan, run_id: str, folder: Path) -> RunSpec:
         workers=first_given(options.workers, checked.workers),
         timeout_s=options.timeout_s,
         max_retries=options.max_retries,
+        max_outage_s=MAX_OUTAGE_S if options.max_outage_s is None else options.max_outage_s,
         defaults=project.defaults,
         files=project.run_files(options, folder),
         replay=project.replay,

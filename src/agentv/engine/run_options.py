@@ -88,6 +88,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     skip_eval: bool = False
     timeout_s: Positive | None = None
     max_retries: Annotated[int, Meta(ge=0)] | None = None
+    max_outage_s: Annotated[float, Meta(ge=0)] | None = None
     on_error: Literal["stop", "skip"] = "stop"
     allow_outside_files: bool = False
     max_line_bytes: int = MAX_LINE_BYTES

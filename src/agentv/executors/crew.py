@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import Any, Protocol
 
 from agentv.errors import AgentvError, UsageError
-from agentv.executors.executor import TURN_S, Emit, UnfinishedJob, Worker, WorkSpec
+from agentv.executors.executor import TURN_S, Emit, JobSlots, UnfinishedJob, Worker, WorkSpec
 from agentv.model.job import Job
 from agentv.model.result import Result
 
@@ -24,15 +24,19 @@ NumberedResult = tuple[int, Result | UnfinishedJob]
 
 
 class JobQueue:
-    """Starts jobs in the order they were added, at most `share` at a time.
+    """Starts jobs in the order they were added, at most `share` at a time, and more while slots are lent.
 
     `deliver` receives results. `fail` receives exceptions other than the failure of a job.
     """
 
     def __init__(
-        self, worker: Worker, deliver: Callable[[NumberedResult], None], fail: Callable[[BaseException], None]
+        self,
+        worker: Worker,
+        slots: JobSlots,
+        deliver: Callable[[NumberedResult], None],
+        fail: Callable[[BaseException], None],
     ) -> None:
-        self._share = 1
+        self._slots = slots
         self._worker = worker
         self._deliver = deliver
         self._fail = fail
@@ -42,22 +46,25 @@ class JobQueue:
     def add(self, jobs: Iterable[NumberedJob]) -> None:
         """Queue jobs, and start as many as allowed."""
         self._queued.extend(jobs)
-        self._start()
+        self.fill()
 
     def begin(self, share: int) -> None:
         """Run at most this many jobs at a time from now on."""
-        self._share = share
-        self._start()
+        self._slots.total = share
+        self.fill()
 
-    def _start(self) -> None:
-        for _ in range(min(self._share - len(self._tasks), len(self._queued))):
+    def fill(self) -> None:
+        """Start as many jobs as allowed."""
+        free = self._slots.total + self._slots.lent - len(self._tasks)
+        for _ in range(min(free, len(self._queued))):
             task = asyncio.create_task(self._work())
             self._tasks.add(task)
             task.add_done_callback(self._ended)
 
     async def _work(self) -> None:
         resumed = time.monotonic()
-        while self._queued and len(self._tasks) <= self._share:
+        slots = self._slots
+        while self._queued and len(self._tasks) <= slots.total + slots.lent:
             number, job = self._queued.popleft()
             self._deliver((number, await self._worker.run(job)))
             if time.monotonic() - resumed > TURN_S:
@@ -119,9 +126,13 @@ class WorkerLost(Exception):
 
 
 class Link(Protocol):
-    """A connection to a worker in another process. `capacity` is the number of jobs it can run concurrently."""
+    """A connection to a worker in another process. `capacity` is the number of jobs it can run concurrently.
+
+    `lent` is the number of slots that can be used in addition, because their jobs wait for a retry.
+    """
 
     capacity: int
+    lent: int
 
     def begin(self, share: int) -> None:
         """Run at most this many jobs at a time; may be called again."""
@@ -130,7 +141,7 @@ class Link(Protocol):
         """Queue jobs; they start in this order."""
 
     async def receive(self) -> list[NumberedResult]:
-        """Wait for results. Raises WorkerLost, or the exception the worker raised."""
+        """Wait for results, or until `lent` changes. Raises WorkerLost, or the exception the worker raised."""
         ...
 
     async def close(self) -> tuple[str, ...]:
@@ -265,7 +276,7 @@ class Crew:
         window, flight = Window(self._ahead_s), dict[int, Job]()
         try:
             while not self._finished.is_set():
-                if taken := self._take(flight, self._share + window.size):
+                if taken := self._take(flight, self._share + link.lent + window.size):
                     flight.update(taken)
                     link.send(taken)
                 if flight:
@@ -276,7 +287,8 @@ class Crew:
                     self._changed.clear()
                     await self._changed.wait()
         except WorkerLost as lost:
-            self._put_back(flight, str(lost))
+            # With lent slots, more than the first jobs may have started.
+            self._put_back(flight, len(flight) if link.lent else self._share, str(lost))
 
     def _take(self, flight: dict[int, Job], size: int) -> list[NumberedJob]:
         taken: list[NumberedJob] = []
@@ -303,10 +315,10 @@ class Crew:
                 self._in_flight -= 1
                 self._emit(result)
 
-    def _put_back(self, flight: dict[int, Job], how: str) -> None:
+    def _put_back(self, flight: dict[int, Job], started: int, how: str) -> None:
         self._in_flight -= len(flight)
         for position, (number, job) in enumerate(flight.items()):
-            if position >= self._share:
+            if position >= started:
                 self._again.append((number, job))
                 continue
             self._losses[number] += 1

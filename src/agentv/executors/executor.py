@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import ClassVar, Protocol
 
@@ -29,9 +31,21 @@ TURN_S = 0.02
 class EndpointLimit(Protocol):
     """The limit of one endpoint; see `agentv.executors.limiter.Limiter`."""
 
+    @property
+    def answers(self) -> int: ...
+
+    @property
+    def failures(self) -> int: ...
+
+    @property
+    def failures_in_a_row(self) -> int: ...
+
+    @property
+    def down_for_s(self) -> float: ...
+
     def try_enter(self) -> bool: ...
 
-    async def enter(self) -> None: ...
+    async def enter(self, patience_s: float = ...) -> None: ...
 
     def leave(self, report: CallReport = ...) -> None: ...
 
@@ -49,11 +63,47 @@ class RunBudget(Protocol):
     def end(self, target: str, cost: float, *, ok: bool) -> None: ...
 
 
+_MOST_LENT = 10
+"""Slots that can be lent, as a multiple of the slots."""
+
+
+class JobSlots:
+    """The slots for concurrent jobs in a process. A job that waits for a retry lends its slot to another job.
+
+    `changed` is called when a slot is lent or taken back.
+    """
+
+    def __init__(self) -> None:
+        self.total = 1
+        self._lent = 0
+        self.changed: Callable[[], None] = lambda: None
+
+    @property
+    def lent(self) -> int:
+        """The number of jobs that may run in addition to `total`."""
+        return min(self._lent, _MOST_LENT * self.total)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait without a slot. The job continues even if its slot is still in use."""
+        if not seconds:
+            return
+        self._lent += 1
+        self.changed()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._lent -= 1
+        self.changed()
+
+
 class Limits(Protocol):
     """The endpoint limits of a worker, shared by all workers of a run. `cores` is the total of all workers."""
 
     @property
     def cores(self) -> int: ...
+
+    @property
+    def slots(self) -> JobSlots: ...
 
     def limit(self, endpoint: str, start: int, most: int) -> EndpointLimit: ...
 
@@ -92,10 +142,15 @@ class ExecutorOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """The load shown in the progress display: the concurrency, and the longest wait an endpoint asked for."""
+    """The load shown in the progress display: the concurrency, and the longest wait an endpoint asked for.
+
+    `down` is the endpoint that has been down for the longest time, `down_s`.
+    """
 
     concurrency: int = 0
     waits_s: float = 0.0
+    down: str | None = None
+    down_s: float = 0.0
 
 
 class Executor(Protocol):
@@ -122,15 +177,19 @@ class Executor(Protocol):
 class LocalLimits:
     """The limiters of one process, by endpoint."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self.cores = os.cpu_count() or 1
+        self.slots = JobSlots()
         self._limiters: dict[str, Limiter] = {}
 
     def limit(self, endpoint: str, start: int, most: int) -> Limiter:
-        """Return the limiter of an endpoint; the first call sets its limits."""
+        """Return the limiter of an endpoint. A configured limit replaces an adaptive one, and a lower one a higher."""
         limiter = self._limiters.get(endpoint)
         if limiter is None:
-            limiter = self._limiters[endpoint] = Limiter(start, most)
+            limiter = self._limiters[endpoint] = Limiter(start, most, clock=self._clock)
+        else:
+            limiter.restrict(start, most)
         return limiter
 
     def budget(self, limit_usd: float) -> Budget:
@@ -139,6 +198,8 @@ class LocalLimits:
 
     def load(self) -> Load:
         """Return the load over all endpoints."""
-        limiters = tuple(self._limiters.values())
-        waits_s = max((limiter.closed_for_s for limiter in limiters), default=0.0)
-        return Load(sum(limiter.limit for limiter in limiters), waits_s)
+        limiters = dict(self._limiters)
+        concurrency = sum(limiter.limit for limiter in limiters.values())
+        waits_s = max((limiter.closed_for_s for limiter in limiters.values()), default=0.0)
+        down_s, down = max(((limiter.down_for_s, name) for name, limiter in limiters.items()), default=(0.0, ""))
+        return Load(concurrency, waits_s, down.partition("#")[0] if down_s else None, down_s)

@@ -7,13 +7,14 @@ returns unused permits within `_FLUSH_S`, or immediately if another worker waits
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from agentv.executors.budget import BudgetHub, LeasedBudget
-from agentv.executors.executor import Load, LocalLimits
-from agentv.executors.limiter import ANSWERED, UNANSWERED, CallReport
+from agentv.executors.executor import JobSlots, Load, LocalLimits
+from agentv.executors.limiter import ANSWERED, UNANSWERED, UNLIMITED, CallReport, Limiter, WaitingCalls
+from agentv.executors.outage import EndpointDown
 
 _FLUSH_S = 0.1
 
@@ -29,6 +30,22 @@ class Endpoint(NamedTuple):
     most: int
 
 
+class Standing(NamedTuple):
+    """The state of an endpoint: whether permits may be kept between calls, and the counters of its limiter."""
+
+    has_room: bool = False
+    answers: int = 0
+    failures: int = 0
+    failures_in_a_row: int = 0
+    down_for_s: float = 0.0
+
+    @classmethod
+    def of(cls, limiter: Limiter) -> Standing:
+        """Return the state of a limiter."""
+        counts = (limiter.answers, limiter.failures, limiter.failures_in_a_row)
+        return cls(limiter.has_room, *counts, limiter.down_for_s)
+
+
 class LimitHub(BudgetHub):
     """The limits and the budget of a run. Workers take and return permits; those of lost workers are taken back."""
 
@@ -42,19 +59,24 @@ class LimitHub(BudgetHub):
         """Return the load over all endpoints."""
         return self._limits.load()
 
-    async def take(self, worker: str, endpoint: Endpoint, wanted: int) -> tuple[int, bool]:
-        """Wait for at least one permit; return the number granted and whether they may be kept between calls."""
+    async def take(
+        self, worker: str, endpoint: Endpoint, wanted: int, patience_s: float = UNLIMITED
+    ) -> tuple[int, Standing]:
+        """Wait for a permit; return the number granted, 0 after an outage of `patience_s`."""
         limiter = self._limits.limit(*endpoint)
-        await limiter.enter()
+        try:
+            await limiter.enter(patience_s)
+        except EndpointDown:
+            return 0, Standing.of(limiter)
         granted = 1
         while granted < wanted and limiter.try_enter():
             granted += 1
         self._held.setdefault(worker, Counter())[endpoint] += granted
         if worker in self._lost:
             self.lose(worker)
-        return granted, limiter.has_room
+        return granted, Standing.of(limiter)
 
-    async def give(self, worker: str, endpoint: Endpoint, reports: list[CallReport], reused: int) -> bool:
+    async def give(self, worker: str, endpoint: Endpoint, reports: list[CallReport], reused: int) -> Standing:
         """Take permits back, with how their last calls ended; `reused` counts calls made with kept permits."""
         limiter = self._limits.limit(*endpoint)
         limiter.renew(reused)
@@ -62,7 +84,7 @@ class LimitHub(BudgetHub):
         for report in reports[: held[endpoint]]:
             held[endpoint] -= 1
             limiter.leave(report)
-        return limiter.has_room
+        return Standing.of(limiter)
 
     def lose(self, worker: str) -> None:
         """Take back all permits of a lost worker, and what its jobs reserved of the budget."""
@@ -78,6 +100,7 @@ class LeasedLimits:
 
     def __init__(self, call: Call, cores: int) -> None:
         self.cores = cores
+        self.slots = JobSlots()
         self._call = call
         self._limits: dict[str, LeasedLimit] = {}
 
@@ -93,19 +116,39 @@ class LeasedLimits:
 
 
 class LeasedLimit:
-    """The limit of one endpoint in one worker."""
+    """The limit of one endpoint in one worker. Its counters are those of the hub, as of the last message."""
 
     def __init__(self, endpoint: Endpoint, call: Call) -> None:
         self._endpoint = endpoint
         self._call = call
+        self._standing = Standing()
         self._idle = 0
         self._least_idle = 0
-        self._may_keep = False
         self._reused = 0
         self._reports: list[CallReport] = []
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting = WaitingCalls()
         self._taking: asyncio.Task[None] | None = None
         self._flushing: asyncio.Task[None] | None = None
+
+    @property
+    def answers(self) -> int:
+        """The number of answered calls."""
+        return self._standing.answers
+
+    @property
+    def failures(self) -> int:
+        """The number of calls that failed because of the endpoint."""
+        return self._standing.failures
+
+    @property
+    def failures_in_a_row(self) -> int:
+        """The number of failed calls since the last answer."""
+        return self._standing.failures_in_a_row
+
+    @property
+    def down_for_s(self) -> float:
+        """Seconds without an answer if the endpoint is down, else 0."""
+        return self._standing.down_for_s
 
     def try_enter(self) -> bool:
         """Use a kept permit, if there is one."""
@@ -115,12 +158,11 @@ class LeasedLimit:
         self._least_idle = min(self._least_idle, self._idle)
         return True
 
-    async def enter(self) -> None:
-        """Wait for a permit."""
+    async def enter(self, patience_s: float = UNLIMITED) -> None:
+        """Wait for a permit. Raises EndpointDown after an outage of `patience_s`."""
         if self.try_enter():
             return
-        place = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
+        place = self._waiting.add(patience_s)
         if self._taking is None or self._taking.done():
             self._taking = asyncio.create_task(self._take())
         try:
@@ -132,7 +174,7 @@ class LeasedLimit:
 
     def leave(self, report: CallReport = ANSWERED) -> None:
         """Keep the permit for the next call if the endpoint has room, else return it to the hub."""
-        if report.ok and self._may_keep and not self._waiting and not report.retry_after_s:
+        if report.ok and self._standing.has_room and not self._waiting and not report.retry_after_s:
             self._reused += 1
             self._idle += 1
             self._flush_later()
@@ -145,21 +187,19 @@ class LeasedLimit:
 
     def _add(self, permits: int) -> None:
         self._idle += permits
-        while self._idle and self._waiting:
-            place = self._waiting.popleft()
-            if not place.done():
-                self._idle -= 1
-                place.set_result(None)
+        while self._idle and self._waiting.start_next():
+            self._idle -= 1
 
     async def _take(self) -> None:
+        waiting = self._waiting
         try:
-            while wanted := sum(not place.done() for place in self._waiting):
-                granted, self._may_keep = await self._call("take", self._endpoint, wanted)
+            while wanted := waiting.prune():
+                granted, self._standing = await self._call("take", self._endpoint, wanted, waiting.least_patience_s)
                 self._add(granted)
-        except Exception as error:  # the hub is gone: fail all waiting calls
-            for place in self._waiting:
-                if not place.done():
-                    place.set_exception(error)
+                if not granted:
+                    waiting.dismiss(self._standing.down_for_s)
+        except Exception as error:  # the hub is gone
+            waiting.fail(error)
 
     def _flush_later(self) -> None:
         if self._flushing is None or self._flushing.done():
@@ -171,8 +211,8 @@ class LeasedLimit:
             if not self._reports:
                 self._least_idle = self._idle
                 await asyncio.sleep(_FLUSH_S)
-            unused = min(self._least_idle, self._idle) if self._may_keep else self._idle
+            unused = min(self._least_idle, self._idle) if self._standing.has_room else self._idle
             self._idle -= unused
             reports, reused = [*self._reports, *[UNANSWERED] * unused], self._reused
             self._reports, self._reused = [], 0
-            self._may_keep = await self._call("give", self._endpoint, reports, reused)
+            self._standing = await self._call("give", self._endpoint, reports, reused)

@@ -1,4 +1,4 @@
-"""Run jobs in this process: a fixed number of tasks pulling from one iterator."""
+"""Run jobs in this process: tasks pulling from one iterator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-from agentv.executors.executor import TURN_S, Emit, ExecutorOptions, Load, LocalLimits, Worker, WorkSpec
+from agentv.executors.executor import TURN_S, Emit, ExecutorOptions, JobSlots, Load, LocalLimits, Worker, WorkSpec
 from agentv.model.job import Job
 
 
@@ -16,29 +16,57 @@ class LocalExecutor:
     is_remote = False
 
     def __init__(self, options: ExecutorOptions) -> None:  # noqa: ARG002  # nothing to configure
-        self._limits = LocalLimits()
+        self.limits = LocalLimits()
 
     async def run(self, spec: WorkSpec, jobs: Iterator[Job], emit: Emit) -> tuple[str, ...]:
         """Run every job; see `agentv.executors.executor.Executor`."""
-        worker = spec.open(self._limits)
+        worker = spec.open(self.limits)
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(worker.capacity):
-                    group.create_task(pull(worker, jobs, emit))
+                _Pool(worker, jobs, emit, self.limits.slots).start(group)
         finally:
             await worker.aclose()
         return worker.missing
 
     def load(self) -> Load:
         """Return the load of this process."""
-        return self._limits.load()
+        return self.limits.load()
 
 
-async def pull(worker: Worker, jobs: Iterator[Job], emit: Emit) -> None:
-    """Run jobs one after another until none are left."""
-    resumed = time.monotonic()
-    for job in jobs:
-        emit(await worker.run(job))
-        if time.monotonic() - resumed > TURN_S:
-            await asyncio.sleep(0)
-            resumed = time.monotonic()
+class _Pool:
+    """A task for each slot, and more while slots are lent. Each runs jobs one after another until none are left."""
+
+    def __init__(self, worker: Worker, jobs: Iterator[Job], emit: Emit, slots: JobSlots) -> None:
+        self._worker = worker
+        self._jobs = jobs
+        self._emit = emit
+        self._slots = slots
+        self._tasks = 0
+        self._is_exhausted = False
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Start the tasks, and others when slots are lent."""
+        self._slots.total = self._worker.capacity
+
+        def fill() -> None:
+            for _ in range(0 if self._is_exhausted else self._slots.total + self._slots.lent - self._tasks):
+                self._tasks += 1
+                group.create_task(self._pull())
+
+        self._slots.changed = fill
+        fill()
+
+    async def _pull(self) -> None:
+        worker, emit, slots = self._worker, self._emit, self._slots
+        resumed = time.monotonic()
+        try:
+            for job in self._jobs:
+                emit(await worker.run(job))
+                if self._tasks - slots.lent > slots.total:
+                    return
+                if time.monotonic() - resumed > TURN_S:
+                    await asyncio.sleep(0)
+                    resumed = time.monotonic()
+            self._is_exhausted = True
+        finally:
+            self._tasks -= 1

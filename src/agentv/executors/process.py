@@ -20,7 +20,7 @@ from typing import Any
 
 from agentv.errors import UsageError
 from agentv.executors.crew import Crew, JobQueue, NumberedJob, NumberedResult, WorkerLost, pack, portable
-from agentv.executors.executor import Emit, ExecutorOptions, Load, WorkSpec
+from agentv.executors.executor import Emit, ExecutorOptions, JobSlots, Load, WorkSpec
 from agentv.executors.leases import LeasedLimits, LimitHub
 from agentv.model.job import Job
 from agentv.support.process_memory import claim_process, hide_environment, startup_environment
@@ -98,6 +98,7 @@ class _ProcessLink:
 
     def __init__(self, process: subprocess.Popen[bytes], channel: _Channel, hub: LimitHub) -> None:
         self.capacity = 1
+        self.lent = 0
         self._process = process
         self._channel = channel
         self._hub = hub
@@ -141,8 +142,9 @@ class _ProcessLink:
 
     async def receive(self) -> list[NumberedResult]:
         results: list[NumberedResult] = []
-        while not results or not self._inbox.empty():
-            item = await self._inbox.get()
+        is_first = True
+        while is_first or not self._inbox.empty():
+            item, is_first = await self._inbox.get(), False
             if isinstance(item, list):
                 results += item
             elif not results:
@@ -183,6 +185,9 @@ class _ProcessLink:
             task.add_done_callback(self._answers.discard)
         elif kind == "closed":
             self._closed.set_result(value)
+        elif kind == "lent":
+            self.lent = value
+            self._inbox.put_nowait([])
         else:
             self._inbox.put_nowait(value)
 
@@ -244,6 +249,7 @@ class _Server:
         self._numbers = count()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._results: list[NumberedResult] = []
+        self._lent = 0
 
     async def run(self) -> bool:
         """Run until the driver closes the worker (True) or is gone (False)."""
@@ -264,8 +270,10 @@ class _Server:
             os.environ.update(value)
         elif kind == "open":
             spec, cores = value
-            worker = spec.open(LeasedLimits(self._call, cores))
-            self._queue = JobQueue(worker, self._deliver, self._fail)
+            limits = LeasedLimits(self._call, cores)
+            worker = spec.open(limits)
+            self._queue = JobQueue(worker, limits.slots, self._deliver, self._fail)
+            limits.slots.changed = lambda: self._fill(limits.slots)
             self._channel.send(pack(("ready", worker.capacity)))
         elif kind == "reply":
             number, reply = value
@@ -280,6 +288,14 @@ class _Server:
         waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
         self._channel.send(pack(("call", (number, method, arguments))))
         return waiting
+
+    def _fill(self, slots: JobSlots) -> None:
+        """Use slots that were lent, and report their number, if it differs much from the one reported."""
+        if self._queue is not None:
+            self._queue.fill()
+        if abs(slots.lent - self._lent) > slots.total // 8 or bool(slots.lent) != bool(self._lent):
+            self._lent = slots.lent
+            self._channel.send(pack(("lent", self._lent)))
 
     def _deliver(self, result: NumberedResult) -> None:
         """Queue a result; results that arrive together are sent together."""

@@ -170,6 +170,7 @@ class _RayLink:
 
     def __init__(self, cluster: _Cluster, actor: Any, name: str) -> None:
         self.capacity = 1
+        self.lent = 0
         self._cluster = cluster
         self._actor = actor
         self._name = name
@@ -185,7 +186,8 @@ class _RayLink:
         self._actor.add.remote(pack(jobs))
 
     async def receive(self) -> list[NumberedResult]:
-        results: list[NumberedResult] = await self._result(self._actor.take.remote())
+        results: list[NumberedResult]
+        results, self.lent = await self._result(self._actor.take.remote())
         return results
 
     async def close(self) -> tuple[str, ...]:
@@ -231,10 +233,13 @@ class RayWorker:
 
         try:
             spec = pickle.loads(setting.spec)  # noqa: S301 - from our own driver
-            worker = spec.open(LeasedLimits(call, setting.cores))
+            limits = LeasedLimits(call, setting.cores)
+            worker = spec.open(limits)
         except Exception as error:
             return pack(portable(error))
-        self._queue = JobQueue(worker, self._deliver, self._fail)
+        self._slots = limits.slots
+        self._queue = JobQueue(worker, limits.slots, self._deliver, self._fail)
+        limits.slots.changed = self._fill
         return pack(worker.capacity)
 
     async def begin(self, share: int) -> None:
@@ -256,11 +261,16 @@ class RayWorker:
         results, self._results = self._results, []
         self._some.clear()
         self._all.clear()
-        return pack(results if self._failure is None else self._failure)
+        return pack((results, self._slots.lent) if self._failure is None else self._failure)
 
     async def close(self) -> bytes:
         """Cancel the jobs and close the targets; return the calls missing from a replay."""
         return pack(await self._queue.aclose())
+
+    def _fill(self) -> None:
+        self._queue.fill()
+        if self._slots.lent:
+            self._some.set()
 
     def _deliver(self, result: NumberedResult) -> None:
         self._results.append(result)

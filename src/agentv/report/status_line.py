@@ -40,7 +40,9 @@ def status_line(snapshot: Snapshot, rate: float | None) -> str:
         parts.append(f"{plural(sum(snapshot.errors.values()), 'error')} ({counted(snapshot.errors)})")
     if snapshot.cost_usd is not None:
         parts.append(usd(snapshot.cost_usd))
-    if snapshot.waits_s >= _LONG_WAIT_S and done != total:
+    if snapshot.down is not None and done != total:
+        parts.append(f"waiting for {snapshot.down}: no answer for {duration(1000 * snapshot.down_s)}")
+    elif snapshot.waits_s >= _LONG_WAIT_S and done != total:
         parts.append(f"waiting {duration(1000 * snapshot.waits_s)} as requested by the endpoint")
     elif rate and total and total > done:
         parts.append(f"ETA {duration(1000 * (total - done) / rate)}")

@@ -61,7 +61,8 @@ class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a run. `total` and `concurrency` are None if unknown.
 
-    `waits_s` is how long an endpoint's rate limit requires calls to wait.
+    `waits_s` is how long an endpoint's rate limit requires calls to wait. `down` is an endpoint that has not answered
+    for `down_s`.
     """
 
     done: int
@@ -72,6 +73,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     concurrency: int | None = None
     waits_s: float = 0.0
+    down: str | None = None
+    down_s: float = 0.0
 
 
 class SummaryBuilder:

@@ -124,7 +124,7 @@ class OpenTargets:
         wrapped = self._wrapped(settings, responder, limiter) if is_live else responder
         if kept is not None:
             wrapped = kept.recorded(settings, wrapped, variant)
-        alone = self._retried(settings, wrapped)
+        alone = self._retried(settings, wrapped, limiter)
         has_fallbacks = settings.fallback_targets and not embeddings
         responder = self._with_fallbacks(settings, alone, wanted) if has_fallbacks else alone
         return OpenTarget(settings, responder, alone, most * per_call)
@@ -151,7 +151,7 @@ class OpenTargets:
 
         wrapped = self._with_tools(settings, priced(responder), priced)
         wrapped = WorkspaceWrapper(wrapped)
-        wrapped = LimitWrapper(wrapped, limiter)
+        wrapped = LimitWrapper(wrapped, limiter, self._max_outage_s(settings))
         if is_batching(responder):
             wrapped = BatchWrapper(responder, wrapped, limiter)
             wrapped = wrapped if payments is None else payments.wrapped(wrapped, settings, price)
@@ -176,7 +176,11 @@ class OpenTargets:
         left_out = frozenset(function.name for tool in own if (function := parse_function(tool)) is not None)
         return ToolLoopWrapper(responder, open_with, toolbox, left_out, settings.max_turns)
 
-    def _retried(self, settings: Target, responder: Responder) -> RetryWrapper:
+    def _max_outage_s(self, settings: Target) -> float:
+        """Return how long calls wait for an endpoint that is down: not at all if a fallback can answer."""
+        return 0.0 if settings.fallback_targets else self._spec.max_outage_s
+
+    def _retried(self, settings: Target, responder: Responder, limiter: EndpointLimit) -> RetryWrapper:
         """Add the outermost wrappers, which replayed targets also have."""
         spec, defaults = self._spec, self._spec.defaults
         policy = policy_of(settings, first_given(spec.max_retries, settings.max_retries, defaults.max_retries))
@@ -184,7 +188,8 @@ class OpenTargets:
             policy = msgspec.structs.replace(policy, initial_delay_s=0.0, max_delay_s=0.0)
         usual_s = API_TIMEOUT_S if settings.is_api else PROCESS_TIMEOUT_S
         own_s = first_given(settings.timeout_seconds, defaults.timeout_seconds) or usual_s
-        return RetryWrapper(TimeoutWrapper(responder, own_s, spec.timeout_s), policy)
+        timed = TimeoutWrapper(responder, own_s, spec.timeout_s)
+        return RetryWrapper(timed, policy, limiter, self._limits.slots.sleep, self._max_outage_s(settings))
 
 
 def concurrency_of(

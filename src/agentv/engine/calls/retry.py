@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from agentv.engine.calls.wrappers import OutageFailure
+from agentv.executors.executor import EndpointLimit
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
 from agentv.targets.target import Target
 
 MAX_RETRIES = 3
 
 _RETRYABLE = frozenset({"timeout", "rate_limit", "server", "network"})
+_DISTURBED = 0.25
+"""How much an attempt counts that failed among other failures, or timed out while there was no answer."""
+_IN_COMPANY = 3
+_ALONE_S, _SUSPECT_S = 60.0, 15.0
+"""How long a request waits for an outage of which it may be the cause."""
+
+Sleep = Callable[[float], Awaitable[None]]
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
@@ -52,25 +62,86 @@ def policy_of(target: Target, max_retries: int | None = None) -> RetryPolicy:
     )
 
 
-class RetryWrapper(ResponderWrapper):
-    """Repeats failed attempts. `request.attempt` is the number of the current one."""
+class SpentAttempts:
+    """Counts the failed attempts of a request by what happened to other calls since its last failure.
 
-    def __init__(self, inner: Responder, policy: RetryPolicy) -> None:
+    If the endpoint answered them, the request itself fails. If it answered none, it is down, and the attempt does not
+    count, up to `max_outage_s`. An endpoint that has never answered is not down: its address may be wrong.
+    """
+
+    __slots__ = ("_answers", "_down_since", "_failures", "_is_suspect", "_limit", "_max_outage_s", "_own", "count")
+
+    def __init__(self, limit: EndpointLimit, answers: int, failures: int, max_outage_s: float) -> None:
+        self.count = 0.0
+        self._limit = limit
+        self._answers = answers
+        self._failures = failures
+        self._max_outage_s = max_outage_s
+        self._own = 0
+        self._is_suspect = False
+        self._down_since = 0.0
+
+    def add(self, failure: TargetFailure) -> None:
+        """Count a failed attempt."""
+        limit = self._limit
+        answered, failed = limit.answers - self._answers, limit.failures - self._failures - 1
+        self._answers, self._failures = limit.answers, limit.failures
+        if answered or not self._own:
+            # It failed before, and then others were answered.
+            self._is_suspect = self._own > 0
+            self._own, self._down_since = 0, asyncio.get_running_loop().time()
+        self._own += 1
+        if not (limit.answers and self._max_outage_s and failure.error_class in _RETRYABLE):
+            self.count += 1
+        elif answered:
+            in_company = failed > answered or limit.failures_in_a_row >= _IN_COMPANY
+            self.count += _DISTURBED if in_company else 1
+        elif self._is_final():
+            self.count += 1
+        elif failure.error_class == "timeout":
+            self.count += _DISTURBED
+
+    def _is_final(self) -> bool:
+        """Whether the outage lasts too long, or the request is probably its cause."""
+        waited_s = asyncio.get_running_loop().time() - self._down_since
+        is_alone = self._limit.failures_in_a_row <= self._own
+        may_be_cause = (is_alone and waited_s > _ALONE_S) or (self._is_suspect and waited_s > _SUSPECT_S)
+        return may_be_cause or self._limit.down_for_s > self._max_outage_s
+
+
+class RetryWrapper(ResponderWrapper):
+    """Repeats failed attempts. `request.attempt` is the number of the current one, without those lost to an outage.
+
+    `sleep` waits for the next attempt. Attempts that failed because the endpoint was down or overloaded count less or
+    not at all, unless `max_outage_s` is 0.
+    """
+
+    def __init__(
+        self, inner: Responder, policy: RetryPolicy, limit: EndpointLimit, sleep: Sleep, max_outage_s: float
+    ) -> None:
         super().__init__(inner)
         self.policy = policy
+        self._limit = limit
+        self._sleep = sleep
+        self._max_outage_s = max_outage_s
 
     async def respond(self, request: Request, final: frozenset[int] = frozenset()) -> Response:
         """Answer, or raise the last failure. Failures with a status in `final` are not retried."""
         request.attempt = 1
+        limit = self._limit
+        answers, failures = limit.answers, limit.failures
         failed: TargetFailure | None = None
+        spent: SpentAttempts | None = None
         while True:
             try:
                 response = await self._inner.respond(request)
                 return response if failed is None else failed.added_to(response)
             except TargetFailure as failure:
                 failed = failure.add_use(failed)
-                delay_s = self.policy.delay_s(failure, request.attempt - 1)
-                if delay_s is None or failure.status in final:
+                spent = spent or SpentAttempts(limit, answers, failures, self._max_outage_s)
+                spent.add(failure)
+                delay_s = self.policy.delay_s(failure, max(0, int(spent.count) - 1))
+                if delay_s is None or failure.status in final or isinstance(failure, OutageFailure):
                     raise
-            await asyncio.sleep(delay_s)
-            request.attempt += 1
+            await self._sleep(delay_s)
+            request.attempt = 1 + int(spent.count)

@@ -9,22 +9,33 @@ import msgspec
 
 from agentv.executors.executor import EndpointLimit
 from agentv.executors.limiter import ANSWERED, UNANSWERED, CallReport
+from agentv.executors.outage import EndpointDown
 from agentv.model.response import Prepare, Request, Responder, ResponderWrapper, Response, TargetFailure
 
-_OVERLOADED = frozenset({503, 529})
+_OVERLOADED = frozenset({"server", "network", "timeout"})
+_RESPONDED = frozenset({"auth", "refused", "invalid_response"})
+
+
+class OutageFailure(TargetFailure):
+    """A call that was not made, or not repeated, because its endpoint has been down for too long."""
 
 
 class LimitWrapper(ResponderWrapper):
-    """Waits for a place at the endpoint, measures the duration of the call, and reports how it ended."""
+    """Waits for a place at the endpoint, measures the duration of the call, and reports how it ended.
 
-    def __init__(self, inner: Responder, limiter: EndpointLimit) -> None:
+    If the endpoint is down, calls wait for `patience_s` before they fail.
+    """
+
+    def __init__(self, inner: Responder, limiter: EndpointLimit, patience_s: float) -> None:
         super().__init__(inner)
         self._limiter = limiter
+        self._patience_s = patience_s
+        self._last_failure: TargetFailure | None = None
 
     async def respond(self, request: Request) -> Response:
         limiter = self._limiter
         if not limiter.try_enter():
-            await limiter.enter()
+            await self._enter()
         report = UNANSWERED
         try:
             started = time.perf_counter()
@@ -33,12 +44,28 @@ class LimitWrapper(ResponderWrapper):
         except TargetFailure as failure:
             if failure.duration_ms is None:
                 failure.duration_ms = _milliseconds_since(started)
-            refused, overloaded = failure.error_class == "rate_limit", failure.status in _OVERLOADED
-            report = CallReport(False, refused, overloaded, failure.retry_after_s)
+            report = _report(failure)
+            self._last_failure = failure
             raise
         finally:
             limiter.leave(report)
         return response if response.duration_ms is not None else _timed(response, started)
+
+    async def _enter(self) -> None:
+        try:
+            await self._limiter.enter(self._patience_s)
+        except EndpointDown as down:
+            last = self._last_failure
+            where = self.endpoint.partition("#")[0]
+            message = f"{where} has been down for {down.down_for_s:.0f} s"
+            if last is None:
+                raise OutageFailure("network", message) from None
+            raise OutageFailure(last.error_class, f"{message}: {last.message}", status=last.status) from None
+
+
+def _report(failure: TargetFailure) -> CallReport:
+    refused, overloaded = failure.error_class == "rate_limit", failure.error_class in _OVERLOADED
+    return CallReport(failure.error_class in _RESPONDED, refused, overloaded, failure.retry_after_s)
 
 
 class TimeoutWrapper(ResponderWrapper):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agentv.executors.executor import Limits
 
 MOST_AT_ONCE = 1000
+MAX_OUTAGE_S = 600.0
 
 
 class RunFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +59,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     workers: int | None = None
     timeout_s: float | None = None
     max_retries: int | None = None
+    max_outage_s: float = MAX_OUTAGE_S
     defaults: RunDefaults = RunDefaults()
     files: RunFiles = RunFiles()
     replay: str | None = None
