@@ -1,5 +1,7 @@
 """A server with faults of every kind: each case ends as ok or as an error with its class, never as a zero."""
 
+import types
+
 import pytest
 from run_project import jobs_of
 
@@ -163,3 +165,74 @@ def test_later_authentication_errors_do_not_stop_a_run(project):
         project.dataset(*(["q"] * 60))
         ended = project.eval("--out", "out", "--quiet")
     assert ended.code == 0 and project.summary()["errors"] == 59
+
+
+def test_a_run_stops_if_its_first_jobs_reach_no_server(project):
+    project.targets(target(types.SimpleNamespace(url="http://127.0.0.1:9/v1"), max_retries=1, workers=4))
+    project.dataset(*(["q"] * 200))
+    ended = project.eval("--out", "out")
+    assert ended.code == 3 and 20 <= len(project.records()) < 80
+    assert "Failed: Stopped: no job so far reached its server. Check the address and the server." in ended.stderr
+    assert "agentv eval --retry-errors out" in ended.stdout
+
+
+@pytest.mark.parametrize(("allowed", "least"), [("5", 6), ("10%", 21)])
+def test_a_run_stops_when_more_jobs_have_errored_than_allowed(project, allowed, least):
+    with FaultyServer("yes", faults={"400": 0.5}) as server:
+        project.targets(target(server, workers=4))
+        project.dataset(*(["q"] * 200))
+        ended = project.eval("--out", "out", "--max-errors", allowed)
+        errors = sum(record["status"] == "error" for record in project.records())
+        assert ended.code == 3 and least <= errors <= least + 10 and len(project.records()) < 100
+        assert "Stopped: " in ended.stderr and "Use --keep-going to run the other jobs." in ended.stderr
+        assert "agentv eval --retry-errors out" in ended.stdout
+        assert project.eval("--resume", "--out", "out").code == 3
+        assert len(project.records()) < 100
+        assert project.eval("--resume", "--out", "out", "--keep-going").code == 3
+    assert len(set(jobs_of(project.records()))) == len(project.records()) == 200
+
+
+def test_with_keep_going_all_jobs_run_and_the_gate_still_fails(project):
+    with FaultyServer("yes", faults={"400": 0.5}) as server:
+        project.targets(target(server))
+        project.dataset(*(["q"] * 100))
+        assert project.eval("--out", "out", "--max-errors", "5", "--keep-going").code == 3
+    assert len(project.records()) == 100
+
+
+class Outage(list):
+    """The faults of a server that fails a number of requests after some answers."""
+
+    def __init__(self, answers, fault, failures):
+        super().__init__([None] * answers + [fault] * failures)
+
+
+@pytest.mark.parametrize("executor", [(), ("--executor", "process", "--processes", "2")])
+@pytest.mark.parametrize("fault", ["reset", "503"])
+def test_jobs_wait_for_a_server_that_is_down(project, fault, executor):
+    with FaultyServer("yes", faults=Outage(40, fault, 30), latency_s=0.01) as server:
+        project.targets(target(server, workers=8))
+        project.dataset(*(["q"] * 150))
+        ended = project.eval("--out", "out", *executor)
+        assert server.counts.by_fault[fault] == 30
+    assert ended.code == 0 and project.summary()["errors"] == 0
+
+
+def test_after_the_longest_outage_the_error_names_the_endpoint(project):
+    with FaultyServer("yes", faults=Outage(40, "503", 10_000), latency_s=0.01) as server:
+        project.targets(target(server, workers=8))
+        project.dataset(*(["q"] * 150))
+        ended = project.eval("--out", "out", "--max-outage", "1.5")
+    errors = [record["error"] for record in project.records() if record["status"] == "error"]
+    assert ended.code == 0 and 100 < len(errors) <= 110
+    assert sum(f"{server.url} has been down for " in error["message"] for error in errors) > 50
+    assert {error["class"] for error in errors} == {"server"}
+
+
+def test_a_fallback_answers_at_once_while_the_target_is_down(project):
+    with FaultyServer("yes", faults=Outage(40, "503", 10_000), latency_s=0.01) as server, FaultyServer("yes") as spare:
+        fallback = {**target(spare), "name": "spare"}
+        project.targets(target(server, workers=8, fallback_targets=["spare"]), fallback)
+        project.dataset(*(["q"] * 150))
+        ended = project.eval("--out", "out")
+    assert ended.code == 0 and project.summary()["errors"] == 0 and project.summary()["fallbacks"] >= 100

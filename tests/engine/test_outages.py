@@ -3,6 +3,7 @@
 import asyncio
 import random
 from dataclasses import dataclass, field
+from functools import cache
 
 import pytest
 
@@ -16,6 +17,7 @@ from agentv.model.response import SampleRequest, TargetFailure, answer
 from virtual_time import run
 
 LATENCY_S = 0.2
+POLICY = RetryPolicy(status_codes=(429, 500, 502, 503, 504))
 
 
 def failure_of(kind, timeout_s=5.0):
@@ -31,7 +33,7 @@ def failure_of(kind, timeout_s=5.0):
 
 @dataclass
 class Endpoint:
-    """Answers after `latency_s`, except in an outage, for some prompts, by chance, or if too many calls are in flight."""
+    """Answers after `latency_s`, unless there is an outage, the prompt is bad, all slots are taken, or by chance."""
 
     latency_s: float = LATENCY_S
     kind: str = "reset"
@@ -78,12 +80,11 @@ class Work:
     endpoint: Endpoint
     workers: tuple[int, int]
     max_outage_s: float = 600.0
-    policy: RetryPolicy = RetryPolicy(status_codes=(429, 500, 502, 503, 504))
 
     def open(self, limits):
         limit = limits.limit(self.endpoint.endpoint, *self.workers)
         live = TimeoutWrapper(LimitWrapper(self.endpoint, limit, self.max_outage_s), 60.0, None)
-        self.responder = RetryWrapper(live, self.policy, limit, limits.slots.sleep, self.max_outage_s)
+        self.responder = RetryWrapper(live, POLICY, limit, limits.slots.sleep, self.max_outage_s)
         self.capacity = self.workers[1]
         self.missing = ()
         return self
@@ -115,38 +116,41 @@ def simulate(endpoint, jobs, workers=(10, 200), **settings):
     return run(main())
 
 
-@pytest.mark.parametrize("workers", [(10, 200), (50, 50), (1, 1)])
-@pytest.mark.parametrize("seconds", [2, 20, 300])
+@cache
+def undisturbed_s(jobs, workers):
+    took_s, failures = simulate(Endpoint(), jobs, workers)
+    assert failures == {}
+    return took_s
+
+
 @pytest.mark.parametrize("kind", ["reset", "503", "500", "429", "hang"])
-def test_a_run_outlives_an_outage_without_losing_a_job(kind, seconds, workers):
-    if kind == "hang" and seconds == 300 and workers == (1, 1):
-        pytest.skip("two jobs would use up their attempts: each probe lasts until it times out")
-    jobs = 30 * workers[1] if workers[1] > 1 else 150
-    undisturbed_s, failures = simulate(Endpoint(), jobs, workers)
+@pytest.mark.parametrize(
+    ("seconds", "jobs", "workers"),
+    [(20, 1500, (50, 50)), (2, 1500, (50, 50)), (300, 300, (10, 10)), (20, 2000, (10, 200)), (20, 60, (1, 1))],
+)
+def test_a_run_outlives_an_outage_without_losing_a_job(kind, seconds, jobs, workers):
+    usual_s = undisturbed_s(jobs, workers)
+    took_s, failures = simulate(Endpoint(kind=kind, outages=((usual_s / 2, usual_s / 2 + seconds),)), jobs, workers)
     assert failures == {}
-    start_s = undisturbed_s / 2
-    endpoint = Endpoint(kind=kind, outages=((start_s, start_s + seconds),))
-    took_s, failures = simulate(endpoint, jobs, workers)
-    assert failures == {}
-    hung_s = 5.0 if kind == "hang" else 0.0
-    assert took_s <= seconds + 1.5 * undisturbed_s + hung_s + 1
+    last_attempt_s = {"hang": 5.0, "429": 2.0}.get(kind, 1.0)
+    assert took_s <= seconds + 1.5 * usual_s + last_attempt_s
 
 
 @pytest.mark.parametrize("kind", ["reset", "503"])
 @pytest.mark.parametrize("workers", [(10, 200), (50, 50), (200, 200)])
 def test_a_server_that_accepts_ten_calls_and_fails_the_rest_answers_every_job(workers, kind):
     endpoint = Endpoint(kind=kind, slots=10)
-    took_s, failures = simulate(endpoint, 2000, workers)
+    took_s, failures = simulate(endpoint, 1000, workers)
     assert failures == {}
-    assert took_s <= 2 * 2000 * LATENCY_S / 10
-    assert endpoint.calls <= 2 * 2000
+    assert took_s <= 1.2 * 1000 * LATENCY_S / 10 + 1
+    assert endpoint.calls <= 2 * 1000
 
 
-@pytest.mark.parametrize("latency_s", [0.2, 2.0])
-@pytest.mark.parametrize(("chance", "least"), [(0.1, 0.85), (0.3, 0.6)])
-@pytest.mark.parametrize("kind", ["reset", "500", "503"])
-def test_calls_that_fail_by_chance_hardly_slow_a_run_down(kind, chance, least, latency_s):
-    jobs, workers = 6000, 50
+@pytest.mark.parametrize(("latency_s", "jobs"), [(0.2, 6000), (2.0, 1500)])
+@pytest.mark.parametrize(("chance", "least"), [(0.1, 0.85), (0.3, 0.65)])
+@pytest.mark.parametrize("kind", ["reset", "503"])
+def test_calls_that_fail_by_chance_hardly_slow_a_run_down(kind, chance, least, latency_s, jobs):
+    workers = 50
     took_s, failures = simulate(Endpoint(latency_s, kind, chance=chance), jobs, (workers, workers))
     assert len(failures) <= jobs * chance**4 * 2
     assert jobs * latency_s / workers / took_s >= least
@@ -157,7 +161,7 @@ def test_calls_that_fail_by_chance_hardly_slow_a_run_down(kind, chance, least, l
 def test_prompts_that_always_fail_are_errors_and_do_not_hold_the_run(bad, workers):
     took_s, failures = simulate(Endpoint(kind="500", bad=frozenset(bad)), 400, workers)
     assert set(failures) == bad
-    assert took_s < 400 * LATENCY_S / min(workers[1], 100) + 30
+    assert took_s < 400 * LATENCY_S / min(workers[1], 100) + 60
 
 
 def test_a_last_job_that_always_fails_ends_within_two_minutes():

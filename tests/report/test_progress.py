@@ -37,7 +37,7 @@ FULL = Snapshot(
         (
             Snapshot(done=3, total=9, down="https://api.example.com", down_s=130.0, waits_s=6.0, concurrency=4),
             None,
-            "3/9 (33 %) · waiting for https://api.example.com: no answer for 2 min 10 s · concurrency 4",
+            "3/9 (33 %) · waiting for https://api.example.com: no answer for 2m 10s · concurrency 4",
         ),
         (Snapshot(done=10, total=10, scored=10, passed=9), 2500.0, "10/10 (100 %) · 2500/s · passed 90 % of 10"),
         (

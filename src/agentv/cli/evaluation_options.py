@@ -52,8 +52,11 @@ class GateOptions(Arguments):
         default="point",
     )
     max_errors: str | None = option(
-        "--max-errors N|N%", "Fail if more than N (or N%) of jobs error. Defaults to 0 when another gate is set."
+        "--max-errors N|N%",
+        "Fail if more than N (or N%) of jobs error, and start no new job then. Without this option, errors fail a run "
+        "with another gate, but do not stop it.",
     )
+    keep_going: bool = flag("--keep-going", "Run all jobs even if more of them have errored than --max-errors allows.")
 
 
 class EvaluatorsOption(Arguments):

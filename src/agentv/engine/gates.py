@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -11,10 +12,14 @@ import msgspec
 from agentv.engine.run_options import Gates
 from agentv.errors import EXIT_BUDGET, EXIT_ERRORS, EXIT_FINDINGS, EXIT_INTERRUPTED, EXIT_UNDECIDED, plural
 from agentv.model.manifest import Interval, PartSummary, RunSummary, TargetSummary
+from agentv.model.result import Result
 from agentv.stats.intervals import proportion_interval
 from agentv.stats.power import cases_for_gate
 
-Stop = Literal["auth", "budget", "decided", "fail_fast", "interrupted"]
+Stop = Literal["auth", "budget", "decided", "errors", "fail_fast", "interrupted", "network"]
+
+MAX_FIRST_ERRORS = 20
+"""Stop if this many jobs fail authentication or find no server before any other job ends; the rest would fail too."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -28,7 +33,36 @@ _STOPPED: dict[str | None, Verdict] = {
     "interrupted": Verdict(EXIT_INTERRUPTED, ("Interrupted: completed jobs are kept",)),
     "budget": Verdict(EXIT_BUDGET, ("Stopped: the budget is used up",)),
     "auth": Verdict(EXIT_ERRORS, ("Stopped: every job so far failed authentication. Check the API key.",)),
+    "network": Verdict(EXIT_ERRORS, ("Stopped: no job so far reached its server. Check the address and the server.",)),
 }
+
+
+_RECURRING: tuple[Stop, ...] = ("auth", "network")
+
+
+class ErrorWatch:
+    """Decides when the errors of a run are a reason to stop it, one record at a time."""
+
+    def __init__(self, gates: Gates | None, jobs: int, *, keep_going: bool) -> None:
+        is_gated = gates is not None and gates.max_errors is not None and not keep_going
+        self._most = gates.errors_allowed(jobs) if gates is not None and is_gated else math.inf
+        self._errors = 0
+        self._first: Counter[str] = Counter()
+        self._has_ended = False
+
+    def add(self, result: Result) -> Stop | None:
+        """Count a record; return the reason to stop the run, if there is one."""
+        error = result.error
+        if error is None:
+            self._has_ended = True
+            return None
+        self._errors += 1
+        if not self._has_ended:
+            self._first[error.error_class] += 1
+            for kind in _RECURRING:
+                if self._first[kind] == self._errors == MAX_FIRST_ERRORS:
+                    return kind
+        return "errors" if self._errors > self._most else None
 
 
 def judge(summary: RunSummary, gates: Gates | None, stopped: Stop | None, thresholds: dict[str, float]) -> Verdict:
@@ -42,10 +76,13 @@ def judge(summary: RunSummary, gates: Gates | None, stopped: Stop | None, thresh
         return _STOPPED[stopped]
     jobs = sum(target.scored + target.errors + target.unscored for target in summary.targets.values())
     errors = sum(target.errors for target in summary.targets.values())
-    if jobs and errors == jobs:
+    if jobs and errors == jobs and stopped != "errors":
         return Verdict(EXIT_ERRORS, ("Every job errored",))
     if errors > gates.errors_allowed(jobs, other_gates=bool(thresholds)):
-        return Verdict(EXIT_ERRORS, (f"{errors} of {plural(jobs, 'job')} errored, more than allowed",))
+        reason = f"{errors} of {plural(jobs, 'job')} errored, more than allowed"
+        if stopped == "errors":
+            reason = f"Stopped: {reason}, so the gate --max-errors fails. Use --keep-going to run the other jobs."
+        return Verdict(EXIT_ERRORS, (reason,))
     missed, undecided = _failures(summary, gates, thresholds)
     if stopped == "fail_fast":
         return Verdict(EXIT_FINDINGS, ("Stopped at the first failure", *missed))

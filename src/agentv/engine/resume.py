@@ -47,7 +47,7 @@ def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]
     if given.executor is not None:
         where = {name: getattr(given, name) for name in WHERE_JOBS_RUN}
         options = msgspec.structs.replace(options, **where)
-    limits = {name: value for name in CALL_LIMITS if (value := getattr(given, name)) is not None}
+    limits = {name: value for name, value in given.given().items() if name in CALL_LIMITS}
     options = msgspec.structs.replace(options, **limits)
     different = options.contradicted_by(given)
     if different:

@@ -14,7 +14,7 @@ import msgspec
 from agentv.engine.case_lines import CaseLines
 from agentv.engine.case_stream import CaseStream, ChangedFilesError
 from agentv.engine.cost import CostUnknown, costs_so_far
-from agentv.engine.gates import Stop, Verdict, judge, with_missing
+from agentv.engine.gates import ErrorWatch, Stop, Verdict, judge, with_missing
 from agentv.engine.interrupts import InterruptibleLoop
 from agentv.engine.job.answer import now
 from agentv.engine.job.artifacts import ANSWERS
@@ -41,8 +41,6 @@ from agentv.support.hash_table import HashTable
 if TYPE_CHECKING:
     from agentv.engine.answers.answer_log import UnscoredAnswers
 
-MAX_FIRST_AUTH_ERRORS = 20
-"""Stop if the first 20 jobs all fail authentication; the rest would fail the same way."""
 _LARGE_BYTES = 16 * 1024
 
 
@@ -141,7 +139,8 @@ class RunInProgress:
         self._observer = observer
         self.has_begun = False
         self._stopped: Stop | None = "budget" if self.costs.is_used_up else None
-        self._refused: int | None = 0
+        options, jobs = plan.options, plan.checked.total
+        self._errors = ErrorWatch(options.gates, jobs, keep_going=options.keep_going)
         self._judges = set(plan.checked.judges)
         self._lines = CaseLines(plan.evaluators)
         self._done = DoneJobs()
@@ -196,10 +195,7 @@ class RunInProgress:
         options = self.plan.options
         for note in format_notes(result.evaluator_results, self._judges) if self._judges else ():
             self._observer.note(note)
-        if self._refused is not None:
-            self._refused = self._refused + 1 if result.error and result.error.error_class == "auth" else None
-            if self._refused == MAX_FIRST_AUTH_ERRORS:
-                self._stopped = self._stopped or "auth"
+        self._stopped = self._stopped or self._errors.add(result)
         if options.fail_fast and (result.verdict == "fail" or result.status == "error"):
             self._stopped = self._stopped or "fail_fast"
         self.costs.add(result)
@@ -231,6 +227,7 @@ class RunInProgress:
         self._answers = UnscoredAnswers(store.path, self._done)
         for result in RunStore.open(store.path).records():
             self.summary.add(result)
+            self._stopped = self._stopped or self._errors.add(result)
             if self.plan.early_stop is not None and self.plan.rescored is None:
                 self.plan.early_stop.known(result)
         if len(self._done) >= self.plan.checked.total:

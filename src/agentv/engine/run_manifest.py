@@ -55,7 +55,7 @@ def new_manifest(plan: RunPlan, folder: Path) -> RunManifest:
 def resumed_manifest(plan: RunPlan, begun: RunManifest) -> RunManifest:
     """Return the manifest of a resumed run, with its current limits. Raises UsageError if its inputs changed."""
     _refuse_changes(plan, begun)
-    limits = {name: value for name in CALL_LIMITS if (value := getattr(plan.options, name)) is not None}
+    limits = {name: value for name, value in plan.options.given().items() if name in CALL_LIMITS}
     return msgspec.structs.replace(begun, options={**begun.options, **limits})
 
 

@@ -30,7 +30,7 @@ class Endpoint(NamedTuple):
     most: int
 
 
-class Standing(NamedTuple):
+class EndpointState(NamedTuple):
     """The state of an endpoint: whether permits may be kept between calls, and the counters of its limiter."""
 
     has_room: bool = False
@@ -40,7 +40,7 @@ class Standing(NamedTuple):
     down_for_s: float = 0.0
 
     @classmethod
-    def of(cls, limiter: Limiter) -> Standing:
+    def of(cls, limiter: Limiter) -> EndpointState:
         """Return the state of a limiter."""
         counts = (limiter.answers, limiter.failures, limiter.failures_in_a_row)
         return cls(limiter.has_room, *counts, limiter.down_for_s)
@@ -61,22 +61,22 @@ class LimitHub(BudgetHub):
 
     async def take(
         self, worker: str, endpoint: Endpoint, wanted: int, patience_s: float = UNLIMITED
-    ) -> tuple[int, Standing]:
+    ) -> tuple[int, EndpointState]:
         """Wait for a permit; return the number granted, 0 after an outage of `patience_s`."""
         limiter = self._limits.limit(*endpoint)
         try:
             await limiter.enter(patience_s)
         except EndpointDown:
-            return 0, Standing.of(limiter)
+            return 0, EndpointState.of(limiter)
         granted = 1
         while granted < wanted and limiter.try_enter():
             granted += 1
         self._held.setdefault(worker, Counter())[endpoint] += granted
         if worker in self._lost:
             self.lose(worker)
-        return granted, Standing.of(limiter)
+        return granted, EndpointState.of(limiter)
 
-    async def give(self, worker: str, endpoint: Endpoint, reports: list[CallReport], reused: int) -> Standing:
+    async def give(self, worker: str, endpoint: Endpoint, reports: list[CallReport], reused: int) -> EndpointState:
         """Take permits back, with how their last calls ended; `reused` counts calls made with kept permits."""
         limiter = self._limits.limit(*endpoint)
         limiter.renew(reused)
@@ -84,7 +84,7 @@ class LimitHub(BudgetHub):
         for report in reports[: held[endpoint]]:
             held[endpoint] -= 1
             limiter.leave(report)
-        return Standing.of(limiter)
+        return EndpointState.of(limiter)
 
     def lose(self, worker: str) -> None:
         """Take back all permits of a lost worker, and what its jobs reserved of the budget."""
@@ -121,7 +121,7 @@ class LeasedLimit:
     def __init__(self, endpoint: Endpoint, call: Call) -> None:
         self._endpoint = endpoint
         self._call = call
-        self._standing = Standing()
+        self._state = EndpointState()
         self._idle = 0
         self._least_idle = 0
         self._reused = 0
@@ -133,22 +133,22 @@ class LeasedLimit:
     @property
     def answers(self) -> int:
         """The number of answered calls."""
-        return self._standing.answers
+        return self._state.answers
 
     @property
     def failures(self) -> int:
         """The number of calls that failed because of the endpoint."""
-        return self._standing.failures
+        return self._state.failures
 
     @property
     def failures_in_a_row(self) -> int:
         """The number of failed calls since the last answer."""
-        return self._standing.failures_in_a_row
+        return self._state.failures_in_a_row
 
     @property
     def down_for_s(self) -> float:
         """Seconds without an answer if the endpoint is down, else 0."""
-        return self._standing.down_for_s
+        return self._state.down_for_s
 
     def try_enter(self) -> bool:
         """Use a kept permit, if there is one."""
@@ -174,7 +174,7 @@ class LeasedLimit:
 
     def leave(self, report: CallReport = ANSWERED) -> None:
         """Keep the permit for the next call if the endpoint has room, else return it to the hub."""
-        if report.ok and self._standing.has_room and not self._waiting and not report.retry_after_s:
+        if report.ok and self._state.has_room and not self._waiting and not report.retry_after_s:
             self._reused += 1
             self._idle += 1
             self._flush_later()
@@ -194,10 +194,10 @@ class LeasedLimit:
         waiting = self._waiting
         try:
             while wanted := waiting.prune():
-                granted, self._standing = await self._call("take", self._endpoint, wanted, waiting.least_patience_s)
+                granted, self._state = await self._call("take", self._endpoint, wanted, waiting.least_patience_s)
                 self._add(granted)
                 if not granted:
-                    waiting.dismiss(self._standing.down_for_s)
+                    waiting.dismiss(self._state.down_for_s)
         except Exception as error:  # the hub is gone
             waiting.fail(error)
 
@@ -211,8 +211,8 @@ class LeasedLimit:
             if not self._reports:
                 self._least_idle = self._idle
                 await asyncio.sleep(_FLUSH_S)
-            unused = min(self._least_idle, self._idle) if self._standing.has_room else self._idle
+            unused = min(self._least_idle, self._idle) if self._state.has_room else self._idle
             self._idle -= unused
             reports, reused = [*self._reports, *[UNANSWERED] * unused], self._reused
             self._reports, self._reused = [], 0
-            self._standing = await self._call("give", self._endpoint, reports, reused)
+            self._state = await self._call("give", self._endpoint, reports, reused)

@@ -29,7 +29,7 @@ UNLIMITED = float("inf")
 class CallReport(NamedTuple):
     """How a call ended: answered, refused because of a rate limit, or failed: the endpoint is overloaded or down.
 
-    A call that ended in none of these ways, such as a cancelled one, says nothing about the endpoint.
+    A call that ended in another way, such as a cancelled one, does not count.
     """
 
     ok: bool = True
@@ -229,7 +229,7 @@ class Limiter:
             outage.limit_before, outage.rate_before = limit, self._pace.rate
         outage.failed(now, self.answers > 0, self.in_flight, refused)
         if outage.since is not None:
-            return  # probes say nothing about the limits
+            return  # probes do not change the limits
         if refused:
             was_paced = self._pace.is_limited
             # Calls in flight together fail together: count them as one event.

@@ -72,7 +72,7 @@ class Outage:
 _WINDOW_S, _LEAST_RATE_S, _EXEMPT_S = 3.0, 0.5, 30.0
 _FEW, _KNOWN, _ROUNDS = 3, 30, 1.5
 """The failures that a decision needs; the answers that a rate needs, also as a multiple of the limit."""
-_TOLERATED, _CERTAIN = 0.05, 0.6
+_TOLERATED, _CERTAIN = 0.15, 0.6
 """Fractions of failed calls: not worth a cut, and certainly caused by too many calls."""
 _USELESS = 0.75
 """If half of the calls get less than this fraction of the answers, their number is not the cause of the failures."""

@@ -168,7 +168,7 @@ def _next_commands(outcome: Outcome) -> list[str]:
     folder = shlex.quote(short(outcome.folder))
     if outcome.stopped == "budget":
         return [f"agentv eval --resume --out {folder} --budget-usd USD"]
-    if outcome.stopped == "auth":
+    if outcome.stopped in ("auth", "network", "errors"):
         return [f"agentv eval --retry-errors {folder}"]
     if outcome.stopped not in (None, "decided"):
         return [f"agentv eval --resume --out {folder}"]
