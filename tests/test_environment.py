@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, end_of, start_of
 from agentv.settings.diagnostics import Problems
 from agentv.settings.environment import (
     Environment,
@@ -14,6 +14,7 @@ from agentv.settings.environment import (
     environment_of,
     interpolate,
     is_secret_field,
+    is_secret_name,
     load_environment,
     plain_value,
     read_dotenv,
@@ -245,3 +246,44 @@ def test_the_environment_of_a_plain_folder_is_loaded(tmp_path):
 
 def test_the_longest_secret_is_redacted_first():
     assert redacted("a sk-123456789 b sk-12345678 c", ["sk-12345678", "sk-123456789"]) == "a [redacted] b [redacted] c"
+
+
+SECRET_NAMES = "PASSWORD TOKEN PGPASSWORD GITHUB_PAT SOME_CREDENTIALS MY_API_KEY_2 api_key SENTRY_DSN DB_PASSWD KEY_ID"
+OTHER_NAMES = "PATH KEYBOARD MONKEY MAX_TOKENS TOKENIZERS_PARALLELISM SSL_KEY_FILE PASSWORD_STORE_DIR SSH_AUTH_SOCK"
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES.split())
+def test_a_variable_is_secret_by_a_word_in_its_name(name):
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES.split())
+def test_a_variable_with_a_similar_name_is_not_secret(name):
+    assert not is_secret_name(name)
+
+
+ADDRESSES = {
+    "DATABASE_URL=postgres://me:pa55word@db/x": {"postgres://me:pa55word@db/x", "pa55word"},
+    "HTTPS_PROXY=http://me:pa55%40word@proxy:3128": {"pa55%40word", "pa55@word"},
+    "WEBHOOK=https://host/path?x=1234567890&api_key=abcdefgh12&y=1": {"abcdefgh12"},
+    "SERVICE_URL=https://host/path?page=1234567890": set(),
+    "REDIS_URL=redis://:pa55word9@db": {"redis://:pa55word9@db", "pa55word9"},
+}
+
+
+@pytest.mark.parametrize("entry", ADDRESSES)
+def test_passwords_and_keys_in_addresses_are_secret(monkeypatch, entry):
+    name, _, value = entry.partition("=")
+    monkeypatch.setenv(name, value)
+    assert Environment().secrets == ADDRESSES[entry]
+
+
+@pytest.mark.parametrize("most", range(5, 60))
+def test_a_cut_text_contains_no_part_of_a_secret(most):
+    text = f"the key {SECRET} was refused because of {SECRET} and more"
+    for cut in (start_of(text, most), end_of(text, most)):
+        assert len(cut) <= most and "sk-" not in cut.replace(SECRET, "") and "789" not in cut.replace(SECRET, "")
+
+
+def test_a_cut_keeps_most_of_a_text_without_spaces():
+    assert start_of("x" * 5000, 500) == "x" * 243 + "…" and end_of("x" * 5000, 500) == "…" + "x" * 243

@@ -1,4 +1,4 @@
-"""Exceptions for mistakes that users can fix, the exit codes, and `plural` for counts in messages.
+"""Exceptions for mistakes that users can fix, the exit codes, and helpers for the texts of messages.
 
     AgentvError                     exit code 2, printed without a traceback
     ├── UsageError                  invalid or conflicting options
@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypedDict, Unpack
+
+_LONGEST_WORD = 256
 
 EXIT_OK = 0
 EXIT_FINDINGS = 1
@@ -142,6 +144,22 @@ def plural(count: int, noun: str) -> str:
             f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}es" if noun.endswith(("s", "x", "ch")) else f"{noun}s"
         )
     return f"{count:,} {noun}"
+
+
+def start_of(text: str, most: int) -> str:
+    """Return the start of a text, cut between words: half a secret would not be recognized."""
+    if len(text) <= most:
+        return text
+    kept = text[: most - 1]
+    if not text[most - 1].isspace():
+        last = len(kept) - len(kept.split()[-1]) if kept and not kept[-1].isspace() else len(kept)
+        kept = kept[: max(last, len(kept) - _LONGEST_WORD)]
+    return kept.rstrip() + "…"
+
+
+def end_of(text: str, most: int) -> str:
+    """Return the end of a text, cut like `start_of`."""
+    return text if len(text) <= most else start_of(text[: -most - 1 : -1] + "x", most)[::-1]
 
 
 def _indented(text: str) -> str:

@@ -138,3 +138,56 @@ def test_scores_are_those_of_the_real_answer(planted):
     assert planted.eval("--out", "out", "--quiet").code == 0
     (record,) = planted.records()
     assert (record["score"], record["candidate_answer"]) == (1.0, "yes [redacted]")
+
+
+def test_a_run_with_secrets_in_its_ids_can_be_resumed(planted):
+    planted.dataset({"id": f"a {IN_ENVIRONMENT}", "input": "yes"}, {"id": "b", "input": "yes"})
+    ended = planted.eval("--out", "out", "--dump-traces", "-v")
+    assert [record["eval_id"] for record in planted.records()] == ["a [redacted]", "b"]
+    check_hidden(planted, ended)
+    assert not any(IN_ENVIRONMENT in path.name for path in planted.path.rglob("*"))
+    resumed = planted.command("eval", "--out", "out", "--resume")
+    assert "All jobs in this run are already complete" in resumed.stderr and len(planted.records()) == 2
+
+
+ENCODED = {
+    "base64": "$(printf %s $SERVICE_API_KEY | base64)",
+    "base64 after a name": "$(printf 'me:%s' $SERVICE_API_KEY | base64)",
+    "hex": "$(printf %s $SERVICE_API_KEY | od -An -tx1 | tr -d ' \\n')",
+    "capitals": "$(printf %s $SERVICE_API_KEY | tr a-z A-Z)",
+}
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_encoded_secrets_are_written_nowhere(planted, name):
+    command = f"echo {ENCODED[name]}; echo {ENCODED[name]} >&2; test {{EVAL_ID}} = c0"
+    target = {"name": "default", "provider": "cli", "command_template": command, "pass_env": ["SERVICE_API_KEY"]}
+    planted.targets({**target, "max_retries": 0})
+    planted.dataset("a", "b")
+    ended = planted.eval("--out", "out", "-v")
+    check_hidden(planted, ended)
+    answers = [planted.by_id()["c0"]["candidate_answer"], planted.by_id()["c1"]["error"]["message"]]
+    assert all("[redacted]" in answer for answer in answers)
+
+
+def test_half_a_secret_does_not_remain_where_an_output_is_cut(planted):
+    filler = "x" * (2000 - len(" " + IN_ENVIRONMENT[4:] + " "))
+    command = f'echo "$SERVICE_API_KEY {filler}" >&2; exit 1'
+    planted.targets(
+        {"name": "default", "provider": "cli", "command_template": command, "pass_env": ["SERVICE_API_KEY"]}
+    )
+    planted.dataset("a")
+    planted.eval("--out", "out", "--max-retries", "0")
+    assert IN_ENVIRONMENT[-8:] not in planted.records()[0]["error"]["message"]
+
+
+def test_a_password_in_the_address_of_a_target_is_written_nowhere(planted, monkeypatch):
+    monkeypatch.setenv("PLAIN", "from-a-variable-4242")
+    with FaultyServer(lambda request: RawReply(f"{request.path} pa55-in-url".encode(), 500)) as server:
+        place = server.url.replace("://", "://me:pa55-in-url@")
+        url = f"{place}/x?api_key=key-in-query-99&token=${{{{ PLAIN }}}}"
+        planted.targets({"name": "default", "provider": "http", "url": url, "max_retries": 0})
+        planted.dataset("a")
+        ended = planted.eval("--out", "out", "-v")
+    written = everything_under(planted.path / "out").decode() + ended.stdout + ended.stderr
+    assert not [each for each in ("pa55-in-url", "key-in-query-99", "from-a-variable-4242") if each in written]

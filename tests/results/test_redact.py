@@ -1,5 +1,6 @@
 """Secrets are redacted by value in every encoding, and records stay valid."""
 
+import base64
 import json
 from urllib.parse import quote, quote_plus
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from agentv.model.result import ErrorInfo, EvaluatorResult, Result
 from agentv.runs.record import decode_record, encode_record
 from agentv.runs.redaction import Redactor
+from agentv.settings.environment import Environment
 from made_results import made
 
 SECRETS = [
@@ -44,6 +46,15 @@ SPELLINGS = {
     "in a URL, in small letters": lambda secret: quote(secret, safe="").lower() if secret.islower() else quote(secret),
     "in a form": quote_plus,
     "percent-encoded altogether": lambda secret: "".join(f"%{byte:02X}" for byte in secret.encode()),
+    "in hex": lambda secret: secret.encode().hex(),
+    "in capital hex": lambda secret: secret.encode().hex().upper(),
+    "in base64": lambda secret: base64.b64encode(secret.encode()).decode(),
+    "in base64 for URLs": lambda secret: base64.urlsafe_b64encode(secret.encode()).decode(),
+    "in base64 without padding": lambda secret: base64.b64encode(secret.encode()).decode().rstrip("="),
+    "in base64 in a URL": lambda secret: quote(base64.b64encode(secret.encode()).decode().rstrip("="), safe=""),
+    "in capitals": lambda secret: secret.upper() if secret.isascii() else secret,
+    "in small letters": str.lower,
+    "with the case swapped": lambda secret: secret.swapcase() if secret.isascii() else secret,
 }
 
 
@@ -81,6 +92,31 @@ def test_a_secret_is_redacted_in_text_and_records_in_every_encoding(secret, spel
     assert read.metadata == {"deep": [{"header": "Bearer [redacted]"}]}
     assert secret.encode() not in line
     assert spelled.encode() not in line
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("before", ["", "u", "us", "user:", "a longer text before "])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_base64_of_a_text_with_a_secret_is_redacted(secret, before, encode):
+    coded = encode(f"{before}{secret} after".encode()).decode()
+    text = Redactor(SECRETS).redact_text(f"Basic {coded}.")
+    assert text.startswith("Basic ") and "[redacted]" in text
+    length = len(encode(secret.encode()).rstrip(b"=")) - 2
+    assert not any(coded[start : start + length] in text for start in range(len(coded) - length) if start > len(before))
+
+
+def test_names_are_redacted_if_the_secret_is_not_an_ordinary_word():
+    redactor = Redactor(["postgres", "sk-proj-abcdef0123456789"])
+    result = record(eval_id="case sk-proj-abcdef0123456789", target="postgres", prompt="SK-PROJ-ABCDEF0123456789")
+    read = decode_record(redactor.redact_line(encode_record(result)))
+    assert (read.eval_id, read.target, read.prompt) == ("case [redacted]", "postgres", "[redacted]")
+
+
+def test_the_lines_of_a_private_key_are_secrets(monkeypatch):
+    key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n-----END KEY-----"
+    monkeypatch.setenv("SIGNING_KEY", key)
+    redactor = Redactor(Environment().secrets)
+    assert redactor.redact_text("line 2: AQEFAASCBKcwggSjAgEAAoIB") == "line 2: [redacted]"
 
 
 def test_bytes_that_are_not_json_are_redacted_too():

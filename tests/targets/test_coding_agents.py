@@ -357,3 +357,14 @@ class TestRuns:
             run.send_signal(signal.SIGKILL)
         assert surviving_children(place) == []
         wait_until(lambda: not list(temporary.iterdir()))
+
+
+@pytest.mark.parametrize(
+    ("env", "is_passed"),
+    [({"ANTHROPIC_BASE_URL": "https://evil.example"}, False), ({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}, True)],
+)
+def test_the_key_of_a_vendor_is_not_sent_to_another_host(place, monkeypatch, env, is_passed):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-the-vendor")
+    assert ("ANTHROPIC_API_KEY" in reported_environment(place, env=env)["env"]) is is_passed
+    named = reported_environment(place, env=env, pass_env=("ANTHROPIC_API_KEY",))["env"]
+    assert named["ANTHROPIC_API_KEY"] == "key-of-the-vendor"

@@ -967,13 +967,37 @@ def test_the_key_comes_from_the_vendors_variable(settings, variable, monkeypatch
     assert KEY in sent or f"Bearer {KEY}" in sent
 
 
-def test_an_entra_token_is_sent_as_a_bearer_token(monkeypatch):
+def test_an_entra_token_is_sent_as_a_bearer_token(monkeypatch, tmp_path):
     monkeypatch.delenv("AZURE_OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", KEY)
-    with FaultyServer() as server:
-        ask("azure", server, api_key=None)
-    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
-    assert "api-key" not in server.requests[0].headers
+    headers = Azure(name="m", provider="azure", endpoint="res", model="d").open(str(tmp_path))._client._headers
+    assert headers["Authorization"] == f"Bearer {KEY}" and "api-key" not in headers
+
+
+VENDOR_HOSTS = {
+    "res": True,
+    "https://res.openai.azure.com": True,
+    "https://res.cognitiveservices.azure.com/openai/v1": True,
+    "res.openai.azure.us": True,
+    "http://res.openai.azure.com": False,
+    "https://openai.azure.com.example.org": False,
+    "https://evil.eastus.cloudapp.azure.com": False,
+    "https://evilopenai.azure.com": False,
+    "http://127.0.0.1:9": False,
+}
+
+
+@pytest.mark.parametrize("endpoint", VENDOR_HOSTS)
+def test_the_default_key_of_azure_is_sent_only_to_azure(monkeypatch, tmp_path, endpoint):
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEY)
+    settings = Azure(name="m", provider="azure", endpoint=endpoint, model="d")
+    if VENDOR_HOSTS[endpoint]:
+        assert settings.open(str(tmp_path))._client._headers["api-key"] == KEY
+        return
+    with pytest.raises(UsageError, match=r"is sent only to Azure, not to .* api_key: \$\{\{ AZURE_OPENAI_API_KEY"):
+        settings.open(str(tmp_path))
+    named = Azure(name="m", provider="azure", endpoint=endpoint, model="d", api_key="named")
+    assert named.open(str(tmp_path))._client._headers["api-key"] == "named"
 
 
 @pytest.mark.parametrize("name", PRESETS)

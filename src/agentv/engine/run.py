@@ -33,7 +33,7 @@ from agentv.registry import EXECUTORS
 from agentv.runs.catalogue import RunJournal
 from agentv.runs.folder import RunFolder, new_run_id
 from agentv.runs.job_index import DoneJobs
-from agentv.runs.redaction import Redactor
+from agentv.runs.redaction import REPLACEMENT, Redactor
 from agentv.runs.store import RunStore
 from agentv.runs.summary import Snapshot, SummaryBuilder, TargetDetails
 from agentv.support.hash_table import HashTable
@@ -145,6 +145,7 @@ class RunInProgress:
         self._lines = CaseLines(plan.evaluators)
         self._done = DoneJobs()
         self._answers: UnscoredAnswers | None = None
+        self._hidden_names: Redactor | None = None
         self._written = HashTable()
 
     @property
@@ -228,10 +229,20 @@ class RunInProgress:
         for result in RunStore.open(store.path).records():
             self.summary.add(result)
             self._stopped = self._stopped or self._errors.add(result)
+            if REPLACEMENT in f"{result.eval_id}{result.target}":
+                self._hidden_names = Redactor(self.plan.project.secrets)
             if self.plan.early_stop is not None and self.plan.rescored is None:
                 self.plan.early_stop.known(result)
         if len(self._done) >= self.plan.checked.total:
             self._observer.note("All jobs in this run are already complete.")
+
+    def _is_done(self, job: Job) -> bool:
+        key, hidden = job.key, self._hidden_names
+        if key in self._done or hidden is None:
+            return key in self._done
+        return (
+            key._replace(eval_id=hidden.redact_name(key.eval_id), target=hidden.redact_name(key.target)) in self._done
+        )
 
     def _open_jobs(self, cases: list[EvalCase]) -> list[Job]:
         """Return the jobs of some cases that are not done, after writing these cases to disk together."""
@@ -245,7 +256,7 @@ class RunInProgress:
             found = plan.source.jobs(case, fingerprints[1])
             planned = len(found)
             if has_done:
-                found = [job for job in found if job.key not in self._done]
+                found = [job for job in found if not self._is_done(job)]
             is_recorded = len(found) < planned  # the case is stored, unless its line was lost
             if early_stop is not None:
                 found = [job for job in found if job.target in early_stop.open]

@@ -15,7 +15,7 @@ from agentv import __version__
 from agentv.datasets.case.prompts import resolved_data
 from agentv.datasets.files import project_root
 from agentv.engine.job.answer import now
-from agentv.errors import AgentvError, plural
+from agentv.errors import AgentvError, plural, start_of
 from agentv.model.case import EvalCase
 from agentv.model.manifest import Counts, DatasetEntry, RunManifest, TargetEntry
 from agentv.model.result import ErrorInfo, ExecutionMetrics, Result, Stage
@@ -170,7 +170,7 @@ def _result(item: pytest.Item, case: EvalCase, call: pytest.CallInfo[None], repo
     """Return a test as a result: a pass scores 1, a failed assertion 0, any other exception is an error."""
     raised = call.excinfo
     asserted = raised is not None and raised.errisinstance((AssertionError, pytest.fail.Exception))
-    reason = "" if raised is None else visible(raised.exconly(tryshort=True))[:_LONGEST_REASON]
+    reason = "" if raised is None else start_of(visible(raised.exconly(tryshort=True)), _LONGEST_REASON)
     stage: Stage = "setup" if report.when == "setup" else "target"
     error = None if raised is None or (asserted and report.when == "call") else ErrorInfo("process", reason, stage)
     score = None if error else 0.0 if raised else 1.0

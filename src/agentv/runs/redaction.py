@@ -1,28 +1,36 @@
-"""Remove secrets, by value, from everything that is written or printed."""
+"""Remove secrets, by value and in any encoding, from everything that is written or printed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from agentv.settings.environment import SHORTEST_SECRET
 
+if TYPE_CHECKING:
+    from ahocorasick_rs import BytesAhoCorasick
+
 REPLACEMENT = "[redacted]"
 
 _ENCODED = re.compile(rb"%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}")
 _PLAIN = re.compile(r"[A-Za-z0-9_.~-]+")
+_LETTERS_AND_DIGITS = re.compile(r"[A-Za-z0-9]+")
 # Nested JSON doubles backslashes. The pattern starts with a fixed character and is bounded, which keeps it fast.
 _SLASHES = r"\\\\{0,31}"
 _ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 
-# Fields that identify a record, and values from closed sets. They are kept even if a weak password such as "postgres"
-# is part of a path: otherwise a run could not be resumed, or its records not be read.
+# Names are redacted only if they contain a strong secret. A weak password such as "postgres" may be part of a name,
+# and then the run could not be resumed.
+_NAMES = frozenset(("eval_id", "id", "dataset", "conversation_id", "target", "prompt", "name"))
+# Paths and values from closed sets are kept: without them a run could not be resumed, or its records not be read.
 _KEPT = frozenset((
-    "schema_version", "timestamp", "run_id", "eval_id", "id", "dataset", "dataset_path", "conversation_id",
-    "target", "prompt", "trial", "status", "verdict", "class", "stage", "name", "type", "provider",
+    "schema_version", "timestamp", "run_id", "dataset_path",
+    "trial", "status", "verdict", "class", "stage", "type", "provider",
     "carried_from", "fingerprint", "input_fingerprint", "digest", "path", "paths", "started_at", "finished_at",
     "exit_code", "git_commit", "seed", "attempts", "contents",
 ))  # fmt: skip
@@ -36,18 +44,23 @@ _FLAT = frozenset(("options", "defaults", "versions", "fingerprints"))
 
 
 class Redactor:
-    """Replaces secrets, including those escaped in JSON (at any depth) or percent-encoded."""
+    """Replaces secrets: in any letter case, escaped in JSON at any depth, percent-encoded, in base64 or in hex."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         values = {form for secret in secrets for form in (secret, secret.strip()) if len(form) >= SHORTEST_SECRET}
         self._values = sorted(values, key=len, reverse=True)
-        # The longest part of each secret that no escaping changes; empty (found in every line) if there is none.
-        self._runs = tuple({max(_PLAIN.findall(value), key=len, default="").encode() for value in self._values})
-        self._pattern: re.Pattern[str] | None = None
 
     def redact_text(self, text: str) -> str:
         """Redact plain text."""
-        return self._compiled().sub(REPLACEMENT, text) if self._values else text
+        if not self._values or not self._may_occur_in(text.encode("utf-8", "replace")):
+            return text
+        return self._pattern.sub(REPLACEMENT, text)
+
+    def redact_name(self, text: str) -> str:
+        """Redact a name, unless the secret in it is so weak that it may be an ordinary word."""
+        if not self._values or self._strong is None or not self._may_occur_in(text.encode("utf-8", "replace")):
+            return text
+        return self._strong.sub(REPLACEMENT, text)
 
     def redact_line(self, line: bytes) -> bytes:
         """Redact a JSON line or document. It stays valid, with the same keys in agentv's own objects."""
@@ -62,18 +75,39 @@ class Redactor:
 
     def _occurs_in(self, line: bytes) -> bool:
         """Return whether a secret occurs, optimised for lines without one."""
-        if not self._values:
+        if not self._values or not self._may_occur_in(line):
             return False
-        found = any(map(line.__contains__, self._runs))
-        # Searching for one character is ten times as fast as for two or for a pattern.
-        if not found and (b"%" in line or b"\\" in line):
-            found = _ENCODED.search(line) is not None
-        return found and self._compiled().search(line.decode("utf-8", "replace")) is not None
+        return self._pattern.search(line.decode("utf-8", "replace")) is not None
 
-    def _compiled(self) -> re.Pattern[str]:
-        if self._pattern is None:
-            self._pattern = re.compile("|".join("".join(map(_spellings, value)) for value in self._values))
-        return self._pattern
+    def _may_occur_in(self, line: bytes) -> bool:
+        if self._is_found_everywhere or self._runs.find_matches_as_indexes(line.lower()):
+            return True
+        # Searching for one character is ten times as fast as for two or for a pattern.
+        return (b"%" in line or b"\\" in line) and _ENCODED.search(line) is not None
+
+    @cached_property
+    def _is_found_everywhere(self) -> bool:
+        """Whether a secret has no part that no encoding changes, so that every line must be searched."""
+        return not all(map(_PLAIN.search, self._values))
+
+    @cached_property
+    def _runs(self) -> BytesAhoCorasick:
+        """The longest part of each form of the secrets that no escaping changes, in lower case."""
+        from ahocorasick_rs import BytesAhoCorasick  # late: only needed if there are secrets
+
+        plain = (max(_PLAIN.findall(value), key=len, default="") for value in self._values)
+        coded = (form for value in self._values for form in (_hex(value), *_base64(value)))
+        runs = (max(_LETTERS_AND_DIGITS.findall(form), key=len, default="") for form in coded)
+        return BytesAhoCorasick({run.lower().encode() for run in (*plain, *runs) if run})
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return _pattern_of(self._values)
+
+    @cached_property
+    def _strong(self) -> re.Pattern[str] | None:
+        strong = [value for value in self._values if _is_strong(value)]
+        return _pattern_of(strong) if strong else None
 
     def _redacted(self, value: Any, ours: bool) -> Any:
         if isinstance(value, str):
@@ -87,6 +121,8 @@ class Redactor:
     def _entry(self, key: str, value: Any, ours: bool) -> tuple[str, Any]:
         if not ours:
             return self.redact_text(key), self._redacted(value, False)
+        if key in _NAMES and isinstance(value, str):
+            return key, self.redact_name(value)
         if key in _KEPT and not isinstance(value, dict):
             return key, value
         if key in _FLAT and isinstance(value, dict):
@@ -94,12 +130,43 @@ class Redactor:
         return key, self._redacted(value, key in _RECORDS)
 
 
+def _is_strong(value: str) -> bool:
+    """Whether a value is probably random: long, or with letters and digits."""
+    has_both = any(map(str.isalpha, value)) and any(map(str.isdigit, value))
+    return len(value) >= 20 or (len(value) >= 12 and has_both)
+
+
+def _pattern_of(values: list[str]) -> re.Pattern[str]:
+    """Return a pattern that matches every form of the secrets."""
+    plain = ("".join(map(_spellings, value)) for value in values)
+    coded = (form for value in values for form in (f"(?i:{_hex(value)})", *map(_base64_pattern, _base64(value))))
+    return re.compile("|".join((*plain, *coded)))
+
+
+def _hex(value: str) -> str:
+    return value.encode("utf-8", "replace").hex()
+
+
+def _base64(value: str) -> Iterator[str]:
+    """Yield the characters that a secret determines in base64, for each position modulo three that it may start at."""
+    data = value.encode("utf-8", "replace")
+    for before in range(3):
+        first, end = -(-8 * before // 6), 8 * (before + len(data)) // 6
+        yield b64encode(b"\0" * before + data).decode()[first:end]
+
+
+def _base64_pattern(core: str) -> str:
+    """Return a pattern for base64 in either alphabet, with the characters next to it, which contain a part of it."""
+    either = {"+": r"(?:[+-]|(?i:%2b))", "/": r"(?:\\*[/_]|(?i:%2f))"}
+    return "[A-Za-z0-9+/_-]?" + "".join(either.get(each, each) for each in core) + "[A-Za-z0-9+/_-]?={0,2}"
+
+
 def _spellings(character: str) -> str:
-    """Return a pattern that matches every encoding of one character."""
+    """Return a pattern that matches every encoding of one character, in either case."""
     code = ord(character)
     units = [code] if code < 0x10000 else [0xD7C0 + (code >> 10), 0xDC00 + (code & 0x3FF)]
     ways = [
-        re.escape(character),
+        f"(?i:{re.escape(character)})" if character.isalpha() else re.escape(character),
         "(?i:" + "".join(f"%{byte:02x}" for byte in character.encode("utf-8", "replace")) + ")",
         "".join(f"{_SLASHES}u(?i:{unit:04x})" for unit in units),
     ]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote, unquote_plus
 
 import msgspec
 
@@ -14,14 +15,25 @@ from agentv.errors import AgentvError
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
 from agentv.support.patterns import upward
 
-SECRET_ENDINGS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 SHORTEST_SECRET = 8
 """Shorter values are not redacted: they occur too often in ordinary text."""
+
+_SECRET_WORDS = "KEY|TOKEN|SECRETS?|PAT|CREDENTIALS?|DSN|AUTHORIZATION|COOKIE"
+_SECRET_NAME = re.compile(rf"(?:^|_)(?:{_SECRET_WORDS})(?:_|$)|PASSWORD|PASSWD|PASSPHRASE")
+_PLACE_NAME = re.compile(r"_(?:FILE|PATH|DIR|SOCK)$")
+"""Variables that name a file with a secret, not the secret."""
+
+_ADDRESS_NAME = re.compile(r"(?:^|_)(?:URL|URI|CONNECTION_STRING)$")
+_ADDRESS_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@:]*:([^\s/?#@]+)@", re.IGNORECASE)
+_ADDRESS_PARAMETER = re.compile(
+    r"[?&;](?:[\w.-]*(?:key|token|secret|password|passwd|signature|credential)|sig|pwd|auth)=([^\s&#;]+)", re.IGNORECASE
+)
 
 REFERENCE = re.compile(r"\$\{\{\s*(?P<variable>[A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 """`${{ VAR }}` anywhere in a text."""
 
-_SECRET_FIELD = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|AUTHORIZATION|COOKIE)$")
+_SECRET_FIELD = re.compile(rf"(?:^|_)(?:{_SECRET_WORDS}|PASSWORD|PASSWD|PASSPHRASE)$")
+_SHORTEST_LINE = 16
 _ENTRY = re.compile(
     r"""[ \t]*
     (?: (?:export[ \t]+)? (?P<name>[A-Za-z_][\w.\-]*) [ \t]*
@@ -60,9 +72,17 @@ class Environment(msgspec.Struct, frozen=True):
         """Secret values, each with the name of a variable that has it."""
         # A value of the file stays secret even if the process overrides it.
         both = [*self.file.items(), *os.environ.items()]
-        # HTTP clients strip a key, so servers may repeat it without its trailing newline.
-        forms = ((form, name) for name, value in both if self.is_secret(name) for form in (value, value.strip()))
+        forms = ((form, name) for name, value in both for form in self._secrets_in(name, value))
         return {form: name for form, name in forms if len(form) >= SHORTEST_SECRET}
+
+    def _secrets_in(self, name: str, value: str) -> Iterator[str]:
+        parts = tuple(address_secrets(value)) if "://" in value else ()
+        if self.is_secret(name) or (parts and _ADDRESS_NAME.search(name.upper())):
+            # HTTP clients strip a key, so servers may repeat it without its trailing newline.
+            yield from (value, value.strip())
+            # A message may show some lines of a private key.
+            yield from (line for line in value.split("\n") if len(line) >= _SHORTEST_LINE and "-----" not in line)
+        yield from parts
 
     def elsewhere(self) -> Environment:
         """Return the environment for another machine: without values; the same `.env` is read there."""
@@ -80,7 +100,20 @@ class Environment(msgspec.Struct, frozen=True):
 
     def is_secret(self, name: str) -> bool:
         """Whether a variable is secret by its name or by its use."""
-        return name in self.secret_names or name.upper().endswith(SECRET_ENDINGS)
+        return name in self.secret_names or is_secret_name(name)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable with this name has a secret: `GITHUB_TOKEN`, `PGPASSWORD`, `OPENAI_API_KEY_2`."""
+    name = name.upper()
+    return _SECRET_NAME.search(name) is not None and _PLACE_NAME.search(name) is None
+
+
+def address_secrets(text: str) -> Iterator[str]:
+    """Yield the passwords and keys in addresses, as written and decoded: `://user:x@host`, `?api_key=x`."""
+    for pattern in (_ADDRESS_PASSWORD, _ADDRESS_PARAMETER):
+        for found in pattern.finditer(text):
+            yield from {found[1], unquote(found[1]), unquote_plus(found[1])}
 
 
 class Home(str):

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from agentv.errors import end_of
 from agentv.support.isolation.confinement import Confinement, Launch
 from agentv.support.process_limits import FamilyWatch, ProcessLimits
 from agentv.support.process_memory import MARK, hide_environment
@@ -124,8 +125,7 @@ def tail_of(printed: bytes) -> str:
     """Return the end of an output after a colon; an empty string if there is no output."""
     text = printed[-4 * _TAIL_CHARACTERS :].decode(errors="replace").strip()
     last = text.rpartition("\n")[2] if _TRACEBACK in text else ""
-    if len(text) > _TAIL_CHARACTERS:
-        text = "…" + text[1 - _TAIL_CHARACTERS :]
+    text = end_of(text, _TAIL_CHARACTERS)
     if last:
         # The last line of a traceback has the error, and many places show only the first line of a message.
         text = f"{last}\n{text}"

@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, start_of
 from agentv.settings.diagnostics import did_you_mean
 
 _LONGEST_MESSAGE = 500
@@ -79,8 +79,7 @@ def describe(error: BaseException, path: str = "") -> str:
     except Exception:
         message = ""
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    if len(text) > _LONGEST_MESSAGE:
-        text = text[: _LONGEST_MESSAGE - 1] + "…"
+    text = start_of(text, _LONGEST_MESSAGE)
     file, line = _place_of(error, path)
     return f"{text} ({os.path.basename(file)}, line {line})" if line else text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NoReturn
@@ -14,9 +15,11 @@ from agentv.model.evaluator import DEFAULT_TARGET
 from agentv.registry import TARGETS
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name
 from agentv.settings.environment import (
+    REFERENCE,
     SHORTEST_SECRET,
     Environment,
     Home,
+    address_secrets,
     interpolate,
     is_secret_field,
     plain_value,
@@ -78,6 +81,7 @@ class Targets:
         self.warnings: dict[str, None] = {}
         used = [reference for _, entry in entries.values() for reference in references(entry)]
         secret_names = {reference.variable for reference in used if is_secret_field(reference.path)}
+        secret_names |= {name for _, entry in entries.values() for name in _variables_in_addresses(entry)}
         self.environment = environment.with_secret_names(secret_names)
         folder = os.path.dirname(os.path.abspath(path)) if path is not None else os.getcwd()
         home = os.path.dirname(folder) if os.path.basename(folder) == PROJECT_FOLDER else folder
@@ -87,6 +91,8 @@ class Targets:
     def secrets(self) -> frozenset[str]:
         """The values that must not be written anywhere: secrets in the environment and keys in the file."""
         written = {text for _, entry in self._entries.values() for _, text in _written_secrets(entry)}
+        texts = (text for _, entry in self._entries.values() for _, text in iter_texts(entry) if "://" in text)
+        written |= {secret for text in texts for secret in address_secrets(text) if "${{" not in secret}
         # The part after `Bearer ` is a secret too, because it may appear on its own.
         parts = {part for text in written for part in (text, text.rpartition(" ")[2]) if len(part) >= SHORTEST_SECRET}
         return self.environment.secrets | parts
@@ -317,6 +323,18 @@ def _settings(kind: type[Target], data: dict[str, Any], entry: dict[str, Any], p
 def _written_secrets(entry: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     """Yield the secrets that an entry contains literally, with their paths."""
     return ((path, text) for path, text in iter_texts(entry) if is_secret_field(path) and not any(references(text)))
+
+
+_MARKED = re.compile(r"<(\w+)>")
+
+
+def _variables_in_addresses(entry: dict[str, Any]) -> Iterator[str]:
+    """Yield the variables that are passwords or keys in addresses: `?key=${{ X }}`."""
+    for _, text in iter_texts(entry):
+        if "://" in text:
+            marked = REFERENCE.sub(r"<\g<variable>>", text)
+            for secret in address_secrets(marked):
+                yield from (name[1] for name in _MARKED.finditer(secret))
 
 
 def _error(errors: list[Problem], path: str, line_of: LineOf) -> TargetsError:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from agentv.errors import end_of
 from agentv.model.message import message_to_data
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.model.result import ErrorClass
@@ -210,7 +211,7 @@ def _read_output(path: str, ended: ProcessOutput) -> str:
         limit = f"{MAX_OUTPUT_BYTES / 1024 / 1024:g} MiB"
         raise TargetFailure("process", f"The command wrote more than {limit} to {{OUTPUT_FILE}}") from None
     except FileNotFoundError:
-        printed = ended.stderr.strip()[-500:] or ended.stdout.strip()[-500:]
+        printed = end_of(ended.stderr.strip(), 500) or end_of(ended.stdout.strip(), 500)
         message = "The command succeeded but did not write {OUTPUT_FILE}"
         raise TargetFailure("invalid_response", f"{message}: {printed}" if printed else message) from None
     except OSError as error:

@@ -75,7 +75,7 @@ class JobFiles:
             **known,
         }
         line = self._redactor.redact_line(to_json({key: value for key, value in data.items() if value is not None}))
-        path = self._folder / f"{'.'.join(filter(None, (stem_of(job), part)))}.json"
+        path = self._folder / f"{'.'.join(filter(None, (stem_of(job, self._redactor), part)))}.json"
         with file_errors(f"Cannot write {path}"):
             if not self._exists:
                 make_folder(self._folder)
@@ -91,9 +91,10 @@ def _prompt_data(request: CaseRequest, responder: Responder) -> dict[str, Any]:
     return {"text": request.prompt, "messages": messages, "sent": sent}
 
 
-def stem_of(job: Job) -> str:
+def stem_of(job: Job, redactor: Redactor | None = None) -> str:
     """Return a readable file name that is unique to a job."""
     words = "-".join(filter(None, (job.case.id, job.target, job.prompt, str(job.trial))))
+    words = words if redactor is None else redactor.redact_name(words)
     return f"{_UNSAFE.sub('_', words)[:_MAX_NAME]}.{digest(job.key)[:8]}"
 
 
@@ -131,7 +132,7 @@ class StreamLogs:
         def open_log(folder: str | None, extension: str) -> StreamLog:
             turn = f".turn-{request.turn + 1}" if request.turn else ""
             attempt = f".attempt-{request.attempt}" if request.attempt > 1 else ""
-            path = os.path.join(folder or own, f"{stem_of(job)}{turn}{attempt}.{extension}")
+            path = os.path.join(folder or own, f"{stem_of(job, self._redactor)}{turn}{attempt}.{extension}")
             with file_errors(f"Cannot write {path}"):
                 make_folder(os.path.dirname(path))
                 write_file(path, b"")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -15,10 +16,13 @@ from agentv.model.values import MAX_DEPTH
 from agentv.settings.environment import environment_of
 from agentv.support.hashes import words_in
 from agentv.targets.agents.events import Event, LogFormat
-from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, Target
+from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, Target, is_loopback
 
 GIT_CONFIG = "[user]\n\tname = agentv\n\temail = agentv@localhost\n"
 """An identity for commits: the agent's own home folder has no Git configuration."""
+
+
+_API_ADDRESS = re.compile(r"(?:base_?url|api_?base|api_?url|endpoint)\W+(https?://[^\s\"']+)", re.IGNORECASE)
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,9 +123,20 @@ class CodingAgent(Target, frozen=True, kw_only=True):
         except TargetFailure as failure:
             raise UsageError(f"Target '{self.name}' cannot be called", failure.message) from None
 
+    @property
+    def foreign_address(self) -> str:
+        """The address in the settings that calls go to instead of the vendor; empty for the vendor or this machine."""
+        texts = [f"{name}={value}" for name, value in self.env.items()] + [" ".join(self.args)]
+        addresses = (found[1] for text in texts for found in _API_ADDRESS.finditer(text))
+        return next((address for address in addresses if not is_loopback(address)), "")
+
     def advice(self, home: str) -> str:
-        """Return a warning if there is a login but no key: by default the agent does not see the user's login."""
+        """Return a warning if the agent gets no key: because of another address, or of a login that it does not see."""
         known = {**environment_of(home).variables, **self.env}
+        withheld = [name for name in self.key_variables if known.get(name) and name not in (*self.env, *self.pass_env)]
+        if self.foreign_address and withheld:
+            why = f"its settings name the address {self.foreign_address}"
+            return f"Target '{self.name}' does not get {withheld[0]}: {why}. To pass it: pass_env: [{withheld[0]}]"
         has_key = any(known.get(name) for name in self.key_variables)
         if has_key or self.user_settings or self.home_template is not None:
             return ""

@@ -38,7 +38,8 @@ class AgentResponder:
         self.endpoint = f"{settings.provider}:{settings.name}"
         self._settings = settings
         self._home = home
-        passed = (*settings.pass_env, *settings.key_variables)
+        # Another host than the vendor's gets the key only if the settings name it.
+        passed = (*settings.pass_env, *(() if settings.foreign_address else settings.key_variables))
         inherited = child_environment(passed, {}, environment_of(home))
         kept = {name: value for name, value in inherited.items() if name not in _SESSION_VARIABLES}
         self._environment = {**kept, **settings.env}

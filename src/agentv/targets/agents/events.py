@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from agentv.errors import start_of
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response, StreamLog, TargetFailure
 from agentv.model.result import ErrorClass, TokenUsage
@@ -272,8 +273,7 @@ def summary_of(line: bytes, at_ms: float) -> str:
     data = _object(line)
     words = line.decode(errors="replace") if data is None else " · ".join(_summary_texts(data))
     words = " ".join(words.split())
-    if len(words) > _LONGEST_SUMMARY:
-        words = words[: _LONGEST_SUMMARY - 1] + "…"
+    words = start_of(words, _LONGEST_SUMMARY)
     return f"{at_ms / 1000:8.2f} s  {words}"
 
 

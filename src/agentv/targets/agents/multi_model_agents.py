@@ -140,8 +140,15 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
         named, slash, _ = (self.model or "").partition("/")
         return key_variables_of(self.pi_provider or (named if slash else _DEFAULT_PROVIDER))
 
+    def complaints(self) -> list[str]:
+        """Check that the key can be passed in a variable, because other processes can see arguments."""
+        found = super().complaints()
+        if self.api_key and not self.key_variables:
+            found.append("'api_key' needs a known `pi_provider`; for others, set the key's variable in `env`")
+        return found
+
     def invocation(self, call: Call) -> Invocation:
-        """Pass the prompt on stdin, and the key in a variable, because other processes can see arguments."""
+        """Pass the prompt on stdin and the key in a variable."""
         given = {
             "--provider": self.pi_provider,
             "--model": self.model,
@@ -150,10 +157,8 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
             "--append-system-prompt": self.system_prompt,
         }
         env = {"PI_TELEMETRY": "0"}
-        if self.api_key and self.key_variables:
+        if self.api_key:
             env[self.key_variables[0]] = self.api_key
-        elif self.api_key:
-            given["--api-key"] = self.api_key
         return self.build_invocation(call, ["-p", "--mode", "json", "--no-session", *options(given)], env)
 
     @staticmethod

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from agentv.errors import start_of
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.settings.environment import redacted
@@ -164,7 +165,7 @@ def reported_failure(error: Any, status: int, headers: Mapping[str, str], secret
     """Return the failure that an API reports: its class, its message, and the time to wait."""
     message, codes = parse_error(error)
     # Redacted before truncation, because half a secret would not be recognized.
-    message = redacted(" ".join(message.split()), secrets)[:_MESSAGE_CHARACTERS]
+    message = start_of(redacted(" ".join(message.split()), secrets), _MESSAGE_CHARACTERS)
     text = f"HTTP {status}: {message or 'no message'}"
     classes = [_CLASS_BY_CODE[code] for code in codes if code in _CLASS_BY_CODE]
     classes += [error_class for phrase, error_class in _CLASS_BY_WORDS if phrase in message]

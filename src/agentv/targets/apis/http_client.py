@@ -31,7 +31,7 @@ from aiohttp.http_exceptions import ContentEncodingError
 from yarl import URL
 
 from agentv import __version__
-from agentv.errors import UsageError
+from agentv.errors import UsageError, start_of
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.settings.environment import SHORTEST_SECRET, redacted
@@ -68,7 +68,7 @@ class HttpResponse(NamedTuple):
         if not start.lower().startswith(("<!doctype html", "<html", "<head", "<body")):
             return None
         where = URL(self.url).with_query(None).with_user(None) if self.url else "The server"
-        begins = " ".join(start.split())[:_SHOWN_CHARACTERS]
+        begins = start_of(" ".join(start.split()), _SHOWN_CHARACTERS)
         return f"{where} returned an HTML page, which is not the API: check the address. It begins with: {begins}"
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, ClassVar, Literal
-from urllib.parse import parse_qs, quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -76,6 +76,12 @@ NEW_VERSIONS = frozenset({"v1", "preview", "latest"})
 """API versions without a date, for which the deployment is named in the request body only."""
 
 _KEY, _TOKEN = "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"
+_AZURE_HOSTS = tuple(
+    f".{service}.azure.{end}"
+    for service in ("openai", "cognitiveservices", "services.ai")
+    for end in ("com", "us", "cn")
+)
+"""Addresses that only Azure serves. Others, such as `cloudapp.azure.com`, are machines of its customers."""
 _OLD_NAME_UNTIL = "2024-09"
 _RESOURCE = re.compile(r"[\w-]+(?:\.[\w.-]+(?:[:/?]\S*)?)?")
 """A resource name, or its address without the scheme."""
@@ -86,7 +92,7 @@ class Azure(ModelApi, frozen=True, kw_only=True):
 
     `endpoint` is an address or a resource name; `model` is the deployment. If `version` is a date, calls go to the
     older URL, which contains the deployment and `api-version`; otherwise to `/openai/v1`. The key defaults to
-    `AZURE_OPENAI_API_KEY`, then to `AZURE_OPENAI_AD_TOKEN`, a Microsoft Entra token.
+    `AZURE_OPENAI_API_KEY`, then to `AZURE_OPENAI_AD_TOKEN`, a Microsoft Entra token; for Azure's own addresses only.
     """
 
     aliases: ClassVar[dict[str, str]] = {
@@ -149,12 +155,18 @@ class Azure(ModelApi, frozen=True, kw_only=True):
         return open_api(self, url, self._credentials(home), wire, base=base)
 
     def _credentials(self, home: str) -> dict[str, str]:
+        """Return the headers with the key. Other addresses than Azure's only receive the one in the settings."""
+        if self.api_key or {"api-key", "authorization"} & {name.lower() for name in self.headers}:
+            return {"api-key": self.api_key} if self.api_key else {}
+        host = urlsplit(self._location()[0])
+        if host.scheme != "https" or not f".{host.hostname}".endswith(_AZURE_HOSTS):
+            hint = f"{_KEY} is sent only to Azure, not to {host.netloc}. To send it there: api_key: ${{{{ {_KEY} }}}}"
+            raise UsageError(f"Target '{self.name}' has no 'api_key'", hint=hint)
         known = environment_of(home).variables
-        key, token = self.api_key or known.get(_KEY), known.get(_TOKEN)
-        if key:
-            return {"api-key": key}
-        if token:
-            return {"Authorization": f"Bearer {token}"}
+        if known.get(_KEY):
+            return {"api-key": known[_KEY]}
+        if known.get(_TOKEN):
+            return {"Authorization": f"Bearer {known[_TOKEN]}"}
         hint = f"Set {_KEY}, or {_TOKEN} to a Microsoft Entra token, in the environment or in .env"
         raise UsageError(f"Target '{self.name}' has no 'api_key'", hint=hint)
 
