@@ -137,6 +137,14 @@ class MissingSidecarWarning(DatasetWarning):
     """A dataset without its optional sidecar. Reported when it is loaded; not an error in the file."""
 
 
+class MappedNote(DatasetWarning):
+    """What another tool's file was read as. Not a problem."""
+
+
+class LossWarning(DatasetWarning):
+    """Something in another tool's file that could not be kept."""
+
+
 def plural(count: int, noun: str) -> str:
     """Return the count with the noun in the right number: `1 case`, `1,200 cases`, `2 entries`."""
     if count != 1:

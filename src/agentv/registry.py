@@ -109,6 +109,24 @@ FORMATS = Registry(
 )
 """Dataset formats, each a `DatasetFormat`; the first that recognizes a file reads it."""
 
+_FOREIGN = "agentv.datasets.foreign"
+
+FOREIGN_FORMATS = Registry(
+    "agentv.foreign_formats",
+    "formats of other tools",
+    {
+        "agent-skills": f"{_FOREIGN}.agent_skills:AGENT_SKILLS",
+        "skill-triggers": f"{_FOREIGN}.skill_triggers:SKILL_TRIGGERS",
+        "github-prompt": f"{_FOREIGN}.github_prompt:GITHUB_PROMPT",
+        "openai-hosted": f"{_FOREIGN}.openai_evals:OPENAI_HOSTED",
+        "openai-evals": f"{_FOREIGN}.openai_evals:OPENAI_SAMPLES",
+        "inspect": f"{_FOREIGN}.inspect_samples:INSPECT_SAMPLES",
+        "deepeval": f"{_FOREIGN}.deepeval_goldens:DEEPEVAL_GOLDENS",
+        "records": f"{_FOREIGN}.mapped_records:MAPPED_RECORDS",
+    },
+)
+"""Formats of other tools' datasets, each a `ForeignFormat`; the first that recognizes a file reads it."""
+
 _TEXT = "agentv.evaluators.checks.text_checks"
 _JSON = "agentv.evaluators.checks.json_checks"
 _LIMITS = "agentv.evaluators.checks.limits"

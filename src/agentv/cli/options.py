@@ -19,7 +19,7 @@ from agentv.settings.diagnostics import Range
 GROUPS = {
     "Selection": "given_filters tags excluded_tags cases cases_from sample seed shard rows split limit "
     "on_error "
-    "allow_outside_files max_line_bytes",
+    "allow_outside_files max_line_bytes fields",
     "Search": "into_merges changed_paths kept_paths own_dataset setup alpha",
     "Targets": "targets targets_file trials cache no_cache record replay",
     "Scoring": "judge evaluators skip_eval kinds every_evaluator stored_cases threshold min_pass_rate gate_on "
@@ -259,6 +259,9 @@ class FileOptions(Arguments):
     )
     max_line_bytes: int = option(
         "--max-line-bytes N", "Maximum length of a JSONL line.", AT_LEAST_1, default=MAX_LINE_BYTES
+    )
+    fields: str | None = option(
+        "--map KEY=FIELD,…", "Read records of any shape: input=question,expected_output=answers[0],metadata.*=*."
     )
     quiet: bool = flag("--quiet -q", "Hide warnings and notes.")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from agentv.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, AgentvError
+from agentv.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, AgentvError, MappedNote
 from agentv.report.figures import disarm_commands, fit_stream, fitting, safe_json, safe_text
 
 
@@ -108,7 +108,10 @@ def error(text: object, label: str = "Error") -> None:
 
 
 def warn(text: object) -> None:
-    """Print a warning on stderr."""
+    """Print a warning on stderr, or a note about what a file was read as."""
+    if isinstance(text, MappedNote):
+        note(str(text))
+        return
     echo(Styled("Warning:", fg="yellow", bold=True), " ", text, err=True)
 
 

@@ -34,11 +34,13 @@ class CasesArguments(SelectionOptions, ReadingOptions):
         "agentv cases evals/dataset.jsonl",
         "agentv cases evals --filter 'math-*' --count",
         "agentv cases evals --resolve | jq .id",
+        "agentv cases questions.csv --guess",
     )
 
     paths: tuple[str, ...] = argument(nargs=-1, required=True)
     resolve: bool = flag("--resolve", "Include the contents of files in the output.")
     count: bool = flag("--count", "Print only the number of cases.")
+    guess: bool = flag("--guess", "Propose a value for --map from the records, and show three rows.")
     as_json: bool = flag("--json", "Print JSON Lines even on a terminal.")
 
 
@@ -65,18 +67,22 @@ class ValidateArguments(FileOptions):
 
 
 class ConvertArguments(FileOptions):
-    """SOURCE and TARGET are .yaml, .yml, .jsonl, .ndjson, .jsonl.gz or .jsonl.zst files. Settings of a JSONL dataset
-    are written to its sidecar. The result is read back and checked to have the same cases. YAML to YAML keeps comments.
+    """SOURCE is a dataset in any format that agentv reads, including those of other tools. TARGET is a .yaml, .yml,
+    .jsonl, .ndjson, .jsonl.gz or .jsonl.zst file. Settings of a JSONL dataset are written to its sidecar. The result is
+    read back and checked to have the same cases. YAML to YAML keeps comments.
     """
 
     action = "agentv.cli.commands.dataset_files:convert"
     examples = (
         "agentv convert evals/dataset.jsonl evals/readable.yaml",
         "agentv convert evals/dataset.yaml data/dataset.jsonl.gz",
+        "agentv convert questions.csv evals/questions.yaml --map 'input=question,expected_output=answer'",
     )
 
     source: str = argument()
     target: str = argument(type=click.Path(dir_okay=False))
+    source_format: str | None = option("--from FORMAT", "Format of SOURCE, if it is not recognized.")
+    strict: bool = flag("--strict", "Fail if something in SOURCE cannot be kept.")
     force: bool = flag("--force", "Replace existing files.")
 
 

@@ -13,12 +13,13 @@ import msgspec
 from agentv.datasets.case.keys import CASE_LIST_KEYS, OUTCOME_KEYS
 from agentv.datasets.case.shorthand import AGENTMARK
 from agentv.datasets.dataset import Dataset, Options
+from agentv.datasets.detection import unsupported
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.dataset_format import Content, DatasetFormat, ReadOptions, Source
 from agentv.datasets.formats.yaml_writer import WrittenInt
 from agentv.datasets.loader import CaseSource, StrictSink, ignore
 from agentv.datasets.selection import Selection
-from agentv.errors import AgentvError, DatasetError, UsageError
+from agentv.errors import AgentvError, DatasetError, DatasetWarning, LossWarning, MappedNote, UsageError
 from agentv.model.case import EvalCase
 
 
@@ -38,22 +39,38 @@ class Conversion:
         names = formats.suggested(target)
         kind = next((each for each in names if type(formats.load_format(each)).write is not DatasetFormat.write), None)
         if kind is None:
-            raise formats.unsupported(target)
+            raise unsupported(target)
         self._target = formats.source_of(target, kind)
         self._dataset = Dataset(source, options, StrictSink(ignore))
         sidecar = (self._target.base + formats.SIDECAR_SUFFIXES[0],) if self._target.format.has_sidecar else ()
         self._outputs = (target, *sidecar)
         self._check_outputs(overwrite)
+        self._before: Callable[[], Iterator[EvalCase]] | None = None
+
+    def check(self) -> list[DatasetWarning]:
+        """Read all cases, so that a dataset with an error is not converted. Return what is not kept, and notes."""
+        found: list[DatasetWarning] = []
+        cases = self._cases(self._source, found.append)
+        if {os.path.realpath(path) for path in self._outputs} & {os.path.realpath(path) for path in self._source.files}:
+            kept = list(cases)  # their file will be overwritten by the sidecar
+            self._before = lambda: iter(kept)
+        else:
+            for _ in cases:
+                pass
+            self._before = lambda: self._cases(self._source)
+        return [each for each in found if isinstance(each, MappedNote | LossWarning)]
 
     def run(self) -> ConvertedDataset:
         """Write the dataset and read it back. If that fails, restore the files that existed before."""
-        before = self._checked_cases()
+        if self._before is None:
+            self.check()
+        assert self._before is not None
         kept = {path: Path(path).read_bytes() for path in self._outputs if os.path.exists(path)}
         try:
             document = self._dataset.document if self._source.kind == self._target.kind else None
             content = Content(self._header(), self._rows(), document)
             self._target.format.write(content, self._target.path)
-            return ConvertedDataset(self._outputs, self._compare(before))
+            return ConvertedDataset(self._outputs, self._compare(self._before))
         except BaseException as error:
             for path in self._outputs:
                 with suppress(PermissionError):  # then nothing was written there
@@ -63,16 +80,6 @@ class Conversion:
             if isinstance(error, OSError):
                 raise UsageError(f"Cannot write {error.filename or self._outputs[0]}", error.strerror or "") from error
             raise
-
-    def _checked_cases(self) -> Callable[[], Iterator[EvalCase]]:
-        """Read all cases, so that a dataset with an error is not converted, and return a function that yields them."""
-        cases = self._cases(self._source)
-        if {os.path.realpath(path) for path in self._outputs} & {os.path.realpath(path) for path in self._source.files}:
-            kept = list(cases)  # their file will be overwritten by the sidecar
-            return lambda: iter(kept)
-        for _ in cases:
-            pass
-        return lambda: self._cases(self._source)
 
     def _check_outputs(self, overwrite: bool) -> None:
         inputs = {os.path.realpath(path) for path in self._source.files}
@@ -138,8 +145,8 @@ class Conversion:
                 raise RuntimeError(f"case {count + 1} of {self._source.path} changed in {self._target.path}")
             count += 1
 
-    def _cases(self, source: Source) -> Iterator[EvalCase]:
-        return CaseSource((source,), self._options, Selection(), StrictSink(ignore)).stream()
+    def _cases(self, source: Source, warn: Callable[[DatasetWarning], None] = ignore) -> Iterator[EvalCase]:
+        return CaseSource((source,), self._options, Selection(), StrictSink(warn)).stream()
 
 
 def _plain(value: Any, key: str = "") -> Any:

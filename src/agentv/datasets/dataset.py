@@ -58,6 +58,8 @@ class Options(msgspec.Struct, frozen=True):
     allow_outside_files: bool = False
     max_line_bytes: int = MAX_LINE_BYTES
     on_error: str = "stop"
+    fields: str = ""
+    """A field map, as text, for records of any shape."""
 
 
 class Dataset:
@@ -111,6 +113,9 @@ class Dataset:
                 self._sink.bad_case(errors, case)
             if kept:
                 yield kept
+        if self.document.mapped is not None:
+            for warning in self.document.mapped.warnings(self.source.path):
+                self._sink.warning(warning)
         # A sink that wants all problems has already received every bad case.
         if not count and not (bad and self._sink.wants_all):
             self._sink.bad_dataset([self._no_cases(bad)])
@@ -285,12 +290,14 @@ def open_document(source: Source) -> Document:
         return document
     path = source.sidecar
     if path is None:
-        if document.is_agentmark:
+        if document.is_agentmark or document.mapped is not None:
             return document
         missing = source.base + formats.SIDECAR_SUFFIXES[0]
         message = f"Sidecar metadata file not found: {missing}\n  Using defaults: target=default, evaluator=llm_judge"
         return msgspec.structs.replace(document, warnings=(MissingSidecarWarning(message, path=missing),))
     data = parse_yaml_file(path)
+    if isinstance(data, Map) and document.mapped is not None:
+        data = data.without(("fields",))
     header: dict[str, Any] = data if isinstance(data, Map) else {}
     message = ""
     if data is not None and not isinstance(data, Map):
@@ -299,7 +306,7 @@ def open_document(source: Source) -> Document:
     if isinstance(data, Map) and any(key in data for key in CASE_LIST_KEYS):
         message = f"{path}: the list of cases in this sidecar is ignored; the cases are in {source.path}"
         header = data.without(CASE_LIST_KEYS)
-    elif not is_header(header):
+    elif not is_header(header) and document.mapped is None:
         message = f"{path} has the name of a sidecar, but none of its keys"
         header = {}  # probably a file of another tool: one warning is enough
     warnings = (DatasetWarning(message, path=path),) if message else ()

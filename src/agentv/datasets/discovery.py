@@ -6,13 +6,20 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import msgspec
+
+from agentv.datasets.detection import detect, unsupported
 from agentv.datasets.formats import dataset_format as formats
-from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidDatasetError
+from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidDatasetError, UsageError
+from agentv.registry import FOREIGN_FORMATS, FORMATS
 from agentv.settings.diagnostics import nearest
 from agentv.support import patterns as globs
 
 _MAGIC = re.compile(r"[*?\[{]")
 _SHOWN = 10
+MAPPED = "records"
+"""The format of records with a field map."""
+
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 Warn = Callable[[DatasetWarning], None]
 Note = Callable[[str], None]
@@ -24,7 +31,23 @@ def _stop(error: DatasetError) -> None:
     raise error
 
 
-def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> list[formats.Source]:
+class GivenFormat(msgspec.Struct, frozen=True):
+    """The format that the user gave for named files, and a field map as text. Empty: recognized by the content."""
+
+    kind: str = ""
+    fields: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind and self.kind not in (*FORMATS.names(), *FOREIGN_FORMATS.names()):
+            raise UsageError(f"Unknown format '{self.kind}'", hint=FOREIGN_FORMATS.suggestion(self.kind))
+
+
+_ANY_FORMAT = GivenFormat()
+
+
+def find_datasets(
+    paths: Paths, warn: Warn, note: Note, fail: Fail = _stop, given_format: GivenFormat = _ANY_FORMAT
+) -> list[formats.Source]:
     """Return the datasets at `paths`. `note` receives each file of a folder or glob that is not a dataset.
 
     `fail` receives the error for a file that cannot be used; if it returns, the search continues without that file.
@@ -36,12 +59,12 @@ def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> l
     named: set[str] = set()
     for path in given:
         found: list[tuple[str, str]] = []
-        if os.path.isdir(path) and formats.detect(path) is None:
+        if os.path.isdir(path) and detect(path) is None:
             found = _files_in(path)
         elif globs.has_magic(path) and not os.path.exists(path):
             found = _in_glob(path)
         else:
-            kinds[path] = _existing(path)
+            kinds[path] = _existing(path, given_format)
             named.add(path)
         for each, kind in found:
             kinds.setdefault(each, kind)
@@ -56,6 +79,8 @@ def find_datasets(paths: Paths, warn: Warn, note: Note, fail: Fail = _stop) -> l
         if path in named or _is_dataset(path, kind, by_base, skipped.append, fail)
     }
     sources = _without_included(list(_joined(kept, named, warn, fail)), named)
+    if given_format.fields:
+        sources = [msgspec.structs.replace(source, fields=given_format.fields) for source in sources]
     if not sources:
         more = len(skipped) - _SHOWN
         shown = "\n".join([*skipped[:_SHOWN], *([f"and {more:,} more"] if more > 0 else [])])
@@ -69,10 +94,12 @@ def _formats_hint() -> str:
     return f"Datasets are files with cases: {', '.join(formats.known_suffixes())}"
 
 
-def _existing(path: str) -> str:
+def _existing(path: str, given: GivenFormat) -> str:
     if os.path.exists(path):
-        if (kind := formats.detect(path)) is None:
-            raise formats.unsupported(path)
+        if given.kind or given.fields:
+            return given.kind or MAPPED
+        if (kind := detect(path)) is None:
+            raise unsupported(path)
         return kind
     folder = os.path.dirname(path) or "."
     names = os.listdir(folder) if os.path.isdir(folder) else []
@@ -87,7 +114,7 @@ def _files_in(folder: str) -> list[tuple[str, str]]:
     """Return the files and folders below a folder that may be datasets, with their formats, in path order."""
     found: list[tuple[str, str]] = []
     for parent in folders_in(folder):
-        if parent != folder and (kind := formats.detect(parent)):
+        if parent != folder and (kind := detect(parent)):
             found.append((parent, kind))
             continue
         paths = [os.path.join(parent, name) for name in os.listdir(parent) if not name.startswith(".")]
@@ -98,7 +125,7 @@ def _files_in(folder: str) -> list[tuple[str, str]]:
 def _candidates(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield the files whose extension suggests a format, with that format. Other files are not opened."""
     for path in paths:
-        kind = formats.detect(path, by_extension=True)
+        kind = detect(path, by_extension=True)
         if kind is not None:
             yield path, kind
 

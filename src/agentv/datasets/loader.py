@@ -17,7 +17,7 @@ from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import Header
 from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.dataset import Dataset, Options, ProblemSink, SilentSink
-from agentv.datasets.discovery import Paths, find_datasets
+from agentv.datasets.discovery import GivenFormat, Paths, find_datasets
 from agentv.datasets.files import FileFinder, project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.formats.lines import SUFFIXES
@@ -158,7 +158,8 @@ def case_source(
     if options.on_error not in _ON_ERROR:
         raise UsageError(f"on_error must be one of {', '.join(_ON_ERROR)}, got {options.on_error!r}")
     sink = SkippingSink(warn) if options.on_error == "skip" else StrictSink(warn)
-    return CaseSource(tuple(find_datasets(path, warn, note)), options, selection, sink)
+    given = GivenFormat(fields=options.fields)
+    return CaseSource(tuple(find_datasets(path, warn, note, given_format=given)), options, selection, sink)
 
 
 class CaseOptions(TypedDict, total=False):

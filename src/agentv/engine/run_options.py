@@ -92,6 +92,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     on_error: Literal["stop", "skip"] = "stop"
     allow_outside_files: bool = False
     max_line_bytes: int = MAX_LINE_BYTES
+    fields: str | None = None
     budget_usd: Positive | None = None
     fail_fast: bool = False
     keep_going: bool = False
@@ -126,7 +127,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def open_cases(self, warn: Callable[[DatasetWarning], None], note: Callable[[str], None]) -> CaseSource:
         """Open the selected cases at `paths`."""
-        reading = Reading(self.allow_outside_files, self.max_line_bytes, self.on_error)
+        reading = Reading(self.allow_outside_files, self.max_line_bytes, self.on_error, self.fields or "")
         return case_source(self.paths, warn=warn, note=note, options=reading, selection=self.selection)
 
     @property

@@ -9,14 +9,21 @@ from typing import Any
 
 from agentv.datasets.case.header import config_file
 from agentv.datasets.dataset import Dataset, Options
-from agentv.datasets.discovery import find_datasets, folders_in
+from agentv.datasets.discovery import GivenFormat, find_datasets, folders_in
 from agentv.datasets.files import project_root
 from agentv.datasets.formats.dataset_format import SIDECAR_SUFFIXES, Source, data_files
 from agentv.datasets.formats.yaml_dataset import case_list_key, parse_yaml_file
 from agentv.engine.findings import Finding, Locator, Report, from_error, from_problem, from_warning
 from agentv.engine.preflight import Preflight, ProjectFacts
 from agentv.engine.run_options import default_target, load_defaults
-from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, MissingSidecarWarning, UsageError
+from agentv.errors import (
+    DatasetError,
+    DatasetNotFoundError,
+    DatasetWarning,
+    MappedNote,
+    MissingSidecarWarning,
+    UsageError,
+)
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import Execution
 from agentv.model.message import Message
@@ -45,10 +52,13 @@ class Collecting:
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
+        self.notes: list[str] = []
         self.bad: list[EvalCase] = []
 
     def warning(self, warning: DatasetWarning) -> None:
-        if not isinstance(warning, MissingSidecarWarning):
+        if isinstance(warning, MappedNote):
+            self.notes.append(warning.message)
+        elif not isinstance(warning, MissingSidecarWarning):
             self.findings.append(from_warning(warning))
 
     def bad_dataset(self, errors: list[DatasetError]) -> None:
@@ -78,6 +88,7 @@ class ProjectFiles:
         self.targets_file = find_targets_file(folder, root)
         self.config_file = config_file(folder, root)
         self.findings: list[Finding] = []
+        self.notes: list[str] = []
         self.used: set[str] = set()
         targets = _target_settings(self.targets_file)
         known = tuple(targets or ())
@@ -153,6 +164,7 @@ def check_dataset(source: Source, options: Options, project: ProjectFiles) -> tu
             if seen.repeats((case.id,)):
                 repeated.add(case.id)
         project.used |= preflight.used
+        project.notes += sink.notes
         sink.findings += (locator.finding(problem, case) for case, problem in preflight.threshold_problems())
         if repeated:
             sink.findings += _duplicates(source, options, repeated)
@@ -215,7 +227,10 @@ def validate(paths: Sequence[str], options: Options = Options()) -> Report:
     sources: list[Source] = []
     try:
         if rest:
-            sources = find_datasets(rest, sink.warning, report.notes.append, lambda error: sink.bad_dataset([error]))
+            given = GivenFormat(fields=options.fields)
+            sources = find_datasets(
+                rest, sink.warning, report.notes.append, lambda error: sink.bad_dataset([error]), given
+            )
     except DatasetNotFoundError:
         if not settings and not sink.findings:
             raise
@@ -246,6 +261,7 @@ def _add_settings(given: dict[str, str], named: set[str], projects: list[Project
                 files.setdefault(os.path.realpath(path), (path, kind))
                 used.setdefault(os.path.realpath(path), set()).update(project.used)
         report.add(project.findings)
+        report.notes += project.notes
     for real, (path, kind) in files.items():
         findings, notes = _check_settings(path, kind, None if path in named else used.get(real))
         is_given = path in given

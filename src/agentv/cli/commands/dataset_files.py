@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import tempfile
@@ -9,16 +10,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from agentv.cli import output
-from agentv.cli.options import options_of
+from agentv.cli.options import FileOptions, options_of
 from agentv.cli.project_options import CasesArguments, ConvertArguments, ValidateArguments
 from agentv.datasets.case.prompts import resolved_data
 from agentv.datasets.conversion import Conversion
 from agentv.datasets.dataset import Options
-from agentv.datasets.discovery import find_datasets
+from agentv.datasets.discovery import GivenFormat, find_datasets
+from agentv.datasets.foreign.field_map import guess_map, map_text, parse_map
+from agentv.datasets.foreign.foreign_format import objects, record_file
 from agentv.engine.findings import Finding, Report
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.validation import validate as validated
-from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError, plural
+from agentv.errors import EXIT_FINDINGS, EXIT_OK, LossWarning, UsageError, plural
 from agentv.model.case import EvalCase, case_to_data
 from agentv.model.values import to_json
 from agentv.report.figures import one_line, safe_json
@@ -26,13 +29,18 @@ from agentv.report.markdown import workflow_command
 
 _SPOOL_BYTES = 16 * 1024 * 1024
 _TABLE_ROWS = 200
+_GUESSED_ROWS = 3
 _HEADINGS = ("id", "dataset", "input", "target", "evaluators")
 _WIDEST = (24, 16, 200, 12, 40)
 _INPUT = 2
 
 
 def print_cases(args: CasesArguments) -> None:
-    """Print the selected cases."""
+    """Print the selected cases, or a proposed field map."""
+    if args.guess:
+        for path in args.paths:
+            _print_guess(path)
+        return
     source = options_of(EvalOptions, args).open_cases(*output.listeners(args.quiet))
     cases = source.stream()
     if args.count:
@@ -43,6 +51,21 @@ def print_cases(args: CasesArguments) -> None:
         _print_lines(cases, args.resolve)
     if source.sink.skipped and not args.quiet:
         output.note(f"Skipped {plural(source.sink.skipped, 'invalid case')}")
+
+
+def _print_guess(path: str) -> None:
+    """Print a proposed field map for the records of a file, with its confidence and the first rows."""
+    rows = objects(record_file(path))
+    guesses = guess_map(rows)
+    if not guesses:
+        raise UsageError(f"Cannot propose a field map for {path}", "It has no records with text")
+    for guess in guesses:
+        click.echo(f"{guess.key:<18} ← {guess.path:<24} {guess.confidence:>4.0%}  {guess.reason}")
+    fields = parse_map(map_text(guesses))
+    click.echo("\nThe first rows:")
+    for row in rows[:_GUESSED_ROWS]:
+        click.echo(to_json(fields.row(row)).decode())
+    click.echo(f"\nUse it: agentv eval {shlex.quote(path)} --map {shlex.quote(map_text(guesses))}")
 
 
 def _print_lines(cases: Iterable[EvalCase], resolve: bool) -> None:
@@ -106,7 +129,7 @@ def _preview(content: Any) -> str:
 
 def validate(args: ValidateArguments) -> None:
     """Check files and print the findings."""
-    report = validated(args.paths, Options(args.allow_outside_files, args.max_line_bytes))
+    report = validated(args.paths, _reading(args))
     if args.as_json or args.style == "json":
         output.echo_json(report)
     elif args.style == "github":
@@ -150,12 +173,22 @@ def _print_finding(finding: Finding) -> None:
 
 def convert(args: ConvertArguments) -> None:
     """Write the dataset in another format."""
-    found = find_datasets(args.source, output.discard if args.quiet else output.warn, output.discard)
+    given = GivenFormat(args.source_format or "", args.fields or "")
+    warn = output.discard if args.quiet else output.warn
+    found = find_datasets(args.source, warn, output.discard, given_format=given)
     if len(found) != 1:
         names = ", ".join(each.path for each in found[:5])
         raise UsageError(f"{args.source} has {plural(len(found), 'dataset')}: {names}", hint="Convert them one by one")
-    options = Options(args.allow_outside_files, args.max_line_bytes)
-    done = Conversion(found[0], args.target, options, overwrite=args.force).run()
+    conversion = Conversion(found[0], args.target, _reading(args), overwrite=args.force)
+    for warning in conversion.check():
+        warn(warning)
+        if args.strict and isinstance(warning, LossWarning):
+            raise UsageError("Something cannot be kept, and --strict is set", str(warning))
+    done = conversion.run()
     if not args.quiet:
         cases = f"{plural(done.cases, 'case')}, identical to {found[0].path}"
         output.message(f"Wrote {' and '.join(done.files)}: {cases}")
+
+
+def _reading(args: FileOptions) -> Options:
+    return Options(args.allow_outside_files, args.max_line_bytes, fields=args.fields or "")

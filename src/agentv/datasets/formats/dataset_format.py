@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from agentv.datasets.formats.foreign_files import hint_for
 from agentv.datasets.formats.lines import MAX_LINE_BYTES, SUFFIXES, open_lines
-from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidCaseError, UsageError
+from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, UsageError
 from agentv.model.message import Message
-from agentv.registry import FORMATS
+from agentv.registry import FOREIGN_FORMATS, FORMATS
+
+if TYPE_CHECKING:
+    from agentv.datasets.foreign.foreign_format import MappedFile
 
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
 
@@ -70,7 +71,8 @@ class Document(msgspec.Struct, frozen=True):
     """An open dataset: its settings, the file they are in, and what is known before its rows are read.
 
     `lists_tests`: the cases are under `tests`, as in AgentV (TypeScript). `is_agentmark`: the rows look like
-    AgentMark's. `cases` is the list of rows, for formats that parse a file as a whole.
+    AgentMark's. `cases` is the list of rows, for formats that parse a file as a whole. `mapped` counts what was made of
+    another tool's file.
     """
 
     source: Source
@@ -80,6 +82,7 @@ class Document(msgspec.Struct, frozen=True):
     is_agentmark: bool = False
     cases: Any = None
     warnings: tuple[DatasetWarning, ...] = ()
+    mapped: MappedFile | None = None
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -148,7 +151,7 @@ class DatasetFormat:
 
 def load_format(name: str) -> DatasetFormat:
     """Return the format of this name, built-in or from a plug-in."""
-    found = FORMATS.find(name)
+    found = (FOREIGN_FORMATS if name in FOREIGN_FORMATS.names() else FORMATS).find(name)
     if not isinstance(found, DatasetFormat):
         raise UsageError(f"The plug-in '{name}' is not an instance of {__name__}.DatasetFormat")
     return found
@@ -167,7 +170,7 @@ def known_suffixes() -> list[str]:
     return plain + [each.suffixes[0] + ending for each in formats if each.can_be_compressed for ending in SUFFIXES]
 
 
-def _usable() -> Iterator[tuple[str, DatasetFormat]]:
+def usable() -> Iterator[tuple[str, DatasetFormat]]:
     """Yield all formats, without plug-ins that cannot be loaded; those are reported if no other format fits."""
     for name in FORMATS.all_names():
         with suppress(UsageError):
@@ -180,30 +183,12 @@ def suggested(path: str) -> list[str]:
     ending = next((ending for ending in SUFFIXES if suffix.endswith(ending)), "")
     suffix = suffix.removesuffix(ending)
     found: list[str] = []
-    for name, each in _usable():
+    for name, each in usable():
         if found and name not in FORMATS.names():
             break
         if suffix in each.suffixes and (not ending or each.can_be_compressed) and not each.is_folder:
             found.append(name)
     return found
-
-
-def detect(path: str, *, by_extension: bool = False) -> str | None:
-    """Return the first format that recognizes a file or folder; those that its extension suggests are tried first.
-
-    If no format recognizes the content, the extension decides, so that the reader can report the problem.
-    With `by_extension`, only formats that the extension suggests are tried.
-    """
-    if os.path.isdir(path):
-        return next((name for name, each in _usable() if each.is_folder and each.sniff(b"", path)), None)
-    likely = suggested(path)
-    if by_extension and len(likely) < 2:
-        return likely[0] if likely else None
-    head = read_head(path)
-    others = (name for name, each in _usable() if name not in likely and not each.is_folder)
-    names: Iterable[str] = likely if by_extension else chain(likely, others)
-    found = next((name for name in names if load_format(name).sniff(head, path)), None)
-    return found or (likely[0] if likely else None)
 
 
 def read_head(path: str) -> bytes:
@@ -241,13 +226,15 @@ _SHARD = re.compile(r"(?P<name>.+)-(?P<index>\d{5,})-of-(?P<count>\d{5,})$")
 class Source(msgspec.Struct, frozen=True):
     """The files of one dataset, in order, as the user named them. `base` is their path without suffix and shard.
 
-    `path` identifies the dataset in messages and results; `kind` is the name of its format.
+    `path` identifies the dataset in messages and results; `kind` is the name of its format. `fields` is the field map
+    that the user gave, as text.
     """
 
     files: tuple[str, ...]
     base: str
     kind: str
     path: str
+    fields: str = ""
 
     @property
     def format(self) -> DatasetFormat:
@@ -271,20 +258,10 @@ class Source(msgspec.Struct, frozen=True):
         return None if sidecar in self.files else sidecar
 
 
-def source_of(path: str, kind: str) -> Source:
+def source_of(path: str, kind: str, fields: str = "") -> Source:
     """Return the source for a dataset that is a single file or folder."""
     found = load_format(kind)
-    return Source(found.files(path), path.rstrip("/") if found.is_folder else base_of(path), kind, path)
-
-
-def unsupported(path: str) -> DatasetNotFoundError:
-    """Return the error for a file in an unknown format."""
-    suffix = suffix_of(path)
-    head = read_head(path)
-    keys = object_keys(head.removeprefix(b"\xef\xbb\xbf").lstrip().removeprefix(b"["))
-    hint = hint_for(path, head, keys) or "Neither the content nor the extension of this file is that of a dataset"
-    detail = f"The extension {suffix or '(none)'} is not one of {', '.join(known_suffixes())}"
-    return DatasetNotFoundError(f"Unsupported file format: {path}", detail, hint, path=path)
+    return Source(found.files(path), path.rstrip("/") if found.is_folder else base_of(path), kind, path, fields)
 
 
 def base_of(path: str) -> str:

@@ -1,0 +1,85 @@
+"""Recognize the format of a file or folder: ours by its content, another tool's by the records in it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from itertools import chain
+
+from agentv.datasets.case.keys import OUTCOME_KEYS
+from agentv.datasets.foreign.foreign_format import ForeignFormat
+from agentv.datasets.formats.dataset_format import (
+    known_suffixes,
+    load_format,
+    object_keys,
+    read_head,
+    suffix_of,
+    suggested,
+    usable,
+)
+from agentv.datasets.formats.foreign_files import hint_for
+from agentv.errors import DatasetNotFoundError
+from agentv.registry import FOREIGN_FORMATS
+
+_OUR_LIST = re.compile(rb"""(?m)^["']?(?:evalcases|eval_cases)["']?\s*:""")
+_TESTS = re.compile(rb"""(?m)^["']?tests["']?\s*:""")
+_OTHER_LISTS = re.compile(
+    rb"""(?m)^["']?(?:prompts|providers|targets|scenarios|redteam|defaultTest|tasks|default_test)["']?\s*:"""
+)
+_IN_FOLDERS = (".json", ".yaml", ".yml", ".jsonl", ".toml")
+"""Extensions of other tools' files that are opened if a folder is searched."""
+
+
+def detect(path: str, *, by_extension: bool = False) -> str | None:
+    """Return the first format that recognizes a file or folder; those that its extension suggests are tried first.
+
+    If no format recognizes the content, the extension decides, so that the reader can report the problem.
+    With `by_extension`, for files found in a folder, the formats of other tools must be sure about the file.
+    """
+    if os.path.isdir(path):
+        return next((name for name, each in usable() if each.is_folder and each.sniff(b"", path)), None)
+    likely = suggested(path)
+    if by_extension and not likely and suffix_of(path).lower() not in _IN_FOLDERS:
+        return None
+    head = read_head(path)
+    if not _is_ours(head) and (foreign := foreign_format(path, in_folders=by_extension)):
+        return foreign
+    if by_extension and len(likely) < 2:
+        return likely[0] if likely else None
+    others = (name for name, each in usable() if name not in likely and not each.is_folder)
+    names: Iterable[str] = likely if by_extension else chain(likely, others)
+    found = next((name for name in names if load_format(name).sniff(head, path)), None)
+    return found or (likely[0] if likely else None)
+
+
+def foreign_format(path: str, *, in_folders: bool = False) -> str | None:
+    """Return the first format of another tool that recognizes a file."""
+    for name in FOREIGN_FORMATS.all_names():
+        found = load_format(name)
+        is_sure = isinstance(found, ForeignFormat) and found.in_folders
+        if (is_sure or not in_folders) and found.sniff(b"", path):
+            return name
+    return None
+
+
+def _is_ours(head: bytes) -> bool:
+    """Whether the start of a file shows that it is a dataset of ours, so that no other format is tried."""
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not start or _OUR_LIST.search(start) or start.startswith(b"---"):
+        return True
+    if start.startswith(b"{"):
+        keys = object_keys(start.split(b"\n", 1)[0])
+        has_id = "id" in keys and ("input" in keys or "input_messages" in keys)
+        return has_id and not keys.isdisjoint((*OUTCOME_KEYS, "evaluators", "assertions", "assert"))
+    return bool(_TESTS.search(start)) and not _OTHER_LISTS.search(start)
+
+
+def unsupported(path: str) -> DatasetNotFoundError:
+    """Return the error for a file in an unknown format."""
+    suffix = suffix_of(path)
+    head = read_head(path)
+    keys = object_keys(head.removeprefix(b"\xef\xbb\xbf").lstrip().removeprefix(b"["))
+    hint = hint_for(path, head, keys) or "Neither the content nor the extension of this file is that of a dataset"
+    detail = f"The extension {suffix or '(none)'} is not one of {', '.join(known_suffixes())}"
+    return DatasetNotFoundError(f"Unsupported file format: {path}", detail, hint, path=path)

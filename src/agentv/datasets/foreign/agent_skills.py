@@ -1,0 +1,148 @@
+"""Agent Skills: `evals/evals.json` in its shapes. Files of an eval are copied into its workspace."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, document_of, objects
+from agentv.datasets.foreign.records import Record, RecordFile, items_of
+from agentv.datasets.foreign.values import filled, first_of, is_blank, metadata_of, text_of, texts_of
+
+_LISTS = ("evals", "cases", "test_cases", "tests", "scenarios")
+_CHECKS = ("expectations", "assertions", "deterministic_assertions", "rubric", "rubrics", "scorers", "checks")
+_USED = (
+    *("id", "prompt", "input", "query", "expected_output", "expected_behavior", "expected_outcome", "files", "tags"),
+    *("metadata", "description", *_CHECKS),
+)
+_NAMES = ("skill_name", "skill", "skillName")
+_RUBRIC_TEXTS = ("text", "description", "criterion", "pass_if", "expectation", "assertion", "value", "name")
+_JUDGED = ("semantic", "llm_judge", "llm-judge", "llm", "judge", "model", "rubric", "")
+
+
+class _AgentSkills(ForeignFormat):
+    title = "Agent Skills evals"
+    fields = "prompt → input, expected_output → expected_outcome, expectations and assertions → rubric and checks"
+    in_folders = True
+
+    def fits(self, file: RecordFile) -> bool:
+        if file.kind not in ("json", "yaml"):
+            return False
+        document = document_of(file)
+        rows = _cases_in(document) if document else objects(file)
+        named = any(key in document for key in _NAMES) or os.path.basename(file.path) == "evals.json"
+        return named and bool(rows) and all(_question(row) is not None for row in rows) and not all_have(rows, "inputs")
+
+    def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:  # noqa: ARG002
+        name = first_of(document_of(file), *_NAMES)
+        return {"dataset": name} if isinstance(name, str) else {}
+
+    def items(self, file: RecordFile) -> Iterator[Record]:
+        document = document_of(file)
+        if not document:
+            yield from items_of(file.document)
+            return
+        for key in _LISTS:
+            if isinstance(document.get(key), list):
+                yield from items_of(document[key])
+                return
+
+    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
+        data = record.data
+        rubrics, evaluators = _checks(data, lose)
+        row = {
+            "id": data.get("id") if not is_blank(data.get("id")) else data.get("name"),
+            "input": text_of(_question(data)),
+            "expected_outcome": text_of(first_of(data, "expected_output", "expected_behavior", "expected_outcome")),
+            "rubrics": rubrics,
+            "assertions": evaluators,
+            "description": data.get("description"),
+            "tags": texts_of(data.get("tags")),
+            "metadata": metadata_of(data, _USED, data.get("metadata")),
+            "input_files": _files(data, lose),
+        }
+        if not row["expected_outcome"] and not rubrics and not evaluators:
+            row["expected_outcome"] = "Does what the input asks for"
+            lose("a way to check the answer: the eval has none, so the judge only sees the prompt")
+        return [filled(row)]
+
+
+AGENT_SKILLS = _AgentSkills()
+
+
+def _cases_in(document: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[Any] = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
+    return [item for item in found if isinstance(item, dict)]
+
+
+def _question(data: dict[str, Any]) -> Any:
+    return first_of(data, "prompt", "input", "query", "task")
+
+
+def _files(data: dict[str, Any], lose: Lose) -> list[str]:
+    """Return the files of an eval; those given with their content have no path and are lost."""
+    found = data.get("files")
+    if isinstance(found, dict):
+        lose("files that are written inside the eval")
+        return []
+    return [item for item in found if isinstance(item, str)] if isinstance(found, list) else []
+
+
+def _checks(data: dict[str, Any], lose: Lose) -> tuple[list[Any], list[dict[str, Any]]]:
+    """Return the checks of an eval: criteria for a judge, and evaluators for those that need none."""
+    rubrics: list[Any] = []
+    evaluators: list[dict[str, Any]] = []
+    for key in _CHECKS:
+        found = data.get(key)
+        if isinstance(found, dict):
+            found = [{"name": name, "text": text_of(text)} for name, text in found.items()]
+        for check in found if isinstance(found, list) else texts_of(found):
+            _add_check(check, rubrics, evaluators, lose)
+    return rubrics, evaluators
+
+
+def _add_check(check: Any, rubrics: list[Any], evaluators: list[dict[str, Any]], lose: Lose) -> None:
+    if isinstance(check, str):
+        rubrics.append(check)
+        return
+    if not isinstance(check, dict):
+        lose("a check that is neither text nor an object")
+        return
+    kind = text_of(first_of(check, "type", "kind", "check")).lower()
+    entry = _entry(kind, check, lose)
+    if entry is not None:
+        name = check.get("name") or check.get("id")
+        evaluators.append({**entry, **({"name": text_of(name)} if not is_blank(name) else {})})
+        return
+    text = first_of(check, *_RUBRIC_TEXTS)
+    if text is None:
+        lose(f"a check of type '{kind or 'unknown'}'")
+        return
+    item: dict[str, Any] = {"id": text_of(check.get("id") or check.get("name")), "expected_outcome": text_of(text)}
+    if isinstance(check.get("weight"), int | float):
+        item["weight"] = check["weight"]
+    rubrics.append(filled(item))
+
+
+def _entry(kind: str, check: dict[str, Any], lose: Lose) -> dict[str, Any] | None:
+    """Return the evaluator for a check without a judge; None for one that a judge decides."""
+    value = first_of(check, "pattern", "value", "text", "expected", "substring", "expect_substring")
+    if kind in ("regex", "pattern", "matches"):
+        return None if value is None else {"type": "regex", "value": text_of(value)}
+    if kind in ("string_match", "contains", "substring", "string", "includes"):
+        return None if value is None else {"type": "contains", "value": text_of(value)}
+    if kind in ("not_contains", "excludes", "forbidden"):
+        return None if value is None else {"type": "contains", "value": text_of(value), "negate": True}
+    if kind in ("equals", "exact", "exact_match"):
+        return None if value is None else {"type": "equals", "value": value}
+    command = first_of(check, "cmd", "command", "script")
+    if command is not None:
+        codes = check.get("expect_exit")
+        passes = {"pass_codes": [codes]} if isinstance(codes, int) and 0 < codes < 256 else {}
+        if "expect_substring" in check:
+            lose("expect_substring of a command: only its exit code is checked")
+        return {"type": "command", "command": text_of(command), **passes}
+    if kind not in _JUDGED and first_of(check, *_RUBRIC_TEXTS) is not None:
+        lose(f"the type '{kind}' of a check: its text is judged by a model")
+    return None

@@ -1,0 +1,109 @@
+"""Goldens of DeepEval: single questions and conversations, in JSON, JSON Lines or CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, document_of, objects
+from agentv.datasets.foreign.records import Record, RecordFile, items_of
+from agentv.datasets.foreign.values import (
+    call_of,
+    cell_list,
+    expected_calls,
+    filled,
+    first_of,
+    is_blank,
+    message_of,
+    metadata_of,
+    parsed,
+    text_of,
+)
+
+_MARKS = (
+    *("retrieval_context", "retrievalContext", "expected_tools", "expectedTools", "tools_called", "toolsCalled"),
+    *("actual_output", "actualOutput", "source_file", "sourceFile", "additional_metadata", "additionalMetadata"),
+    *("custom_column_key_values", "scenario", "user_description", "userDescription"),
+)
+_LISTS = ("goldens", "conversationalGoldens", "conversational_goldens")
+_USED = (
+    *("id", "name", "input", "expected_output", "expectedOutput", "context", "retrieval_context", "retrievalContext"),
+    *("additional_metadata", "additionalMetadata", "expected_tools", "expectedTools", "scenario", "expected_outcome"),
+    *("expectedOutcome", "turns", "user_description", "userDescription", "persona"),
+)
+
+
+class _DeepEvalGoldens(ForeignFormat):
+    title = "goldens of DeepEval"
+    fields = "input → input, expected_output → expected_output, context → context, expected_tools → tool_trajectory"
+
+    def fits(self, file: RecordFile) -> bool:
+        if any(isinstance(document_of(file).get(key), list) for key in _LISTS):
+            return True
+        rows = objects(file)
+        return any_has(rows, *_MARKS) and (all_have(rows, "input") or all_have(rows, "scenario"))
+
+    def items(self, file: RecordFile) -> Iterator[Record]:
+        document = document_of(file)
+        if not document:
+            yield from file.records()
+        for key in _LISTS:
+            yield from items_of(document[key]) if isinstance(document.get(key), list) else ()
+
+    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
+        data = record.data
+        extra = parsed(first_of(data, "additional_metadata", "additionalMetadata"))
+        passages = cell_list(first_of(data, "context"))
+        retrieved = cell_list(first_of(data, "retrieval_context", "retrievalContext"))
+        row: dict[str, Any] = {
+            "id": first_of(data, "id", "name"),
+            "context": passages or retrieved,
+            "metadata": metadata_of(data, _USED, extra),
+        }
+        if passages and retrieved:
+            row["metadata"]["retrieval_context"] = retrieved
+        scenario = data.get("scenario")
+        row |= _single(data, lose) if is_blank(scenario) else _conversation(data, lose)
+        if not any(not is_blank(row.get(key)) for key in ("expected_output", "expected_outcome", "assertions")):
+            row["expected_outcome"] = "Does what the input asks for"
+        return [filled(row)]
+
+
+DEEPEVAL_GOLDENS = _DeepEvalGoldens()
+
+
+def _single(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
+    if is_blank(data.get("input")):
+        raise ValueError("The golden has no input")
+    tools = parsed(first_of(data, "expected_tools", "expectedTools"))
+    names = [part.strip() for part in tools.split(";")] if isinstance(tools, str) else tools
+    calls = [call_of({"name": tool} if isinstance(tool, str) else tool) for tool in names or () if tool]
+    question = text_of(data["input"])
+    if "[DEEPEVAL:IMAGE:" in question:
+        lose("an image that is stored in DeepEval")
+    return {
+        "input": question,
+        "expected_output": first_of(data, "expected_output", "expectedOutput"),
+        "assertions": [{"type": "llm_judge"}, expected_calls(calls)] if calls else [],
+    }
+
+
+def _conversation(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
+    """Return a conversation: the turns that are given, or a simulated user who follows the scenario."""
+    turns = parsed(data.get("turns"))
+    messages = [message_of(turn, lose) for turn in turns] if isinstance(turns, list) and turns else []
+    users = [message for message in messages if message["role"] == "user"]
+    outcome = {"expected_outcome": text_of(first_of(data, "expected_outcome", "expectedOutcome"))}
+    scenario = text_of(data["scenario"])
+    if users:
+        replies = len(messages) - len(users)
+        if replies:
+            lose("replies in the turns of a golden: the target writes its own")
+        return {
+            **outcome,
+            "input": [users[0]],
+            "turns": [{"input": [message]} for message in users[1:]],
+            "description": scenario,
+        }
+    persona = text_of(first_of(data, "user_description", "userDescription", "persona"))
+    return {**outcome, "input": scenario, "user": filled({"goal": scenario, "persona": persona})}

@@ -1,0 +1,242 @@
+"""Map the fields of any record to a case: `input=question,expected_output=answers[0],contains_all=must_contain`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import msgspec
+
+from agentv.datasets.foreign.values import filled, is_blank, messages_of, parsed, text_of, texts_of
+from agentv.errors import UsageError
+from agentv.settings.diagnostics import did_you_mean
+
+_TEXTS = ("id", "input", "expected_output", "expected_outcome", "conversation_id", "description")
+_LISTS = ("tags", "context", "rubrics")
+_CHECKS = {
+    **dict.fromkeys(("contains", "icontains", "equals", "regex", "starts_with", "ends_with"), False),
+    **dict.fromkeys(("contains_all", "contains_any", "icontains_all", "icontains_any"), True),
+}
+"""Evaluators that a field can hold the value of, and whether the value is a list."""
+
+_METADATA = "metadata."
+_NOT = "not_"
+KEYS = (*_TEXTS, *_LISTS, *_CHECKS, *(f"{_NOT}{name}" for name in _CHECKS), f"{_METADATA}NAME")
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(-?\d+)\]")
+_PAIR = re.compile(r"\s*([\w.*-]+)\s*=\s*([^,]+?)\s*(?:,|$)")
+EXAMPLE = "--map 'id=qid,input=question,expected_output=answers[0]'"
+
+
+class FieldMap(msgspec.Struct, frozen=True):
+    """The path of the value of each key of a case."""
+
+    paths: dict[str, str]
+
+    def row(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return the row for a record. Raises ValueError if it has no input."""
+        row: dict[str, Any] = {"metadata": {}, "assertions": []}
+        for key, path in self.paths.items():
+            value = data if path == "*" else value_at(data, path)
+            if not is_blank(value):
+                self._add(row, key, value)
+        if "input" not in row:
+            raise ValueError(f"The record has no '{self.paths['input']}', which is its input")
+        if not any(key in row for key in ("expected_output", "expected_outcome", "rubrics")) and not row["assertions"]:
+            row["expected_outcome"] = "Does what the input asks for"
+        return filled(row)
+
+    def _add(self, row: dict[str, Any], key: str, value: Any) -> None:
+        if key == f"{_METADATA}*":
+            used = {re.split(r"[.\[]", path)[0] for path in self.paths.values()}
+            row["metadata"] |= {name: each for name, each in value.items() if name not in used and not is_blank(each)}
+        elif key.startswith(_METADATA):
+            row["metadata"][key.removeprefix(_METADATA)] = value
+        elif key == "input":
+            row["input"] = _input(value)
+        elif key == "expected_output":
+            row[key] = value
+        elif key in _TEXTS:
+            row[key] = text_of(value)
+        elif key in _LISTS:
+            row[key] = listed(value)
+        else:
+            name = key.removeprefix(_NOT)
+            entry = {"type": name, "value": listed(value) if _CHECKS[name] else value}
+            row["assertions"].append({**entry, "negate": True} if key.startswith(_NOT) else entry)
+
+
+def parse_map(text: str) -> FieldMap:
+    """Parse `key=path,key=path`. Raises UsageError."""
+    paths: dict[str, str] = {}
+    place = 0
+    while place < len(text):
+        found = _PAIR.match(text, place)
+        if found is None:
+            raise UsageError(f"--map: cannot read '{text[place:]}'", hint=f"For example: {EXAMPLE}")
+        paths[found[1]] = found[2]
+        place = found.end()
+    return checked_map(paths)
+
+
+def checked_map(paths: dict[str, str]) -> FieldMap:
+    """Return the map after checking its keys. Raises UsageError."""
+    known = {"criteria": "expected_outcome", "outcome": "expected_outcome"}
+    paths = {known.get(key, key.replace("-", "_")): path for key, path in paths.items()}
+    for key in paths:
+        if key not in KEYS and not key.startswith(_METADATA):
+            hint = did_you_mean(key, KEYS) or f"Keys: {', '.join(KEYS)}"
+            raise UsageError(f"--map: unknown key '{key}'", hint=hint)
+    if "input" not in paths:
+        raise UsageError("--map: no field is mapped to 'input'", hint=f"For example: {EXAMPLE}")
+    return FieldMap(paths)
+
+
+def check_fields(fields: FieldMap, records: Iterable[dict[str, Any]], path: str) -> None:
+    """Raise UsageError if none of the records has a field that the map names."""
+    names: dict[str, None] = {}
+    for record in records:
+        names.update(dict.fromkeys(map(str, record)))
+    for key, value in fields.paths.items():
+        first = re.split(r"[.\[]", value)[0]
+        if names and value != "*" and first not in names and value not in names:
+            hint = did_you_mean(first, names) or f"Its fields: {', '.join(names)}"
+            raise UsageError(f"--map: {path} has no field '{first}', mapped to '{key}'", hint=hint)
+
+
+def value_at(data: Any, path: str) -> Any:
+    """Return the value at a path such as `a.b[0]`; None if there is none. A field named like the path wins."""
+    if isinstance(data, dict) and path in data:
+        return data[path]
+    for found in _STEP.finditer(path):
+        data = parsed(data)
+        if found[2] is not None:
+            index = int(found[2])
+            data = data[index] if isinstance(data, list) and -len(data) <= index < len(data) else None
+        else:
+            data = data.get(found[1]) if isinstance(data, dict) else None
+        if data is None:
+            return None
+    return data
+
+
+def listed(value: Any) -> list[str]:
+    """Return a list of texts; a cell may have several, separated by `|` or `;`, or as JSON."""
+    value = parsed(value)
+    if isinstance(value, str) and ("|" in value or ";" in value):
+        return [part.strip() for part in re.split(r"[|;]", value) if part.strip()]
+    return texts_of(value)
+
+
+def _input(value: Any) -> Any:
+    value = parsed(value)
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        return messages_of(value, lambda _: None)
+    return value if isinstance(value, str | dict) else text_of(value)
+
+
+_SYNONYMS: dict[str, tuple[str, ...]] = {
+    "id": ("id", "qid", "case_id", "test_id", "eval_id", "example_id", "question_id", "name", "key", "uuid"),
+    "input": (
+        *(
+            "input",
+            "question",
+            "query",
+            "prompt",
+            "user_input",
+            "instruction",
+            "user_message",
+            "usermessage",
+            "message",
+        ),
+        *("text", "ticket", "email", "request", "problem", "problem_statement", "inputs", "utterance", "task"),
+    ),
+    "expected_output": (
+        *("expected_output", "expected", "answer", "answers", "reference", "reference_answer", "ideal", "ground_truth"),
+        *("target", "output", "outputs", "expected_answer", "gold", "gold_answer", "solution", "label", "completion"),
+    ),
+    "expected_outcome": ("expected_outcome", "criteria", "outcome", "expected_behavior", "success_criteria", "rubric"),
+    "contains_all": (
+        *("must_contain", "expected_contains", "should_contain", "required_keywords", "keywords", "must_include"),
+        *("expected_phrases", "expected_keywords", "contains", "includes"),
+    ),
+    "not_contains_any": (
+        *("must_not_contain", "should_not_contain", "forbidden", "forbids", "must_avoid", "mustavoid", "excludes"),
+        *("forbidden_phrases", "not_contains"),
+    ),
+    "rubrics": ("rubrics", "expected_facts", "facts", "key_points", "expectations", "checklist"),
+    "context": ("context", "contexts", "passages", "documents", "retrieved_contexts"),
+    "tags": ("tags", "tag", "labels", "category", "categories"),
+}
+
+
+class Guess(msgspec.Struct, frozen=True):
+    """A proposed mapping of one key, with the reason and a confidence from 0 to 1."""
+
+    key: str
+    path: str
+    confidence: float
+    reason: str
+
+
+def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
+    """Propose a mapping from the names and values of some records; empty without an input."""
+    names = dict.fromkeys(name for record in records for name in record)
+    guesses: list[Guess] = []
+    taken: set[str] = set()
+    for key, synonyms in _SYNONYMS.items():
+        found = _by_name(key, synonyms, names, records, taken)
+        if found is not None:
+            guesses.append(found)
+            taken.add(re.split(r"[.\[]", found.path)[0])
+    if not any(guess.key == "input" for guess in guesses):
+        longest = _longest_text(records, taken)
+        if longest is None:
+            return []
+        taken.add(longest)
+        guesses.insert(0, Guess("input", longest, 0.4, "the field with the longest texts"))
+    if any(name not in taken for name in names):
+        guesses.append(Guess(f"{_METADATA}*", "*", 1.0, "all other fields"))
+    return guesses
+
+
+def map_text(guesses: Iterable[Guess]) -> str:
+    """Return the guesses as the value of `--map`."""
+    return ",".join(f"{guess.key}={guess.path}" for guess in guesses)
+
+
+def _by_name(
+    key: str, synonyms: tuple[str, ...], names: Iterable[str], records: Collection[dict[str, Any]], taken: set[str]
+) -> Guess | None:
+    plain = {re.sub(r"[\s-]+", "_", name.strip()).lower(): name for name in names if name not in taken}
+    for position, synonym in enumerate(synonyms):
+        if synonym not in plain:
+            continue
+        name = plain[synonym]
+        values = [record[name] for record in records if not is_blank(record.get(name))]
+        if not values or not _suits(key, values):
+            continue
+        is_list = key == "expected_output" and all(isinstance(parsed(value), list) for value in values)
+        confidence = (0.98 if position == 0 else 0.9 if position < 6 else 0.7) * len(values) / len(records)
+        confidence = max(confidence, 0.5) if key not in ("id", "input") else confidence
+        return Guess(key, f"{name}[0]" if is_list else name, round(confidence, 2), f"the name '{name}'")
+    return None
+
+
+def _suits(key: str, values: list[Any]) -> bool:
+    """Whether the values can be those of a key: ids are unique, tags are short."""
+    texts = [text_of(value) for value in values]
+    if key == "id":
+        return len(set(texts)) == len(texts) and max(map(len, texts)) <= 200
+    if key == "tags":
+        return max(map(len, texts)) <= 100
+    return True
+
+
+def _longest_text(records: Collection[dict[str, Any]], taken: set[str]) -> str | None:
+    lengths: dict[str, int] = {}
+    for record in records:
+        for name, value in record.items():
+            if isinstance(value, str) and name not in taken:
+                lengths[name] = lengths.get(name, 0) + len(value)
+    return max(lengths, key=lambda name: lengths[name]) if lengths else None

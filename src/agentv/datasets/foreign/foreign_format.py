@@ -1,0 +1,197 @@
+"""The base of formats that read other tools' datasets: recognize a file, map its records to rows, count the losses.
+
+Each format is one module and one entry of `FORMATS`. It defines `fits` and `rows`, and `settings` or `items` if the
+cases are part of a document. Keys without a counterpart go to `metadata`; what cannot be kept is a loss.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from agentv.datasets.case.shorthand import ItemIds
+from agentv.datasets.foreign.records import Record, RecordFile
+from agentv.datasets.formats.dataset_format import BadRow, Batch, DatasetFormat, Document, ReadOptions, Row, Source
+from agentv.datasets.formats.lines import BATCH
+from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, LossWarning, MappedNote, plural
+from agentv.settings.diagnostics import type_word
+
+Lose = Callable[[str], None]
+"""Receives the name of something in a record that cannot be kept."""
+
+Mapper = Callable[[Record, Lose], Iterable[dict[str, Any]]]
+"""Returns the rows of a record."""
+
+
+class MappedFile:
+    """What was made of a file: the title of its format, what became what, and how often something was lost."""
+
+    def __init__(self, title: str, fields: str) -> None:
+        self.title = title
+        self.fields = fields
+        self.losses: Counter[str] = Counter()
+        self.in_settings: Counter[str] = Counter()
+        self.cases = 0
+
+    def lose(self, what: str) -> None:
+        """Count something that could not be kept."""
+        self.losses[what] += 1
+
+    def restart(self) -> None:
+        """Count the cases and their losses from the start; those of the settings stay."""
+        self.losses, self.cases = Counter(self.in_settings), 0
+
+    def warnings(self, path: str) -> Iterator[DatasetWarning]:
+        """Yield the note about what was mapped, and one warning per kind of loss."""
+        fields = f": {self.fields}" if self.fields else ""
+        yield MappedNote(f"{path}: read {plural(self.cases, 'case')} as {self.title}{fields}", path=path)
+        for what, count in self.losses.most_common():
+            yield LossWarning(f"{path}: not kept: {what} ({plural(count, 'time')})", path=path)
+
+
+class ForeignFormat(DatasetFormat):
+    """Base class of the formats of other tools."""
+
+    title: ClassVar[str]
+    """The name of the tool and of its file, for messages."""
+
+    fields: ClassVar[str] = ""
+    """What becomes what, such as `ideal → expected_output`."""
+
+    in_folders: ClassVar[bool] = False
+    """Whether a file is taken as a dataset if only its folder was named."""
+
+    def fits(self, file: RecordFile) -> bool:
+        """Whether the file is one of this tool."""
+        raise NotImplementedError
+
+    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
+        """Return the rows of one record, with our keys. Raises ValueError with the reason if there is none."""
+        raise NotImplementedError
+
+    def mapper(self, document: Document) -> Mapper:  # noqa: ARG002
+        """Return the function that maps the records of a document."""
+        return self.rows
+
+    def items(self, file: RecordFile) -> Iterator[Record]:
+        """Yield the records with cases."""
+        return file.records()
+
+    def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:  # noqa: ARG002
+        """Return the settings of the dataset, with our keys."""
+        return {}
+
+    def sniff(self, head: bytes, path: str) -> bool:  # noqa: ARG002
+        return self.fits(record_file(path))
+
+    def open(self, source: Source) -> Document:
+        mapped = MappedFile(self.title, self.fields)
+        header = self.settings(record_file(source.files[0]), mapped.lose)
+        mapped.in_settings = Counter(mapped.losses)
+        return Document(source, header, source.files[0], lists_tests=True, mapped=mapped)
+
+    def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:  # noqa: ARG002
+        mapped = document.mapped
+        assert mapped is not None
+        mapped.restart()
+        rows = self.mapper(document)
+        for path in document.source.files:
+            yield from _batches(path, self._numbered(path, rows, mapped))
+
+    def _numbered(self, path: str, rows: Mapper, mapped: MappedFile) -> Iterator[tuple[int, Row]]:
+        ids = ItemIds()
+        for record in self.items(record_file(path)):
+            for row in self._checked(record, rows, mapped):
+                if isinstance(row, dict):
+                    mapped.cases += 1
+                    row = {"id": _id(row, ids), **{key: value for key, value in row.items() if key != "id"}}
+                yield record.line, row
+
+    def _checked(self, record: Record, rows: Mapper, mapped: MappedFile) -> Iterable[dict[str, Any] | BadRow]:
+        if not isinstance(record.data, dict):
+            return [BadRow(f"Expected an object, got {type_word(record.data)}")]
+        try:
+            return list(rows(record, mapped.lose))
+        except ValueError as error:
+            return [BadRow(str(error), hint=f"The file was read as {self.title}")]
+
+    def why_not(self, path: str) -> str | None:  # noqa: ARG002
+        return None if self.in_folders else f"{self.title}: name the file to use it"
+
+
+def _batches(path: str, rows: Iterator[tuple[int, Row]]) -> Iterator[Batch]:
+    """Group rows on consecutive lines."""
+    batch: list[Row] = []
+    start = 1
+    for line, row in rows:
+        if batch and (line != start + len(batch) or len(batch) == BATCH):
+            yield Batch(path, start, batch)
+            batch = []
+        if not batch:
+            start = line
+        batch.append(row)
+    if batch:
+        yield Batch(path, start, batch)
+
+
+def _id(row: dict[str, Any], ids: ItemIds) -> str:
+    """Return the id of a row: its own, or one computed from its content."""
+    given = row.get("id")
+    if given is None or (isinstance(given, str) and not given.strip()):
+        return ids.id_for({key: row.get(key) for key in ("input", "expected_outcome", "turns", "vars") if key in row})
+    return given if isinstance(given, str) else str(given)
+
+
+def record_file(path: str) -> RecordFile:
+    """Return a file with its cached content. A file that changes is read again."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise DatasetNotFoundError(f"Cannot read {path}: {error.strerror or error}", path=path) from None
+    return _record_file(path, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=4)
+def _record_file(path: str, modified: int, size: int) -> RecordFile:  # noqa: ARG001  # a changed file is read again
+    return RecordFile(path)
+
+
+def sample_of(file: RecordFile) -> list[Any]:
+    """Return the first records of a file; computed once for all formats."""
+    found = file.__dict__.get("sampled")
+    if found is None:
+        try:
+            found = file.sample()
+        except DatasetError:
+            found = []
+        file.__dict__["sampled"] = found
+    return found
+
+
+def objects(file: RecordFile) -> list[dict[str, Any]]:
+    """Return the first records that are objects; empty if the file is one document."""
+    found = sample_of(file)
+    is_document = file.kind in ("yaml", "toml") or (file.kind == "json" and not file.is_array)
+    if is_document:
+        return [item for item in found[0] if isinstance(item, dict)] if found and isinstance(found[0], list) else []
+    return [item for item in found if isinstance(item, dict)]
+
+
+def document_of(file: RecordFile) -> dict[str, Any]:
+    """Return the document of a JSON, YAML or TOML file; empty if it is not an object."""
+    found = sample_of(file)
+    is_document = file.kind in ("yaml", "toml") or (file.kind == "json" and not file.is_array)
+    return found[0] if is_document and found and isinstance(found[0], dict) else {}
+
+
+def all_have(rows: list[dict[str, Any]], *keys: str) -> bool:
+    """Whether there are rows, and all of them have these keys."""
+    return bool(rows) and all(key in row for row in rows for key in keys)
+
+
+def any_has(rows: list[dict[str, Any]], *keys: str) -> bool:
+    """Whether a row has one of these keys."""
+    return any(key in row for row in rows for key in keys)

@@ -1,0 +1,112 @@
+"""Prompt files of GitHub Models (`.prompt.yml`): messages, test data and evaluators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of
+from agentv.datasets.foreign.records import Record, RecordFile, items_of
+from agentv.datasets.foreign.values import filled, first_of, is_blank, metadata_of, text_of
+
+_STRINGS = {
+    "equals": "equals",
+    "contains": "icontains",
+    "startsWith": "starts_with",
+    "endsWith": "ends_with",
+    "matches": "regex",
+}
+_BUILT_IN = {
+    "github/similarity": "similarity",
+    "github/relevance": "answer_relevance",
+    "github/groundedness": "faithfulness",
+    "github/coherence": "llm_judge",
+    "github/fluency": "llm_judge",
+}
+_USED = ("input", "expected", "id", "context")
+
+
+class _GitHubPrompt(ForeignFormat):
+    title = "a prompt file of GitHub Models"
+    fields = "messages → prompt, testData → cases, evaluators → evaluators"
+    in_folders = True
+
+    def fits(self, file: RecordFile) -> bool:
+        document = document_of(file)
+        return isinstance(document.get("messages"), list) and isinstance(document.get("testData"), list)
+
+    def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
+        document = document_of(file)
+        if not is_blank(document.get("model")):
+            lose("the model: choose a target, for example with --target")
+        evaluators = [entry for each in document.get("evaluators") or () if (entry := _entry(each, lose)) is not None]
+        messages = [
+            {"role": each.get("role"), "content": _template(text_of(each.get("content")))}
+            for each in document["messages"]
+            if isinstance(each, dict)
+        ]
+        header = {"dataset": document.get("name"), "description": document.get("description"), "prompt": messages}
+        return filled({**header, "assertions": evaluators})
+
+    def items(self, file: RecordFile) -> Iterator[Record]:
+        yield from items_of(document_of(file)["testData"])
+
+    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:  # noqa: ARG002
+        data = record.data
+        expected = data.get("expected")
+        variables = {key: text_of(value) for key, value in data.items() if key != "id"}
+        row = {
+            "id": data.get("id"),
+            "input": {"input": "", "expected": "", **variables},
+            "expected_output": expected,
+            "context": data.get("context"),
+            "metadata": metadata_of(data, _USED),
+        }
+        filled_row = filled(row)
+        if is_blank(expected):
+            filled_row["expected_outcome"] = "Does what the input asks for"
+        return [filled_row]
+
+
+GITHUB_PROMPT = _GitHubPrompt()
+
+
+def _template(text: str) -> str:
+    """Return a template with our syntax: the files use `{{name}}`, and other braces are text."""
+    return text
+
+
+def _entry(data: Any, lose: Lose) -> dict[str, Any] | None:
+    if not isinstance(data, dict):
+        lose("an evaluator that is not an object")
+        return None
+    name = {"name": text_of(data["name"])} if not is_blank(data.get("name")) else {}
+    if isinstance(data.get("string"), dict):
+        for key, type_ in _STRINGS.items():
+            if key in data["string"]:
+                value = text_of(data["string"][key])
+                if "{{" in value:
+                    return {"type": type_, **name}  # without a value, the expected output
+                return {"type": type_, "value": value, **name}
+    if isinstance(data.get("llm"), dict):
+        return {"type": "llm_judge", "prompt": _judge_prompt(data["llm"]), **name}
+    uses = data.get("uses")
+    if isinstance(uses, str) and uses in _BUILT_IN:
+        entry: dict[str, Any] = {"type": _BUILT_IN[uses], **name}
+        if entry["type"] == "llm_judge":
+            entry["prompt"] = f"Judge the {uses.split('/')[1]} of the answer."
+        return entry
+    lose(f"the evaluator '{text_of(first_of(data, 'name', 'uses'))}'")
+    return None
+
+
+def _judge_prompt(llm: dict[str, Any]) -> str:
+    """Return the prompt of a judge with our names, and the score of each choice."""
+    texts = [text_of(llm.get("systemPrompt")), text_of(llm.get("prompt"))]
+    text = "\n\n".join(filter(None, texts)).replace("{{completion}}", "{{ candidate_answer }}")
+    text = text.replace("{{expected}}", "{{ expected_output }}")
+    choices = [each for each in llm.get("choices") or () if isinstance(each, dict)]
+    if choices:
+        listed = ", ".join(f"{text_of(each.get('choice'))} = {text_of(each.get('score'))}" for each in choices)
+        text += f"\n\nThe score of each choice: {listed}."
+    return text

@@ -1,0 +1,305 @@
+"""Read the records of JSON, JSON Lines, YAML, TOML and table files, each with its line. The content decides."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agentv.datasets.formats.lines import LFS_POINTER, LFS_PROBLEM, compression_error, line_batches, open_lines
+from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError
+from agentv.model.values import MAX_DEPTH
+
+SAMPLE = 20
+"""How many records a format may look at to recognize a file."""
+
+MAX_DOCUMENT_BYTES = 512 * 1024 * 1024
+"""The largest file that is parsed as one document."""
+
+MAX_CELL_BYTES = 16 * 1024 * 1024
+_HEAD_BYTES = 64 * 1024
+_BOM = b"\xef\xbb\xbf"
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_YAML = (".yaml", ".yml")
+
+
+class Record(NamedTuple):
+    """One record of a file: usually an object. `line` is where it starts, or its number in a file without lines."""
+
+    line: int
+    data: Any
+
+
+class RecordFile:
+    """A file with records. `kind` is json, jsonl, yaml, toml, table, sheet, parquet, or empty for any other file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes, decompressed; empty if the file cannot be read."""
+        try:
+            with open_lines(self.path) as stream:
+                return stream.read(_HEAD_BYTES)
+        except Exception:  # decompression raises various types; the reader reports the problem
+            return b""
+
+    @cached_property
+    def suffix(self) -> str:
+        """The extension in lower case, without that of a compressed file."""
+        base, last = os.path.splitext(self.path.lower())
+        return os.path.splitext(base)[1] if last in (".gz", ".zst") else last
+
+    @cached_property
+    def kind(self) -> str:
+        """The kind of file."""
+        start = self.head.removeprefix(_BOM).lstrip()
+        if self.head.startswith(b"PAR1"):
+            return "parquet"
+        if self.head.startswith(b"PK\x03\x04"):
+            return "sheet" if self.suffix in (".xlsx", ".xlsm", ".ods") else ""
+        if start.startswith(b"["):
+            return "json"
+        if start.startswith(b"{"):
+            return "jsonl" if self._has_lines(start) else "json"
+        if self.suffix in _YAML:
+            return "yaml"
+        if self.suffix == ".toml":
+            return "toml"
+        return "table" if self.suffix in _DELIMITERS else ""
+
+    def _has_lines(self, start: bytes) -> bool:
+        """Whether the first line is a complete object, and more follow or the name says so."""
+        first, _, rest = start.partition(b"\n")
+        try:
+            msgspec.json.decode(first)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # A line longer than the head: only the name tells.
+            return self.suffix in (".jsonl", ".ndjson") and first != b"{" and first.strip() != b"{"
+        return self.suffix in (".jsonl", ".ndjson") or rest.lstrip().startswith(b"{")
+
+    @cached_property
+    def document(self) -> Any:
+        """The whole file as data: of JSON, YAML or TOML. Raises DatasetError."""
+        if self.kind == "yaml":
+            from agentv.datasets.formats.yaml_dataset import parse_yaml_file  # late: it imports the YAML parser
+
+            return parse_yaml_file(self.path)
+        if self.kind == "toml":
+            import tomllib  # late: few formats use it
+
+            try:
+                return tomllib.loads(self.text)
+            except (tomllib.TOMLDecodeError, RecursionError) as error:
+                raise self.problem(f"Invalid TOML - {error}") from None
+        return [record.data for record in self.records()] if self.is_array else self._decoded(self.text)
+
+    @cached_property
+    def text(self) -> str:
+        """The whole file as text. Raises DatasetError."""
+        try:
+            with open_lines(self.path) as stream:
+                data = stream.read(MAX_DOCUMENT_BYTES + 1)
+                # GzipFile and raw files may return less than asked for.
+                while len(data) <= MAX_DOCUMENT_BYTES and (more := stream.read(MAX_DOCUMENT_BYTES + 1 - len(data))):
+                    data += more
+        except Exception as error:
+            raise self._unreadable(error) from None
+        if len(data) > MAX_DOCUMENT_BYTES:
+            hint = "Write one record per line (JSON Lines), which is read in pieces"
+            raise self.problem(f"The file is larger than {MAX_DOCUMENT_BYTES // 2**20} MB", hint=hint)
+        self.check_start(data)
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            hint = "Save the file as UTF-8"
+            raise self.problem(f"The byte at position {error.start} is not valid UTF-8", hint=hint) from None
+
+    def sample(self) -> list[Any]:
+        """Return the first records; of a document, the document. Empty if the file cannot be read."""
+        try:
+            if self.kind in ("yaml", "toml") or (self.kind == "json" and not self.is_array):
+                return [self.document]
+            return [record.data for record in islice(self.records(), SAMPLE)]
+        except DatasetError:
+            return []
+
+    def records(self) -> Iterator[Record]:
+        """Yield the records: lines, items of an array, rows of a table, or the document. Raises DatasetError."""
+        if self.kind == "jsonl":
+            return self._json_lines()
+        if self.kind == "json" and self.is_array:
+            return self._json_items()
+        if self.kind == "table":
+            return self._table_rows()
+        if self.kind in ("sheet", "parquet"):
+            from agentv.datasets.foreign import spreadsheets  # late: it needs extra packages
+
+            return spreadsheets.records(self.path, self.kind)
+        return items_of(self.document)
+
+    @cached_property
+    def is_array(self) -> bool:
+        """Whether a JSON file is an array."""
+        return self.head.removeprefix(_BOM).lstrip().startswith(b"[")
+
+    def _json_lines(self) -> Iterator[Record]:
+        decode = msgspec.json.Decoder().decode
+        try:
+            with open_lines(self.path) as stream:
+                number = 1
+                for lines, _ in line_batches(stream):
+                    for line in lines:
+                        data = b"" if line is None else line.removeprefix(_BOM).strip()
+                        if line is None:
+                            raise self.problem("The line is too long", number)
+                        if data:
+                            try:
+                                yield Record(number, decode(data))
+                            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                                raise self.problem(f"Invalid JSON - {error}", number) from None
+                        number += 1
+        except DatasetError:
+            raise
+        except Exception as error:
+            raise self._unreadable(error) from None
+
+    def _json_items(self) -> Iterator[Record]:
+        """Yield the items of an array one by one, which takes less memory than the whole array."""
+        text, decode = self.text, json.JSONDecoder(parse_constant=_refuse).raw_decode
+        place, line, counted = text.index("[") + 1, 1, 0
+        while True:
+            place = _skip_blank(text, place)
+            if text[place : place + 1] == "]":
+                return
+            line, counted = line + text.count("\n", counted, place), place
+            try:
+                data, place = decode(text, place)
+            except RecursionError:
+                raise self.problem(f"nested too deeply: at most {MAX_DEPTH} levels are supported", line) from None
+            except ValueError as error:
+                raise self.problem(f"Invalid JSON - {error}", getattr(error, "lineno", line)) from None
+            yield Record(line, data)
+            place = _skip_blank(text, place)
+            if text[place : place + 1] == ",":
+                place += 1
+            elif text[place : place + 1] != "]":
+                line += text.count("\n", counted, place)
+                raise self.problem("Invalid JSON - expected ',' or ']'", line)
+
+    def _decoded(self, text: str) -> Any:
+        try:
+            return json.loads(text, parse_constant=_refuse)
+        except RecursionError:
+            raise self.problem(f"nested too deeply: at most {MAX_DEPTH} levels are supported") from None
+        except ValueError as error:
+            raise self.problem(f"Invalid JSON - {error}", getattr(error, "lineno", 1)) from None
+
+    def _table_rows(self) -> Iterator[Record]:
+        csv.field_size_limit(MAX_CELL_BYTES)
+        try:
+            with open_lines(self.path) as stream:
+                rows = csv.reader(_decoded_lines(stream, self), delimiter=self._delimiter, strict=False)
+                names = [name.strip() for name in next(rows, [])]
+                start = rows.line_num + 1
+                for cells in rows:
+                    if any(cells):
+                        self._check_width(names, cells, start)
+                        yield Record(start, dict(zip(names, cells, strict=False)))
+                    start = rows.line_num + 1
+        except csv.Error as error:
+            raise self.problem(f"Invalid table - {error}") from None
+        except DatasetError:
+            raise
+        except Exception as error:
+            raise self._unreadable(error) from None
+
+    @cached_property
+    def _delimiter(self) -> str:
+        """The delimiter: that of the extension, or a semicolon if the first line has only these."""
+        first = self.head.split(b"\n", 1)[0]
+        given = _DELIMITERS.get(self.suffix, ",")
+        return ";" if given == "," and b"," not in first and b";" in first else given
+
+    def _check_width(self, names: Sequence[str], cells: list[str], line: int) -> None:
+        if len(cells) > len(names) and any(cells[len(names) :]):
+            hint = "Quote cells that contain the delimiter"
+            raise self.problem(f"The row has {len(cells)} cells, and the first line {len(names)}", line, hint)
+
+    def check_start(self, data: bytes) -> None:
+        """Raise DatasetError for a file that is not text."""
+        if data.startswith(LFS_POINTER):
+            raise self.problem(*LFS_PROBLEM[:1], hint=LFS_PROBLEM[1])
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise self.problem("The file is UTF-16 text", hint="Save the file as UTF-8")
+
+    def problem(self, what: str, line: int = 1, hint: str = "") -> DatasetParseError:
+        """Return the error for a file that cannot be parsed."""
+        return DatasetParseError(f"Cannot read {self.path}, line {line}", what, hint, path=self.path, line=line)
+
+    def _unreadable(self, error: Exception) -> DatasetError:
+        if damage := compression_error(self.path, error):
+            return damage
+        if isinstance(error, OSError):
+            return DatasetNotFoundError(f"Cannot read {self.path}: {error.strerror or error}", path=self.path)
+        if isinstance(error, DatasetError):
+            return error
+        raise error
+
+
+def items_of(value: Any) -> Iterator[Record]:
+    """Yield the items of a list with their lines, if they are known, or the value itself."""
+    if not isinstance(value, list):
+        yield Record(_line_of(value, 1), value)
+        return
+    marks = getattr(value, "marks", None)
+    for index, item in enumerate(value):
+        yield Record(marks[index].line + 1 if marks else index + 1, item)
+
+
+def _line_of(value: Any, default: int) -> int:
+    start = getattr(value, "start", None)
+    return start.line + 1 if start is not None else default
+
+
+def _decoded_lines(stream: Any, file: RecordFile) -> Iterator[str]:
+    """Yield the lines of a table as text, with their ends."""
+    number = 0
+    for lines, cut in line_batches(stream):
+        for position, line in enumerate(lines):
+            number += 1
+            if line is None:
+                raise file.problem("The line is too long", number)
+            if number == 1:
+                file.check_start(line)
+                line = line.removeprefix(_BOM)
+            if b"\0" in line:
+                raise file.problem("The file contains binary data", number)
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError:
+                raise file.problem("The line is not valid UTF-8", number, "Save the file as UTF-8") from None
+            yield text if cut and position == len(lines) - 1 else text + "\n"
+
+
+def _skip_blank(text: str, place: int) -> int:
+    while place < len(text) and text[place] in " \t\r\n":
+        place += 1
+    return place
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not allowed")
+
+
+def file_beside(path: str, name: str) -> Path:
+    """Return the path of a file that a document names relative to its own folder."""
+    return Path(os.path.dirname(path) or ".", name)

@@ -1,0 +1,112 @@
+"""Read the records of spreadsheets and Parquet files, with limits on their size. Formulas are values, never run."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+from agentv.datasets.foreign.records import Record
+from agentv.errors import AgentvError, DatasetParseError
+
+MAX_UNPACKED_BYTES = 512 * 1024 * 1024
+MAX_RATIO = 200
+"""A member of an archive that is compressed more than this is refused above a few megabytes."""
+
+_SMALL_BYTES = 8 * 1024 * 1024
+_ROWS_AT_ONCE = 1024
+
+
+def records(path: str, kind: str) -> Iterator[Record]:
+    """Yield the rows of a spreadsheet or a Parquet file. `line` is the row in the sheet, or its number."""
+    return _sheet(path) if kind == "sheet" else _parquet(path)
+
+
+def _problem(path: str, what: str, hint: str = "") -> DatasetParseError:
+    return DatasetParseError(f"Cannot read {path}", what, hint, path=path, line=1)
+
+
+def _sheet(path: str) -> Iterator[Record]:
+    """Yield the rows of the first sheet that has any. The first row has the names."""
+    try:
+        from python_calamine import CalamineError, CalamineWorkbook  # late: an extra
+    except ImportError:
+        raise AgentvError(
+            "Spreadsheets need a package that is not installed", hint="pip install 'agentv[xlsx]'"
+        ) from None
+
+    _check_archive(path)
+    try:
+        book = CalamineWorkbook.from_path(path)
+        for name in book.sheet_names:
+            rows = iter(book.get_sheet_by_name(name).iter_rows())
+            names = [str(cell).strip() for cell in next(rows, [])]
+            if not any(names):
+                continue
+            for number, cells in enumerate(rows, 2):
+                row = {key: _cell(cell) for key, cell in zip(names, cells, strict=False) if key}
+                if any(value not in ("", None) for value in row.values()):
+                    yield Record(number, row)
+            return
+    except (CalamineError, OSError, ValueError) as error:
+        raise _problem(path, f"Not a valid spreadsheet: {error}") from None
+
+
+def _cell(value: Any) -> Any:
+    """Return a cell as JSON: whole numbers without a fraction, dates as text."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+
+
+def _check_archive(path: str) -> None:
+    """Refuse an archive that unpacks to far more than its size."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except (zipfile.BadZipFile, OSError) as error:
+        raise _problem(path, f"Not a valid spreadsheet: {error}") from None
+    total = sum(member.file_size for member in members)
+    packed = max(1, sum(member.compress_size for member in members))
+    if total > MAX_UNPACKED_BYTES or (total > _SMALL_BYTES and total / packed > MAX_RATIO):
+        what = f"The file unpacks to {total / 2**20:,.0f} MB"
+        raise _problem(path, what, "Save the sheet as a .csv file if this is intended")
+
+
+def _parquet(path: str) -> Iterator[Record]:
+    try:
+        from pyarrow import ArrowException, parquet  # type: ignore[import-untyped]  # late: an extra, and large
+    except ImportError:
+        raise AgentvError(
+            "Parquet files need a package that is not installed", hint="pip install 'agentv[parquet]'"
+        ) from None
+
+    try:
+        file = parquet.ParquetFile(path)
+        _check_parquet(path, file.metadata)
+        number = 0
+        for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
+            for row in batch.to_pylist():
+                number += 1
+                yield Record(number, {key: _value(value) for key, value in row.items()})
+    except (ArrowException, OSError, UnicodeDecodeError) as error:
+        raise _problem(path, f"Not a valid Parquet file: {error}") from None
+
+
+def _check_parquet(path: str, metadata: Any) -> None:
+    largest = max((metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)), default=0)
+    size = max(1, os.path.getsize(path))
+    if largest > MAX_UNPACKED_BYTES or (largest > _SMALL_BYTES and largest / size > MAX_RATIO):
+        raise _problem(path, f"A row group unpacks to {largest / 2**20:,.0f} MB", "Write it with smaller row groups")
+
+
+def _value(value: Any) -> Any:
+    """Return a value as JSON: bytes and dates as text."""
+    if isinstance(value, dict):
+        return {key: _value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_value(item) for item in value]
+    if isinstance(value, bytes):
+        return f"({len(value):,} bytes)"
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)

@@ -1,0 +1,171 @@
+"""Convert values of other tools: messages, tool calls, texts, lists in cells, and what is left for metadata."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from agentv.datasets.foreign.foreign_format import Lose
+from agentv.model.message import ROLES
+from agentv.model.values import to_json
+
+_ROLES = {
+    **dict.fromkeys(("human", "user"), "user"),
+    **dict.fromkeys(("ai", "gpt", "model", "bot", "chatgpt", "assistant", "agent"), "assistant"),
+    **dict.fromkeys(("system", "developer"), "system"),
+    **dict.fromkeys(("tool", "function", "observation"), "tool"),
+}
+
+
+def text_of(value: Any) -> str:
+    """Return text unchanged, nothing as an empty text, and any other value as JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else to_json(value).decode()
+
+
+def is_blank(value: Any) -> bool:
+    """Whether a value is missing: null, blank text, or an empty list or object. NaN stands for an empty cell."""
+    if isinstance(value, str):
+        return not value.strip()
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None or (isinstance(value, list | dict) and not value)
+
+
+def filled(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row without missing values."""
+    return {key: value for key, value in row.items() if not is_blank(value)}
+
+
+def metadata_of(data: dict[str, Any], used: Iterable[str], more: Any = None) -> dict[str, Any]:
+    """Return what is left of a record after the used keys, and the record's own metadata."""
+    used = frozenset(used)
+    left = {str(key): value for key, value in data.items() if key not in used and not is_blank(value)}
+    return {**left, **more} if isinstance(more, dict) else left
+
+
+def first_of(data: dict[str, Any], *keys: str) -> Any:
+    """Return the first value that is not missing."""
+    return next((data[key] for key in keys if not is_blank(data.get(key))), None)
+
+
+def texts_of(value: Any) -> list[str]:
+    """Return a list of texts: of a list, its items; of a text, the text."""
+    if is_blank(value):
+        return []
+    return [text_of(item) for item in value if not is_blank(item)] if isinstance(value, list) else [text_of(value)]
+
+
+def parsed(value: Any) -> Any:
+    """Return the value of a text that is a JSON object or list; any other value unchanged."""
+    if isinstance(value, str) and value.strip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def cell_list(value: Any, delimiter: str = "|") -> list[str]:
+    """Return the list in a cell: JSON, a Python list, or items joined by a delimiter."""
+    value = parsed(value)
+    if not isinstance(value, str):
+        return texts_of(value)
+    if value.strip().startswith("["):
+        import ast  # late: only lists that pandas wrote need it
+
+        try:
+            items = ast.literal_eval(value.strip())
+            return texts_of(list(items)) if isinstance(items, list | tuple) else [value]
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            return [value]
+    return [part.strip() for part in value.split(delimiter) if part.strip()]
+
+
+def messages_of(value: Any, lose: Lose) -> list[dict[str, Any]]:
+    """Return messages with our names. Raises ValueError if a value is not a message."""
+    items = value if isinstance(value, list) else [value]
+    return [message_of(item, lose) for item in items]
+
+
+def message_of(data: Any, lose: Lose) -> dict[str, Any]:
+    """Return one message of a chat API, LangChain or ShareGPT with our names. Raises ValueError."""
+    if isinstance(data, str):
+        return {"role": "user", "content": data}
+    if not isinstance(data, dict):
+        raise ValueError(f"Expected a message, got {text_of(data)[:80]}")
+    kwargs = data.get("kwargs") or data.get("data")
+    if isinstance(kwargs, dict) and "content" in kwargs:  # a serialized LangChain message
+        kind = data["id"][-1] if isinstance(data.get("id"), list) and data["id"] else data.get("type", "")
+        data = {"role": str(kind).removesuffix("Chunk").removesuffix("Message").lower(), **kwargs}
+    named = next((data[key] for key in ("role", "type", "from", "author") if isinstance(data.get(key), str)), "")
+    role = _ROLES.get(named.lower(), named)
+    if role not in ROLES:
+        raise ValueError(f"A message has the unknown role '{named}'")
+    content = next((data[key] for key in ("content", "value", "text", "parts") if data.get(key) is not None), None)
+    calls = [call_of(call) for call in data.get("tool_calls") or ()]
+    if isinstance(data.get("function_call"), dict):
+        calls.append(call_of(data["function_call"]))
+    message: dict[str, Any] = {"role": role}
+    if content is not None or not calls:
+        message["content"] = _content(content, lose)
+    if calls:
+        message["tool_calls"] = calls
+    name = data.get("name")
+    return {**message, "name": name} if isinstance(name, str) and role == "tool" else message
+
+
+def call_of(data: Any) -> dict[str, Any]:
+    """Return a tool call with our names. Raises ValueError if it has no name."""
+    if not isinstance(data, dict):
+        raise ValueError(f"Expected a tool call, got {text_of(data)[:80]}")
+    inner = data.get("function") if isinstance(data.get("function"), dict) else data
+    assert isinstance(inner, dict)
+    name = first_of(inner, "name", "tool", "tool_name", "toolName")
+    if not isinstance(name, str):
+        raise ValueError("A tool call has no name")
+    keys = ("arguments", "args", "input", "input_parameters", "inputParameters", "parameters", "kwargs", "tool_input")
+    arguments = parsed(next((inner[key] for key in keys if inner.get(key) is not None), {}))
+    return {"tool": name, "input": arguments}
+
+
+def _content(value: Any, lose: Lose) -> Any:
+    if not isinstance(value, list):
+        return text_of(value) if not isinstance(value, dict) else value
+    parts = [part for item in value if (part := _part(item, lose)) is not None]
+    texts = [part["value"] for part in parts if part["type"] == "text"]
+    return "\n".join(texts) if len(texts) == len(parts) else parts
+
+
+def _part(item: Any, lose: Lose) -> dict[str, str] | None:
+    if isinstance(item, str):
+        return {"type": "text", "value": item}
+    if not isinstance(item, dict):
+        lose("a part of a message that is not text")
+        return None
+    if isinstance(item.get("text"), str):
+        return {"type": "text", "value": item["text"]}
+    image = item.get("image_url") or item.get("image")
+    address = image.get("url") if isinstance(image, dict) else image
+    if isinstance(address, str):
+        return {"type": "image", "value": address}
+    lose(f"a part of a message of type '{item.get('type', 'unknown')}'")
+    return None
+
+
+def any_of(values: list[str]) -> dict[str, Any]:
+    """Return an evaluator for an answer that equals one of several texts."""
+    if len(values) == 1:
+        return {"type": "equals", "value": values[0]}
+    choices = "|".join(re.escape(value.strip()) for value in values)
+    return {"type": "regex", "name": "equals_any", "value": rf"^\s*(?:{choices})\s*$"}
+
+
+def expected_calls(calls: list[dict[str, Any]], mode: str = "superset") -> dict[str, Any]:
+    """Return an evaluator for expected tool calls. Calls without arguments allow any."""
+    expected = [{"tool": call["tool"], **({"args": call["input"]} if call["input"] else {})} for call in calls]
+    return {"type": "tool_trajectory", "mode": mode, "args_match": "superset", "expected": expected}
