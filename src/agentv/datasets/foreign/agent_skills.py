@@ -8,7 +8,7 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, document_of, objects
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
-from agentv.datasets.foreign.values import filled, first_of, is_blank, metadata_of, text_of, texts_of
+from agentv.datasets.foreign.values import OUTCOME, filled, first_of, is_blank, metadata_of, text_of, texts_of
 
 _LISTS = ("evals", "cases", "test_cases", "tests", "scenarios")
 _CHECKS = ("expectations", "assertions", "deterministic_assertions", "rubric", "rubrics", "scorers", "checks")
@@ -63,7 +63,7 @@ class _AgentSkills(ForeignFormat):
             "input_files": _files(data, lose),
         }
         if not row["expected_outcome"] and not rubrics and not evaluators:
-            row["expected_outcome"] = "Does what the input asks for"
+            row["expected_outcome"] = OUTCOME
             lose("a way to check the answer: the eval has none, so the judge only sees the prompt")
         return [filled(row)]
 

@@ -18,6 +18,7 @@ from agentv.datasets.foreign.values import (
     metadata_of,
     parsed,
     text_of,
+    with_outcome,
 )
 
 _MARKS = (
@@ -64,9 +65,7 @@ class _DeepEvalGoldens(ForeignFormat):
             row["metadata"]["retrieval_context"] = retrieved
         scenario = data.get("scenario")
         row |= _single(data, lose) if is_blank(scenario) else _conversation(data, lose)
-        if not any(not is_blank(row.get(key)) for key in ("expected_output", "expected_outcome", "assertions")):
-            row["expected_outcome"] = "Does what the input asks for"
-        return [filled(row)]
+        return [with_outcome(row)]
 
 
 DEEPEVAL_GOLDENS = _DeepEvalGoldens()

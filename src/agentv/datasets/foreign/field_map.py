@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.foreign.values import filled, is_blank, messages_of, parsed, text_of, texts_of
+from agentv.datasets.foreign.values import is_blank, messages_of, parsed, text_of, texts_of, with_outcome
 from agentv.errors import UsageError
 from agentv.settings.diagnostics import did_you_mean
 
@@ -42,9 +42,7 @@ class FieldMap(msgspec.Struct, frozen=True):
                 self._add(row, key, value)
         if "input" not in row:
             raise ValueError(f"The record has no '{self.paths['input']}', which is its input")
-        if not any(key in row for key in ("expected_output", "expected_outcome", "rubrics")) and not row["assertions"]:
-            row["expected_outcome"] = "Does what the input asks for"
-        return filled(row)
+        return with_outcome(row)
 
     def _add(self, row: dict[str, Any], key: str, value: Any) -> None:
         if key == f"{_METADATA}*":

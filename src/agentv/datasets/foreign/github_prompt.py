@@ -7,7 +7,7 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
-from agentv.datasets.foreign.values import filled, first_of, is_blank, metadata_of, text_of
+from agentv.datasets.foreign.values import filled, first_of, is_blank, metadata_of, text_of, with_outcome
 
 _STRINGS = {
     "equals": "equals",
@@ -41,7 +41,7 @@ class _GitHubPrompt(ForeignFormat):
             lose("the model: choose a target, for example with --target")
         evaluators = [entry for each in document.get("evaluators") or () if (entry := _entry(each, lose)) is not None]
         messages = [
-            {"role": each.get("role"), "content": _template(text_of(each.get("content")))}
+            {"role": each.get("role"), "content": text_of(each.get("content"))}
             for each in document["messages"]
             if isinstance(each, dict)
         ]
@@ -62,18 +62,10 @@ class _GitHubPrompt(ForeignFormat):
             "context": data.get("context"),
             "metadata": metadata_of(data, _USED),
         }
-        filled_row = filled(row)
-        if is_blank(expected):
-            filled_row["expected_outcome"] = "Does what the input asks for"
-        return [filled_row]
+        return [with_outcome(row)]
 
 
 GITHUB_PROMPT = _GitHubPrompt()
-
-
-def _template(text: str) -> str:
-    """Return a template with our syntax: the files use `{{name}}`, and other braces are text."""
-    return text
 
 
 def _entry(data: Any, lose: Lose) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, objects
 from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.foreign.values import any_of, filled, is_blank, messages_of, metadata_of, parsed, texts_of
+from agentv.datasets.foreign.values import any_of, is_blank, messages_of, metadata_of, parsed, texts_of, with_outcome
 
 _USED = ("id", "input", "target", "choices", "metadata", "files", "setup", "sandbox")
 
@@ -37,13 +37,11 @@ class _InspectSamples(ForeignFormat):
             row["metadata"]["choices"] = choices
         if len(targets) > 1:
             row["assertions"] = [any_of(targets)]
-        if not targets:
-            row["expected_outcome"] = "Does what the input asks for"
         for key, what in (("sandbox", "the sandbox"), ("setup", "the setup script"), ("files", "the files")):
             if not is_blank(data.get(key)):
                 lose(f"{what} of a sample: use `workspace`")
                 row["metadata"][key] = data[key]
-        return [filled(row)]
+        return [with_outcome(row)]
 
 
 INSPECT_SAMPLES = _InspectSamples()

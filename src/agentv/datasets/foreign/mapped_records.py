@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
+from agentv.datasets.case.keys import OUTCOME_KEYS, CaseKeys
+from agentv.datasets.case.shorthand import is_result
 from agentv.datasets.foreign.field_map import (
     FieldMap,
     check_fields,
     checked_map,
     guess_map,
+    listed,
     map_text,
     parse_map,
 )
-from agentv.datasets.foreign.foreign_format import ForeignFormat, MappedFile, Mapper, objects, record_file
+from agentv.datasets.foreign.foreign_format import ForeignFormat, MappedFile, Mapper, any_has, objects, record_file
 from agentv.datasets.foreign.records import RecordFile
+from agentv.datasets.foreign.values import is_blank, metadata_of, parsed, with_outcome
 from agentv.datasets.formats.dataset_format import Document, Source, sidecar_of
 from agentv.errors import InvalidDatasetError
+from agentv.settings.settings_reader import aliases_of, known_keys
 
 _TABLES = ("table", "sheet", "parquet")
-_OUR_NAMES = (
-    "id",
-    "input",
-    "expected_output",
-    "expected_outcome",
-    "criteria",
-    "conversation_id",
-    "description",
-    "tags",
-)
+_SURE = 0.6
+OUR_NAMES = FieldMap({"input": "input"})
+"""Records whose fields already have our names."""
+
+_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)})
+_LISTS = ("tags", "context", "rubrics")
 
 
 class _MappedRecords(ForeignFormat):
@@ -35,17 +36,22 @@ class _MappedRecords(ForeignFormat):
     has_sidecar = True
 
     def fits(self, file: RecordFile) -> bool:
-        """Tables and lists of objects; lines of JSON only if they have no input under our name."""
+        """Tables, and arrays in .json files; other lists and lines only if a name shows which field is the input."""
+        if file.kind in _TABLES:
+            return True
         rows = objects(file)
-        if file.kind == "jsonl":
-            return bool(rows) and not any("input" in row or "input_messages" in row for row in rows)
-        return file.kind in _TABLES or bool(rows)
+        if not rows or file.suffix == ".json":
+            return bool(rows)
+        ours = ("input", "input_messages", *OUTCOME_KEYS)
+        if file.kind == "json" or any_has(rows, *ours) or any(map(is_result, rows)):
+            return False
+        return any(guess.key == "input" and guess.confidence >= _SURE for guess in guess_map(rows))
 
     def open(self, source: Source) -> Document:
         file = record_file(source.files[0])
         fields = self._map(source, file)
         check_fields(fields, objects(file), source.path)
-        shown = ", ".join(f"{path} → {key}" for key, path in fields.paths.items())
+        shown = "" if fields is OUR_NAMES else ", ".join(f"{path} → {key}" for key, path in fields.paths.items())
         mapped = MappedFile(self.title, shown)
         return Document(source, {}, source.files[0], lists_tests=True, mapped=mapped, cases=fields)
 
@@ -59,16 +65,25 @@ class _MappedRecords(ForeignFormat):
         rows = objects(file)
         names = dict.fromkeys(str(name) for row in rows for name in row)
         if "input" in names:
-            paths = {name: name for name in names if name in _OUR_NAMES}
-            return checked_map({**paths, "metadata.*": "*"})
+            return OUR_NAMES
         raise _unmapped(source.path, rows, list(names))
 
     def mapper(self, document: Document) -> Mapper:
         fields: FieldMap = document.cases
-        return lambda record, _: [fields.row(record.data)]
+        return lambda record, _: [_own_row(record.data) if fields is OUR_NAMES else fields.row(record.data)]
 
 
 MAPPED_RECORDS = _MappedRecords()
+
+
+def _own_row(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a record with our names as a row. Cells of a table may have lists and JSON; other fields are metadata."""
+    row = {key: value for key, value in data.items() if key in _KEYS and not is_blank(value)}
+    row |= {key: listed(row[key]) for key in _LISTS if isinstance(row.get(key), str)}
+    row |= {key: parsed(row[key]) for key in ("evaluators", "assertions", "assert", "execution", "input") if key in row}
+    if "input" not in row:
+        raise ValueError("The record has no 'input'")
+    return with_outcome({**row, "metadata": metadata_of(data, _KEYS, parsed(row.get("metadata")))})
 
 
 def _unmapped(path: str, rows: list[dict[str, Any]], names: list[str]) -> InvalidDatasetError:

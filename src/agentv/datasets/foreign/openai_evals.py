@@ -10,7 +10,6 @@ from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import (
     any_of,
-    filled,
     first_of,
     is_blank,
     messages_of,
@@ -18,6 +17,7 @@ from agentv.datasets.foreign.values import (
     parsed,
     text_of,
     texts_of,
+    with_outcome,
 )
 
 _VARIABLE = re.compile(r"\{\{\s*(item|sample)\.([\w.]+)\s*\}\}")
@@ -43,9 +43,7 @@ class _OpenAISamples(ForeignFormat):
             "assertions": [any_of(ideal)] if ideal else [],
             "metadata": metadata_of(data, ("id", "input", "messages", "ideal", "metadata"), data.get("metadata")),
         }
-        if not ideal:
-            row["expected_outcome"] = "Does what the input asks for"
-        return [filled(row)]
+        return [with_outcome(row)]
 
 
 OPENAI_SAMPLES = _OpenAISamples()
@@ -104,9 +102,7 @@ class _OpenAIHosted(ForeignFormat):
             "assertions": graders,
             "metadata": {"item": item, **({"sample": data["sample"]} if not is_blank(data.get("sample")) else {})},
         }
-        if answer is None and not graders:
-            row["expected_outcome"] = "Does what the input asks for"
-        return [filled(row)]
+        return [with_outcome(row)]
 
 
 OPENAI_HOSTED = _OpenAIHosted()

@@ -157,6 +157,63 @@ def _part(item: Any, lose: Lose) -> dict[str, str] | None:
     return None
 
 
+_QUESTIONS = ("input", "question", "query", "prompt", "messages", "text", "message", "user_input", "content")
+_ANSWERS = ("output", "answer", "expected", "reference", "expected_output", "response", "text", "content", "label")
+
+
+def question_of(value: Any, lose: Lose) -> Any:
+    """Return an input of any type: text, messages, the only text of an object, or the object as variables."""
+    if isinstance(value, list):
+        return messages_of(value, lose) if all(isinstance(item, dict) for item in value) else text_of(value)
+    if not isinstance(value, dict):
+        return text_of(value)
+    if "role" in value or "kwargs" in value:
+        return [message_of(value, lose)]
+    key = next((key for key in _QUESTIONS if not is_blank(value.get(key))), None)
+    if key is not None and all(is_blank(item) for name, item in value.items() if name != key):
+        return question_of(parsed(value[key]), lose)
+    if len(value) == 1:
+        return question_of(parsed(next(iter(value.values()))), lose)
+    # Several values: without a prompt, the target sees them all.
+    return text_of(value)
+
+
+def reference_of(value: Any, lose: Lose) -> Any:
+    """Return a reference of any type; of an object with one value, that value."""
+    if isinstance(value, list) and value and all(isinstance(item, dict) and "role" in item for item in value):
+        return messages_of(value, lose)
+    if not isinstance(value, dict):
+        return value
+    if "role" in value or "kwargs" in value:
+        return [message_of(value, lose)]
+    key = next((key for key in _ANSWERS if not is_blank(value.get(key))), None)
+    return value[key] if key is not None and len(value) == 1 else value
+
+
+def split_conversation(messages: list[dict[str, Any]], lose: Lose) -> dict[str, Any]:
+    """Return the input and the turns of a conversation. The target writes its own replies."""
+    users = [index for index, message in enumerate(messages) if message["role"] == "user"]
+    if not users:
+        raise ValueError("The conversation has no message of a user")
+    if any(message["role"] in ("assistant", "tool") for message in messages):
+        lose("recorded replies in a conversation: the target writes its own")
+    before = [message for message in messages[: users[0]] if message["role"] == "system"]
+    turns = [{"input": [messages[index]]} for index in users[1:]]
+    return filled({"input": [*before, messages[users[0]]], "turns": turns})
+
+
+OUTCOME = "Does what the input asks for"
+"""The expected outcome of a case without a reference or a check."""
+
+_CHECKED = ("expected_output", "expected_outcome", "assertions", "rubrics")
+
+
+def with_outcome(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row without missing values; with a general outcome if nothing in it says what is right."""
+    row = filled(row)
+    return row if any(key in row for key in _CHECKED) else {**row, "expected_outcome": OUTCOME}
+
+
 def any_of(values: list[str]) -> dict[str, Any]:
     """Return an evaluator for an answer that equals one of several texts."""
     if len(values) == 1:

@@ -1,0 +1,1 @@
+"""Evals of agents: eval sets, task folders and skill evals."""

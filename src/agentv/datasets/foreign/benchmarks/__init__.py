@@ -1,0 +1,1 @@
+"""Public benchmarks and the layouts they are published in."""

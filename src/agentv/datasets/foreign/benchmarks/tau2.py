@@ -1,0 +1,73 @@
+"""Tasks of tau2: a simulated user with instructions, expected actions and statements to check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, objects
+from agentv.datasets.foreign.records import Record, RecordFile
+from agentv.datasets.foreign.values import expected_calls, filled, is_blank, text_of, texts_of
+
+_PARTS = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
+
+
+class _Tau2(ForeignFormat):
+    title = "tasks of tau2"
+    fields = "user_scenario → user, actions → tool_trajectory, communicate_info → contains_all, nl_assertions → rubrics"
+
+    def fits(self, file: RecordFile) -> bool:
+        return all_have(objects(file), "id", "user_scenario")
+
+    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
+        data = record.data
+        scenario = data["user_scenario"] if isinstance(data["user_scenario"], dict) else {}
+        goal = _instructions(scenario.get("instructions"))
+        criteria = data.get("evaluation_criteria") or {}
+        for key, what in (("env_assertions", "assertions about the environment"), ("reward_basis", "the reward basis")):
+            if not is_blank(criteria.get(key)):
+                lose(f"{what} of a task: the environment of tau2 is needed")
+        if not is_blank(data.get("initial_state")):
+            lose("the initial state of a task: it is in the metadata")
+        purpose = data.get("description")
+        row = {
+            "id": text_of(data["id"]),
+            "input": data.get("ticket") or goal or "Hello",
+            "user": filled({"goal": goal, "persona": text_of(scenario.get("persona"))}),
+            "expected_outcome": _outcome(purpose),
+            "rubrics": texts_of(criteria.get("nl_assertions")),
+            "assertions": _checks(criteria),
+            "metadata": filled({key: data.get(key) for key in ("description", "initial_state", "evaluation_criteria")}),
+        }
+        return [filled(row)]
+
+
+TAU2 = _Tau2()
+
+
+def _outcome(description: Any) -> str:
+    purpose = description.get("purpose") if isinstance(description, dict) else description
+    return text_of(purpose) or "Does what the user needs"
+
+
+def _instructions(value: Any) -> str:
+    if not isinstance(value, dict):
+        return text_of(value)
+    return "\n\n".join(text_of(value[key]) for key in _PARTS if not is_blank(value.get(key)))
+
+
+def _checks(criteria: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return evaluators for the actions of the assistant and for what it must say."""
+    actions = [each for each in criteria.get("actions") or () if each.get("requestor", "assistant") == "assistant"]
+    calls = [{"tool": text_of(each.get("name")), "input": _arguments(each)} for each in actions]
+    said = texts_of(criteria.get("communicate_info"))
+    return [
+        *([expected_calls(calls)] if calls else []),
+        *([{"type": "icontains_all", "value": said}] if said else []),
+    ]
+
+
+def _arguments(action: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments that are compared: those in `compare_args`, or all of them."""
+    arguments, compared = action.get("arguments") or {}, action.get("compare_args")
+    return {key: value for key, value in arguments.items() if compared is None or key in compared}

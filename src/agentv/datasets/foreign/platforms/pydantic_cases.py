@@ -1,0 +1,109 @@
+"""Datasets of pydantic-evals: cases with inputs and evaluators in three spellings, in YAML or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of
+from agentv.datasets.foreign.records import Record, RecordFile, items_of
+from agentv.datasets.foreign.values import filled, is_blank, metadata_of, question_of, text_of, with_outcome
+
+_USED = ("name", "inputs", "expected_output", "metadata", "evaluators")
+
+
+class _PydanticCases(ForeignFormat):
+    title = "a dataset of pydantic-evals"
+    fields = "inputs → input, evaluators → evaluators"
+    in_folders = True
+
+    def fits(self, file: RecordFile) -> bool:
+        cases = document_of(file).get("cases")
+        return (
+            isinstance(cases, list)
+            and bool(cases)
+            and all(isinstance(case, dict) and "inputs" in case for case in cases)
+        )
+
+    def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
+        document = document_of(file)
+        for name in document.get("report_evaluators") or ():
+            lose(f"the report evaluator '{_name_of(name)}'")
+        return filled({"dataset": document.get("name"), "assertions": _entries(document.get("evaluators"), lose)})
+
+    def items(self, file: RecordFile) -> Iterator[Record]:
+        yield from items_of(document_of(file)["cases"])
+
+    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
+        data = record.data
+        metadata = data.get("metadata")
+        row = {
+            "id": data.get("name"),
+            "input": question_of(data["inputs"], lose),
+            "expected_output": data.get("expected_output"),
+            "assertions": _entries(data.get("evaluators"), lose),
+            "metadata": metadata_of(data, _USED, metadata if isinstance(metadata, dict) else None),
+        }
+        if not is_blank(metadata) and not isinstance(metadata, dict):
+            row["metadata"] = {"metadata": metadata}
+        return [with_outcome(row)]
+
+
+PYDANTIC_CASES = _PydanticCases()
+
+
+def _name_of(entry: Any) -> str:
+    return text_of(next(iter(entry), "")) if isinstance(entry, dict) else text_of(entry)
+
+
+def _entries(found: Any, lose: Lose) -> list[dict[str, Any]]:
+    """Return the evaluators of a list: `Name`, `{Name: argument}` or `{Name: {key: value}}`."""
+    entries = []
+    for item in found if isinstance(found, list) else ():
+        name, given = (_name_of(item), next(iter(item.values()), None)) if isinstance(item, dict) else (item, None)
+        entry = _entry(text_of(name), given, lose)
+        if entry is None:
+            lose(f"the evaluator '{name}'")
+        else:
+            entries.append(entry)
+    return entries
+
+
+def _entry(name: str, given: Any, lose: Lose) -> dict[str, Any] | None:
+    options = given if isinstance(given, dict) else {}
+    value = options.get("value", None if isinstance(given, dict) else given)
+    if name == "EqualsExpected":
+        return {"type": "equals"}
+    if name == "Equals":
+        return {"type": "equals", "value": value}
+    if name == "Contains":
+        lowers = options.get("case_sensitive") is False
+        return {"type": "icontains" if lowers else "contains", "value": value}
+    if name == "MaxDuration":
+        seconds = options.get("seconds", given)
+        return {"type": "latency", "threshold": float(seconds) * 1000} if isinstance(seconds, int | float) else None
+    if name == "LLMJudge":
+        if not is_blank(options.get("model")):
+            lose("the model of an LLMJudge: the judge is a target")
+        return {"type": "rubric", "rubrics": [text_of(options.get("rubric", given))]}
+    if name == "GEval":
+        steps = options.get("evaluation_steps") or [options.get("criteria", given)]
+        return {"type": "rubric", "rubrics": [text_of(step) for step in steps]}
+    if name in ("MaxToolCalls", "MaxModelRequests"):
+        most = next((each for each in (*options.values(), given) if isinstance(each, int)), None)
+        return {"type": "execution_metrics", "max_tool_calls": most} if name == "MaxToolCalls" and most else None
+    if name in ("ToolCorrectness", "TrajectoryMatch"):
+        return _trajectory(name, options, given)
+    return None
+
+
+def _trajectory(name: str, options: dict[str, Any], given: Any) -> dict[str, Any] | None:
+    tools = next((each for each in (*options.values(), given) if isinstance(each, list)), None)
+    if not tools:
+        return None
+    expected = [{"tool": text_of(tool.get("name") if isinstance(tool, dict) else tool)} for tool in tools]
+    return {
+        "type": "tool_trajectory",
+        "mode": "in_order" if name == "TrajectoryMatch" else "superset",
+        "expected": expected,
+    }

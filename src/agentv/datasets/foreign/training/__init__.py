@@ -1,0 +1,1 @@
+"""Training data for chat models, used as cases."""
