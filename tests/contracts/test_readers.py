@@ -3,12 +3,12 @@
 import pytest
 
 import agentv
+from agentv.datasets.detection import detect
 from agentv.datasets.discovery import find_datasets
 from agentv.datasets.formats.dataset_format import (
     Content,
     DatasetFormat,
     ReadOptions,
-    detect,
     load_format,
     read_head,
     source_of,

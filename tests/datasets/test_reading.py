@@ -245,7 +245,8 @@ class TestErrors:
             ("d.jsonl", "", InvalidDatasetError),
             ("d.yaml", "a: [", DatasetParseError),
             ("d.yaml", "a: 1", InvalidDatasetError),
-            ("d.csv", "a,b", DatasetNotFoundError),
+            ("d.csv", "a,b", InvalidDatasetError),
+            ("d.txt", "a,b", DatasetNotFoundError),
         ],
     )
     def test_every_loading_error_has_a_position_and_a_hint(self, folder, name, content, kind):

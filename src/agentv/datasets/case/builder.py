@@ -16,7 +16,6 @@ from agentv.datasets.case.suite_input import with_files
 from agentv.datasets.case.turns import CONVERSATION_KEYS, read_conversation_settings, read_turn
 from agentv.datasets.case.workspaces import merged, read_workspace
 from agentv.datasets.formats.dataset_format import PlainRow, Row
-from agentv.datasets.formats.foreign_files import name_of_row
 from agentv.datasets.formats.yaml_writer import WrittenInt
 from agentv.datasets.variables import inserter, with_vars
 from agentv.model.case import NO_DETAILS, CaseDetails, EvalCase, Place, PromptInput, SimulatedUser, Turn
@@ -195,8 +194,7 @@ class CaseBuilder(msgspec.Struct):
         fields = "Required fields: id, expected_outcome, input"
         if "id" in row and holds_variables(row):
             fields += f"\nAgentMark rows may omit it: set 'format: agentmark' in {self.settings_file}"
-        name = "a results file" if is_result(row) else name_of_row(row)
-        return f"{fields}\nThis looks like {name}, not a dataset" if name else fields
+        return f"{fields}\nThis looks like a results file, not a dataset" if is_result(row) else fields
 
     def _new_or_old(self, row: dict[str, Any], new: str, old: str, problems: Problems) -> tuple[str, Any]:
         """Return the key and value under the new name, or else under the old one, and warn about the old one."""

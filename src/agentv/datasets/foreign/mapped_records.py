@@ -49,6 +49,8 @@ class _MappedRecords(ForeignFormat):
 
     def open(self, source: Source) -> Document:
         file = record_file(source.files[0])
+        if not objects(file):
+            next(file.records(), None)  # raises the error that the sample left out
         fields = self._map(source, file)
         check_fields(fields, objects(file), source.path)
         shown = "" if fields is OUR_NAMES else ", ".join(f"{path} → {key}" for key, path in fields.paths.items())
@@ -89,7 +91,8 @@ def _own_row(data: dict[str, Any]) -> dict[str, Any]:
 def _unmapped(path: str, rows: list[dict[str, Any]], names: list[str]) -> InvalidDatasetError:
     """Return the error for records whose fields must be mapped, with a proposal."""
     if not rows:
-        return InvalidDatasetError(f"No cases in {path}", "It has no records", path=path, line=1)
+        hint = "A table needs a line with names, and at least one more"
+        return InvalidDatasetError(f"No cases in {path}", "It has no records", hint, path=path, line=1)
     guesses = guess_map(rows)
     what = f"The records have no field 'input', but {', '.join(names[:12])}{' …' if len(names) > 12 else ''}"
     if not guesses:
