@@ -6,7 +6,7 @@ from functools import partial
 
 from agentv import stats
 from agentv.registry import EVALUATORS, TARGETS
-from writing import commands, evaluators, keys, statistics, targets
+from writing import commands, evaluators, foreign_formats, keys, statistics, targets
 
 NOTE = "<!-- Written by docs/generate.py. Change the code or docs/meanings.toml, then run it. -->"
 
@@ -18,6 +18,7 @@ def pages() -> dict[str, str]:
         "keys.md": keys.page,
         "workspaces.md": keys.workspaces,
         "refused-keys.md": keys.refused,
+        "formats.md": foreign_formats.page,
     }
     builders |= {f"cli/{name}.md": partial(commands.page, name) for name in commands.names()}
     builders |= {"stats.md": statistics.index}

@@ -10,10 +10,13 @@ from itertools import chain
 from agentv.datasets.case.keys import OUTCOME_KEYS
 from agentv.datasets.foreign.foreign_format import ForeignFormat
 from agentv.datasets.formats.dataset_format import (
+    SIDECAR_SUFFIXES,
+    base_of,
     known_suffixes,
     load_format,
     object_keys,
     read_head,
+    sidecar_of,
     suffix_of,
     suggested,
     usable,
@@ -27,6 +30,10 @@ _TESTS = re.compile(rb"""(?m)^["']?tests["']?\s*:""")
 _OTHER_LISTS = re.compile(
     rb"""(?m)^["']?(?:prompts|providers|targets|scenarios|redteam|defaultTest|tasks|default_test)["']?\s*:"""
 )
+_FIELDS = re.compile(rb"(?m)^fields\s*:")
+MAPPED = "records"
+"""The format of records with a field map."""
+
 _IN_FOLDERS = (".json", ".yaml", ".yml", ".jsonl", ".toml")
 """Extensions of other tools' files that are opened if a folder is searched."""
 
@@ -42,6 +49,8 @@ def detect(path: str, *, by_extension: bool = False) -> str | None:
     likely = suggested(path)
     if by_extension and not likely and suffix_of(path).lower() not in _IN_FOLDERS:
         return None
+    if _has_field_map(path):
+        return MAPPED
     head = read_head(path)
     if not _is_ours(head) and (foreign := foreign_format(path, in_folders=by_extension)):
         return foreign
@@ -51,6 +60,12 @@ def detect(path: str, *, by_extension: bool = False) -> str | None:
     names: Iterable[str] = likely if by_extension else chain(likely, others)
     found = next((name for name in names if load_format(name).sniff(head, path)), None)
     return found or (likely[0] if likely else None)
+
+
+def _has_field_map(path: str) -> bool:
+    """Whether the sidecar of a file maps its fields."""
+    sidecar = None if suffix_of(path).lower() in SIDECAR_SUFFIXES else sidecar_of(base_of(path))
+    return sidecar is not None and bool(_FIELDS.search(read_head(sidecar)))
 
 
 def foreign_format(path: str, *, in_folders: bool = False) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from agentv.datasets.detection import detect, unsupported
+from agentv.datasets.detection import MAPPED, detect, unsupported
 from agentv.datasets.formats import dataset_format as formats
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidDatasetError, UsageError
 from agentv.registry import FOREIGN_FORMATS, FORMATS
@@ -17,9 +17,6 @@ from agentv.support import patterns as globs
 
 _MAGIC = re.compile(r"[*?\[{]")
 _SHOWN = 10
-MAPPED = "records"
-"""The format of records with a field map."""
-
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 Warn = Callable[[DatasetWarning], None]
 Note = Callable[[str], None]

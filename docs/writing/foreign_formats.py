@@ -1,0 +1,24 @@
+"""The reference page of other tools' dataset formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentv.datasets.formats.dataset_format import load_format
+from agentv.registry import FOREIGN_FORMATS
+
+
+def page() -> Iterator[str]:
+    """One line per format, in the order in which they are tried."""
+    yield "# Dataset formats of other tools"
+    yield ""
+    yield "These formats are recognized by their content, in this order. See"
+    yield "[Use datasets of other tools](../how-to/other-formats.md). The first column is the value of `--from`; a star marks"
+    yield "formats that are also found when a folder is given."
+    yield ""
+    yield "| format | files | what becomes what |"
+    yield "|---|---|---|"
+    for name in FOREIGN_FORMATS.names():
+        found = load_format(name)
+        star = "*" if found.in_folders else ""
+        yield f"| `{name}`{star} | {found.title} | {found.fields or 'fields by `--map`'} |"
