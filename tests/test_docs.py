@@ -48,7 +48,7 @@ ALL_PAGES = [
     *sorted(REPOSITORY.glob("packages/*/README.md")),
     REPOSITORY / "bench/README.md",
 ]
-FILES = ("yaml", "jsonl", "markdown", "sh")
+FILES = ("yaml", "json", "jsonl", "csv", "markdown", "sh")
 MAX_PAGE_LINES = 200
 MAX_README_LINES = 150
 LANGUAGES = ("console", "python", "text", *FILES)

@@ -77,7 +77,7 @@ class RecordFile:
         return "table" if self.suffix in _DELIMITERS else ""
 
     def _has_lines(self, start: bytes) -> bool:
-        """Whether the first line is a complete object, and more follow or the name says so."""
+        """Whether the first line is a complete object, and more follow, or the extension is that of JSON Lines."""
         first, _, rest = start.partition(b"\n")
         try:
             msgspec.json.decode(first)

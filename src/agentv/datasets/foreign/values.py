@@ -28,7 +28,7 @@ def text_of(value: Any) -> str:
 
 
 def is_blank(value: Any) -> bool:
-    """Whether a value is missing: null, blank text, or an empty list or object. NaN stands for an empty cell."""
+    """Whether a value is missing: null, blank text, or an empty list or object. NaN is an empty cell of a table."""
     if isinstance(value, str):
         return not value.strip()
     if isinstance(value, float):
@@ -209,7 +209,7 @@ _CHECKED = ("expected_output", "expected_outcome", "assertions", "rubrics")
 
 
 def with_outcome(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the row without missing values; with a general outcome if nothing in it says what is right."""
+    """Return the row without missing values; with a general outcome if there is no reference and no check."""
     row = filled(row)
     return row if any(key in row for key in _CHECKED) else {**row, "expected_outcome": OUTCOME}
 

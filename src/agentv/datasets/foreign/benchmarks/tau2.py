@@ -57,13 +57,13 @@ def _instructions(value: Any) -> str:
 
 
 def _checks(criteria: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return evaluators for the actions of the assistant and for what it must say."""
+    """Return evaluators for the actions of the assistant and for texts in its replies."""
     actions = [each for each in criteria.get("actions") or () if each.get("requestor", "assistant") == "assistant"]
     calls = [{"tool": text_of(each.get("name")), "input": _arguments(each)} for each in actions]
-    said = texts_of(criteria.get("communicate_info"))
+    texts = texts_of(criteria.get("communicate_info"))
     return [
         *([expected_calls(calls)] if calls else []),
-        *([{"type": "icontains_all", "value": said}] if said else []),
+        *([{"type": "icontains_all", "value": texts}] if texts else []),
     ]
 
 
