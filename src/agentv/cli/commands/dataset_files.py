@@ -60,12 +60,12 @@ def _print_guess(path: str) -> None:
     if not guesses:
         raise UsageError(f"Cannot propose a field map for {path}", "It has no records with text")
     for guess in guesses:
-        click.echo(f"{guess.key:<18} ← {guess.path:<24} {guess.confidence:>4.0%}  {guess.reason}")
+        output.echo(f"{guess.key:<18} ← {guess.path:<24} {guess.confidence:>4.0%}  {guess.reason}")
     fields = parse_map(map_text(guesses))
-    click.echo("\nThe first rows:")
+    output.echo("\nThe first rows:")
     for row in rows[:_GUESSED_ROWS]:
-        click.echo(to_json(fields.row(row)).decode())
-    click.echo(f"\nUse it: agentv eval {shlex.quote(path)} --map {shlex.quote(map_text(guesses))}")
+        output.echo_json(fields.row(row))
+    output.echo(f"\nUse it: agentv eval {shlex.quote(path)} --map {shlex.quote(map_text(guesses))}")
 
 
 def _print_lines(cases: Iterable[EvalCase], resolve: bool) -> None:
