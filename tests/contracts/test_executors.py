@@ -177,3 +177,18 @@ def test_a_spec_and_its_jobs_are_plain_data(work):
     job = next(jobs([1]))
     assert pickle.loads(pickle.dumps(work)) == work
     assert pickle.loads(pickle.dumps(job)).key == job.key
+
+
+def test_none_instead_of_a_job_means_pull_again_after_the_next_result(executor, work):
+    """The second job is held back until the first has a result."""
+    emitted = []
+    work = msgspec.structs.replace(work, seconds=0.02)
+
+    def source():
+        yield from jobs(["first"])
+        while not emitted:
+            yield None
+        yield from jobs(["second"])
+
+    asyncio.run(executor.run(work, source(), emitted.append))
+    assert [result.eval_id for result in emitted] == ["first", "second"]

@@ -121,13 +121,18 @@ class TestDiscovery:
 
     def test_a_change_of_a_listed_file_changes_the_dataset(self, folder):
         from agentv.datasets.formats.dataset_format import source_of
-        from agentv.engine.run_plan import digest_of
+        from agentv.datasets.stamps import DatasetStamps
+
+        def digest():
+            stamps, source = DatasetStamps(), source_of("suite.yaml", "yaml")
+            stamps.begin(source)
+            return stamps.digest(source)
 
         folder.write("cases.jsonl", ROWS)
         folder.write("suite.yaml", "tests: ./cases.jsonl\n")
-        before = digest_of(source_of("suite.yaml", "yaml"))
+        before = digest()
         folder.write("cases.jsonl", ROWS[:1])
-        assert digest_of(source_of("suite.yaml", "yaml")) != before
+        assert digest() != before
 
 
 def test_a_suite_can_be_converted_with_all_its_cases(folder, command):

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from agentv.errors import UsageError, file_errors, plural
-from agentv.model.case import EvalCase
+from agentv.model.case import NO_DETAILS, EvalCase
 from agentv.model.values import draw_rank
 from agentv.settings.diagnostics import did_you_mean
 
@@ -72,8 +72,7 @@ class Selection(msgspec.Struct, frozen=True):
             is_rest = self.split is not None and self.split[0] == "test"
             matched = self._sampled(self._matching(again()), _cut(ranks, share), rest=is_rest)
         if self.shard is not None:
-            index, count = self.shard
-            matched = (case for case in matched if draw_rank(0, case.id) % count == index - 1)
+            matched = _sharded(matched, *self.shard)
         return islice(matched, self.limit)
 
     def _matching(self, cases: Iterable[EvalCase]) -> Iterator[EvalCase]:
@@ -190,6 +189,18 @@ def _of_list(cases: Iterable[EvalCase], listed: frozenset[CaseName]) -> Iterator
     if len(missing) == len(listed):
         names = ", ".join(sorted({name for name, _ in listed})[:_MAX_SHOWN])
         raise UsageError("None of the listed cases is in the datasets that were read", hint=f"Listed datasets: {names}")
+
+
+def _sharded(cases: Iterable[EvalCase], index: int, count: int) -> Iterator[EvalCase]:
+    """Yield the cases of a shard. A case is in the shard of the first case it depends on, if that comes before it."""
+    roots: dict[str, str] = {}
+    for case in cases:
+        root = case.id
+        if case.details is not NO_DETAILS and case.details.depends_on:
+            first = case.details.depends_on[0]
+            root = roots[case.id] = roots.get(first, first)
+        if draw_rank(0, root) % count == index - 1:
+            yield case
 
 
 def _test(filter: str) -> Test:

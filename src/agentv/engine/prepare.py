@@ -55,6 +55,8 @@ def prepare(
         evaluators=evaluators,
     )
     plan = checked_plan(project, cases, LiveJobs(options, project), facts, written)
+    if rule is not None and plan.checked.dependencies.waits_for:
+        raise UsageError("--stop-when cannot be used with cases that depend on others: it runs cases in random order")
     early_stop = None if rule is None else EarlyStopping(rule, seed, cases, plan.source)
     answers = _carried_over(options, project, evaluators)
     return msgspec.structs.replace(plan, called=tuple(plan.checked.jobs), answers=answers, early_stop=early_stop)

@@ -14,17 +14,18 @@ import msgspec
 from agentv.engine.case_lines import CaseLines
 from agentv.engine.case_stream import CaseStream, ChangedFilesError
 from agentv.engine.cost import CostUnknown, costs_so_far
+from agentv.engine.dependencies import DependencyGate
 from agentv.engine.gates import ErrorWatch, Stop, Verdict, judge, with_missing
 from agentv.engine.interrupts import InterruptibleLoop
 from agentv.engine.job.answer import now
 from agentv.engine.job.artifacts import ANSWERS
-from agentv.engine.job.spec import MAX_OUTAGE_S, RunSpec
+from agentv.engine.job.spec import skipped
 from agentv.engine.run_manifest import new_manifest, resumed_manifest
-from agentv.engine.run_options import first_given
 from agentv.engine.run_plan import RunPlan
 from agentv.engine.run_project import RESULTS
 from agentv.engine.scoring.judge_calls import format_notes
-from agentv.executors.executor import Executor, ExecutorOptions, UnfinishedJob, WorkSpec
+from agentv.engine.work_spec import work_spec
+from agentv.executors.executor import Executor, ExecutorOptions, UnfinishedJob
 from agentv.model.case import EvalCase
 from agentv.model.job import Job
 from agentv.model.manifest import RunSummary
@@ -133,7 +134,7 @@ class RunInProgress:
         self.cases = CaseStream(plan)
         self.loop = InterruptibleLoop()
         self.costs = costs_so_far(plan, store)
-        self.spec = _work_spec(plan, self, store.path)
+        self.spec = work_spec(plan, self.manifest.run_id, store.path, self.costs.left_usd)
         self.summary = SummaryBuilder(self.manifest.run_id, plan.checked.most_per_case)
         self._executor = executor
         self._observer = observer
@@ -147,6 +148,8 @@ class RunInProgress:
         self._answers: UnscoredAnswers | None = None
         self._hidden_names: Redactor | None = None
         self._written = HashTable()
+        waits = plan.checked.dependencies.waits_for and plan.rescored is None
+        self._gate = DependencyGate(plan.checked.dependencies, self._skip) if waits else None
 
     @property
     def stopped(self) -> Stop | None:
@@ -163,30 +166,39 @@ class RunInProgress:
         """Stop the run, from any thread: cancel jobs in flight, keep completed ones."""
         self.loop.interrupt()
 
-    def jobs(self) -> Iterator[Job]:
-        """Yield the jobs left to run. The first pull opens the files; by then the executor has opened its targets."""
+    def jobs(self) -> Iterator[Job | None]:
+        """Yield the jobs left to run. The first pull opens the files; by then the executor has opened its targets.
+
+        None means that the next job waits for others that it depends on.
+        """
         self._begin()
-        early_stop = self.plan.early_stop
+        early_stop, gate = self.plan.early_stop, self._gate
         for chunk in self.cases.chunks():
             for job in self._open_jobs(chunk):
                 if self.stopped is not None:
                     return
                 if self.plan.answers is None:
-                    yield self._answers.given_to(job) if self._answers else job
+                    if gate is None or gate.admits(job):
+                        yield self._answers.given_to(job) if self._answers else job
                     continue
                 decision = self.plan.answers.decide(job)
                 self._observer.decided(job, decision.why)
                 if decision.record is None:
-                    yield decision.job
+                    if gate is None or gate.admits(decision.job):
+                        yield decision.job
                 elif self.plan.rescored is not None:
                     self.emit(msgspec.structs.replace(decision.record, run_id=self.manifest.run_id))
                 else:
                     self._keep(msgspec.structs.replace(decision.record, run_id=self.manifest.run_id))
         if early_stop is not None and early_stop.decided:
             self._stopped = self._stopped or "decided"
+        if gate is not None:
+            yield from gate.held_jobs(lambda: self.stopped is not None)
 
     def emit(self, result: Result | UnfinishedJob) -> None:
         """Write the record of a job that ran, and check whether the run has to stop."""
+        if self._gate is not None:
+            self._gate.ended()
         if isinstance(result, UnfinishedJob):
             self.costs.unrecorded_usd += result.cost_usd
             self._stopped = self._stopped or "budget"
@@ -231,6 +243,8 @@ class RunInProgress:
             self._stopped = self._stopped or self._errors.add(result)
             if REPLACEMENT in f"{result.eval_id}{result.target}":
                 self._hidden_names = Redactor(self.plan.project.secrets)
+            if self._gate is not None:
+                self._gate.add_result(result)
             if self.plan.early_stop is not None and self.plan.rescored is None:
                 self.plan.early_stop.known(result)
         if len(self._done) >= self.plan.checked.total:
@@ -272,10 +286,15 @@ class RunInProgress:
             self.store.append_cases(lines)
         return jobs
 
+    def _skip(self, job: Job, why: str) -> None:
+        self.emit(skipped(job, why, self.manifest.run_id))
+
     def _keep(self, result: Result) -> Result:
         """Write a record; return it as written, without secrets."""
         if self.plan.early_stop is not None and self.plan.rescored is None:
             self.plan.early_stop.result(result)
+        if self._gate is not None:
+            self._gate.add_result(result)
         result = self.store.append(result)
         self.summary.add(result)
         return result
@@ -340,44 +359,6 @@ def _has_missing_jobs(plan: RunPlan, summary: RunSummary) -> bool:
     return any(
         target.skipped and not (stop is not None and name in stop.bets and stop.side(name) is not None)
         for name, target in summary.targets.items()
-    )
-
-
-def _work_spec(plan: RunPlan, running: RunInProgress, folder: Path) -> WorkSpec:
-    spec = _spec(plan, running.manifest.run_id, folder)
-    if not all(target.is_free for target in plan.targets):
-        spec = msgspec.structs.replace(spec, budget_usd=running.costs.left_usd)
-    if not plan.project.is_remote:
-        return spec
-    from agentv.engine.job.portable_spec import portable  # late: most runs stay on this machine
-
-    return portable(spec, plan.project.file)
-
-
-def _spec(plan: RunPlan, run_id: str, folder: Path) -> RunSpec:
-    options, project, checked = plan.options, plan.project, plan.checked
-    return RunSpec(
-        run_id=run_id,
-        targets=plan.targets,
-        answering=plan.called,
-        users=checked.users if plan.called else (),
-        judges=tuple(checked.judges),
-        embedders=checked.embedders,
-        home=project.home,
-        folders=project.folders,
-        secrets=project.secrets,
-        judge=options.judge,
-        evaluators=plan.evaluators,
-        workers=first_given(options.workers, checked.workers),
-        timeout_s=options.timeout_s,
-        max_retries=options.max_retries,
-        max_outage_s=MAX_OUTAGE_S if options.max_outage_s is None else options.max_outage_s,
-        defaults=project.defaults,
-        files=project.run_files(options, folder),
-        replay=project.replay,
-        include_trace=options.include_trace,
-        jobs=checked.total,
-        most_given=plan.most_given,
     )
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import StrictSink
+from agentv.engine.dependencies import Dependencies, has_dependencies, read_dependencies
 from agentv.engine.preflight import Preflight, ProjectFacts, known_targets
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import Project
@@ -112,6 +113,7 @@ class CheckResult(msgspec.Struct, kw_only=True):
     for one case. `without_jobs` counts cases that no target answers. `judges` counts judge calls by judge, and
     `judge_characters` the characters of the cases in these calls. `embedders` are the targets that return embeddings,
     `users` those that play simulated users. `workers` is the lowest limit of concurrent calls of a dataset.
+    `dependencies` are the cases that wait for others.
     """
 
     cases: int = 0
@@ -127,6 +129,7 @@ class CheckResult(msgspec.Struct, kw_only=True):
     embedders: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
     workers: int | None = None
+    dependencies: Dependencies = Dependencies()
 
     @property
     def total(self) -> int:
@@ -216,7 +219,10 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
     totals = {file: datasets[each.path] for each in cases.sources for file in each.files}
     counts: dict[str, int] = {}
     repeats = 0
+    dependents: list[EvalCase] = []
     for case in cases.stream():
+        if has_dependencies(case):
+            dependents.append(case)
         last, counts = counts, source.counts(case)
         if preflight.is_checked(case, counts):
             repeats += 1
@@ -231,6 +237,9 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
     checked.repeat(counts, repeats)
     if facts.judge is not None and facts.judge not in facts.may_judge:
         raise UsageError(f"Unknown judge '{facts.judge}'", hint=known_targets(facts.judge, facts.may_judge))
+    if dependents:
+        files = {file: each.path for each in cases.sources for file in each.files}
+        checked.dependencies = read_dependencies(dependents, cases.stream_again, source.counts, files, whole=whole)
     skipped: dict[str, list[int]] = {}
     for path, line in cases.sink.skipped_places:
         skipped.setdefault(path, []).append(line)

@@ -13,6 +13,7 @@ from agentv.datasets.discovery import GivenFormat, find_datasets, folders_in
 from agentv.datasets.files import project_root
 from agentv.datasets.formats.dataset_format import SIDECAR_SUFFIXES, Source, data_files
 from agentv.datasets.formats.yaml_dataset import case_list_key, parse_yaml_file
+from agentv.engine.dependencies import dependency_problems, has_dependencies
 from agentv.engine.findings import Finding, Locator, Report, from_error, from_problem, from_warning
 from agentv.engine.preflight import Preflight, ProjectFacts
 from agentv.engine.run_options import default_target, load_defaults
@@ -149,6 +150,7 @@ def check_dataset(source: Source, options: Options, project: ProjectFiles) -> tu
         dataset = Dataset(source, options, sink)
         preflight, locator = Preflight(project.facts), Locator(dataset)
         seen, repeated = PackedIds(), set()
+        dependents: dict[str, EvalCase] = {}
         has_targets = True
         for case, is_valid in sink.cases(dataset):
             count += is_valid
@@ -163,9 +165,15 @@ def check_dataset(source: Source, options: Options, project: ProjectFiles) -> tu
             sink.findings += (locator.finding(problem, case) for problem in _blank_fields(case) if is_valid)
             if seen.repeats((case.id,)):
                 repeated.add(case.id)
+            if has_dependencies(case):
+                dependents[case.id] = case
         project.used |= preflight.used
         project.notes += sink.notes
         sink.findings += (locator.finding(problem, case) for case, problem in preflight.threshold_problems())
+        if dependents:
+            again = Collecting()
+            ids = [case.id for case, _ in again.cases(Dataset(source, options, again))]
+            sink.findings += (locator.finding(problem, case) for case, problem in dependency_problems(dependents, ids))
         if repeated:
             sink.findings += _duplicates(source, options, repeated)
         sink.findings += map(from_error, source.format.lint(dataset.document, dataset.read_options))

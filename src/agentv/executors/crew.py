@@ -7,7 +7,7 @@ import pickle
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable
 from io import BytesIO
 from itertools import count
 from math import ceil
@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import Any, Protocol
 
 from agentv.errors import AgentvError, UsageError
-from agentv.executors.executor import TURN_S, Emit, JobSlots, UnfinishedJob, Worker, WorkSpec
+from agentv.executors.executor import TURN_S, Emit, Jobs, JobSlots, UnfinishedJob, Worker, WorkSpec
 from agentv.model.job import Job
 from agentv.model.result import Result
 
@@ -189,7 +189,7 @@ class Crew:
     These may have caused the loss and run separately from all other jobs; the rest are simply queued again.
     """
 
-    def __init__(self, spec: WorkSpec, jobs: Iterator[Job], emit: Emit, *, ahead_s: float) -> None:
+    def __init__(self, spec: WorkSpec, jobs: Jobs, emit: Emit, *, ahead_s: float) -> None:
         self._spec = spec
         self._jobs = jobs
         self._emit = emit
@@ -304,8 +304,12 @@ class Crew:
     def _next(self) -> NumberedJob | None:
         if self._again:
             return self._again.popleft()
-        job = None if self._is_exhausted else next(self._jobs, None)
-        self._is_exhausted = job is None
+        job = None
+        if not self._is_exhausted:
+            try:
+                job = next(self._jobs)
+            except StopIteration:
+                self._is_exhausted = True
         return None if job is None else (next(self._numbers), job)
 
     def _receive(self, results: list[NumberedResult], flight: dict[int, Job]) -> None:
@@ -314,6 +318,7 @@ class Crew:
             if flight.pop(number, None) is not None:
                 self._in_flight -= 1
                 self._emit(result)
+        self._changed.set()  # a job may be ready now
 
     def _put_back(self, flight: dict[int, Job], started: int, how: str) -> None:
         self._in_flight -= len(flight)

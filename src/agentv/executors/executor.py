@@ -24,6 +24,8 @@ class UnfinishedJob(msgspec.Struct, frozen=True):
 
 Emit = Callable[[Result | UnfinishedJob], None]
 
+Jobs = Iterator[Job | None]
+
 TURN_S = 0.02
 """How long a task may run without yielding to the event loop, which handles signals and timers."""
 
@@ -163,10 +165,11 @@ class Executor(Protocol):
 
     def __init__(self, options: ExecutorOptions) -> None: ...
 
-    async def run(self, spec: WorkSpec, jobs: Iterator[Job], emit: Emit) -> tuple[str, ...]:
+    async def run(self, spec: WorkSpec, jobs: Jobs, emit: Emit) -> tuple[str, ...]:
         """Run until every job has been emitted; return the calls missing from a replay.
 
-        Jobs are pulled as workers become free, but not before a worker has opened its targets. Cancelling this
+        Jobs are pulled as workers become free, but not before a worker has opened its targets. None instead of a job
+        means that no job is ready: pull again after the next result has been emitted. Cancelling this
         coroutine cancels the jobs in flight and lets them clean up.
         """
         ...

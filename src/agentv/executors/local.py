@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 
-from agentv.executors.executor import TURN_S, Emit, ExecutorOptions, JobSlots, Load, LocalLimits, Worker, WorkSpec
-from agentv.model.job import Job
+from agentv.executors.executor import TURN_S, Emit, ExecutorOptions, Jobs, JobSlots, Load, LocalLimits, Worker, WorkSpec
 
 
 class LocalExecutor:
@@ -18,7 +16,7 @@ class LocalExecutor:
     def __init__(self, options: ExecutorOptions) -> None:  # noqa: ARG002  # nothing to configure
         self.limits = LocalLimits()
 
-    async def run(self, spec: WorkSpec, jobs: Iterator[Job], emit: Emit) -> tuple[str, ...]:
+    async def run(self, spec: WorkSpec, jobs: Jobs, emit: Emit) -> tuple[str, ...]:
         """Run every job; see `agentv.executors.executor.Executor`."""
         worker = spec.open(self.limits)
         try:
@@ -36,13 +34,14 @@ class LocalExecutor:
 class _Pool:
     """A task for each slot, and more while slots are lent. Each runs jobs one after another until none are left."""
 
-    def __init__(self, worker: Worker, jobs: Iterator[Job], emit: Emit, slots: JobSlots) -> None:
+    def __init__(self, worker: Worker, jobs: Jobs, emit: Emit, slots: JobSlots) -> None:
         self._worker = worker
         self._jobs = jobs
         self._emit = emit
         self._slots = slots
         self._tasks = 0
         self._is_exhausted = False
+        self._emitted = asyncio.Event()
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Start the tasks, and others when slots are lent."""
@@ -61,7 +60,12 @@ class _Pool:
         resumed = time.monotonic()
         try:
             for job in self._jobs:
+                if job is None:
+                    self._emitted.clear()
+                    await self._emitted.wait()
+                    continue
                 emit(await worker.run(job))
+                self._emitted.set()
                 if self._tasks - slots.lent > slots.total:
                     return
                 if time.monotonic() - resumed > TURN_S:

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from contextlib import suppress
 from itertools import count
 from threading import Thread
@@ -20,9 +20,8 @@ from typing import Any
 
 from agentv.errors import UsageError
 from agentv.executors.crew import Crew, JobQueue, NumberedJob, NumberedResult, WorkerLost, pack, portable
-from agentv.executors.executor import Emit, ExecutorOptions, JobSlots, Load, WorkSpec
+from agentv.executors.executor import Emit, ExecutorOptions, Jobs, JobSlots, Load, WorkSpec
 from agentv.executors.leases import LeasedLimits, LimitHub
-from agentv.model.job import Job
 from agentv.support.process_memory import claim_process, hide_environment, startup_environment
 
 _AHEAD_S = 0.1
@@ -42,7 +41,7 @@ class ProcessExecutor:
         self._hub = LimitHub()
         self._links: set[_ProcessLink] = set()
 
-    async def run(self, spec: WorkSpec, jobs: Iterator[Job], emit: Emit) -> tuple[str, ...]:
+    async def run(self, spec: WorkSpec, jobs: Jobs, emit: Emit) -> tuple[str, ...]:
         """Run every job; see `agentv.executors.executor.Executor`."""
         packed = pack(("open", (spec, max(self._most, os.cpu_count() or 1))))
 

@@ -10,16 +10,15 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any, NamedTuple
 
 from agentv.errors import UsageError
 from agentv.executors.crew import Crew, JobQueue, NumberedJob, NumberedResult, WorkerLost, pack, portable
-from agentv.executors.executor import Emit, ExecutorOptions, Load, WorkSpec
+from agentv.executors.executor import Emit, ExecutorOptions, Jobs, Load, WorkSpec
 from agentv.executors.leases import LeasedLimits, LimitHub
-from agentv.model.job import Job
 
 _AHEAD_S = 1.0
 _BATCH_S = 0.5
@@ -47,7 +46,7 @@ class RayExecutor:
         self._options = options
         self._load = Load()
 
-    async def run(self, spec: WorkSpec, jobs: Iterator[Job], emit: Emit) -> tuple[str, ...]:
+    async def run(self, spec: WorkSpec, jobs: Jobs, emit: Emit) -> tuple[str, ...]:
         """Run every job; see `agentv.executors.executor.Executor`."""
         packed = pack(spec)
         ray = _import_ray()

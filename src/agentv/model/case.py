@@ -50,6 +50,9 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 Aggregation = Literal["mean", "min", "max"]
 """How the scores of a conversation's turns and of its case are combined."""
 
+DependencyFailure = Literal["skip", "fail", "run"]
+"""What happens to a case if one that it depends on has no answer."""
+
 USER_TARGET = "user"
 """The target that plays the simulated user if the case names none."""
 
@@ -76,6 +79,8 @@ class CaseDetails(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     aggregation: Aggregation | None = None
     user: SimulatedUser | None = None
     workspace: Workspace | None = None
+    depends_on: tuple[str, ...] = ()
+    on_dependency_failure: DependencyFailure | None = None
 
 
 NO_DETAILS = CaseDetails()
@@ -259,6 +264,8 @@ def case_to_data(case: EvalCase) -> dict[str, Any]:
         "aggregation": details.aggregation,
         "user": msgspec.to_builtins(details.user),
         "workspace": workspace and workspace.to_data(),
+        "depends_on": details.depends_on,
+        "on_dependency_failure": details.on_dependency_failure,
         "description": details.description,
         "metadata": case.metadata,
         "tags": case.tags,

@@ -18,7 +18,16 @@ from agentv.datasets.case.workspaces import merged, read_workspace
 from agentv.datasets.formats.dataset_format import PlainRow, Row
 from agentv.datasets.formats.yaml_writer import WrittenInt
 from agentv.datasets.variables import inserter, with_vars
-from agentv.model.case import NO_DETAILS, CaseDetails, EvalCase, Place, PromptInput, SimulatedUser, Turn
+from agentv.model.case import (
+    NO_DETAILS,
+    CaseDetails,
+    DependencyFailure,
+    EvalCase,
+    Place,
+    PromptInput,
+    SimulatedUser,
+    Turn,
+)
 from agentv.model.message import ROLES, Message
 from agentv.model.values import FrozenDict, NestingError, freeze
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
@@ -37,7 +46,10 @@ Messages = str | tuple[Message, ...]
 Input = tuple[Messages, FrozenDict | None, tuple[PromptInput, ...]]
 """The messages of a case, the variables they were rendered from, and the input per prompt if there are several."""
 
-_DETAIL_KEYS = frozenset({"description", "context", "rubrics", "turns", "user", "workspace", *CONVERSATION_KEYS})
+_DEPENDENCY_KEYS = ("depends_on", "on_dependency_failure")
+_DETAIL_KEYS = frozenset(
+    {"description", "context", "rubrics", "turns", "user", "workspace", *CONVERSATION_KEYS, *_DEPENDENCY_KEYS}
+)
 
 
 class CaseBuilder(msgspec.Struct):
@@ -326,6 +338,8 @@ class CaseBuilder(msgspec.Struct):
             aggregation=aggregation,
             user=None if user is None else SimulatedUser(**msgspec.structs.asdict(user)),
             workspace=workspace,
+            depends_on=tuple(dict.fromkeys(_typed(row, "depends_on", tuple[str, ...], problems) or ())),
+            on_dependency_failure=_typed(row, "on_dependency_failure", DependencyFailure, problems),
         )
         return NO_DETAILS if details == NO_DETAILS else details
 

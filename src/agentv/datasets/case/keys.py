@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from agentv.model.case import Aggregation
+from agentv.model.case import Aggregation, DependencyFailure
 from agentv.model.evaluator import Execution, Verdicts
 from agentv.model.values import freeze
 from agentv.settings.diagnostics import MOST_TRIALS, KeyPath, Problems
@@ -162,9 +162,6 @@ class WorkspaceKeys(msgspec.Struct, frozen=True, kw_only=True):
     mode: Literal["pooled", "temp"] | None = None
 
 
-_NO_DEPENDENCIES = "Cases run independently, in any order. Write steps that build on each other as `turns` of one case"
-
-
 class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "$schema"}):
     """The settings of a dataset: the keys of a YAML document other than its cases, or of a sidecar."""
 
@@ -173,7 +170,7 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
         {
             "environment": "Use `workspace`",
             "expected_output": "Give each case its own `expected_output`",
-            "depends_on": _NO_DEPENDENCIES,
+            "depends_on": "Set `depends_on` in the cases",
             "postprocess": "Use `transform` of an evaluator or a target",
             "scenarios": "Write the combinations out as cases",
             "providers": "Use `execution.targets` and a targets file",
@@ -248,7 +245,6 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
     }
     unsupported: ClassVar[dict[str, str]] = _typescript_only(
         {
-            "depends_on on_dependency_failure": _NO_DEPENDENCIES,
             "window_size": "The whole history is sent",
             "options run": "Use `execution`",
             "threshold": "Use `execution.threshold`",
@@ -276,6 +272,8 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
     on_turn_failure: Literal["continue"] | None = None
     user: UserKeys | None = None
     workspace: str | WorkspaceKeys | None = None
+    depends_on: tuple[str, ...] = ()
+    on_dependency_failure: DependencyFailure | None = None
     description: str | None = None
     metadata: JsonObject | None = None
     tags: list[str] | None = None

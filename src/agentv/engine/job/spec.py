@@ -76,5 +76,14 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def failed(self, job: Job, message: str) -> Result:
         """Return the error record of a job that no worker could run."""
-        answer = Answer(request=CaseRequest(job.case, prompt_id=job.prompt, trial=job.trial), response=None)
-        return make_record(job, failed(answer, TargetFailure("process", message)), self.run_id)
+        return _error_record(job, TargetFailure("process", message), self.run_id, 1)
+
+
+def skipped(job: Job, message: str, run_id: str) -> Result:
+    """Return the error record of a job that was not started."""
+    return _error_record(job, TargetFailure("process", message, stage="setup"), run_id, 0)
+
+
+def _error_record(job: Job, failure: TargetFailure, run_id: str, attempts: int) -> Result:
+    request = CaseRequest(job.case, prompt_id=job.prompt, trial=job.trial)
+    return make_record(job, failed(Answer(request=request, response=None, attempts=attempts), failure), run_id)

@@ -1,0 +1,51 @@
+"""The data from which the workers of a run are built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from agentv.engine.job.spec import MAX_OUTAGE_S, RunSpec
+from agentv.engine.run_options import first_given
+from agentv.engine.run_plan import RunPlan
+from agentv.executors.executor import WorkSpec
+
+
+def work_spec(plan: RunPlan, run_id: str, folder: Path, left_usd: float | None) -> WorkSpec:
+    """Return the spec of a run whose files are in `folder`; `left_usd` is what is left of its budget."""
+    spec = _spec(plan, run_id, folder)
+    if not all(target.is_free for target in plan.targets):
+        spec = msgspec.structs.replace(spec, budget_usd=left_usd)
+    if not plan.project.is_remote:
+        return spec
+    from agentv.engine.job.portable_spec import portable  # late: most runs stay on this machine
+
+    return portable(spec, plan.project.file)
+
+
+def _spec(plan: RunPlan, run_id: str, folder: Path) -> RunSpec:
+    options, project, checked = plan.options, plan.project, plan.checked
+    return RunSpec(
+        run_id=run_id,
+        targets=plan.targets,
+        answering=plan.called,
+        users=checked.users if plan.called else (),
+        judges=tuple(checked.judges),
+        embedders=checked.embedders,
+        home=project.home,
+        folders=project.folders,
+        secrets=project.secrets,
+        judge=options.judge,
+        evaluators=plan.evaluators,
+        workers=first_given(options.workers, checked.workers),
+        timeout_s=options.timeout_s,
+        max_retries=options.max_retries,
+        max_outage_s=MAX_OUTAGE_S if options.max_outage_s is None else options.max_outage_s,
+        defaults=project.defaults,
+        files=project.run_files(options, folder),
+        replay=project.replay,
+        include_trace=options.include_trace,
+        jobs=checked.total,
+        most_given=plan.most_given,
+    )
