@@ -9,6 +9,7 @@ import pytest
 
 from agentv.cli.display import Pace, Progress, status_line
 from agentv.runs.summary import Snapshot
+from waiting import wait_until
 
 FULL = Snapshot(
     done=142,
@@ -85,7 +86,7 @@ def test_plain_lines_are_printed_on_a_timer_if_something_changed():
 
     with Progress(snapshot, stream, False, plain_interval_s=0.001) as progress:
         progress.note("Error: the first one")
-        assert "Error: the first one\n" in stream.getvalue()
+        wait_until(lambda: "Error: the first one\n" in stream.getvalue())
         assert stream.there.wait(10)
     progress.stop()
     lines = stream.getvalue().splitlines()

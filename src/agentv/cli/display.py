@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -28,12 +29,19 @@ if TYPE_CHECKING:
 REDRAWS_PER_SECOND = 4
 PLAIN_INTERVAL_S = 5.0
 
+_MOST_WAITING = 10_000
+"""How many lines wait for a slow terminal."""
+_FROZEN_S = 2.0
+"""How long a terminal may take to print a line at the end of a run."""
 _BAR_WIDTH = 24
 _COLOURS = {"pass": "green", "borderline": "yellow", "fail": "red", "error": "red"}
 
 
 class Progress:
-    """Redraws a status line from snapshots on its own timer, so that jobs have no overhead."""
+    """Redraws a status line from snapshots, and prints notes above it, in its own thread.
+
+    Jobs have no overhead, and a terminal that is not read, for example after Ctrl-S, does not block them.
+    """
 
     def __init__(
         self,
@@ -51,41 +59,40 @@ class Progress:
         self._live: Live | None = None
         self._text: type[Text] | Any = None
         self._thread: threading.Thread | None = None
-        self._ended = threading.Event()
+        self._lines: SimpleQueue[tuple[str, str, str] | None] = SimpleQueue()
+        self._printed = 0
+        self._dropped = 0
+        self._has_last_line = True
         self._last_line = ""
-        self._lock = threading.Lock()
 
     def start(self) -> None:
         """Start drawing."""
         self._pace.rate(self._snapshot().done, monotonic())
         if self._interactive:
             self._start_live()
-        else:
-            self._thread = threading.Thread(target=self._print_lines, name="agentv-progress", daemon=True)
-            self._thread.start()
+        self._thread = threading.Thread(target=self._draw, name="agentv-progress", daemon=True)
+        self._thread.start()
 
     def stop(self, *, last_line: bool = True) -> None:
         """Stop drawing: erase the line on a terminal, or print a last plain line. Can be called twice."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-        if self._thread is not None:
-            self._ended.set()
-            self._thread.join()
-            self._thread = None
-            if last_line:
-                self._print_line()
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._has_last_line = last_line
+        self._lines.put(None)
+        printed = -1
+        while thread.is_alive() and printed != self._printed:  # unless nothing is read any more
+            printed = self._printed
+            thread.join(_FROZEN_S)
 
     def note(self, text: str, label: str = "", colour: str = "") -> None:
-        """Print a line above the status line immediately. A terminal shows the label in colour."""
-        label, text = safe_text(label), safe_text(text)
-        # A closed terminal must not end the run.
-        with self._lock, suppress(OSError, ValueError):
-            if self._live is not None:
-                self._live.console.print(self._text(label, colour).append(text, "default"))
-            else:
-                self._stream.write(fitting(label + text, self._stream.encoding) + "\n")
-                self._stream.flush()
+        """Print a line above the status line. A terminal shows the label in colour."""
+        if self._thread is None:
+            self._print(safe_text(label), safe_text(text), colour)
+        elif self._lines.qsize() < _MOST_WAITING:
+            self._lines.put((safe_text(label), safe_text(text), colour))
+        else:
+            self._dropped += 1
 
     def __enter__(self) -> Progress:
         self.start()
@@ -94,18 +101,43 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def _draw(self) -> None:
+        """Print the lines until the end."""
+        while True:
+            try:
+                line = self._lines.get(timeout=None if self._interactive else self._interval_s)
+            except Empty:
+                self._print_status()
+                continue
+            if line is None:
+                break
+            self._print(*line)
+        if self._dropped:
+            self._print("", f"{self._dropped:,} lines were not printed, because the terminal was not read", "")
+        if self._live is not None:
+            with suppress(OSError, ValueError):
+                self._live.stop()
+        elif self._has_last_line:
+            self._print_status()
+
+    def _print(self, label: str, text: str, colour: str) -> None:
+        # A closed terminal must not end the run.
+        with suppress(OSError, ValueError):
+            if self._live is not None:
+                self._live.console.print(self._text(label, colour).append(text, "default"))
+            else:
+                self._stream.write(fitting(label + text, self._stream.encoding) + "\n")
+                self._stream.flush()
+        self._printed += 1
+
     def _line(self, snapshot: Snapshot) -> str:
         return safe_text(status_line(snapshot, self._pace.rate(snapshot.done, monotonic())))
 
-    def _print_lines(self) -> None:
-        while not self._ended.wait(self._interval_s):
-            self._print_line()
-
-    def _print_line(self) -> None:
+    def _print_status(self) -> None:
         line = self._line(self._snapshot())
         if line != self._last_line:
             self._last_line = line
-            self.note(line)
+            self._print("", line, "")
 
     def _start_live(self) -> None:
         from rich import console, live, text  # late: only a terminal needs it, and it takes 50 ms

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from agentv.errors import EXIT_INTERRUPTED
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, *(() if _HANGUP is None else (_HANGUP,)))
 Value = TypeVar("Value")
 
 
@@ -106,7 +107,8 @@ def interruptible(interrupt: Callable[[], None], numbers: tuple[signal.Signals, 
         was_interrupted = True
         interrupt()
 
-    before = {number: signal.signal(number, handle) for number in numbers}
+    ignored = [] if _HANGUP is None or signal.getsignal(_HANGUP) is not signal.SIG_IGN else [_HANGUP]  # by `nohup`
+    before = {number: signal.signal(number, handle) for number in numbers if number not in ignored}
     try:
         yield
     finally:

@@ -38,11 +38,16 @@ from agentv.runs.redaction import REPLACEMENT, Redactor
 from agentv.runs.store import RunStore
 from agentv.runs.summary import Snapshot, SummaryBuilder, TargetDetails
 from agentv.support.hash_table import HashTable
+from agentv.support.process_gate import raise_descriptor_limit
 
 if TYPE_CHECKING:
     from agentv.engine.answers.answer_log import UnscoredAnswers
 
 _LARGE_BYTES = 16 * 1024
+ABANDONED = (
+    "The last process of this run ended without a summary: it was killed, or code of a target or an evaluator ended it "
+    "(os._exit, a crash of a library). With --executor process, such a job becomes an error and the run goes on."
+)
 
 
 class Observer:
@@ -101,9 +106,12 @@ def open_executor(plan: RunPlan) -> Executor:
 def run(plan: RunPlan, store: RunStore, executor: Executor, observer: Observer) -> Outcome:
     """Run every job of a plan that is not done yet; write its records and summary."""
     started, folder = time.perf_counter(), store.folder
+    raise_descriptor_limit()
     try:
-        with folder.lock():
+        with folder.lock() as lock:
             running = RunInProgress(plan, store, executor, observer)
+            if lock.was_abandoned and store.manifest is not None:
+                observer.note(ABANDONED)
             try:
                 with observer.watch(running):
                     missing = running.loop.run(executor.run(running.spec, running.jobs(), running.emit))

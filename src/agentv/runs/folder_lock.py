@@ -17,7 +17,8 @@ LOCK_NAME = ".lock"
 class FolderLock(AbstractContextManager["FolderLock"]):
     """An exclusive lock on a run folder, released by `close` or when the process ends. Its file holds the pid.
 
-    The writer of the records also locks their file, so that removing the lock file does not allow a second writer.
+    The writer of the records also locks their file, so that removing the lock file does not allow a second writer. The
+    lock `was_abandoned` if its last holder ended without releasing it: it was killed, or it crashed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -25,6 +26,7 @@ class FolderLock(AbstractContextManager["FolderLock"]):
         self._file = -1
         while self._file < 0:
             self._file = self._take()
+        self.was_abandoned = os.fstat(self._file).st_size > 0
         os.ftruncate(self._file, 0)
         os.write(self._file, str(os.getpid()).encode())
         if _has_lock(folder / RESULTS_FILE):

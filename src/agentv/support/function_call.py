@@ -106,9 +106,10 @@ class DaemonThreads:
             return
         if error is None:
             future.set_result(result)
-        elif isinstance(error, StopIteration):
-            # A future does not accept StopIteration.
-            future.set_exception(RuntimeError(f"StopIteration: {error}").with_traceback(error.__traceback__))
+        elif isinstance(error, StopIteration | GeneratorExit):
+            # A future does not accept StopIteration, and GeneratorExit would close the coroutine that waits for it.
+            message = f"{type(error).__name__}: {error}"
+            future.set_exception(RuntimeError(message).with_traceback(error.__traceback__))
         else:
             future.set_exception(error)
 

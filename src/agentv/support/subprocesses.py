@@ -15,6 +15,7 @@ import msgspec
 
 from agentv.errors import end_of
 from agentv.support.isolation.confinement import Confinement, Launch
+from agentv.support.process_gate import gate_of
 from agentv.support.process_limits import FamilyWatch, ProcessLimits
 from agentv.support.process_memory import MARK, hide_environment
 from agentv.support.watchdog import end_family, family, new_mark
@@ -83,6 +84,15 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 async def run_process(spec: ProcessSpec) -> ProcessOutput:
     """Run a program until it ends. Raises ProcessFailure."""
+    gate = gate_of(asyncio.get_running_loop())
+    await gate.enter()
+    try:
+        return await _run_process(spec)
+    finally:
+        gate.leave()
+
+
+async def _run_process(spec: ProcessSpec) -> ProcessOutput:
     # Do not await between the start and `try`, so that a cancellation cannot lose the process.
     mark = new_mark()
     running = _Running(spec, _popen(spec, mark))

@@ -80,7 +80,13 @@ class _Watchdog:
         self.pid = os.getpid()
         self.name = secrets.token_hex(8)
         self._pipe = _start(self.name) if sys.platform.startswith("linux") else None
-        atexit.register(self.send, _GOODBYE)
+        atexit.register(self._say_goodbye)
+
+    def _say_goodbye(self) -> None:
+        """End the processes that programs left behind, such as daemons, and the watchdog."""
+        if self.pid == os.getpid():
+            end_family(family(None, f"{self.name}."), f"{self.name}.")
+            self.send(_GOODBYE)
 
     def send(self, word: bytes, folder: str = "") -> None:
         if self._pipe is not None and self.pid == os.getpid():

@@ -42,7 +42,7 @@ class FunctionResponder:
         self._threads = DaemonThreads()
 
     async def respond(self, request: Request) -> Response:
-        timer = asyncio.timeout(request.timeout_s)
+        timer, task = asyncio.timeout(request.timeout_s), asyncio.current_task()
         try:
             async with timer:
                 return response_from_value(await self._function.call(request, self._threads))
@@ -54,7 +54,7 @@ class FunctionResponder:
             raise TargetFailure("timeout", f"The function did not return within {request.timeout_s:g} s") from None
         except BaseException as error:
             # Even a KeyboardInterrupt is the function's own: Ctrl-C reaches the run in another way.
-            if isinstance(error, GeneratorExit) or is_cancelled(error):
+            if is_cancelled(error) or (isinstance(error, GeneratorExit) and _is_closed(task)):
                 raise
             raise self._failure(error) from error
 
@@ -69,3 +69,11 @@ class FunctionResponder:
 
     def _failure(self, error: BaseException) -> TargetFailure:
         return TargetFailure("process", describe(error, self._home))
+
+
+def _is_closed(task: asyncio.Task[Any] | None) -> bool:
+    """Whether the coroutine of a task is closed from outside, rather than running in its task."""
+    try:
+        return asyncio.current_task() is not task
+    except RuntimeError:  # no event loop is running
+        return True

@@ -1,0 +1,108 @@
+"""User code that ends its process, leaves children behind or exhausts the system does not take the run with it."""
+
+import os
+import pty
+import resource
+import signal
+import sys
+
+import pytest
+
+from waiting import HANGS, still_running, wait_until, whole_lines
+
+DIES = "import os, signal\n\ndef answer(prompt):\n    if prompt == 'yes 3':\n        {how}\n    return prompt\n"
+DEATHS = {"os._exit": "os._exit(0)", "a segfault": "os.kill(os.getpid(), signal.SIGSEGV)"}
+linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+
+def dying(project, how):
+    project.write("agent.py", DIES.format(how=how))
+    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer", "workers": 1})
+    project.dataset(*(f"yes {number}" for number in range(6)))
+
+
+@pytest.mark.parametrize("how", DEATHS.values(), ids=DEATHS)
+def test_a_run_that_user_code_ended_is_explained_at_the_next_start(project, how):
+    dying(project, how)
+    project.run("d.yaml", "--out", "out")
+    assert "finished_at" not in project.manifest()
+    _, _, output = project.run("--resume", "--out", "out")
+    assert "The last process of this run ended without a summary" in output
+    assert "--executor process" in output
+    code, _, output = project.run("--resume", "--out", "out", "--executor", "process")
+    assert code == 0 and "ended without a summary" in output
+    errors = {name: record["error"] for name, record in project.by_id().items() if record["status"] == "error"}
+    assert list(errors) == ["c3"] and "died twice" in errors["c3"]["message"]
+
+
+def test_an_ordinary_resume_does_not_mention_a_crash(project):
+    project.dataset(*(["no", "yes"] * 20))
+    assert project.eval("--fail-fast", "--workers", "1", "--out", "out").code == 1
+    assert "without a summary" not in project.eval("--resume", "--out", "out").stderr
+
+
+@pytest.mark.parametrize("keyword", ["def", "async def"])
+@pytest.mark.parametrize("error", ["GeneratorExit", "KeyboardInterrupt", "SystemExit", "StopIteration"])
+def test_an_exception_of_a_function_is_an_error_of_its_job(project, keyword, error):
+    project.write(
+        "agent.py", f"{keyword} answer(prompt):\n    if prompt == 'no':\n        raise {error}\n    return prompt\n"
+    )
+    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
+    project.dataset("yes", "no", "yes")
+    assert project.eval("--out", "out").code == 0
+    assert [record["status"] for record in project.by_id().values()].count("error") == 1
+    assert error in project.by_id()["c1"]["error"]["message"]
+
+
+@pytest.mark.parametrize("hard", [64, 100])
+def test_few_descriptors_slow_a_run_down_but_do_not_fail_its_jobs(project, hard):
+    command = "cat {PROMPT_FILE}; sleep 0.1"
+    project.targets({"name": "default", "provider": "cli", "command_template": command, "workers": 40})
+    project.dataset(*(f"yes {number}" for number in range(60)))
+    limit = (min(hard, 64), hard)
+    code, _, output = project.run(
+        "d.yaml", "--out", "out", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    )
+    assert code == 0, output
+    assert [record["status"] for record in project.records()] == ["ok"] * 60
+
+
+@linux_only
+def test_a_daemon_that_a_command_starts_ends_with_the_run(project):
+    daemon = f"setsid sh -c 'echo $$ >> {project.path}/pids; exec {HANGS}' > /dev/null 2>&1 < /dev/null &"
+    command = f"{daemon} until [ -s {project.path}/pids ]; do sleep 0.01; done; cat {{PROMPT_FILE}}"
+    project.targets({"name": "default", "provider": "cli", "command_template": command})
+    project.dataset("yes")
+    code, _, output = project.run("d.yaml", "--out", "out")
+    assert code == 0, output
+    pids = list(map(int, (project.path / "pids").read_text().split()))
+    assert len(pids) == 1 and still_running(pids) == []
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="SIGHUP")
+def test_a_hangup_ends_the_run_with_a_summary(project):
+    project.targets({"name": "default", "provider": "cli", "command_template": HANGS})
+    project.dataset("yes")
+    process = project.spawn("d.yaml", "--out", "out")
+    wait_until((project.path / "out" / "cases.jsonl").exists, process)
+    wait_until(lambda: whole_lines(project.path / "out" / "cases.jsonl") == 1, process)
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=60)
+    assert process.returncode == 130 and (project.path / "out" / "summary.json").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
+@pytest.mark.parametrize("options", [("--verbose",), ()], ids=["verbose", "progress"])
+def test_a_terminal_that_is_not_read_does_not_block_the_run(project, options):
+    project.dataset(*(f"yes {number} {'x' * 300}" for number in range(600)))
+    reading, writing = pty.openpty()
+    try:
+        process = project.spawn("d.yaml", "--out", "out", *options, stderr=writing, stdout=-3)
+        summary = project.path / "out" / "summary.json"
+        wait_until(summary.exists, process, within_s=60)
+        assert whole_lines(project.path / "out" / "results.jsonl") == 600
+        process.kill()
+        process.wait()
+    finally:
+        os.close(reading)
+        os.close(writing)
