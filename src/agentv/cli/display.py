@@ -235,7 +235,8 @@ class RunDisplay(Observer):
         self._print(one_line(self._redactor.redact_text(text), _LONGEST_LINE), label, colour)
 
     def note(self, text: str) -> None:
-        self._print(text)
+        if not self._quiet:
+            self._print(text)
 
     def _print(self, text: str, label: str = "", colour: str = "") -> None:
         if self._progress is not None:
