@@ -13,7 +13,7 @@ import pytest
 from run_project import jobs_of
 
 from agentv.runs.folder import RunFolder
-from agentv_testing import FaultyServer
+from agentv_testing import FaultyServer, RawReply
 from waiting import HANGS, wait_until, whole_lines
 
 JOBS = 360
@@ -474,3 +474,18 @@ def test_a_run_started_by_a_program_is_skipped(project, dataset, why):
     [run] = project.runs
     assert "No unfinished run to resume" in project.eval("--resume").stderr
     assert why in project.eval("--resume", "--out", f".agentv/results/{run}").stderr
+
+
+def test_a_deadline_stops_a_run_that_can_be_resumed(project):
+    is_open = [True, False]
+    wait = RawReply(b"{}", 429, headers={"Retry-After": "100000"})
+    with FaultyServer(lambda _: "yes" if is_open.pop(0) else wait) as server:
+        project.targets({"name": "default", "provider": "openai", "model": "m", "base_url": server.url, "workers": 1})
+        project.dataset("a", "b")
+        ended = project.eval("--out", "out", "--deadline", "1")
+        assert ended.code == 130 and "the deadline has passed" in ended.stderr
+        assert "agentv eval --resume --out out" in ended.stdout
+        assert len(project.records()) == 1
+        is_open.append(True)
+        resumed = project.eval("--resume", "--out", "out", "--deadline", "60")
+    assert resumed.code == 0 and len(project.records()) == 2

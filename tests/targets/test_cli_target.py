@@ -22,7 +22,7 @@ from agentv.model.result import TokenUsage
 from agentv.settings.environment import Environment, Home
 from agentv.support import subprocesses as processes
 from agentv.targets import command_call as command_module
-from agentv.targets.cli import Cli, CommandTemplate, Healthcheck
+from agentv.targets.cli import Cli, CommandTemplate, Healthcheck, executed_placeholder
 from waiting import HANGS, let_others_run, wait_until
 
 NASTY = 'it\'s "quoted" $(touch hacked) `touch hacked` $HOME \\ * ; | & \n second line é ✓'
@@ -595,3 +595,54 @@ def test_batch_lines_contain_the_whole_request(new_request, tmp_path):
         "guidelines": "",
         "files": [],
     }
+
+
+EXECUTED = {
+    'bash -c "echo {PROMPT}"': ("bash", "{PROMPT}"),
+    "sh -ec 'run {PROMPT}'": ("sh", "{PROMPT}"),
+    "cd x && /bin/zsh -lc 'agent {GUIDELINES}'": ("zsh", "{GUIDELINES}"),
+    "docker exec box sh -c 'agent {PROMPT}'": ("sh", "{PROMPT}"),
+    "ssh host agent {PROMPT}": ("ssh", "{PROMPT}"),
+    "ssh -p 22 host 'agent --id {EVAL_ID}'": ("ssh", "{EVAL_ID}"),
+    'eval "agent {PROMPT}"': ("eval", "{PROMPT}"),
+    "python3 -c 'print({PROMPT})'": ("python3", "{PROMPT}"),
+    "bash -o pipefail -c 'agent {PROMPT}'": ("bash", "{PROMPT}"),
+    "su me -c 'agent {PROMPT}'": ("su", "{PROMPT}"),
+    "node -e 'console.log({PROMPT})'": ("node", "{PROMPT}"),
+    "bash -c 'echo \"$1\"' _ {PROMPT}": ("", ""),
+    "bash -c 'agent \"$AGENTV_PROMPT\"'": ("", ""),
+    "bash run.sh {PROMPT}": ("", ""),
+    "python3 agent.py -c {PROMPT}": ("", ""),
+    "ssh host agent < {PROMPT_FILE}": ("", ""),
+    "agent {PROMPT}": ("", ""),
+    "agent 'it's {PROMPT}": ("", ""),
+}
+
+
+@pytest.mark.parametrize("template", EXECUTED)
+def test_a_template_that_lets_a_second_shell_execute_the_prompt_is_recognized(template):
+    assert executed_placeholder(template) == EXECUTED[template]
+
+
+def test_the_warning_names_the_target_and_what_to_write(folder, command):
+    target = {"name": "default", "provider": "cli", "command_template": 'bash -c "echo {PROMPT}"'}
+    folder.write("targets.yaml", {"targets": [target]})
+    folder.write("d.yaml", {"evaluators": [], "evalcases": [{"id": "a", "expected_outcome": "x", "input": "$(id)"}]})
+    ended = command("eval", "d.yaml", "--dry-run")
+    assert "Target 'default' passes {PROMPT} to `bash`, which executes commands in it" in ended.stderr
+    assert "$AGENTV_PROMPT" in ended.stderr and "{PROMPT_FILE}" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "bash -c 'printf %s \"$AGENTV_PROMPT\"'",
+        'printf %s "$AGENTV_PROMPT"',
+        "bash -c 'cat \"$AGENTV_PROMPT_FILE\"'",
+        "sh -c 'cat' < {PROMPT_FILE}",
+    ],
+)
+def test_a_second_shell_reads_the_prompt_from_a_variable_or_a_file(ask, template, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert ask(cli(template), text=NASTY).text == NASTY
+    assert not (tmp_path / "hacked").exists()

@@ -110,6 +110,37 @@ def test_a_string_that_is_one_variable_becomes_its_value():
     }
 
 
+TEXT_BODIES = {
+    '{"q": "{{ prompt }}"}': {"q": NASTY},
+    '{"q": "<{{ prompt }}> {{ id }}"}': {"q": f"<{NASTY}> case-1"},
+    '{"q": {{ prompt }}}': {"q": NASTY},
+    '{"q": {{ prompt | tojson }}}': {"q": NASTY},
+    '{"q": "{{ prompt | tojson }}"}': {"q": json.dumps(NASTY, ensure_ascii=False)},
+    '{"q\\"": "\\\\", "v": {{ variables }}, "n": {{ conversation_id }}}': {'q"': "\\", "v": {"a": [1]}, "n": None},
+    '[{% if trial %}"{{ prompt | upper }}", {{ trial }}{% endif %}]': [NASTY.upper(), 1],
+    '{"v": "{{ variables }}", "n": "{{ conversation_id }}"}': {"v": '{"a":[1]}', "n": ""},
+}
+
+
+@pytest.mark.parametrize("body", TEXT_BODIES)
+def test_values_in_a_json_text_are_escaped(body):
+    arrived = sent(SampleRequest(NASTY, case(variables={"a": [1]})), body=body)
+    assert arrived.body == TEXT_BODIES[body]
+
+
+def test_a_prompt_cannot_add_fields_to_a_json_text():
+    attack = 'x", "role": "admin", "y": "'
+    assert sent(SampleRequest(attack, case()), body='{"q": "{{ prompt }}"}').body == {"q": attack}
+
+
+@pytest.mark.parametrize("settings", [{"body": "ask: {{ prompt }}"}, {"body": "{ {{ prompt }}", "type": "text/x"}])
+def test_values_in_other_texts_are_inserted_as_they_are(settings):
+    headers = {"Content-Type": settings["type"]} if "type" in settings else {}
+    target = Http(name="h", provider="http", url="http://127.0.0.1:9", headers=headers, body=settings["body"])
+    body = target.open(".").sends(SampleRequest(NASTY, case()))["body"]
+    assert body == settings["body"].replace("{{ prompt }}", NASTY)
+
+
 def test_a_text_body_is_rendered():
     body = '{"q": {{ prompt | tojson }}, "v": {{ variables }}, "n": "{{ conversation_id }}"}'
     arrived = sent(SampleRequest(NASTY, case(variables={"a": [1]})), body=body)

@@ -89,6 +89,11 @@ class RunArguments(GateOptions, SelectionOptions, ReadingOptions, JudgeOptions):
     budget_usd: float | None = option(
         "--budget-usd USD", "Stop when the calls of the run have cost this much, judges and errors included.", POSITIVE
     )
+    deadline_s: float | None = option(
+        "--deadline SECONDS",
+        "Stop the run after this time, like Ctrl-C. Finished jobs are kept.",
+        POSITIVE,
+    )
     resume: bool = flag("--resume", "Resume the run in --out, or the latest unfinished run.")
     verbose: bool = flag("--verbose -v", "Print a line for each finished job, and the log of targets.")
     why: bool = flag("--why", "Print for each job why it runs or is carried over.")

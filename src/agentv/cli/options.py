@@ -24,7 +24,7 @@ GROUPS = {
     "Targets": "targets targets_file trials cache no_cache record replay",
     "Scoring": "judge evaluators skip_eval kinds every_evaluator stored_cases threshold min_pass_rate gate_on "
     "max_errors keep_going max_fooled",
-    "Limits": "workers timeout_s max_retries max_outage_s budget_usd stop_when fail_fast "
+    "Limits": "workers timeout_s max_retries max_outage_s budget_usd deadline_s stop_when fail_fast "
     "executor processes ray_address",
     "Output": "out experiment file_format as_json quiet verbose why dry_run include_trace dump_prompts dump_traces",
     "Resume": "resume reset retry_errors changed_since only only_from watch if_changed",

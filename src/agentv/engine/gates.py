@@ -16,7 +16,7 @@ from agentv.model.result import Result
 from agentv.stats.intervals import proportion_interval
 from agentv.stats.power import cases_for_gate
 
-Stop = Literal["auth", "budget", "decided", "errors", "fail_fast", "interrupted", "network"]
+Stop = Literal["auth", "budget", "deadline", "decided", "errors", "fail_fast", "interrupted", "network"]
 
 MAX_FIRST_ERRORS = 20
 """Stop if this many jobs fail authentication or find no server before any other job ends; the rest would fail too."""
@@ -31,6 +31,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 _STOPPED: dict[str | None, Verdict] = {
     "interrupted": Verdict(EXIT_INTERRUPTED, ("Interrupted: completed jobs are kept",)),
+    "deadline": Verdict(EXIT_INTERRUPTED, ("Stopped: the deadline has passed. Completed jobs are kept.",)),
     "budget": Verdict(EXIT_BUDGET, ("Stopped: the budget is used up",)),
     "auth": Verdict(EXIT_ERRORS, ("Stopped: every job so far failed authentication. Check the API key.",)),
     "network": Verdict(EXIT_ERRORS, ("Stopped: no job so far reached its server. Check the address and the server.",)),

@@ -89,6 +89,21 @@ class InterruptibleLoop:
 
 
 @contextmanager
+def call_later(seconds: float | None, function: Callable[[], None]) -> Iterator[None]:
+    """Call a function in another thread if the block takes longer than this; None for any time."""
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, function)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
 def interruptible(interrupt: Callable[[], None], numbers: tuple[signal.Signals, ...] = _SIGNALS) -> Iterator[None]:
     """Call `interrupt` on the first signal, and end the process on the second.
 

@@ -16,7 +16,7 @@ from agentv.engine.case_stream import CaseStream, ChangedFilesError
 from agentv.engine.cost import CostUnknown, costs_so_far
 from agentv.engine.dependencies import DependencyGate
 from agentv.engine.gates import ErrorWatch, Stop, Verdict, judge, with_missing
-from agentv.engine.interrupts import InterruptibleLoop
+from agentv.engine.interrupts import InterruptibleLoop, call_later
 from agentv.engine.job.answer import now
 from agentv.engine.job.artifacts import ANSWERS
 from agentv.engine.job.spec import skipped
@@ -113,7 +113,7 @@ def run(plan: RunPlan, store: RunStore, executor: Executor, observer: Observer) 
             if lock.was_abandoned and store.manifest is not None:
                 observer.note(ABANDONED)
             try:
-                with observer.watch(running):
+                with observer.watch(running), call_later(plan.options.deadline_s, running.end_late):
                     missing = running.loop.run(executor.run(running.spec, running.jobs(), running.emit))
             except (CostUnknown, BaseExceptionGroup) as raised:
                 error = _first(raised)
@@ -162,7 +162,12 @@ class RunInProgress:
     @property
     def stopped(self) -> Stop | None:
         """The reason the run stopped before its last job; None if it did not."""
-        return "interrupted" if self.loop.interrupted else self._stopped
+        return "interrupted" if self.loop.interrupted and self._stopped != "deadline" else self._stopped
+
+    def end_late(self) -> None:
+        """Stop the run like `interrupt`, because its time is over."""
+        self._stopped = self._stopped or "deadline"
+        self.interrupt()
 
     def snapshot(self) -> Snapshot:
         """Return the progress so far; may be called from another thread."""

@@ -29,7 +29,7 @@ Positive = Annotated[float, Meta(gt=0)]
 _RUN_OPTIONS = ("retry_errors", "changed_since", "only_from", "replay", "stop_when")
 """The options that may name an earlier run."""
 
-CALL_LIMITS = ("budget_usd", "workers", "timeout_s", "max_retries", "max_outage_s", "keep_going")
+CALL_LIMITS = ("budget_usd", "deadline_s", "workers", "timeout_s", "max_retries", "max_outage_s", "keep_going")
 """The options that may differ when a run is resumed, because they do not affect scores."""
 
 
@@ -94,6 +94,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_line_bytes: int = MAX_LINE_BYTES
     fields: str | None = None
     budget_usd: Positive | None = None
+    deadline_s: Positive | None = None
     fail_fast: bool = False
     keep_going: bool = False
     stop_when: str | float | None = None

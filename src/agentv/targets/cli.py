@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
@@ -18,17 +19,35 @@ PLACEHOLDERS = ("PROMPT", "PROMPT_FILE", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FI
 PLACEHOLDER = re.compile(r"(?<!\$)\{(?P<name>[A-Z][A-Z0-9_]*)\}")
 """`{UPPER}`, but not the shell's `${UPPER}`."""
 
+_TEXTS = ("PROMPT", "GUIDELINES", "EVAL_ID", "FILES")
+"""Placeholders whose values come from a dataset."""
+
 _FILE_PLACEHOLDER = re.compile(r"(?<!\$)\{(?P<name>path|basename)\}")
 _PREFIX = "AGENTV_"
 
 
+_MENTIONED = re.compile(rf"\b{_PREFIX}({'|'.join(PLACEHOLDERS)})\b")
+_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "su", "busybox"))
+_CODE_OPTIONS = {
+    **dict.fromkeys(_SHELLS, re.compile(r"-\w*c|--command")),
+    **dict.fromkeys(("python", "python3"), re.compile(r"-\w*c")),
+    **dict.fromkeys(("node", "perl", "ruby"), re.compile(r"-\w*[eE]|--eval")),
+}
+"""Programs that execute an argument as code, and the option before it."""
+_OPTIONS_AFTER_ARGUMENTS = frozenset(("su", "busybox"))
+_RUNS_ALL_WORDS = frozenset(("ssh", "eval"))
+
+
 class CommandTemplate:
-    """A parsed command. Each placeholder becomes one quoted word, whether or not it is in quotes."""
+    """A parsed command. Each placeholder becomes one quoted word, whether or not it is in quotes.
+
+    `names` are the placeholders, and those that the command reads as variables: `$AGENTV_PROMPT`.
+    """
 
     def __init__(self, text: str, files_format: str = "{path}") -> None:
         self._parts = list(_parts(text, PLACEHOLDER))
         self._file_parts = list(_parts(files_format, _FILE_PLACEHOLDER))
-        self.names = frozenset(name for _, name, _ in self._parts if name)
+        self.names = frozenset((*(name for _, name, _ in self._parts if name), *_MENTIONED.findall(text)))
 
     def render(self, values: Mapping[str, str], files: Sequence[str] = ()) -> tuple[str, dict[str, str]]:
         """Return the command, and the environment variables with the values of its placeholders and files."""
@@ -59,6 +78,32 @@ class CommandTemplate:
                     word += _variable(variable, quotes)
             words.append(word)
         return " ".join(words), variables
+
+
+def executed_placeholder(template: str) -> tuple[str, str]:
+    """Return the program in a command that executes a placeholder as code, and the placeholder; else empty texts."""
+    try:
+        words = shlex.split(REFERENCE.sub("", template), comments=True)
+    except ValueError:  # an unclosed quotation mark
+        words = template.split()
+    for place, word in enumerate(words):
+        program, rest = os.path.basename(word), words[place + 1 :]
+        code = _code_argument(program, rest) if program in _CODE_OPTIONS else rest * (program in _RUNS_ALL_WORDS)
+        found = next((name[0] for each in code for name in PLACEHOLDER.finditer(each) if name["name"] in _TEXTS), "")
+        if found:
+            return program, found
+    return "", ""
+
+
+def _code_argument(program: str, words: list[str]) -> list[str]:
+    """Return the argument that a program executes as code, if it has one. Its options end at its first argument."""
+    for place, word in enumerate(words):
+        if _CODE_OPTIONS[program].fullmatch(word):
+            return words[place + 1 : place + 2]
+        is_argument = not word.startswith("-") and words[place - 1 : place] not in (["-o"], ["-O"])
+        if is_argument and program not in _OPTIONS_AFTER_ARGUMENTS:
+            return []
+    return []
 
 
 def _parts(text: str, placeholder: re.Pattern[str]) -> Iterator[tuple[str, str, str]]:
@@ -176,6 +221,18 @@ class Cli(Target, frozen=True, kw_only=True):
             return ""
         where = short(os.path.join(home, self.cwd or ""))
         return f"ran in {where}; runs {'start from' if self.cwd else 'use'} the folder of each dataset"
+
+    def advice(self, home: str) -> str:  # noqa: ARG002
+        """Return a warning if the command lets a second shell execute the prompt."""
+        program, placeholder = executed_placeholder(self.command_template)
+        if not program:
+            return ""
+        better = "pass it on stdin: `< {PROMPT_FILE}`"
+        if program in _CODE_OPTIONS:
+            variable = f"${_PREFIX}{placeholder[1:-1]}"
+            better = f"write '\"{variable}\"' in single quotes, or use {{PROMPT_FILE}}"
+        what = f"Target '{self.name}' passes {placeholder} to `{program}`, which executes commands in it"
+        return f"{what}. Instead, {better}"
 
     def complaints(self) -> list[str]:
         """Check the command, its placeholders and the health check."""

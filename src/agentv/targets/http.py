@@ -96,6 +96,45 @@ def _address_environment() -> minijinja.Environment:
     return made
 
 
+_VALUE = re.compile(r"\0([jt])(.*?)\0", re.DOTALL)
+"""A value in a rendered JSON body: JSON (`j`) or a text (`t`) as JSON, which contains no null character."""
+
+
+def _marked(value: Any) -> Any:
+    if isinstance(value, str):
+        is_json = value.startswith("\0j")
+        return value if is_json else f"\0t{to_json(value).decode()}\0"
+    text = as_text(value)
+    return text if text is NotImplemented else f"\0j{to_json(value).decode()}\0"
+
+
+@cache
+def _json_environment() -> minijinja.Environment:
+    """Return an environment that marks values, so that `_fill_json` can insert them."""
+    made = environment(_marked)
+    made.add_filter("tojson", lambda value, *_, **__: f"\0j{to_json(value).decode()}\0")
+    return made
+
+
+def _fill_json(rendered: str) -> str:
+    """Insert the marked values into a JSON text: escaped inside a string, as JSON elsewhere."""
+    parts: list[str] = []
+    end, in_string = 0, False
+    for found in _VALUE.finditer(rendered):
+        literal = rendered[end : found.start()]
+        in_string ^= len(_QUOTES.findall(literal)) % 2 == 1
+        parts += (literal, _in_string(*found.groups()) if in_string else found[2])
+        end = found.end()
+    return "".join((*parts, rendered[end:]))
+
+
+def _in_string(kind: str, value: str) -> str:
+    if kind == "t":
+        return value[1:-1]
+    return "" if value == "null" else to_json(value).decode()[1:-1]
+
+
+_QUOTES = re.compile(r'(?<!\\)(?:\\\\)*"')
 _CHARSET = re.compile(r"charset=[\"']?([\w.:-]+)", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
@@ -103,8 +142,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 class Http(Target, frozen=True, kw_only=True):
     """Any HTTP endpoint.
 
-    `body` is a template: text, or JSON with templates in its strings. `response_path` is the path of the answer in a
-    JSON response.
+    `body` is a template: text, or JSON with templates in its strings. In a text that starts with `{` or `[`, values are
+    escaped as JSON. `response_path` is the path of the answer in a JSON response.
     """
 
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "endpoint": "url"}
@@ -161,10 +200,11 @@ class HttpResponder:
         templates = _templates([self._url, self._body, self._rendered_headers])
         self._names = frozenset(name for text in templates for name in names_in(text))
         fixed = {name: value for name, value in settings.headers.items() if name not in self._rendered_headers}
-        is_typed = "content-type" in {name.lower() for name in settings.headers}
-        if self._body is not None and not is_typed:
-            is_text = isinstance(self._body, str) and not self._body.lstrip().startswith(("{", "["))
-            fixed = {"Content-Type": "text/plain; charset=utf-8" if is_text else "application/json", **fixed}
+        given_type = next((value for name, value in settings.headers.items() if name.lower() == "content-type"), None)
+        looks_like_json = not isinstance(self._body, str) or self._body.lstrip().startswith(("{", "["))
+        self._is_json = looks_like_json and "json" in (given_type or "json").lower()
+        if self._body is not None and given_type is None:
+            fixed = {"Content-Type": "application/json" if looks_like_json else "text/plain; charset=utf-8", **fixed}
         # An address may contain a password or a key in its query, and servers may repeat it in errors.
         secrets = [parts.password or "", *(value for _, value in parse_qsl(parts.query) if not is_template(value))]
         self._client = HttpClient(settings.url, fixed, secrets)
@@ -194,10 +234,17 @@ class HttpResponder:
             headers = {
                 name: _CONTROL.sub(" ", render_text(text, names)) for name, text in self._rendered_headers.items()
             }
-            body = render_text(self._body, names) if isinstance(self._body, str) else render_data(self._body, names)
+            body = self._rendered_body(names)
         except TemplateProblem as error:
             raise self._client.failure("invalid_response", f"Cannot build the request: {error}") from None
         return url, headers, None if body is None else body.encode() if isinstance(body, str) else to_json(body)
+
+    def _rendered_body(self, names: dict[str, Any]) -> Any:
+        if not isinstance(self._body, str):
+            return render_data(self._body, names)
+        if not self._is_json or not is_template(self._body):
+            return render_text(self._body, names)
+        return _fill_json(render(self._body, names, _json_environment()))
 
     def _answer(self, http_response: HttpResponse) -> Any:
         if self._path is None:

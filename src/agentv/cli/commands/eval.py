@@ -153,7 +153,7 @@ def _print_outcome(outcome: Outcome, args: EvalArguments) -> None:
         print_outcome(outcome, notes, _next_commands(outcome))
         output.echo(f"\nResults: {short(outcome.folder)}")
     print_reasons(outcome)
-    if outcome.stopped == "interrupted" and args.quiet:
+    if outcome.stopped in ("interrupted", "deadline") and args.quiet:
         output.message(f"Resume with: {_next_commands(outcome)[0]}")
 
 
