@@ -37,12 +37,13 @@ BEGINNINGS = ("AGENTV_", "GITHUB_", "OPENAI_", "ANTHROPIC_", "AZURE_", "GEMINI_"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def plain_surroundings() -> Iterator[None]:
+def plain_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No variable of this machine decides how a test ends."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name in SURROUNDINGS or name.startswith(BEGINNINGS) or name.lower().endswith("_proxy"):
                 patch.delenv(name)
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 
 

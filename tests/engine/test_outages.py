@@ -106,7 +106,7 @@ def simulate(endpoint, jobs, workers=(10, 200), **settings):
     async def main():
         loop = asyncio.get_running_loop()
         executor, ended = LocalExecutor(ExecutorOptions()), []
-        executor.limits = LocalLimits(loop.time)
+        executor.limits = LocalLimits(loop.time, shared=False)
         source = (Job(EvalCase(f"c{number}", "", "question", "answer"), "t") for number in range(jobs))
         await executor.run(Work(endpoint, workers, **settings), source, ended.append)
         assert len({job for job, _ in ended}) == len(ended) == jobs

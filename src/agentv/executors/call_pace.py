@@ -45,6 +45,11 @@ class CallPace:
     def is_limited(self) -> bool:
         return self.rate != _UNLIMITED
 
+    def begin(self, rate: float, now: float) -> None:
+        """Start with a known rate."""
+        self.rate = rate
+        self._grown_at = self._cut_at = now
+
     def restore(self, rate: float) -> None:
         """Return to an earlier rate, after an outage."""
         self.rate = max(self.rate, rate)

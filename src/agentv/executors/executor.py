@@ -11,6 +11,7 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from agentv.executors.budget import Budget
+from agentv.executors.lease_file import LeaseFile
 from agentv.executors.limiter import CallReport, Limiter
 from agentv.model.job import Job
 from agentv.model.result import Result
@@ -178,10 +179,11 @@ class Executor(Protocol):
 
 
 class LocalLimits:
-    """The limiters of one process, by endpoint."""
+    """The limiters of one process, by endpoint. With `shared`, other processes that call a URL count as well."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, shared: bool = True) -> None:
         self._clock = clock
+        self._shared = shared
         self.cores = os.cpu_count() or 1
         self.slots = JobSlots()
         self._limiters: dict[str, Limiter] = {}
@@ -190,7 +192,8 @@ class LocalLimits:
         """Return the limiter of an endpoint. A configured limit replaces an adaptive one, and a lower one a higher."""
         limiter = self._limiters.get(endpoint)
         if limiter is None:
-            limiter = self._limiters[endpoint] = Limiter(start, most, clock=self._clock)
+            lease = LeaseFile(endpoint) if self._shared and "://" in endpoint else None
+            limiter = self._limiters[endpoint] = Limiter(start, most, clock=self._clock, lease=lease)
         else:
             limiter.restrict(start, most)
         return limiter
@@ -198,6 +201,11 @@ class LocalLimits:
     def budget(self, limit_usd: float) -> Budget:
         """Return the budget of the run."""
         return Budget(limit_usd)
+
+    def close(self) -> None:
+        """Leave the limits to other processes."""
+        for limiter in self._limiters.values():
+            limiter.close()
 
     def load(self) -> Load:
         """Return the load over all endpoints."""

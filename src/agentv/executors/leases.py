@@ -55,6 +55,10 @@ class LimitHub(BudgetHub):
         self._held: dict[str, Counter[Endpoint]] = {}
         self._lost: set[str] = set()
 
+    def close(self) -> None:
+        """Leave the limits to other processes."""
+        self._limits.close()
+
     def load(self) -> Load:
         """Return the load over all endpoints."""
         return self._limits.load()

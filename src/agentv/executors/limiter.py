@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from agentv.executors.call_pace import CallPace
+from agentv.executors.lease_file import LeaseFile
 from agentv.executors.outage import Congestion, EndpointDown, Outage
 
 _TICK_S, _DOUBLING_S = 0.25, 2.0
@@ -96,8 +97,13 @@ class Limiter:
     `answers` and `failures` count calls by how they ended.
     """
 
-    def __init__(self, start: int, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, start: int, most: int, *, clock: Callable[[], float] = time.monotonic, lease: LeaseFile | None = None
+    ) -> None:
         self._clock = clock
+        self._lease = lease
+        self._leased = UNLIMITED if lease is None else 0
+        self._asking: asyncio.TimerHandle | None = None
         self._limit = float(start)
         self.most = max(start, most)
         self._is_fixed = start == most
@@ -160,7 +166,7 @@ class Limiter:
 
     def try_enter(self) -> bool:
         """Take a place if one is free, without waiting."""
-        if self._waiting or self.in_flight + 1 > self._limit:
+        if self._waiting or self.in_flight + 1 > self._limit or self.in_flight >= self._leased:
             return False
         now = self._clock()
         is_free = not self._closed_until and self._outage.since is None and not self._pace.is_limited
@@ -174,6 +180,8 @@ class Limiter:
         if self.try_enter():
             return
         place = self._waiting.add(patience_s)
+        if self._lease is not None and self._asking is None:
+            self._renew_lease(self._lease)
         self._wake()
         try:
             await place
@@ -199,6 +207,31 @@ class Limiter:
             self._closed_until = max(self._closed_until, self._clock() + report.retry_after_s)
         if self._waiting:
             self._wake()
+
+    def close(self) -> None:
+        """Give back the calls leased for this process."""
+        if self._asking is not None and self._lease is not None:
+            self._asking.cancel()
+            self._end_lease(self._lease)
+
+    def _renew_lease(self, lease: LeaseFile) -> None:
+        """Ask how many calls other processes leave to this one, and ask again later, until there are no more calls."""
+        calls = self.in_flight + len(self._waiting)
+        if not calls:
+            self._end_lease(lease)
+            return
+        is_first = self._asking is None
+        wanted = self.most if self._waiting else min(self.most, 2 * calls)
+        self._leased, ask_after_s = lease.update(self.most, wanted, self.in_flight)
+        if is_first and lease.rate is not None and not self._pace.is_limited:
+            self._pace.begin(lease.rate, self._clock())
+        self._asking = asyncio.get_running_loop().call_later(ask_after_s, self._renew_lease, lease)
+        if not is_first:
+            self._wake()
+
+    def _end_lease(self, lease: LeaseFile) -> None:
+        lease.release(self._pace.rate if self._pace.is_limited else None)
+        self._leased, self._asking = 0, None
 
     def _count_answers(self, calls: int) -> None:
         self.answers += calls
@@ -267,9 +300,9 @@ class Limiter:
             self._ramp = asyncio.get_running_loop().call_later(_TICK_S, self._ramp_up)
 
     @property
-    def _room(self) -> int:
+    def _room(self) -> float:
         """The limit; during an outage the former one, because probes that hang must not prevent others."""
-        return self.limit if self._outage.since is None else int(self._outage.limit_before)
+        return min(self._leased, self._limit if self._outage.since is None else self._outage.limit_before) // 1
 
     def _ramp_up(self) -> None:
         self._ramp = None

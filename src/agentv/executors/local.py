@@ -24,6 +24,7 @@ class LocalExecutor:
                 _Pool(worker, jobs, emit, self.limits.slots).start(group)
         finally:
             await worker.aclose()
+            self.limits.close()
         return worker.missing
 
     def load(self) -> Load:

@@ -55,6 +55,7 @@ class ProcessExecutor:
             return await Crew(spec, jobs, emit, ahead_s=_AHEAD_S).run(start, self._most)
         finally:
             await asyncio.gather(*(link.end() for link in self._links))
+            self._hub.close()
 
     def load(self) -> Load:
         """Return the load of all workers."""

@@ -1,0 +1,106 @@
+"""Processes that share the limit of an endpoint: never more calls than the limit, and a fair part for each."""
+
+import os
+
+import pytest
+
+from agentv.executors.lease_file import LeaseFile, fair_shares
+from agentv_testing import FaultyServer
+from waiting import wait_until
+
+
+@pytest.mark.parametrize(
+    ("total", "wanted", "shares"),
+    [
+        (10, {1: 10}, {1: 10}),
+        (10, {1: 10, 2: 10}, {1: 5, 2: 5}),
+        (10, {1: 2, 2: 10}, {1: 2, 2: 8}),
+        (10, {1: 0, 2: 3, 3: 10}, {1: 0, 2: 3, 3: 7}),
+        (1, {1: 5, 2: 5}, {1: 1, 2: 0}),
+    ],
+)
+def test_shares_are_fair(total, wanted, shares):
+    assert fair_shares(total, wanted, turn=0) == shares
+
+
+def test_what_cannot_be_divided_goes_around():
+    turns = [fair_shares(1, {4: 1, 7: 1, 9: 1}, turn) for turn in range(3)]
+    assert [max(shares, key=shares.get) for shares in turns] == [4, 7, 9]
+
+
+def test_two_owners_never_own_more_than_the_limit(tmp_path):
+    first, second = LeaseFile("https://api.example.com#k", tmp_path), LeaseFile("https://api.example.com#k", tmp_path)
+    assert first.update(10, 10, 0).calls == 10
+    assert second.update(10, 10, 0).calls == 0
+    assert first.update(10, 10, 9).calls == 5
+    assert second.update(10, 10, 0).calls == 1
+    assert first.update(10, 10, 5).calls == 5
+    assert second.update(10, 10, 1).calls == 5
+    second.release()
+    assert first.update(10, 10, 5).calls == 10
+    first.release()
+    assert os.listdir(tmp_path) == []
+
+
+def test_other_endpoints_and_keys_have_their_own_limit(tmp_path):
+    for endpoint in ("https://api.example.com#k", "https://api.example.com#other", "https://other.example.com#k"):
+        assert LeaseFile(endpoint, tmp_path).update(10, 10, 0).calls == 10
+
+
+def test_an_owner_that_does_not_look_at_its_share_loses_it(tmp_path):
+    first, second = LeaseFile("https://a", tmp_path), LeaseFile("https://a", tmp_path)
+    first.update(4, 4, 0)
+    [owned] = tmp_path.glob("*.1")
+    os.utime(owned, (0, 0))
+    assert second.update(4, 4, 0).calls == 4
+    # Its number is not valid any more: it gets a new one, and only what is free.
+    assert first.update(4, 4, 0).calls == 0
+
+
+def test_the_rate_that_an_endpoint_accepted_is_remembered(tmp_path):
+    first = LeaseFile("https://a", tmp_path)
+    first.update(4, 4, 0)
+    first.release(20.0)
+    second = LeaseFile("https://a", tmp_path)
+    second.update(4, 4, 0)
+    assert second.rate == 20.0
+
+
+@pytest.mark.parametrize("contents", [b"", b"{", b"\xff\x00", b'{"owners": 3}'])
+def test_a_damaged_file_does_not_stop_calls(tmp_path, contents):
+    first = LeaseFile("https://a", tmp_path)
+    first.update(4, 4, 0)
+    [path] = tmp_path.glob("*.json")
+    path.write_bytes(contents)
+    assert LeaseFile("https://a", tmp_path).update(4, 4, 0).calls == 4
+
+
+def test_without_a_writable_folder_the_limit_is_not_shared(tmp_path):
+    (tmp_path / "file").touch()
+    lease = LeaseFile("https://a", tmp_path / "file" / "folder")
+    assert lease.update(4, 4, 0).calls == 4
+    lease.release()
+
+
+def prepare(project, server):
+    project.targets({"name": "default", "provider": "openai", "model": "m", "base_url": server.url, "workers": 4})
+    project.dataset(*(["q"] * 40))
+
+
+def test_two_processes_stay_within_the_limit_of_an_endpoint(project):
+    with FaultyServer("yes", latency_s=0.05) as server:
+        prepare(project, server)
+        runs = [project.spawn("d.yaml", "--out", out, "--quiet") for out in ("a", "b")]
+        assert [run.communicate(timeout=60) for run in runs] == [("", ""), ("", "")]
+    assert server.counts.requests == 80 and server.counts.most_at_once == 4
+
+
+def test_the_calls_of_a_killed_process_are_free_again(project):
+    with FaultyServer("yes", latency_s=0.05) as server:
+        prepare(project, server)
+        killed, other = (project.spawn("d.yaml", "--out", out, "--quiet") for out in ("a", "b"))
+        wait_until(lambda: server.counts.requests > 12)
+        killed.kill()
+        killed.communicate()
+        assert other.communicate(timeout=60) == ("", "")
+    assert server.counts.most_at_once == 4
