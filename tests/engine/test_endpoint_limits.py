@@ -412,3 +412,15 @@ def test_two_targets_share_the_limit_of_a_real_server():
         seconds, answered, refused = asyncio.run(main(server))
     assert answered >= 0.5 * rate * seconds
     assert refused <= 0.15 * (answered + refused)
+
+
+@pytest.mark.parametrize(("own", "of_judge"), [(5, 5), (5, 50), (None, 5)])
+def test_a_target_and_its_judge_share_the_limit_of_their_endpoint(project, own, of_judge):
+    verdict = '{"reasoning": "fine", "hits": [], "misses": [], "score": 1.0}'
+    with FaultyServer(lambda request: "yes" if request.prompt == "q" else verdict, latency_s=0.02) as server:
+        settings = {"provider": "openai", "model": "m", "base_url": server.url}
+        workers = {} if own is None else {"workers": own}
+        project.targets({"name": "default", **settings, **workers}, {"name": "judge", **settings, "workers": of_judge})
+        project.dataset(*(["q"] * 40), evaluators=[{"type": "llm_judge", "name": "j"}])
+        assert project.eval("--out", "out", "--quiet").code == 0
+    assert server.counts.requests == 80 and server.counts.most_at_once == 5

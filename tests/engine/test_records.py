@@ -295,6 +295,20 @@ def test_the_record_of_a_truncated_answer_has_its_stop_reason(project, agentv_se
     assert "truncated   1 of 1 answer ended at a token or turn limit" in ended.stdout
 
 
+WAITS_FOR_1200_CALLS = """
+import asyncio
+
+started, all_started = [], asyncio.Event()
+
+async def wait_for_all(prompt):
+    started.append(prompt)
+    if len(started) == 1200:
+        all_started.set()
+    await all_started.wait()
+    return "yes"
+"""
+
+
 @pytest.mark.parametrize(("options", "in_order"), [((), True), (("--workers", "8"), False)])
 def test_a_dataset_can_limit_concurrent_calls_and_the_command_overrides_it(project, options, in_order):
     project.targets({"name": "default", "provider": "mock", "delay_ms": [0, 20], "workers": 8})
@@ -304,11 +318,12 @@ def test_a_dataset_can_limit_concurrent_calls_and_the_command_overrides_it(proje
     assert (ids == [f"c{number}" for number in range(12)]) is in_order
 
 
-@pytest.mark.parametrize(("workers", "is_limited"), [("1000", False), ("5000", True)])
-def test_a_limit_on_workers_is_not_silent(project, workers, is_limited):
-    project.dataset("yes")
-    shown = project.eval("--out", "out", "--workers", workers).stderr
-    assert ("--workers 5000 is limited to 1,000 concurrent jobs in each process" in shown) is is_limited
+def test_more_than_a_thousand_workers_are_used_if_requested(project):
+    project.targets({"name": "default", "provider": "python", "function": "late.py:wait_for_all"})
+    project.write("late.py", WAITS_FOR_1200_CALLS)
+    project.dataset(*(["q"] * 1200))
+    assert project.eval("--out", "out", "--quiet", "--workers", "5000", "--timeout", "60").code == 0
+    assert project.summary()["scored"] == 1200
 
 
 def test_skip_eval_records_answers_that_can_be_scored_later(project):

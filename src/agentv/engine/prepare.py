@@ -9,14 +9,13 @@ import msgspec
 from agentv.datasets.stamps import files_of
 from agentv.engine.answers.carried_answers import CarriedAnswers, carried
 from agentv.engine.calls.prices import why_unpriced
-from agentv.engine.job.spec import MOST_AT_ONCE
 from agentv.engine.named_runs import open_run
 from agentv.engine.preflight import ProjectFacts
 from agentv.engine.run_options import EvalOptions, first_given
 from agentv.engine.run_plan import Cases, JobSource, LiveJobs, RunPlan, check, evaluators_of
 from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
-from agentv.errors import DatasetWarning, UsageError
+from agentv.errors import UsageError
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.job import Job
 from agentv.registry import EXECUTORS
@@ -70,9 +69,6 @@ def checked_plan(
     project.refuse_to_overwrite((file for each in cases.sources for file in files_of(each)), options.record, written)
     if options.executor is not None and EXECUTORS.canonical(options.executor) is None:
         raise UsageError(f"Unknown executor '{options.executor}'", hint=EXECUTORS.suggestion(options.executor))
-    if options.workers is not None and options.workers > MOST_AT_ONCE:
-        message = f"--workers {options.workers} is limited to {MOST_AT_ONCE:,} concurrent jobs in each process"
-        cases.sink.warning(DatasetWarning(message, hint="Use --executor process to run more"))
     checked = check(cases, source, facts, whole=not options.narrows)
     if options.gates is not None and options.gates.decides_nothing(checked.thresholds):
         hint = "Pass --threshold or --min-pass-rate, or set `thresholds` in the dataset"

@@ -77,8 +77,10 @@ class JobContext:
     def capacity(self) -> int:
         """The number of concurrent jobs: enough to fill every endpoint's limit and every batch."""
         called = {*self.spec.answering, *self.spec.judges}
-        most = self.spec.most_given or sum(self.targets.get(name).most for name in called)
-        return max(1, min(MOST_AT_ONCE, most, self.spec.jobs))
+        open_targets = [self.targets.get(name) for name in called]
+        configured = (self.spec.workers or target.settings.workers or 0 for target in open_targets)
+        useful = self.spec.most_given or sum(target.most for target in open_targets)
+        return max(1, min(max(MOST_AT_ONCE, *configured, 0), useful, self.spec.jobs))
 
     @property
     def missing(self) -> tuple[str, ...]:
