@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 
 from msgspec.structs import fields
@@ -11,6 +12,8 @@ from agentv.model.message import PART_KINDS, ROLES
 from agentv.settings.settings_reader import ProjectConfig, RunDefaults
 from writing.markup import (
     BLOCKS,
+    PAGES,
+    SANDBOX_BLOCKS,
     WORKSPACE_BLOCKS,
     Kind,
     Lines,
@@ -19,6 +22,7 @@ from writing.markup import (
     meanings_in,
     other_names,
     reasons,
+    title_of,
     type_words,
 )
 
@@ -34,6 +38,14 @@ _WORKSPACE = (
     "  template: shop",
     "  hooks:",
     "    before_all: {command: [make, deps]}",
+)
+
+
+_SANDBOX = (
+    "sandbox:",
+    "  engine: auto",
+    "  hosts: [api.example.com]",
+    "  keys: {api.example.com: {variable: EXAMPLE_API_KEY}}",
 )
 
 
@@ -55,7 +67,7 @@ def page() -> Lines:
     yield "A message has `content`, `tool_calls`, or both. A part is a string, or an object with `type`"
     yield f"({code(PART_KINDS, ' or ')}) and `value`, a string."
     for title, kind in BLOCKS.items():
-        if kind is not RunDefaults and kind not in WORKSPACE_BLOCKS:
+        if kind is not RunDefaults and kind not in PAGES:
             yield from ("", f"## {title}", "", *_key_table(kind))
     yield from ("", "## Configuration", "", "The file `.agentv/config.yaml`:", "", *_key_table(ProjectConfig))
     yield from ("", "### Run defaults", "", *_key_table(RunDefaults))
@@ -69,6 +81,16 @@ def workspaces() -> Lines:
     for title, kind in BLOCKS.items():
         if kind in WORKSPACE_BLOCKS:
             yield from ("", f"## {title}", "", *_key_table(kind))
+
+
+def sandbox() -> Lines:
+    """Yield the page of the keys of a sandbox."""
+    yield from ("# Keys of a sandbox", "")
+    yield "The key `sandbox` of a target, or of `execution` in `.agentv/config.yaml`, is an engine or an object:"
+    yield from ("", "```yaml", *_SANDBOX, "```", "")
+    yield "See [Isolate programs](../how-to/sandbox.md)."
+    for kind in SANDBOX_BLOCKS:
+        yield from ("", f"## {title_of(kind)}", "", inspect.cleandoc(str(kind.__doc__)), "", *_key_table(kind))
 
 
 def refused() -> Lines:

@@ -27,6 +27,7 @@ from agentv.datasets.case.keys import (
 from agentv.model.evaluator import Verdicts
 from agentv.model.message import ToolCall
 from agentv.registry import Registry
+from agentv.settings.sandbox import HostKey, SandboxSettings
 from agentv.settings.settings_reader import RunDefaults, aliases_of
 
 Kind = type[msgspec.Struct]
@@ -49,11 +50,15 @@ BLOCKS: dict[str, Kind] = {
     "Hook": HookKeys,
     "Repository": RepositoryKeys,
     "Run defaults": RunDefaults,
+    "Sandbox settings": SandboxSettings,
+    "Host key": HostKey,
 }
 
 
 WORKSPACE_BLOCKS: tuple[Kind, ...] = (WorkspaceKeys, HooksKeys, HookKeys, RepositoryKeys)
-"""Structs with a page of their own, workspaces.md."""
+SANDBOX_BLOCKS: tuple[Kind, ...] = (SandboxSettings, HostKey)
+PAGES = {**dict.fromkeys(WORKSPACE_BLOCKS, "workspaces.md"), **dict.fromkeys(SANDBOX_BLOCKS, "sandbox.md")}
+"""The pages of structs that are not described where they are used."""
 
 
 def meanings_in(name: str, keys: Iterable[str]) -> dict[str, str]:
@@ -149,8 +154,7 @@ def type_words(type_: Any) -> str:
     if origin is dict:
         return "object" if arguments[1] is Any else f"object of {_inside(arguments[1])}"
     if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
-        page = "workspaces.md" if type_ in WORKSPACE_BLOCKS else ""
-        return f"[{title_of(type_).lower()}]({page}#{slug(title_of(type_))})"
+        return f"[{title_of(type_).lower()}]({PAGES.get(type_, '')}#{slug(title_of(type_))})"
     return {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any JSON"}[type_]
 
 

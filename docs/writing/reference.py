@@ -17,6 +17,7 @@ def pages() -> dict[str, str]:
         "cli.md": commands.index,
         "keys.md": keys.page,
         "workspaces.md": keys.workspaces,
+        "sandbox.md": keys.sandbox,
         "refused-keys.md": keys.refused,
         "formats.md": foreign_formats.page,
     }

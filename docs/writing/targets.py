@@ -22,6 +22,7 @@ from writing.markup import (
     DOCS,
     MEANINGS,
     NOT_YET,
+    PAGES,
     Kind,
     Lines,
     also_written,
@@ -59,7 +60,8 @@ def index() -> Lines:
         yield f"| [{name}](targets/{name}.md) | {also_written(TARGETS, name)} | {cell(summary)} |"
     yield from ("", "## Blocks inside settings")
     for inner in dict.fromkeys(struct for name in TARGETS.names() for struct in structs_in(TARGETS.find(name))):
-        yield from block(inner)
+        if inner not in PAGES:
+            yield from block(inner)
     yield from ("", "### Placeholders", "", f"In `command_template`: {code(f'{{{name}}}' for name in PLACEHOLDERS)}.")
     yield from (
         "",
@@ -95,7 +97,8 @@ def page(name: str) -> Lines:
     links = " and ".join(f"[{title[:1].lower()}{title[1:]}](../targets.md#{slug(title)})" for title in taken)
     yield from ("", "## Settings", "", f"In addition to those of {links}:", "")
     table = [
-        line.replace("](#", "](../targets.md#") for line in setting_table(kind, tuple(taken.values()), _of_targets)
+        line.replace("](#", "](../targets.md#").replace("](sandbox.md", "](../sandbox.md")
+        for line in setting_table(kind, tuple(taken.values()), _of_targets)
     ]
     yield from table or ["None."]
     if kind.open is Target.open and not kind.responder:

@@ -67,10 +67,9 @@ TRIES = {
     "have a program write": ("subprocess.run(['sh', '-c', 'echo x > ' + path], stderr=-3).returncode == 0", False),
     "change the mode of a file": ("os.chmod(path, 0o777) or os.stat(path).st_mode & 0o777 == 0o777", False),
     "change the time of a file": ("os.utime(path, (1, 1)) or os.stat(path).st_mtime == 1", False),
-    "read a key of the user": ("open(os.path.expanduser('~/.ssh/id')).read()", False),
-    "list the keys of the user": ("os.listdir(os.path.expanduser('~/.ssh'))", False),
+    "read a key of the user": ("open(key).read()", False),
+    "list the keys of the user": ("os.listdir(os.path.dirname(key))", False),
     "read the variables of the project": ("open(os.path.join(os.path.dirname(path), '.env')).read()", False),
-    "read a file elsewhere": ("open(elsewhere).read()", False),
     "read the passwords of the system": ("open('/etc/shadow').read()", False),
     "read a device": ("open('/dev/kmsg', 'rb').read(1)", False),
     "make a device": ("os.mknod(tempfile.mktemp(), 0o20666, os.makedev(1, 5)) is None", False),
@@ -131,7 +130,7 @@ def config(tmp_path, tmp_path_factory, server, monkeypatch):
             if kind == socket.SOCK_STREAM:
                 listening.listen()
         yield {
-            "path": str(tmp_path / "file"), "elsewhere": str(home / ".ssh" / "id"), "server": server,
+            "path": str(tmp_path / "file"), "key": str(home / ".ssh" / "id"), "server": server,
             "local": local, "datagrams": f"{local}-datagrams", "abstract": abstract, "parent": os.getpid(),
         }  # fmt: skip
 
@@ -224,7 +223,7 @@ def test_the_temporary_folder_is_removed_with_the_judge(scoring, tmp_path, way):
     code += "print(json.dumps({'score': 1, 'details': {'folder': os.environ['TMPDIR']}}))"
     entry = {"script": [sys.executable, "-c", code], "sandbox": "required"}
     folder = scoring.score("code_judge", entry).details["folder"]
-    assert "agentv-judge-" in folder
+    assert "agentv-scratch-" in folder
     assert not os.path.exists(folder)
 
 

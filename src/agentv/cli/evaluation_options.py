@@ -23,6 +23,7 @@ from agentv.cli.options import (
     option,
 )
 from agentv.settings.diagnostics import MOST_TRIALS, Range
+from agentv.settings.sandbox import ENGINES
 
 CORRELATION = Number(Range(-1, 1))
 TRIALS = Number(Range(1, MOST_TRIALS, whole=True))
@@ -34,6 +35,11 @@ class JudgeOptions(TargetsFileOption):
 
     judge: str | None = option("--judge NAME", "Use this target as the judge instead of the configured ones.")
     workers: int | None = option("--workers N", "Maximum concurrent calls (default: adaptive).", AT_LEAST_1)
+    sandbox: str | None = option(
+        "--sandbox",
+        "Isolate commands, agents, hooks, tools and code judges with this engine; auto is Landlock or bubblewrap.",
+        click.Choice(ENGINES),
+    )
     timeout_s: float | None = option("--timeout SECONDS", "Time limit for one attempt of a call.", POSITIVE)
 
 

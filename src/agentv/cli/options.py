@@ -25,7 +25,7 @@ GROUPS = {
     "Scoring": "judge evaluators skip_eval kinds every_evaluator stored_cases threshold min_pass_rate gate_on "
     "max_errors keep_going max_fooled",
     "Limits": "workers timeout_s max_retries max_outage_s budget_usd deadline_s stop_when fail_fast "
-    "executor processes ray_address",
+    "sandbox executor processes ray_address",
     "Output": "out experiment file_format as_json quiet verbose why dry_run include_trace dump_prompts dump_traces",
     "Resume": "resume reset retry_errors changed_since only only_from watch if_changed",
 }

@@ -33,7 +33,7 @@ class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     `judge_target` and `transform` return those settings of a target. Without `has_targets` there is no usable targets
     file, and target names are not checked. Without `imports_code`, classes in user files are checked without importing
-    them.
+    them. If the run is sandboxed, code that runs in the process of agentv is refused.
     """
 
     known: tuple[str, ...]
@@ -44,12 +44,21 @@ class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
     evaluators: tuple[EvaluatorSpec, ...] | None = None
     has_targets: bool = True
     imports_code: bool = True
+    is_sandboxed: bool = False
 
 
 def judges_of(command: str | None, own: JudgeNames, of_target: str | None, known: Collection[str]) -> tuple[str, ...]:
     """Return the judges: the command's, else the evaluator's, else the target's, else `judge` if that exists."""
     chosen = command or own or of_target or (FALLBACK_JUDGE if FALLBACK_JUDGE in known else ())
     return (chosen,) if isinstance(chosen, str) else tuple(chosen)
+
+
+def _code_of(spec: EvaluatorSpec) -> str:
+    """Return the user's code of an evaluator that runs in this process; functions of a program are its own."""
+    if spec.evaluator is None and ".py:" in spec.type:
+        return f"its type {spec.type}"
+    function = spec.transform.get("function") if isinstance(spec.transform, dict) else None
+    return f"its transform {function}" if function else ""
 
 
 def known_targets(name: str, known: tuple[str, ...]) -> str:
@@ -181,6 +190,9 @@ class Preflight:
         unknown = list(self._unknown_target(path, target))
         yield from unknown
         for reference in transform_references(self.facts.transform(target)) if not unknown else ():
+            if self.facts.is_sandboxed:
+                message = f"'transform' of target '{target}' cannot be isolated: its function runs in agentv itself"
+                yield Problem((), message, "Use `regex` or `json_path`, or no sandbox")
             for problem in self._reference_problems(reference):
                 yield Problem((), f"'transform' of target '{target}': {problem.message}", problem.hint)
 
@@ -269,6 +281,10 @@ class Preflight:
     def _spec_problems(
         self, spec: EvaluatorSpec, path: KeyPath, needs: SpecNeeds, inherited: JudgeNames
     ) -> Iterator[Problem]:
+        if self.facts.is_sandboxed and (code := _code_of(spec)):
+            hint = "Use `type: python` or `type: code_judge`, which have their own processes, or no sandbox"
+            yield Problem(path, f"Evaluator '{spec.name}' cannot be isolated: {code} runs in agentv itself", hint)
+            return
         evaluator, problems = self._resolved(spec)
         for problem in problems:
             # A message without a path already names the evaluator.

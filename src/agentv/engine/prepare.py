@@ -52,6 +52,7 @@ def prepare(
         judge_target=lambda name: project.target(name).judge_target,
         transform=lambda name: project.target(name).transform,
         evaluators=evaluators,
+        is_sandboxed=project.is_sandboxed,
     )
     plan = checked_plan(project, cases, LiveJobs(options, project), facts, written)
     if rule is not None and plan.checked.dependencies.waits_for:
@@ -75,6 +76,7 @@ def checked_plan(
         raise UsageError("--gate-on interval has no gate to decide", hint=hint)
     answering = (*checked.jobs, *checked.users) if isinstance(source, LiveJobs) else ()
     by_evaluators = (*checked.judges, *checked.embedders)
+    project.check_sandbox(answering)
     for name in project.with_fallbacks((*answering, *by_evaluators)) if options.budget_usd is not None else ():
         why = why_unpriced(project.target(name))
         if why is not None:

@@ -20,6 +20,7 @@ from agentv.engine.named_runs import Ended, cases_that_ended, check_run_name, la
 from agentv.errors import DatasetWarning, InvalidDatasetError, UsageError
 from agentv.model.evaluator import DEFAULT_TARGET
 from agentv.settings.diagnostics import MOST_TRIALS, Problems, did_you_mean
+from agentv.settings.sandbox import Engine
 from agentv.settings.settings_reader import ProjectConfig, RunDefaults, check_config, read_settings
 
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -113,6 +114,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     processes: Annotated[int, Meta(ge=1)] | None = None
     ray_address: str | None = None
     experiment: str | None = None
+    sandbox: Engine | None = None
 
     @property
     def selection(self) -> Selection:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from agentv.datasets.files import project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
@@ -21,8 +23,12 @@ from agentv.model.manifest import TargetEntry
 from agentv.model.values import digest
 from agentv.registry import EXECUTORS
 from agentv.settings.environment import load_environment
+from agentv.settings.sandbox import Engine, RunSandbox, Sandboxed, settings_of
+from agentv.support.isolation.availability import sandbox_of
 from agentv.targets.catalog import Targets, find_targets_file, load_targets, named_targets_file, without_targets
 from agentv.targets.target import Target, file_hashes, fingerprint_of
+from agentv.targets.tools.tool import FunctionTool, McpServer, local_tools
+from agentv.trust.policy import load_policy
 
 RESULTS = os.path.join(".agentv", "results")
 CACHE = os.path.join(".agentv", "cache")
@@ -35,10 +41,19 @@ def is_remote(executor: str | None) -> bool:
     return getattr(EXECUTORS.find(executor), "is_remote", False)
 
 
-def open_targets(folder: str, file: str | None = None) -> Targets:
-    """Return the targets for the datasets in a folder, from the named targets file or the nearest one."""
+def open_targets(
+    folder: str, file: str | None = None, option: Engine | None = None, default: Sandboxed | None = None
+) -> Targets:
+    """Return the targets for the datasets in a folder, from the named targets file or the nearest one.
+
+    `option` and `default` are the sandbox of the command and of the project. The user's policy may require one.
+    """
     root = project_root(folder)
-    environment = load_environment(folder, root)
+    is_required = load_policy().sandbox == "required"
+    sandbox = RunSandbox(
+        option=option, default=settings_of(default), is_required=is_required, root=os.path.abspath(root)
+    )
+    environment = msgspec.structs.replace(load_environment(folder, root), sandbox=sandbox)
     path = named_targets_file(file) if file is not None else find_targets_file(folder, root)
     if path is None:
         return without_targets(environment)
@@ -65,7 +80,7 @@ class Project:
         self.root = project_root(folder)
         self.defaults = load_defaults(folder, self.root, warn)
         self.folders = tuple(dict.fromkeys(os.path.abspath(each.folder) for each in sources)) or (os.getcwd(),)
-        self.file = open_targets(folder, options.targets_file)
+        self.file = open_targets(folder, options.targets_file, options.sandbox, self.defaults.sandbox)
         self.replay = None if options.replay is None else os.path.abspath(run_path(options.replay))
         self.is_remote = is_remote(options.executor)
         self._replaying: Callable[..., Target] = Target
@@ -94,6 +109,27 @@ class Project:
                 self.file.pick([name])
         if not self.names:
             self.file.pick()
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether all programs of the run are isolated."""
+        return self.file.environment.sandbox.of() is not None
+
+    def check_sandbox(self, names: Iterable[str]) -> None:
+        """Raise UsageError if programs of the run or of these targets must be isolated, but cannot be."""
+        if self.is_remote or self.replay is not None:
+            return
+        environment = self.file.environment
+        sandbox_of("The programs of this run", None, environment)
+        for name in names:
+            target = self.target(name)
+            own = getattr(target, "sandbox", None)
+            if environment.sandbox.of(own) is None or name in self._given:
+                continue
+            if code := _code_of(target):
+                detail = f"{code} runs in the process of agentv"
+                raise UsageError(f"Target '{name}' cannot be isolated", detail, "Use a `cli` target, or no sandbox")
+            sandbox_of(f"Target '{name}'", own, environment)
 
     def target(self, name: str) -> Target:
         """Return the settings of a target."""
@@ -186,3 +222,15 @@ class Project:
             return self._given[name]
         # Workers on other machines fill in variables themselves, so they may be unset here.
         return self.file.unresolved(name) if self.is_remote else self.file.get(name)
+
+
+def _code_of(target: Target) -> str:
+    """Return the user's code in a target that runs in this process; empty if there is none."""
+    if isinstance(function := getattr(target, "function", None), str):
+        return f"The function {function}"
+    for tool in local_tools(getattr(target, "tools", None) or ()):
+        if isinstance(tool, FunctionTool):
+            return f"The tool {tool.function}"
+        if isinstance(tool, McpServer) and not tool.is_remote:
+            return "An MCP server"
+    return ""

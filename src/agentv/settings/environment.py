@@ -13,6 +13,7 @@ import msgspec
 
 from agentv.errors import AgentvError
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
+from agentv.settings.sandbox import RunSandbox
 from agentv.support.patterns import upward
 
 SHORTEST_SECRET = 8
@@ -50,12 +51,13 @@ class Environment(msgspec.Struct, frozen=True):
     """The variables for `${{ VAR }}`. It can be sent to other processes; each adds its own process environment.
 
     `file` has the variables of `path`, the `.env` file; `secret_names` are variables that are secret because of their
-    use.
+    use. `sandbox` isolates the programs of the run.
     """
 
     file: dict[str, str] = {}
     path: str | None = None
     secret_names: frozenset[str] = frozenset()
+    sandbox: RunSandbox = RunSandbox()
 
     @property
     def variables(self) -> dict[str, str]:
@@ -86,7 +88,8 @@ class Environment(msgspec.Struct, frozen=True):
 
     def elsewhere(self) -> Environment:
         """Return the environment for another machine: without values; the same `.env` is read there."""
-        return Environment({}, None if self.path is None else os.path.abspath(self.path), self.secret_names)
+        path = None if self.path is None else os.path.abspath(self.path)
+        return Environment({}, path, self.secret_names, self.sandbox)
 
     def read_here(self) -> Environment:
         """Return the environment with the values of its `.env`, if the file exists on this machine."""

@@ -19,6 +19,7 @@ from msgspec import Meta
 
 from agentv.model.evaluator import Verdicts
 from agentv.settings.diagnostics import MOST_TRIALS, KeyPath, Problems, did_you_mean, field_name, nearest, type_word
+from agentv.settings.sandbox import Sandboxed
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 
@@ -235,6 +236,7 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: Annotated[float, Meta(gt=0)] | None = None
     max_retries: Annotated[int, Meta(ge=0)] | None = None
     verdicts: Verdicts | None = None
+    sandbox: Sandboxed | None = None
 
 
 class ProjectConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "$schema"}):

@@ -6,18 +6,20 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from threading import Thread
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from agentv.errors import end_of
-from agentv.support.isolation.confinement import Confinement, Launch
+from agentv.support.isolation.confinement import Confinement, Launch, private_environment
+from agentv.support.isolation.hosts import AllowedHost
 from agentv.support.process_gate import gate_of
 from agentv.support.process_limits import FamilyWatch, ProcessLimits
 from agentv.support.process_memory import MARK, hide_environment
+from agentv.support.temporary_folders import temporary_folder
 from agentv.support.watchdog import end_family, family, new_mark
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
@@ -63,7 +65,8 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     Exit codes other than those in `accepts` are failures. `limits` restrict memory and files. With a `grace_s` of 0 the
     group is killed without SIGTERM. `take` receives output as it arrives, instead of collecting it, and returns false
     to end the process. If the process has to be ended, all its descendants are ended too, whatever their group; with
-    `leaves_nothing`, in any case. An isolated program passes a socket that listens in its own network to `listener`.
+    `leaves_nothing`, in any case. A program with a `confinement` is isolated and can connect only to `hosts`; it passes
+    a socket that listens in its own network to `listener`.
     """
 
     command: str | Sequence[str]
@@ -80,6 +83,7 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     leaves_nothing: bool = False
     confinement: Confinement | None = None
     listener: int | None = None
+    hosts: tuple[AllowedHost, ...] = ()
 
 
 async def run_process(spec: ProcessSpec) -> ProcessOutput:
@@ -87,12 +91,42 @@ async def run_process(spec: ProcessSpec) -> ProcessOutput:
     gate = gate_of(asyncio.get_running_loop())
     await gate.enter()
     try:
-        return await _run_process(spec)
+        if spec.confinement is None:
+            return await _run(spec)
+        async with _confined(spec, spec.confinement) as confined:
+            return await _run(confined)
     finally:
         gate.leave()
 
 
-async def _run_process(spec: ProcessSpec) -> ProcessOutput:
+@asynccontextmanager
+async def _confined(spec: ProcessSpec, confinement: Confinement) -> AsyncIterator[ProcessSpec]:
+    """Give an isolated program a temporary folder, and access to its hosts. A container that is left is removed."""
+    replace = msgspec.structs.replace
+    with temporary_folder("agentv-scratch-") as scratch:
+        confinement = replace(confinement, writable=(scratch, *confinement.writable))
+        env = private_environment(spec.env, scratch, confinement.writable)
+        if confinement.is_container:
+            from agentv.support.isolation.container import container_name, remove_container  # late: rarely needed
+
+            confinement = replace(confinement, name=container_name())
+        try:
+            if not spec.hosts:
+                yield replace(spec, confinement=confinement, env=env)
+                return
+            from agentv.support.isolation.egress import egress_access  # late: rarely needed
+
+            async with egress_access(spec.hosts, confinement, scratch) as access:
+                env = {**env, **access.variables}
+                yield replace(spec, confinement=access.confinement, env=env, listener=access.listener)
+        except BaseException as error:
+            has_ended = isinstance(error, ProcessFailure) and error.exit_code is not None
+            if confinement.is_container and not has_ended:
+                await remove_container(confinement.method, confinement.name)
+            raise
+
+
+async def _run(spec: ProcessSpec) -> ProcessOutput:
     # Do not await between the start and `try`, so that a cancellation cannot lose the process.
     mark = new_mark()
     running = _Running(spec, _popen(spec, mark))

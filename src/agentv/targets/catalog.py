@@ -228,6 +228,11 @@ class Targets:
     def _kind(self, provider: str, problems: Problems) -> type[Target] | None:
         kind: Any = find_provider(provider, (), problems)
         if kind is None and ".py:" in provider:
+            if self.environment.sandbox.of() is not None:
+                detail = "A provider runs in the process of agentv"
+                raise UsageError(
+                    f"The provider {provider} cannot be isolated", detail, "Use a `cli` target, or no sandbox"
+                )
             kind = import_reference(provider, self.home)
         if kind is None or (isinstance(kind, type) and issubclass(kind, Target)):
             return kind

@@ -11,8 +11,10 @@ from typing import ClassVar, Literal
 import msgspec
 
 from agentv.settings.diagnostics import did_you_mean
-from agentv.settings.environment import REFERENCE
+from agentv.settings.environment import REFERENCE, environment_of
+from agentv.settings.sandbox import Sandboxed
 from agentv.support.hashes import short, words_in
+from agentv.support.isolation.availability import sandbox_of
 from agentv.targets.target import COMMON_ALIASES, Positive, Target, address_complaints
 
 PLACEHOLDERS = ("PROMPT", "PROMPT_FILE", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE")
@@ -186,7 +188,8 @@ class Cli(Target, frozen=True, kw_only=True):
 
     `files_format` is the format of each file in `{FILES}`, with `{path}` and `{basename}`. `env` sets environment
     variables for the command; `pass_env` lists inherited variables to pass on although they look like secrets. `cwd`
-    is relative to the dataset's folder, which is also the default.
+    is relative to the dataset's folder, which is also the default. `sandbox` isolates the command: it may write to its
+    workspace only.
     """
 
     aliases: ClassVar[dict[str, str]] = {
@@ -207,6 +210,7 @@ class Cli(Target, frozen=True, kw_only=True):
     provider_batching: bool = False
     keep_temp_files: bool = False
     verbose: bool = False
+    sandbox: Sandboxed | None = None
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:
         """Return files in the command and its variables, relative to the folder that it runs in."""
@@ -233,6 +237,10 @@ class Cli(Target, frozen=True, kw_only=True):
             better = f"write '\"{variable}\"' in single quotes, or use {{PROMPT_FILE}}"
         what = f"Target '{self.name}' passes {placeholder} to `{program}`, which executes commands in it"
         return f"{what}. Instead, {better}"
+
+    def check_ready(self, home: str) -> None:
+        """Raise UsageError if the command must be isolated, but cannot be."""
+        sandbox_of(f"Target '{self.name}'", self.sandbox, environment_of(home))
 
     def complaints(self) -> list[str]:
         """Check the command, its placeholders and the health check."""

@@ -22,6 +22,7 @@ from agentv.model.result import ErrorClass
 from agentv.model.values import to_json
 from agentv.settings.environment import child_environment, environment_of
 from agentv.support.hashes import short
+from agentv.support.isolation.availability import sandbox_of
 from agentv.support.private_files import TooLarge, read_file
 from agentv.support.subprocesses import (
     MAX_OUTPUT_BYTES,
@@ -75,6 +76,7 @@ class CommandResponder:
         self._home = home
         self._template = CommandTemplate(settings.command_template, settings.files_format)
         self._env = child_environment(settings.pass_env, settings.env, environment_of(home))
+        self._sandbox = sandbox_of(f"Target '{settings.name}'", settings.sandbox, environment_of(home))
         self._health: asyncio.Task[str] | None = None
 
     async def respond(self, request: Request) -> Response:
@@ -140,8 +142,16 @@ class CommandResponder:
             if self._settings.verbose:
                 _log.info("%s, in %s: %s", id, cwd, self._settings.command_template)
             env = {**self._env, **variables}
-            ended = await run_command(ProcessSpec(command=command, cwd=cwd, env=env, timeout_s=timeout_s))
+            spec = ProcessSpec(command=command, cwd=cwd, env=env, timeout_s=timeout_s)
+            ended = await run_command(self._confined(spec, first.workspace, scratch, *files))
             return _read_output(values["OUTPUT_FILE"], ended) if "OUTPUT_FILE" in names else ended.stdout
+
+    def _confined(self, spec: ProcessSpec, workspace: str | None = None, scratch: str = "", *files: str) -> ProcessSpec:
+        """Isolate a command, if the target or the run has a sandbox."""
+        if self._sandbox is None:
+            return spec
+        writable = [folder for folder in (workspace, scratch) if folder]
+        return self._sandbox.confine(spec, writable, (self._home, *files), self._settings.pass_env)
 
     def _cwd(self, request: Request) -> str:
         return request.workspace or self._folder(request, self._settings.cwd)
@@ -188,7 +198,7 @@ class CommandResponder:
         cwd = self._folder(request, check.cwd or self._settings.cwd)
         env = {**self._env, **variables}
         try:
-            await run_command(ProcessSpec(command=command, cwd=cwd, env=env, timeout_s=timeout_s))
+            await run_command(self._confined(ProcessSpec(command=command, cwd=cwd, env=env, timeout_s=timeout_s)))
         except TargetFailure as failure:
             return failure.message
         return ""

@@ -177,6 +177,7 @@ def prepare_probes(
         judge=options.judge,
         judge_target=lambda _: probes[0].judge_target,
         evaluators=evaluators,
+        is_sandboxed=project.is_sandboxed,
     )
     plan = checked_plan(project, ProbeCases(cases), ProbeJobs(kinds), facts)
     return msgspec.structs.replace(

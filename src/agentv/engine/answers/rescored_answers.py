@@ -238,6 +238,7 @@ def prepare_rescore(
         judge_target=rescored.judge_target,
         transform=rescored.transform,
         evaluators=evaluators,
+        is_sandboxed=project.is_sandboxed,
     )
     plan = checked_plan(project, cases, source, facts)
     if not plan.checked.total:

@@ -77,12 +77,27 @@ class HookRunner(msgspec.Struct, frozen=True):
             timeout_s=hook.timeout_s or (BEFORE_TIMEOUT_S if is_before else AFTER_TIMEOUT_S),
             stdin=to_json(told),
         )
-        await self.command(spec, f"`{name}` of the workspace", "setup" if is_before else "teardown")
+        stage: Stage = "setup" if is_before else "teardown"
+        await self.command(self.confined(spec, path, stage), f"`{name}` of the workspace", stage)
 
     def variables(self, id: str) -> dict[str, str]:
         """Return the variables of a command."""
         extra = {"AGENTV_EVAL_ID": id, "AGENTV_DATASET_FOLDER": self.folder}
         return child_environment((), extra, self.environment)
+
+    def confined(self, spec: ProcessSpec, path: str, stage: Stage) -> ProcessSpec:
+        """Isolate a command that works in a workspace, if the run has a sandbox. Raises TargetFailure if it cannot."""
+        if self.environment.sandbox.of() is None:
+            return spec
+        from agentv.support.isolation.methods import CannotConfine  # late: few runs have a sandbox
+        from agentv.support.isolation.sandbox import open_sandbox
+
+        try:
+            sandbox = open_sandbox(self.environment)
+        except CannotConfine as error:
+            raise TargetFailure("process", f"Cannot isolate the command: {error}", stage=stage) from None
+        assert sandbox is not None
+        return sandbox.confine(spec, (path,), (self.folder, spec.cwd))
 
     async def command(self, spec: ProcessSpec, what: str, stage: Stage) -> None:
         """Run a command; the message of its failure begins with `what`."""

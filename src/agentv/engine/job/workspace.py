@@ -131,7 +131,9 @@ class JobWorkspace:
             assert self.path is not None
             env = self._runner.variables(self._job.case.id)
             spec = ProcessSpec(command=command, cwd=self.path, env=env, timeout_s=timeout_s)
-            await self._runner.command(spec, f"`{stage}` of the workspace", stage)
+            await self._runner.command(
+                self._runner.confined(spec, self.path, stage), f"`{stage}` of the workspace", stage
+            )
 
     async def _keep_or_remove(self) -> str | None:
         try:

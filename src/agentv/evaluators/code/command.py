@@ -10,7 +10,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from agentv.evaluators.base import Seconds, cut, pass_if, program_complaints
-from agentv.evaluators.code.program import Program, SandboxedEvaluator, confinement_for, with_level
+from agentv.evaluators.code.program import Program, SandboxedEvaluator, with_level, workspace_confinement
 from agentv.model.evaluator import FileReference, Score
 from agentv.model.job import Judgement
 from agentv.support.subprocesses import ending_of, tail_of
@@ -53,7 +53,7 @@ class CommandCheck(SandboxedEvaluator, frozen=True, kw_only=True):
             folder=workspace or judgement.workdir,
             variables={"AGENTV_WORKSPACE_PATH": workspace} if workspace else {},
             memory_mb=self.memory_mb,
-            confinement=confinement_for(self.sandbox, judgement),
+            confinement=workspace_confinement(self.sandbox, judgement),
             writable=(workspace,) if workspace else (),
             noun="The command",
         )

@@ -22,6 +22,7 @@ from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.settings.diagnostics import Problems
 from agentv.settings.environment import Environment, judge_environment
+from agentv.settings.sandbox import CONTAINERS
 from agentv.support.isolation import methods
 from agentv.support.isolation.confinement import Confinement
 from agentv.support.process_limits import ProcessLimits
@@ -35,10 +36,16 @@ Megabytes = Annotated[int, Meta(ge=1)]
 
 
 def confinement_for(sandbox: Sandbox, judgement: Judgement, with_proxy: bool = False) -> Confinement | None:
-    """Return how to isolate a judge; None for limits only. Raises EvaluatorFailure if it must be but cannot be."""
-    if sandbox == "limits":
+    """Return how to isolate a judge; None for limits only. Raises EvaluatorFailure if it must be but cannot be.
+
+    The sandbox of the run isolates all judges. They run on this machine even if that is a container, whose image does
+    not have their Python packages.
+    """
+    run = judgement.environment.sandbox.of()
+    if sandbox == "limits" and run is None:
         return None
-    found = available_confinement(sandbox, with_proxy)
+    engine = "auto" if run is None or run.engine in CONTAINERS else run.engine
+    found = available_confinement("required" if run is not None else sandbox, with_proxy, engine)
     if found is None:
         return None
     origin = judgement.case.place.origin
@@ -47,19 +54,32 @@ def confinement_for(sandbox: Sandbox, judgement: Judgement, with_proxy: bool = F
     return replace(found, readable=tuple(folders), secret_files=secret_files)
 
 
-def available_confinement(sandbox: Sandbox, with_proxy: bool = False) -> Confinement | None:
+def workspace_confinement(sandbox: Sandbox, judgement: Judgement) -> Confinement | None:
+    """Return how to isolate a check of a workspace, which needs the same programs as the target: in its container."""
+    run = judgement.environment.sandbox.of()
+    if run is None or run.engine not in CONTAINERS:
+        return confinement_for(sandbox, judgement)
+    from agentv.support.isolation.sandbox import opened  # late: few runs use containers
+
+    try:
+        return opened(run, judgement.environment).confinement
+    except methods.CannotConfine as error:
+        raise EvaluatorFailure(f"The program cannot be isolated: {error}") from None
+
+
+def available_confinement(sandbox: Sandbox, with_proxy: bool = False, engine: str = "auto") -> Confinement | None:
     """Return the isolation of this machine. If there is none, raises EvaluatorFailure or, if it is optional, None."""
-    problem = _sandbox_problem(with_proxy)
+    problem = _sandbox_problem(with_proxy, engine)
     if not problem:
-        return methods.best_confinement()
+        return methods.confinement_by(engine)
     if sandbox == "required":
         raise EvaluatorFailure(f"'sandbox: required' is not possible on this machine: {problem}")
     return None
 
 
-def _sandbox_problem(with_proxy: bool) -> str:
+def _sandbox_problem(with_proxy: bool, engine: str = "auto") -> str:
     try:
-        has_network = methods.best_confinement().has_namespaces
+        has_network = methods.confinement_by(engine).has_namespaces
     except methods.CannotConfine as error:
         return str(error)
     return "" if has_network or not with_proxy else "it cannot have a network of its own for the model proxy"
@@ -142,7 +162,11 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, settings: Any, judgement: Judgement, *, script: Any = None, folder: str | None = None, **limits: Any
     ) -> Program:
-        """Return the program in an evaluator's settings: `script`, `cwd` in a folder, and `timeout_seconds`."""
+        """Return the program in an evaluator's settings: `script`, `cwd` in a folder, and `timeout_seconds`.
+
+        It is isolated if the run is.
+        """
+        limits.setdefault("confinement", confinement_for("limits", judgement))
         return cls(
             script=settings.script if script is None else script,
             cwd=os.path.abspath(os.path.join(folder or judgement.workdir, settings.cwd or "")),
@@ -157,32 +181,33 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     async def finish(self, stdin: bytes, accepts: frozenset[int]) -> ProcessOutput:
         """Return the output and the exit code. Raises EvaluatorFailure for other exit codes, and as `run` does."""
-        with scratch_folder(self.confinement) as scratch:
-            confinement = self.confinement and replace(self.confinement, writable=(scratch, *self.writable))
-            variables = {**self.variables, **({"TMPDIR": scratch} if scratch else {})}
-            try:
-                return await run_process(
-                    ProcessSpec(
-                        command=self.script,
-                        cwd=self.cwd,
-                        env={**judge_environment(self.environment), **variables},
-                        timeout_s=self.timeout_s,
-                        stdin=stdin,
-                        max_output_bytes=MAX_OUTPUT_BYTES,
-                        grace_s=0,
-                        noun=self.noun,
-                        limits=ProcessLimits(self.memory_mb),
-                        accepts=accepts,
-                        leaves_nothing=True,
-                        confinement=confinement,
-                        listener=self.listener,
-                    )
+        confinement = self.confinement
+        if confinement is not None:
+            writable = (*confinement.writable, *self.writable)
+            confinement = replace(confinement, writable=writable, memory_mb=self.memory_mb)
+        try:
+            return await run_process(
+                ProcessSpec(
+                    command=self.script,
+                    cwd=self.cwd,
+                    env={**judge_environment(self.environment), **self.variables},
+                    timeout_s=self.timeout_s,
+                    stdin=stdin,
+                    max_output_bytes=MAX_OUTPUT_BYTES,
+                    grace_s=0,
+                    noun=self.noun,
+                    limits=ProcessLimits(self.memory_mb),
+                    accepts=accepts,
+                    leaves_nothing=True,
+                    confinement=confinement,
+                    listener=self.listener,
                 )
-            except ProcessFailure as failure:
-                message, code = failure.message, failure.exit_code
-                if code is not None and self.exit_hint:
-                    message = message.replace(ending_of(code), f"{ending_of(code)} ({self.exit_hint})", 1)
-                raise EvaluatorFailure(message) from None
+            )
+        except ProcessFailure as failure:
+            message, code = failure.message, failure.exit_code
+            if code is not None and self.exit_hint:
+                message = message.replace(ending_of(code), f"{ending_of(code)} ({self.exit_hint})", 1)
+            raise EvaluatorFailure(message) from None
 
 
 _SCRIPT_SUFFIXES = (".py", ".js", ".ts", ".mjs", ".cjs", ".sh", ".rb")

@@ -26,7 +26,7 @@ from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.model.message import PART_KINDS, Message
 from agentv.model.values import freeze
-from agentv.support.isolation.confinement import Launch
+from agentv.support.isolation.confinement import Launch, private_environment
 from agentv.support.process_limits import FamilyWatch
 from agentv.support.process_memory import hide_environment
 from agentv.support.subprocesses import GRACE_S, end_group, ending_of, wait_uncancelled, when_ended
@@ -249,7 +249,8 @@ class ForkServerProcess:
                     theirs = self._proxy_channel()
                     confinement = msgspec.structs.replace(self._setup.confinement, writable=(scratch,))
                     listener = None if theirs is None else theirs.fileno()
-                    launch = confinement.launch(arguments, self._setup.cwd, environment, listener)
+                    env = private_environment(environment, scratch, confinement.writable)
+                    launch = confinement.launch(arguments, self._setup.cwd, env, listener)
                 return subprocess.Popen(  # noqa: S603 - our own module
                     launch.arguments,
                     stdin=subprocess.DEVNULL,

@@ -129,13 +129,14 @@ def _plain_text(part: FilePart, path: str, media_type: str) -> str:
 
 
 async def _printed(chosen: Preprocessor, stdin: bytes, judgement: Judgement) -> str:
-    from agentv.evaluators.code.program import Program  # late: it needs asyncio, and settings are read without it
+    from agentv.evaluators.code.program import Program, confinement_for  # late: settings are read without asyncio
 
     program = Program(
         script=chosen.command,
         cwd=os.path.abspath(judgement.workdir),
         timeout_s=chosen.timeout_seconds,
         environment=judgement.environment,
+        confinement=confinement_for("limits", judgement),
         noun=f"The preprocessor for '{chosen.type}'",
     )
     return (await program.run(stdin)).strip()

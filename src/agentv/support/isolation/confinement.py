@@ -17,7 +17,7 @@ import msgspec
 from agentv.support.isolation.visibility import AGENTV, hidden_paths, readable_paths
 from agentv.support.process_memory import MARK
 
-Method = Literal["landlock", "bubblewrap"]
+Method = Literal["landlock", "bubblewrap", "docker", "podman"]
 NO_SANDBOX_HINT = "Install bubblewrap (the program `bwrap`), or use Linux 6.12 or later"
 
 _LAUNCH = "import sys; sys.path.insert(0, sys.argv[1]); from agentv.support.isolation.launcher import main"
@@ -46,7 +46,10 @@ class Launch(NamedTuple):
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """The isolation of a program: it may write to some folders, and read only what it needs.
 
-    `secret_files` are files that it may not read although they are in a readable folder.
+    `secret_files` are files that it may not read although they are in a readable folder. A container has an `image` and
+    a `name`, and gets the variables in `passed` in addition to those that were set for the program. `channel` is a
+    local socket through which a container passes a listening socket; other programs use an inherited one. `memory_mb`
+    limits the memory of a container; that of other programs is measured.
     """
 
     method: Method
@@ -54,12 +57,23 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     secret_files: tuple[str, ...] = ()
+    image: str = ""
+    name: str = ""
+    passed: tuple[str, ...] = ()
+    channel: str = ""
+    memory_mb: int | None = None
+
+    @property
+    def is_container(self) -> bool:
+        """Whether the program runs in a container."""
+        return bool(self.image)
 
     def launch(self, command: Sequence[str], cwd: str, env: Mapping[str, str], listener: int | None = None) -> Launch:
         """Return the isolated command. It passes a socket that listens in its network to `listener`."""
+        if self.is_container:
+            return self._in_container(command, cwd, env)
         program = os.path.dirname(command[0]) if os.path.isabs(command[0]) else ""
-        folders = (cwd, program, *self.readable)
-        readable = readable_paths(env.get("PATH", os.defpath), folders)
+        readable = readable_paths(env.get("PATH", os.defpath), (cwd, program, *self.readable))
         hidden = hidden_paths(readable, self.secret_files)
         options = {
             "command": list(command),
@@ -76,8 +90,38 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         if self.method == "bubblewrap":
             launcher = [*_bubblewrap(readable, hidden, self.writable, cwd), *launcher]
         descriptors = (file,) if listener is None else (file, listener)
-        marked = {name: value for name, value in env.items() if name == MARK}
-        return Launch(launcher, {**_STARTUP, **marked}, descriptors, file)
+        return Launch(launcher, {**_STARTUP, **_mark_in(env)}, descriptors, file)
+
+    def _in_container(self, command: Sequence[str], cwd: str, env: Mapping[str, str]) -> Launch:
+        from agentv.support.isolation import container  # late: judging processes never start one
+
+        readable = tuple(dict.fromkeys((cwd, *self.readable)))
+        mounts = container.mounts_of(readable, self.writable, hidden_paths(readable, self.secret_files))
+        variables = container.container_variables(env, self.passed)
+        if self.channel:
+            command = container.listening_command(command, self.channel)
+        start = (shutil.which(self.method) or self.method, self.name, self.image)
+        given = container.container_options(mounts, variables, self.memory_mb)
+        arguments = container.container_command(start, command, cwd, given)
+        return Launch(arguments, {**variables, **container.client_environment(), **_mark_in(env)})
+
+
+def private_environment(env: Mapping[str, str], scratch: str, writable: Sequence[str]) -> dict[str, str]:
+    """Return the variables of an isolated program: folders that it cannot use are replaced by a temporary one."""
+
+    def is_usable(path: str) -> bool:
+        return any(path == each or path.startswith(os.path.join(each, "")) for each in writable)
+
+    kept = {name: value for name, value in env.items() if not _is_folder_variable(name) or is_usable(value)}
+    return {"HOME": scratch, **kept, "TMPDIR": scratch}
+
+
+def _is_folder_variable(name: str) -> bool:
+    return name in ("HOME", "TMP", "TEMP", "XDG_RUNTIME_DIR") or (name.startswith("XDG_") and name.endswith("_HOME"))
+
+
+def _mark_in(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name == MARK}
 
 
 def _options_file(options: dict[str, Any]) -> int:

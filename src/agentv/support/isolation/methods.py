@@ -8,6 +8,7 @@ import subprocess
 import sys
 from functools import lru_cache
 
+from agentv.settings.sandbox import CONTAINERS
 from agentv.support.isolation.confinement import Confinement
 
 PROBE_S = 10.0
@@ -15,6 +16,48 @@ PROBE_S = 10.0
 
 class CannotConfine(Exception):
     """No method of isolation works on this machine."""
+
+
+def confinement_by(engine: str, image: str | None = None) -> Confinement:
+    """Return the isolation by an engine, or by any if it is `auto`. Raises CannotConfine if it does not work here."""
+    if engine in CONTAINERS:
+        problem = _engine_problem(engine) or ("" if image else f"{engine} needs an image: set `image` of the sandbox")
+        if problem:
+            raise CannotConfine(problem)
+        return Confinement(method="docker" if engine == "docker" else "podman", image=image or "")
+    if engine == "auto":
+        return best_confinement()
+    return _only(engine)
+
+
+@lru_cache(maxsize=4)
+def _only(engine: str) -> Confinement:
+    problem = "bubblewrap is not installed"
+    if engine == "landlock" or shutil.which("bwrap") is not None:
+        for has_namespaces in (True, False) if engine == "landlock" else (True,):
+            found = Confinement(
+                method="landlock" if engine == "landlock" else "bubblewrap", has_namespaces=has_namespaces
+            )
+            problem = _problem(found)
+            if not problem:
+                return found
+    raise CannotConfine(problem)
+
+
+@lru_cache(maxsize=2)
+def _engine_problem(engine: str) -> str:
+    """Return why a container engine cannot be used."""
+    program = shutil.which(engine)
+    if program is None:
+        return f"{engine} is not installed"
+    try:
+        done = subprocess.run(  # noqa: S603 - the engine that the user chose
+            [program, "version"], capture_output=True, text=True, timeout=PROBE_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{engine} does not work: {error}"
+    lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    return "" if done.returncode == 0 else f"{engine} does not work: {lines[-1]}"
 
 
 @lru_cache(maxsize=1)

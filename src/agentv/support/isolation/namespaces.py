@@ -32,7 +32,9 @@ def enter_namespaces(writable: list[str]) -> None:
                     file.write(line)
             except OSError as error:
                 raise CannotIsolate(f"/proc/self/{name}: {error.strerror}") from None
+    here = os.getcwd()
     _make_mounts_read_only([os.path.realpath(folder) for folder in writable])
+    os.chdir(here)  # into the writable mount, if there is one at this path
     _start_loopback()
 
 

@@ -14,7 +14,9 @@ from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response, TargetFailure
 from agentv.model.values import MAX_DEPTH
 from agentv.settings.environment import environment_of
+from agentv.settings.sandbox import CONTAINERS, Sandboxed
 from agentv.support.hashes import words_in
+from agentv.support.isolation.availability import sandbox_of
 from agentv.targets.agents.events import Event, LogFormat
 from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, Target, is_loopback
 
@@ -36,6 +38,18 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     folders: tuple[str, ...] = ()
 
 
+class ModelHost(msgspec.Struct, frozen=True):
+    """The API of an agent's vendor: its host, the variable with the address of the API, and the path in that address.
+
+    `headers` has the header of each key variable.
+    """
+
+    host: str
+    variable: str
+    headers: Mapping[str, str]
+    path: str = ""
+
+
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments, standard input, environment variables and home files of a call.
 
@@ -50,7 +64,10 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodingAgent(Target, frozen=True, kw_only=True):
-    """Settings of all coding agents. Events are written to `log_dir` in `log_format`; `raw` is the same as `json`."""
+    """Settings of all coding agents. Events are written to `log_dir` in `log_format`; `raw` is the same as `json`.
+
+    `sandbox` isolates the agent: it may write to its workspace and connect to its vendor only, and never has the key.
+    """
 
     writes_logs: ClassVar[bool] = True
     reports_calls: ClassVar[bool] = True
@@ -76,6 +93,8 @@ class CodingAgent(Target, frozen=True, kw_only=True):
     responder: ClassVar[str] = "agentv.targets.agents.agent_process:AgentResponder"
     secrets: ClassVar[tuple[str, ...]] = ()
     """Environment variables with the vendor's keys, which are passed to the agent."""
+    model_host: ClassVar[ModelHost | None] = None
+    """The vendor's API, which an isolated agent reaches through a proxy that adds the key."""
     package: ClassVar[str] = ""
     """The npm package."""
     ignored_prefixes: ClassVar[tuple[bytes, ...]] = ()
@@ -98,6 +117,7 @@ class CodingAgent(Target, frozen=True, kw_only=True):
     user_settings: bool = False
     log_dir: str | None = None
     log_format: LogFormat | bool = "summary"
+    sandbox: Sandboxed | None = None
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """Return the home template, the program if it is given as a path, and files in arguments and variables."""
@@ -117,7 +137,11 @@ class CodingAgent(Target, frozen=True, kw_only=True):
         return complaints
 
     def check_ready(self, home: str) -> None:
-        """Raise UsageError if the program does not exist."""
+        """Raise UsageError if the program does not exist, or if it must be isolated, but cannot be."""
+        settings = environment_of(home).sandbox.of(self.sandbox)
+        if settings is not None and settings.engine in CONTAINERS:
+            sandbox_of(f"Target '{self.name}'", self.sandbox, environment_of(home))  # the program is in the image
+            return
         try:
             self.open(home).program()  # type: ignore[attr-defined]
         except TargetFailure as failure:

@@ -18,6 +18,7 @@ from agentv.settings.environment import child_environment, environment_of
 from agentv.support.private_files import read_file
 from agentv.support.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.support.temporary_folders import temporary_folder
+from agentv.targets.agents.access import agent_access
 from agentv.targets.agents.agent import GIT_CONFIG, Call, CodingAgent, with_relative_paths
 from agentv.targets.agents.events import MAX_BYTES, Event, EventStream, NoAnswer, classify_failure
 
@@ -43,10 +44,11 @@ class AgentResponder:
         inherited = child_environment(passed, {}, environment_of(home))
         kept = {name: value for name, value in inherited.items() if name not in _SESSION_VARIABLES}
         self._environment = {**kept, **settings.env}
+        self._access = agent_access(settings, environment_of(home), self._environment)
 
     async def respond(self, request: Request) -> Response:
         """Answer one request. In any case, the agent's processes are ended and its home is removed."""
-        program = self.program()
+        program = self._settings.executable if self._access.is_container else self.program()
         try:
             return await self._respond(program, request)
         except OSError as error:
@@ -62,13 +64,14 @@ class AgentResponder:
             spec = ProcessSpec(
                 command=[program, *invocation.arguments],
                 cwd=cwd,
-                env={**env, **self._settings.env},
+                env={**env, **self._settings.env, **self._access.variables},
                 timeout_s=request.timeout_s,
                 stdin=invocation.stdin.encode(errors="replace"),
                 max_output_bytes=MAX_BYTES,
                 noun=f"The agent '{self._settings.executable}'",
                 leaves_nothing=True,
             )
+            spec = self._access.confine(spec, (cwd, scratch), (self._home, *request.files))
             response = self._answer(*await self._run(spec, invocation.report, request.open_log))
             duration_ms = round((time.perf_counter() - started) * 1000, 3)
             if request.workspace is not None or self._settings.cwd is None:

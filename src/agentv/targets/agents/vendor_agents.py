@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from agentv.model.response import Response
 from agentv.model.values import to_json
-from agentv.targets.agents.agent import Call, CodingAgent, Invocation, options
+from agentv.targets.agents.agent import Call, CodingAgent, Invocation, ModelHost, options
 from agentv.targets.agents.events import (
     Event,
     NoAnswer,
@@ -39,6 +39,15 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
     """
 
     secrets: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+    model_host: ClassVar[ModelHost | None] = ModelHost(
+        "api.anthropic.com",
+        "ANTHROPIC_BASE_URL",
+        {
+            "ANTHROPIC_API_KEY": "x-api-key",
+            "ANTHROPIC_AUTH_TOKEN": "Authorization",
+            "CLAUDE_CODE_OAUTH_TOKEN": "Authorization",
+        },
+    )
     package: ClassVar[str] = "@anthropic-ai/claude-code"
     login_files: ClassVar[tuple[str, ...]] = (".claude/.credentials.json", ".claude.json")
     home_variables: ClassVar[dict[str, str]] = {"CLAUDE_CONFIG_DIR": "/.claude"}
@@ -113,6 +122,12 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
     """OpenAI's Codex CLI."""
 
     secrets: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY", "CODEX_API_KEY")
+    model_host: ClassVar[ModelHost | None] = ModelHost(
+        "api.openai.com",
+        "OPENAI_BASE_URL",
+        {"CODEX_API_KEY": "Authorization", "OPENAI_API_KEY": "Authorization"},
+        "/v1",
+    )
     package: ClassVar[str] = "@openai/codex"
     login_files: ClassVar[tuple[str, ...]] = (".codex/auth.json",)
     home_variables: ClassVar[dict[str, str]] = {"CODEX_HOME": "/.codex"}
@@ -189,6 +204,11 @@ class GeminiCli(CodingAgent, frozen=True, kw_only=True):
     """Google's Gemini CLI."""
 
     secrets: ClassVar[tuple[str, ...]] = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+    model_host: ClassVar[ModelHost | None] = ModelHost(
+        "generativelanguage.googleapis.com",
+        "GOOGLE_GEMINI_BASE_URL",
+        {"GEMINI_API_KEY": "x-goog-api-key", "GOOGLE_API_KEY": "x-goog-api-key"},
+    )
     package: ClassVar[str] = "@google/gemini-cli"
     login_files: ClassVar[tuple[str, ...]] = (".gemini/oauth_creds.json",)
     home_variables: ClassVar[dict[str, str]] = {"GEMINI_CLI_HOME": ""}

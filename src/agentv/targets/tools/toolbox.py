@@ -174,12 +174,22 @@ class _CommandRunner:
     def __init__(self, tool: CommandTool, home: str) -> None:
         self._tool = tool
         self._home = home
-        self._env = child_environment(tool.pass_env, tool.env, environment_of(home))
+        self._environment = environment_of(home)
+        self._env = child_environment(tool.pass_env, tool.env, self._environment)
         self.declared = {
             "name": tool.name,
             "description": tool.description,
             "parameters": tool.parameters or _NO_PARAMETERS,
         }
+
+    def _confined(self, spec: ProcessSpec, workspace: str | None) -> ProcessSpec:
+        if self._environment.sandbox.of() is None:
+            return spec
+        from agentv.support.isolation.sandbox import open_sandbox  # late: few runs isolate their tools
+
+        sandbox = open_sandbox(self._environment)
+        assert sandbox is not None
+        return sandbox.confine(spec, (workspace,) if workspace else (), (self._home,), self._tool.pass_env)
 
     async def run(self, arguments: dict[str, Any], workspace: str | None, timeout_s: float) -> ToolResult:
         cwd = workspace if self._tool.cwd is None else None
@@ -192,7 +202,7 @@ class _CommandRunner:
             noun=f"The tool '{self._tool.name}'",
         )
         try:
-            ended = await run_process(spec)
+            ended = await run_process(self._confined(spec, workspace))
         except ProcessFailure as failure:
             if failure.ending == "timeout":
                 raise TargetFailure("timeout", failure.message) from None

@@ -1,0 +1,89 @@
+"""Settings of the sandbox for users' programs: those of the command, the project, a target and the user's policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+Engine = Literal["none", "auto", "landlock", "bubblewrap", "docker", "podman"]
+ENGINES: tuple[Engine, ...] = ("none", "auto", "landlock", "bubblewrap", "docker", "podman")
+CONTAINERS = ("docker", "podman")
+Text = Annotated[str, Meta(min_length=1)]
+
+
+class HostKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key that is added to requests to a host: the variable that has it, and the header that it is sent in.
+
+    In the header `Authorization`, it is sent as `Bearer KEY`.
+    """
+
+    variable: Text
+    header: Text = "Authorization"
+
+    def value(self, key: str) -> str:
+        """Return the value of the header."""
+        return f"Bearer {key}" if self.header.lower() == "authorization" else key
+
+
+class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How programs are isolated.
+
+    `engine`: `auto` is Landlock or bubblewrap, whichever works; `docker` and `podman` need an `image`. `hosts` are the
+    only hosts that a program can connect to; `keys` has the keys that are added to requests to some of them.
+    `readable` and `writable` are additional files and folders, relative to the project.
+    """
+
+    hints: ClassVar[dict[str, str]] = {"engine": f"One of {', '.join(ENGINES)}"}
+
+    engine: Engine = "auto"
+    image: Text | None = None
+    hosts: tuple[Text, ...] = ()
+    keys: dict[str, HostKey] = {}
+    readable: tuple[Text, ...] = ()
+    writable: tuple[Text, ...] = ()
+
+    @classmethod
+    def contradiction(cls, written: Mapping[str, Any]) -> str:
+        """Describe the contradiction of two settings."""
+        if written.get("image") is not None and written.get("engine") not in CONTAINERS:
+            return "'image' needs `engine: docker` or `engine: podman`"
+        hosts = written.get("hosts", ())
+        unlisted = next((host for host in written.get("keys", {}) if host not in hosts), None)
+        return "" if unlisted is None else f"'keys' has the host '{unlisted}', which 'hosts' does not list"
+
+
+Sandboxed = Engine | SandboxSettings
+"""A value of the key `sandbox`: an engine, or all settings."""
+
+
+class RunSandbox(msgspec.Struct, frozen=True, kw_only=True):
+    """The sandbox of a run: the engine of `--sandbox`, the project's default, and whether the user's policy needs one.
+
+    `root` is the folder of the project.
+    """
+
+    option: Engine | None = None
+    default: SandboxSettings | None = None
+    is_required: bool = False
+    root: str = ""
+
+    def of(self, own: Sandboxed | None = None) -> SandboxSettings | None:
+        """Return the sandbox of a program, which may have its own settings; None if it is not isolated.
+
+        The engine of `--sandbox` takes precedence. No project can turn off a sandbox that the user's policy requires.
+        """
+        given = settings_of(own) or self.default
+        engine = self.option or (given.engine if given is not None else "none")
+        if engine == "none" and self.is_required:
+            engine = "auto"
+        if engine == "none":
+            return None
+        return msgspec.structs.replace(given or SandboxSettings(), engine=engine)
+
+
+def settings_of(given: Sandboxed | None) -> SandboxSettings | None:
+    """Return the settings in a value of the key `sandbox`."""
+    return SandboxSettings(engine=given) if isinstance(given, str) else given

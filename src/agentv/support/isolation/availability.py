@@ -1,0 +1,26 @@
+"""The sandbox of programs, opened with a clear error if it does not work on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentv.errors import UsageError
+from agentv.settings.environment import Environment
+from agentv.settings.sandbox import Sandboxed
+from agentv.support.isolation.confinement import NO_SANDBOX_HINT
+
+if TYPE_CHECKING:
+    from agentv.support.isolation.sandbox import OpenSandbox
+
+
+def sandbox_of(who: str, own: Sandboxed | None, environment: Environment) -> OpenSandbox | None:
+    """Open the sandbox with these settings; None if there is none. Raises UsageError if it does not work here."""
+    if environment.sandbox.of(own) is None:
+        return None
+    from agentv.support.isolation.methods import CannotConfine  # late: few runs have a sandbox
+    from agentv.support.isolation.sandbox import open_sandbox
+
+    try:
+        return open_sandbox(environment, own)
+    except CannotConfine as error:
+        raise UsageError(f"{who} cannot be isolated", str(error), NO_SANDBOX_HINT) from None
