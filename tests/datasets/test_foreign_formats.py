@@ -1,9 +1,12 @@
 """Files of other tools, as they occur: what each becomes, and what is reported as not kept."""
 
+import zipfile
 from pathlib import Path
 
+import pyarrow
 import pytest
 import yaml
+from pyarrow import parquet
 
 import agentv
 from agentv.datasets.dataset import Options
@@ -53,7 +56,11 @@ def shape(case, wanted):
 def written(folder, example):
     path = folder / example["file"]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(example["content"].encode())
+    for name, content in example.get("files", {}).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, "utf-8")
+    if "content" in example:
+        path.write_bytes(example["content"].encode())
     if "sidecar" in example:
         path.with_suffix(".yaml").write_text(example["sidecar"], "utf-8")
     return path
@@ -91,3 +98,101 @@ def test_a_file_converts_to_our_formats(tmp_path, command, kind, example, target
     ended = command("convert", str(path), str(path.parent / target), *fields)
     assert ended.code == 0, ended.stderr
     assert len(agentv.load_cases(path.parent / target)) == len(example["cases"])
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("pairs.jsonl", '{"prompt": "a", "chosen": "b", "rejected": "c"}', "preference pairs"),
+        ("predictions.jsonl", '{"instance_id": "a", "model_patch": "b", "text": "c"}', "predictions of SWE-bench"),
+        ("answers.jsonl", '{"question_id": 1, "model_id": "m", "text": "c"}', "answers of MT-bench"),
+        ("x.prompt.md", "---\nmode: agent\n---\nDo it\n", "a prompt of VS Code, which has no cases"),
+        ("rows.csv", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "Git LFS pointer"),
+        ("rows.csv", b"a,input\n1,\x00\n", "binary data"),
+        ("rows.csv", "input\na,b,c\n", "3 cells"),
+        ("rows.json", "[" * 5000, "nested too deeply"),
+        ("rows.json", '[{"input": NaN}]', "NaN is not allowed"),
+        ("rows.json", '[{"input": "a"} {"input": "b"}]', "expected ',' or ']'"),
+        ("task.yaml", "task: !function utils.x\ndataset_path: json\ndoc_to_text: a\n", "!function"),
+        ("task.yaml", "task: a\ndataset_path: hub/data\ndoc_to_text: a\n", "on Hugging Face"),
+        (
+            "task.yaml",
+            "task: a\ndataset_path: json\ndataset_kwargs: {data_files: ../../x.jsonl}\n",
+            "outside the project",
+        ),
+    ],
+)
+def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, content, reason):
+    assert reason in str(folder.error(folder.write(file, content)))
+
+
+def test_the_kind_of_a_field_map_is_checked(folder, command):
+    folder.write("q.csv", "question,answer\nWhy?,So\n")
+    assert "Did you mean 'question'" in command("cases", "q.csv", "--map", "input=questoin").stderr
+    assert "unknown key 'inptu'" in command("cases", "q.csv", "--map", "inptu=question").stderr
+    assert "--map 'input=question,expected_output=answer'" in command("cases", "q.csv").stderr
+
+
+def test_a_spreadsheet_and_a_parquet_file_are_read(tmp_path, made_tables):
+    for path in made_tables(tmp_path):
+        cases = agentv.load_cases(path)
+        assert [(case.id, text(case.input), text(case.expected_output)) for case in cases] == [
+            ("1", "Hi", "Hello"),
+            ("2", "=1+1", "2"),
+        ]
+
+
+def test_an_archive_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "bomb.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", b"<c>" + b" " * 64_000_000)
+    with pytest.raises(agentv.DatasetError, match="unpacks to"):
+        agentv.load_cases(tmp_path / "bomb.xlsx")
+
+
+@pytest.fixture
+def made_tables():
+    """Write the same records as a spreadsheet and as a Parquet file."""
+
+    def write(folder):
+        rows = [["id", "input", "expected_output"], [1, "Hi", "Hello"], [2, "=1+1", "2"]]
+        _write_sheet(folder / "cases.xlsx", rows)
+        columns = {name: [str(row[index]) for row in rows[1:]] for index, name in enumerate(rows[0])}
+        parquet.write_table(pyarrow.table(columns), folder / "cases.parquet")
+        return folder / "cases.xlsx", folder / "cases.parquet"
+
+    return write
+
+
+def _write_sheet(path, rows):
+    """Write the smallest file that is a spreadsheet."""
+    cells = "".join(
+        "<row>" + "".join(f'<c t="inlineStr"><is><t>{cell}</t></is></c>' for cell in row) + "</row>" for row in rows
+    )
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(
+            "[Content_Types].xml",
+            f'<Types xmlns="{package}/content-types"><Default Extension="rels" ContentType='
+            '"application/vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" '
+            'ContentType="application/xml"/></Types>',
+        )
+        archive.writestr(
+            "_rels/.rels",
+            f'<Relationships xmlns="{package}/relationships"><Relationship Id="r" Type="{office}/officeDocument" '
+            'Target="xl/workbook.xml"/></Relationships>',
+        )
+        archive.writestr(
+            "xl/workbook.xml",
+            f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets><sheet name="s" sheetId="1" r:id="r"/></sheets>'
+            "</workbook>",
+        )
+        archive.writestr(
+            "xl/_rels/workbook.xml.rels",
+            f'<Relationships xmlns="{package}/relationships"><Relationship Id="r" Type="{office}/worksheet" '
+            'Target="worksheets/sheet1.xml"/></Relationships>',
+        )
+        archive.writestr(
+            "xl/worksheets/sheet1.xml", f'<worksheet xmlns="{main}"><sheetData>{cells}</sheetData></worksheet>'
+        )

@@ -38,6 +38,10 @@ _IN_FOLDERS = (".json", ".yaml", ".yml", ".jsonl", ".toml")
 """Extensions of other tools' files that are opened if a folder is searched."""
 
 
+_FOLDER_FORMATS = ("harbor", "hugging-face")
+_FOLDER_FILES = ("task.toml", "task.yaml", "README.md")
+
+
 def detect(path: str, *, by_extension: bool = False) -> str | None:
     """Return the first format that recognizes a file or folder; those that its extension suggests are tried first.
 
@@ -45,7 +49,8 @@ def detect(path: str, *, by_extension: bool = False) -> str | None:
     With `by_extension`, for files found in a folder, the formats of other tools must be sure about the file.
     """
     if os.path.isdir(path):
-        return next((name for name, each in usable() if each.is_folder and each.sniff(b"", path)), None)
+        own = next((name for name, each in usable() if each.is_folder and each.sniff(b"", path)), None)
+        return own or _foreign_folder(path)
     likely = suggested(path)
     if by_extension and not likely and suffix_of(path).lower() not in _IN_FOLDERS:
         return None
@@ -74,6 +79,17 @@ def foreign_format(path: str, *, in_folders: bool = False) -> str | None:
         found = load_format(name)
         is_sure = isinstance(found, ForeignFormat) and found.in_folders
         if (is_sure or not in_folders) and found.sniff(b"", path):
+            return name
+    return None
+
+
+def _foreign_folder(path: str) -> str | None:
+    """Return the format of another tool whose datasets are folders; only folders with its files are looked at."""
+    names = os.listdir(path)
+    if not any(name in _FOLDER_FILES or os.path.isdir(os.path.join(path, name)) for name in names):
+        return None
+    for name in FOREIGN_FORMATS.names():
+        if name in _FOLDER_FORMATS and load_format(name).sniff(b"", path):
             return name
     return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import islice
 from typing import Any
 
 from agentv.datasets.case.keys import OUTCOME_KEYS, CaseKeys
@@ -16,13 +18,23 @@ from agentv.datasets.foreign.field_map import (
     parse_map,
 )
 from agentv.datasets.foreign.foreign_format import ForeignFormat, MappedFile, Mapper, any_has, objects, record_file
-from agentv.datasets.foreign.records import RecordFile
+from agentv.datasets.foreign.records import SAMPLE, RecordFile
 from agentv.datasets.foreign.values import is_blank, metadata_of, parsed, with_outcome
 from agentv.datasets.formats.dataset_format import Document, Source, sidecar_of
 from agentv.errors import InvalidDatasetError
 from agentv.settings.settings_reader import aliases_of, known_keys
 
 _TABLES = ("table", "sheet", "parquet")
+_RESULTS = "Answers of a model are not cases"
+_NOT_CASES = {
+    "chosen rejected": ("The file has preference pairs", "Use the prompts alone: --map input=prompt"),
+    "preferred_output non_preferred_output": ("The file has preference pairs", "Use the inputs alone, with --map"),
+    "instance_id model_patch": ("The file has predictions of SWE-bench", _RESULTS),
+    "question_id model_id": ("The file has answers of MT-bench", _RESULTS),
+    "question_id judge": ("The file has judgements of MT-bench", _RESULTS),
+}
+"""Fields of files that have no cases: what the file is, and what to do."""
+
 _SURE = 0.6
 OUR_NAMES = FieldMap({"input": "input"})
 """Records whose fields already have our names."""
@@ -39,9 +51,9 @@ class _MappedRecords(ForeignFormat):
         """Tables, and arrays in .json files; other lists and lines only if a name shows which field is the input."""
         if file.kind in _TABLES:
             return True
+        if file.suffix == ".json" and file.kind == "json":
+            return file.is_array
         rows = objects(file)
-        if not rows or file.suffix == ".json":
-            return bool(rows)
         ours = ("input", "input_messages", *OUTCOME_KEYS)
         if file.kind == "json" or any_has(rows, *ours) or any(map(is_result, rows)):
             return False
@@ -50,7 +62,7 @@ class _MappedRecords(ForeignFormat):
     def open(self, source: Source) -> Document:
         file = record_file(source.files[0])
         if not objects(file):
-            next(file.records(), None)  # raises the error that the sample left out
+            deque(islice(file.records(), SAMPLE), maxlen=0)  # raises the error that the sample left out
         fields = self._map(source, file)
         check_fields(fields, objects(file), source.path)
         shown = "" if fields is OUR_NAMES else ", ".join(f"{path} → {key}" for key, path in fields.paths.items())
@@ -66,6 +78,9 @@ class _MappedRecords(ForeignFormat):
             return checked_map({str(key): str(path) for key, path in settings["fields"].items()})
         rows = objects(file)
         names = dict.fromkeys(str(name) for row in rows for name in row)
+        for keys, (what, hint) in _NOT_CASES.items():
+            if set(keys.split()) <= set(names):
+                raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)
         if "input" in names:
             return OUR_NAMES
         raise _unmapped(source.path, rows, list(names))

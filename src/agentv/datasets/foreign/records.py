@@ -66,14 +66,12 @@ class RecordFile:
             return "parquet"
         if self.head.startswith(b"PK\x03\x04"):
             return "sheet" if self.suffix in (".xlsx", ".xlsm", ".ods") else ""
+        if self.suffix in (*_YAML, ".toml"):
+            return "toml" if self.suffix == ".toml" else "yaml"
         if start.startswith(b"["):
             return "json"
         if start.startswith(b"{"):
             return "jsonl" if self._has_lines(start) else "json"
-        if self.suffix in _YAML:
-            return "yaml"
-        if self.suffix == ".toml":
-            return "toml"
         return "table" if self.suffix in _DELIMITERS else ""
 
     def _has_lines(self, start: bytes) -> bool:

@@ -53,6 +53,12 @@ def first_of(data: dict[str, Any], *keys: str) -> Any:
     return next((data[key] for key in keys if not is_blank(data.get(key))), None)
 
 
+def object_at(data: Any, key: str) -> dict[str, Any]:
+    """Return the object under a key; an empty one if there is none."""
+    found = data.get(key) if isinstance(data, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
 def texts_of(value: Any) -> list[str]:
     """Return a list of texts: of a list, its items; of a text, the text."""
     if is_blank(value):

@@ -14,12 +14,10 @@ TABLE = "a table (CSV)"
 _DOCUMENTS = {
     "prompts providers": "a configuration of promptfoo or of AgentV (TypeScript) 5",
     "prompts targets": "a promptfoo configuration",
-    "stimuli": "an eval file of Vally",
     "testcases": "a test set of DeepEval",
     "testRunData": "a results file of DeepEval",
     "targets": "a targets file",
     "guideline_patterns": "a configuration of agentv",
-    "task dataset_path": "a task of lm-evaluation-harness",
 }
 _WRITE_CASES = "Write the cases in a YAML or JSONL file"
 _KINDS = {
@@ -29,6 +27,7 @@ _KINDS = {
     ".xls": ("an old spreadsheet", "Save it as .xlsx or .csv"),
     ".eval": ("a log of Inspect", _WRITE_CASES),
     ".md": ("a Markdown file", _WRITE_CASES),
+    ".prompt.md": ("a prompt of VS Code, which has no cases", _WRITE_CASES),
 }
 """Extensions of files that are never datasets: what they are, and what to do."""
 
@@ -70,7 +69,7 @@ def hint_for(path: str, head: bytes, keys: Collection[str]) -> str:
     if text == TABLE:
         base, table = os.path.splitext(path)[0], "tsv" if b"\t" in head.split(b"\n", 1)[0] else "csv"
         return f"This is a table. Give it the right name: mv {shlex.quote(path)} {shlex.quote(f'{base}.{table}')}"
-    kind = _KINDS.get(suffix)
+    kind = _KINDS[".prompt.md"] if path.lower().endswith(".prompt.md") else _KINDS.get(suffix)
     if kind is not None:
         return f"This is {kind[0]}. {kind[1]}"
     name = text or name_of_document(keys)

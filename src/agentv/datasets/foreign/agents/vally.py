@@ -1,0 +1,106 @@
+"""Eval files of Vally: stimuli with graders, and the older scenarios with assertions and a rubric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of
+from agentv.datasets.foreign.records import Record, RecordFile, items_of
+from agentv.datasets.foreign.values import filled, first_of, is_blank, metadata_of, text_of, texts_of, with_outcome
+
+_LISTS = ("stimuli", "scenarios")
+_USED = ("name", "id", "prompt", "turns", "graders", "assertions", "rubric", "tags", "description", "setup", "timeout")
+_CHECKS = {
+    "output-matches": "regex",
+    "output-not-matches": "not-regex",
+    "output-contains": "icontains",
+    "output-not-contains": "not-icontains",
+    "output_contains": "icontains",
+    "output_not_contains": "not-icontains",
+    "output_matches": "regex",
+    "output_not_matches": "not-regex",
+}
+
+
+class _Vally(ForeignFormat):
+    title = "an eval file of Vally"
+    fields = "prompt or turns → input, graders → evaluators and rubrics"
+    in_folders = True
+
+    def fits(self, file: RecordFile) -> bool:
+        document = document_of(file)
+        found: list[Any] = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
+        rows = [row for row in found if isinstance(row, dict)]
+        return bool(rows) and all("name" in row and ("prompt" in row or "turns" in row) for row in rows)
+
+    def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
+        document = document_of(file)
+        for grader in document.get("graders") or ():
+            lose(f"a grader of all stimuli of type '{_type(grader)}'")
+        if not is_blank(document.get("include")) or not is_blank(document.get("includes")):
+            lose("included files")
+        return filled({"dataset": document.get("name"), "description": document.get("description")})
+
+    def items(self, file: RecordFile) -> Iterator[Record]:
+        document = document_of(file)
+        for key in _LISTS:
+            yield from items_of(document[key]) if isinstance(document.get(key), list) else ()
+
+    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
+        data = record.data
+        questions = [_prompt(turn) for turn in data["turns"]] if data.get("turns") else [text_of(data["prompt"])]
+        entries, rubrics = _graders(data, lose)
+        if not is_blank(data.get("setup")):
+            lose("the setup of a scenario: it is in the metadata")
+        row = {
+            "id": first_of(data, "id", "name"),
+            "input": questions[0],
+            "turns": [{"input": text} for text in questions[1:]],
+            "rubrics": [*rubrics, *texts_of(data.get("rubric"))],
+            "assertions": entries,
+            "tags": texts_of(data.get("tags")),
+            "description": data.get("description"),
+            "metadata": {**metadata_of(data, _USED), **filled({"setup": data.get("setup")})},
+        }
+        return [with_outcome(row)]
+
+
+VALLY = _Vally()
+
+
+def _type(grader: Any) -> str:
+    return text_of(grader.get("type")) if isinstance(grader, dict) else text_of(grader)
+
+
+def _prompt(turn: Any) -> str:
+    return text_of(first_of(turn, "prompt", "input", "content") if isinstance(turn, dict) else turn)
+
+
+def _graders(data: dict[str, Any], lose: Lose) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the evaluators and the criteria for a judge."""
+    entries: list[dict[str, Any]] = []
+    rubrics: list[str] = []
+    for grader in [*(data.get("graders") or ()), *(data.get("assertions") or ())]:
+        settings = {**grader, **(grader.get("config") or {})} if isinstance(grader, dict) else {}
+        kind = _type(grader)
+        value = first_of(settings, "pattern", "value", "text", "expected")
+        if kind in _CHECKS and value is not None:
+            negated = {"negate": True} if _CHECKS[kind].startswith("not-") else {}
+            entries.append({"type": _CHECKS[kind].removeprefix("not-"), "value": text_of(value), **negated})
+        elif kind in ("prompt", "llm", "rubric"):
+            rubrics += texts_of(first_of(settings, "prompt", "criteria", "rubric", "text"))
+        elif kind in ("wall-time", "max-duration"):
+            seconds = first_of(settings, "max_seconds", "seconds", "max", "value")
+            entries += [{"type": "latency", "threshold": float(seconds) * 1000}] if _is_number(seconds) else []
+        elif kind == "skill-invocation" and isinstance(first_of(settings, "skill", "name"), str):
+            wanted = settings.get("should_trigger", settings.get("expected", True)) is not False
+            name = first_of(settings, "skill", "name")
+            entries.append({"type": "skill_trigger", "skill": name, "should_trigger": wanted})
+        else:
+            lose(f"a grader of type '{kind}'")
+    return entries, rubrics
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

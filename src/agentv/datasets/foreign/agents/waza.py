@@ -1,0 +1,108 @@
+"""Evals of waza: a suite that names a skill and its task files."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from agentv.datasets.files import project_root
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
+from agentv.datasets.foreign.records import Record, RecordFile
+from agentv.datasets.foreign.values import (
+    filled,
+    first_of,
+    is_blank,
+    metadata_of,
+    object_at,
+    text_of,
+    texts_of,
+    with_outcome,
+)
+
+MOST_TASKS = 10_000
+_USED = ("id", "name", "description", "inputs", "prompt", "expected", "graders", "tags", "enabled")
+
+
+class _Waza(ForeignFormat):
+    title = "an eval of waza"
+    fields = "tasks → cases, inputs.prompt → input, expected and graders → evaluators"
+    in_folders = True
+
+    def fits(self, file: RecordFile) -> bool:
+        document = document_of(file)
+        return isinstance(document.get("skill"), str) and isinstance(document.get("tasks"), list)
+
+    def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
+        document = document_of(file)
+        trials = object_at(document, "config").get("trials_per_task")
+        return filled(
+            {
+                "dataset": first_of(document, "name", "skill"),
+                "description": document.get("description"),
+                "assertions": _entries(document.get("graders"), lose),
+                "execution": {"trials": trials} if isinstance(trials, int) and trials > 1 else {},
+            }
+        )
+
+    def items(self, file: RecordFile) -> Iterator[Record]:
+        """Yield the tasks: in the suite itself, or in the files that match its patterns, inside the project."""
+        folder = os.path.dirname(file.path) or "."
+        root = project_root(folder)
+        for task in document_of(file)["tasks"]:
+            if isinstance(task, dict):
+                yield Record(1, task)
+                continue
+            for path in sorted(glob.glob(os.path.join(folder, text_of(task)), recursive=True))[:MOST_TASKS]:
+                if os.path.isfile(path) and os.path.commonpath((root, os.path.realpath(path))) == root:
+                    yield Record(1, document_of(record_file(path)))
+
+    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
+        data = record.data
+        inputs, expected = object_at(data, "inputs"), object_at(data, "expected")
+        question = first_of(inputs, "prompt") or data.get("prompt")
+        if is_blank(question):
+            raise ValueError("The task has no prompt")
+        if not is_blank(inputs.get("files")):
+            lose("the files of a task: they are in the metadata")
+        row = {
+            "id": first_of(data, "id", "name"),
+            "input": text_of(question),
+            "assertions": [*_expected(expected, lose), *_entries(data.get("graders"), lose)],
+            "description": data.get("description"),
+            "tags": texts_of(data.get("tags")),
+            "metadata": metadata_of(data, _USED, {"inputs": {k: v for k, v in inputs.items() if k != "prompt"}}),
+        }
+        return [with_outcome(row)]
+
+
+WAZA = _Waza()
+
+
+def _expected(expected: dict[str, Any], lose: Lose) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = []
+    for key, value in expected.items():
+        if key in ("output_contains", "contains"):
+            entries.append({"type": "icontains_all", "value": texts_of(value)})
+        elif key in ("output_not_contains", "not_contains"):
+            entries.append({"type": "icontains_any", "value": texts_of(value), "negate": True})
+        else:
+            lose(f"the expectation '{key}'")
+    return entries
+
+
+def _entries(graders: Any, lose: Lose) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = []
+    for grader in graders if isinstance(graders, list) else ():
+        kind = text_of(grader.get("type")) if isinstance(grader, dict) else text_of(grader)
+        config = object_at(grader, "config")
+        must, never = texts_of(config.get("must_match")), texts_of(config.get("must_not_match"))
+        if kind in ("regex", "text") and (must or never):
+            entries += [{"type": "regex", "value": each} for each in must]
+            entries += [{"type": "regex", "value": each, "negate": True} for each in never]
+        elif kind == "prompt" and not is_blank(config.get("prompt")):
+            entries.append({"type": "rubric", "rubrics": [text_of(config["prompt"])]})
+        else:
+            lose(f"a grader of type '{kind}'")
+    return entries

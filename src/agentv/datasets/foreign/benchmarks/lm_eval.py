@@ -1,0 +1,95 @@
+"""Tasks of lm-evaluation-harness whose data is in local files: their templates become the input and the reference."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from agentv.datasets.files import project_root
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
+from agentv.datasets.foreign.records import Record, RecordFile
+from agentv.datasets.foreign.values import filled, is_blank, object_at, text_of, texts_of, with_outcome
+from agentv.errors import InvalidDatasetError
+from agentv.support.templates import TemplateProblem, render
+
+_LOCAL = ("json", "csv", "parquet", "text")
+_SPLITS = ("test_split", "validation_split", "training_split")
+
+
+class _LMEval(ForeignFormat):
+    title = "a task of lm-evaluation-harness"
+    fields = "doc_to_text → input, doc_to_target → expected_output, doc_to_choice → the question"
+
+    def fits(self, file: RecordFile) -> bool:
+        document = document_of(file)
+        return "task" in document and ("dataset_path" in document or "doc_to_text" in document)
+
+    def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
+        document = document_of(file)
+        for key in ("metric_list", "filter_list", "process_docs", "fewshot_split", "num_fewshot"):
+            if not is_blank(document.get(key)):
+                lose(f"'{key}' of the task")
+        return {"dataset": text_of(document["task"])}
+
+    def items(self, file: RecordFile) -> Iterator[Record]:
+        document = document_of(file)
+        for path in _data_files(file.path, document):
+            for record in record_file(path).records():
+                yield Record(record.line, {"doc": record.data, "task": document})
+
+    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:  # noqa: ARG002
+        document, task = record.data["doc"], record.data["task"]
+        if not isinstance(document, dict):
+            raise ValueError("A record of the data is not an object")
+        choices = _value(task.get("doc_to_choice"), document)
+        target = _value(task.get("doc_to_target"), document)
+        texts = texts_of(choices) if isinstance(choices, list) else []
+        if texts and text_of(target).strip().isdigit() and int(target) < len(texts):
+            target = texts[int(target)]
+        question = text_of(_value(task.get("doc_to_text"), document))
+        listed = "\n\n" + "\n".join(f"- {text}" for text in texts) if texts else ""
+        row = {
+            "id": document.get("id"),
+            "input": question + listed,
+            "expected_output": target,
+            "metadata": filled({"doc": document}),
+        }
+        return [with_outcome(row)]
+
+
+LM_EVAL = _LMEval()
+
+
+def _value(template: Any, document: dict[str, Any]) -> Any:
+    """Return the value of a field or of a template. Raises ValueError."""
+    if isinstance(template, list):
+        return [_value(each, document) for each in template]
+    if not isinstance(template, str):
+        return template
+    if template in document:
+        return document[template]
+    try:
+        return render(template, document)
+    except TemplateProblem as error:
+        raise ValueError(f"Cannot render '{template}': {error}") from None
+
+
+def _data_files(path: str, task: dict[str, Any]) -> list[str]:
+    """Return the local data of a task, inside the project. Raises InvalidDatasetError if it is elsewhere."""
+    files: Any = object_at(task, "dataset_kwargs").get("data_files")
+    if isinstance(files, dict):
+        splits = [task[key] for key in _SPLITS if task.get(key) in files]
+        files = files[splits[0]] if splits else next(iter(files.values()), None)
+    names = texts_of(files)
+    if task.get("dataset_path") not in _LOCAL or not names:
+        what = f"The data of the task is on Hugging Face: {text_of(task.get('dataset_path'))}"
+        hint = "Download the data, and read it with --map"
+        raise InvalidDatasetError(f"No cases in {path}", what, hint, path=path, line=1)
+    folder = os.path.dirname(path) or "."
+    root = project_root(folder)
+    found = [os.path.join(folder, name) for name in names]
+    for each in found:
+        if os.path.commonpath((root, os.path.realpath(each))) != root:
+            raise InvalidDatasetError(f"Invalid task: {path}", f"'{each}' is outside the project", path=path, line=1)
+    return found
