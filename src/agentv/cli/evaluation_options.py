@@ -141,6 +141,7 @@ class CallOptions(EvaluatedTargets):
     """Options for targets, their calls and where jobs run."""
 
     trials: int | None = option("--trials N", "Number of times to run each case.", TRIALS)
+    batch: bool = flag("--batch", "Send requests through the provider's batch API: half the price, up to 24 hours.")
     cache: bool = flag("--cache", "Reuse cached responses; the cache is in .agentv/cache.")
     record: str | None = option("--record FILE", "Append every response to this recording.", FILE)
     replay: str | None = option(

@@ -21,7 +21,7 @@ GROUPS = {
     "on_error "
     "allow_outside_files max_line_bytes fields",
     "Search": "into_merges changed_paths kept_paths own_dataset setup alpha",
-    "Targets": "targets targets_file trials cache no_cache record replay",
+    "Targets": "targets targets_file trials batch cache no_cache record replay",
     "Scoring": "judge evaluators skip_eval kinds every_evaluator stored_cases threshold min_pass_rate gate_on "
     "max_errors keep_going max_fooled",
     "Limits": "workers timeout_s max_retries max_outage_s budget_usd deadline_s stop_when fail_fast "

@@ -33,7 +33,8 @@ class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     `judge_target` and `transform` return those settings of a target. Without `has_targets` there is no usable targets
     file, and target names are not checked. Without `imports_code`, classes in user files are checked without importing
-    them. If the run is sandboxed, code that runs in the process of agentv is refused.
+    them. If the run is sandboxed, code that runs in the process of agentv is refused. `is_batched` returns
+    whether a target is in batch mode.
     """
 
     known: tuple[str, ...]
@@ -45,6 +46,7 @@ class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
     has_targets: bool = True
     imports_code: bool = True
     is_sandboxed: bool = False
+    is_batched: Callable[[str], bool] = lambda _: False
 
 
 def judges_of(command: str | None, own: JudgeNames, of_target: str | None, known: Collection[str]) -> tuple[str, ...]:
@@ -126,8 +128,8 @@ class Preflight:
         if case.execution.thresholds:
             for name in case.execution.thresholds:
                 self._thresholds.setdefault(name, case)
-        if case.user is not None:
-            yield from self._user_problems(case.user.target)
+        if case.is_conversation:
+            yield from self._conversation_problems(case, targets)
         specs = case.evaluators if self.facts.evaluators is None else self.facts.evaluators
         if has_moved or specs is not self._specs:
             self._specs, self._needs, is_new = specs, [], True
@@ -206,6 +208,15 @@ class Preflight:
             known = ", ".join(self.facts.known)
             hint = f"Set `user.target`, or add a target named '{USER_TARGET}'. Known targets: {known}"
             yield Problem(("user",), "No target is configured for the simulated user", hint)
+
+    def _conversation_problems(self, case: EvalCase, targets: Collection[str]) -> Iterator[Problem]:
+        if case.user is not None:
+            yield from self._user_problems(case.user.target)
+        for target in targets:
+            if self.facts.is_batched(target):
+                path: KeyPath = ("turns",) if case.turns else ("user",)
+                message = f"Target '{target}' is in batch mode, which has no conversations: each turn would take hours"
+                yield Problem(path, message, "Remove `batch` or --batch, or leave these cases out with --filter")
 
     def _turn_problems(self) -> Iterator[Problem]:
         for number, turn in enumerate(self._case.turns, 1):

@@ -53,6 +53,7 @@ def prepare(
         transform=lambda name: project.target(name).transform,
         evaluators=evaluators,
         is_sandboxed=project.is_sandboxed,
+        is_batched=lambda name: options.batch or project.target(name).is_batched,
     )
     plan = checked_plan(project, cases, LiveJobs(options, project), facts, written)
     if rule is not None and plan.checked.dependencies.waits_for:
@@ -84,6 +85,8 @@ def checked_plan(
             raise UsageError(
                 message, why, "Set `prices` of the target, remove --budget-usd, or use a target with a known price"
             )
+    for name in answering:
+        _check_batch_mode(project, name)
     return RunPlan(
         options=options,
         project=project,
@@ -94,6 +97,21 @@ def checked_plan(
         targets=project.reachable(answering, by_evaluators),
         entry=project.entry,
     )
+
+
+def _check_batch_mode(project: Project, name: str) -> None:
+    """Raise UsageError if a target cannot answer in batches, but has to."""
+    target, is_wanted = project.target(name), project.options.batch
+    if is_wanted and "batch" not in target.__struct_fields__:
+        hint = "Remove --batch, or use a target of openai, a compatible service, or anthropic"
+        raise UsageError(f"Target '{name}' (provider '{target.provider}') has no batch mode", hint=hint)
+    if not is_wanted and not target.is_batched:
+        return
+    for complaint in msgspec.structs.replace(target, batch=True).complaints():
+        raise UsageError(f"Target '{name}': {complaint}")
+    if project.is_remote:
+        hint = "Use --executor local: a batch needs no other machines"
+        raise UsageError(f"Target '{name}' is in batch mode, which does not run on other machines", hint=hint)
 
 
 def _carried_over(options: EvalOptions, project: Project, evaluators: Evaluators) -> CarriedAnswers | None:

@@ -173,7 +173,7 @@ class RunInProgress:
         """Return the progress so far; may be called from another thread."""
         load = self._executor.load()
         seen = self.summary.snapshot(self.plan.checked.total, load.concurrency, load.waits_s)
-        return msgspec.structs.replace(seen, down=load.down, down_s=load.down_s)
+        return msgspec.structs.replace(seen, down=load.down, down_s=load.down_s, text=load.text)
 
     def interrupt(self) -> None:
         """Stop the run, from any thread: cancel jobs in flight, keep completed ones."""

@@ -105,6 +105,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     only: Ended | None = None
     only_from: str | None = None
     cache: bool = False
+    batch: bool = False
     record: str | None = None
     replay: str | None = None
     dump_prompts: str | None = None

@@ -14,7 +14,7 @@ from agentv.datasets.files import project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import locate
-from agentv.engine.job.artifacts import ANSWERS, LOGS, PROMPTS, TRACES, WORKSPACES
+from agentv.engine.job.artifacts import ANSWERS, BATCHES, LOGS, PROMPTS, TRACES, WORKSPACES
 from agentv.engine.job.spec import RunFiles
 from agentv.engine.named_runs import run_path
 from agentv.engine.run_options import EvalOptions, default_target, load_defaults
@@ -206,6 +206,7 @@ class Project:
             logs_folder=None if folder is None else str(folder / LOGS),
             workspaces_folder=None if folder is None else str(folder / WORKSPACES),
             answers_folder=None if folder is None else os.path.abspath(folder / ANSWERS),
+            batches_folder=None if folder is None else os.path.abspath(folder / BATCHES),
         )
 
     def refuse_to_overwrite(self, inputs: Iterable[str], *written: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ from agentv.engine.job.spec import MAX_OUTAGE_S, RunSpec
 from agentv.engine.run_options import first_given
 from agentv.engine.run_plan import RunPlan
 from agentv.executors.executor import WorkSpec
+from agentv.targets.target import Target
 
 
 def work_spec(plan: RunPlan, run_id: str, folder: Path, left_usd: float | None) -> WorkSpec:
@@ -28,7 +30,7 @@ def _spec(plan: RunPlan, run_id: str, folder: Path) -> RunSpec:
     options, project, checked = plan.options, plan.project, plan.checked
     return RunSpec(
         run_id=run_id,
-        targets=plan.targets,
+        targets=tuple(map(partial(_batched, plan), plan.targets)) if options.batch else plan.targets,
         answering=plan.called,
         users=checked.users if plan.called else (),
         judges=tuple(checked.judges),
@@ -49,3 +51,8 @@ def _spec(plan: RunPlan, run_id: str, folder: Path) -> RunSpec:
         jobs=checked.total,
         most_given=plan.most_given,
     )
+
+
+def _batched(plan: RunPlan, target: Target) -> Target:
+    """Return a target in batch mode, if it answers jobs."""
+    return msgspec.structs.replace(target, batch=True) if target.name in plan.called else target

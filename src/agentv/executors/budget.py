@@ -24,13 +24,14 @@ class JobCosts:
 
     def __init__(self) -> None:
         self.in_flight = 0
+        self.guess_usd = 0.0
         self._known = self._free = 0
         self._mean = self._squares = 0.0
 
     @property
     def may_be_free(self) -> bool:
         """Whether no job has cost anything yet; then only as many run as have ended well, and one more."""
-        return self._mean == 0.0
+        return self._mean == self.guess_usd == 0.0
 
     @property
     def has_room(self) -> bool:
@@ -41,7 +42,7 @@ class JobCosts:
         """Return the expected cost of the jobs in flight and of some more, with a margin."""
         jobs = self.in_flight + more
         if not jobs or not self._known:
-            return 0.0
+            return jobs * self.guess_usd
         deviation = sqrt(self._squares / self._known)
         return (jobs * self._mean + _DEVIATIONS * sqrt(jobs) * deviation) * (1 + _CAUTION / self._known)
 
@@ -82,9 +83,13 @@ class Budget:
     def _mean_call(self) -> float:
         return self.spent_usd / max(1, self._paid_calls)
 
-    async def start(self, target: str) -> bool:
-        """Wait until a job of a target may start; return False if the budget is used up."""
+    async def start(self, target: str, expected_usd: float | None = None) -> bool:
+        """Wait until a job of a target may start; return False if the budget is used up.
+
+        `expected_usd` is what the job is expected to cost as long as the cost of no job is known.
+        """
         waiting = self._waiting.setdefault(target, deque())
+        self._costs.setdefault(target, JobCosts()).guess_usd = expected_usd or 0.0
         place: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         waiting.append(place)
         self._wake()
@@ -143,11 +148,11 @@ class BudgetHub:
         self._budget: Budget | None = None
         self._jobs: dict[str, Counter[str]] = {}
 
-    async def start_job(self, worker: str, limit_usd: float, target: str) -> bool:
+    async def start_job(self, worker: str, limit_usd: float, target: str, expected_usd: float | None) -> bool:
         """Wait until a job of a worker may start."""
         if self._budget is None:
             self._budget = Budget(limit_usd)
-        may_start = await self._budget.start(target)
+        may_start = await self._budget.start(target, expected_usd)
         self._jobs.setdefault(worker, Counter())[target] += may_start
         return may_start
 
@@ -180,9 +185,9 @@ class LeasedBudget:
         self._sending: set[asyncio.Future[Any]] = set()
         self.is_exceeded = False
 
-    async def start(self, target: str) -> bool:
+    async def start(self, target: str, expected_usd: float | None = None) -> bool:
         """Wait until a job of a target may start; return False if the budget is used up."""
-        may_start: bool = await self._call("start_job", self._limit, target)
+        may_start: bool = await self._call("start_job", self._limit, target, expected_usd)
         return may_start
 
     def spend(self, cost: float, *, in_job: bool = True) -> None:

@@ -59,7 +59,7 @@ class RunBudget(Protocol):
     @property
     def is_exceeded(self) -> bool: ...
 
-    async def start(self, target: str) -> bool: ...
+    async def start(self, target: str, expected_usd: float | None = ...) -> bool: ...
 
     def spend(self, cost: float, *, in_job: bool = ...) -> None: ...
 
@@ -112,6 +112,8 @@ class Limits(Protocol):
 
     def budget(self, limit_usd: float) -> RunBudget: ...
 
+    def report(self, text: str | None) -> None: ...
+
 
 class Worker(Protocol):
     """Runs jobs in one process. `capacity` limits concurrent jobs; `missing` are the calls missing from a replay."""
@@ -147,13 +149,15 @@ class ExecutorOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Load(msgspec.Struct, frozen=True):
     """The load shown in the progress display: the concurrency, and the longest wait an endpoint asked for.
 
-    `down` is the endpoint that has been down for the longest time, `down_s`.
+    `down` is the endpoint that has been down for the longest time, `down_s`. `text` is what else the run waits for,
+    such as a batch.
     """
 
     concurrency: int = 0
     waits_s: float = 0.0
     down: str | None = None
     down_s: float = 0.0
+    text: str | None = None
 
 
 class Executor(Protocol):
@@ -187,6 +191,7 @@ class LocalLimits:
         self.cores = os.cpu_count() or 1
         self.slots = JobSlots()
         self._limiters: dict[str, Limiter] = {}
+        self._text: str | None = None
 
     def limit(self, endpoint: str, start: int, most: int) -> Limiter:
         """Return the limiter of an endpoint. A configured limit replaces an adaptive one, and a lower one a higher."""
@@ -207,10 +212,14 @@ class LocalLimits:
         for limiter in self._limiters.values():
             limiter.close()
 
+    def report(self, text: str | None) -> None:
+        """Show what the run waits for in the progress display."""
+        self._text = text
+
     def load(self) -> Load:
         """Return the load over all endpoints."""
         limiters = dict(self._limiters)
         concurrency = sum(limiter.limit for limiter in limiters.values())
         waits_s = max((limiter.closed_for_s for limiter in limiters.values()), default=0.0)
         down_s, down = max(((limiter.down_for_s, name) for name, limiter in limiters.items()), default=(0.0, ""))
-        return Load(concurrency, waits_s, down.partition("#")[0] if down_s else None, down_s)
+        return Load(concurrency, waits_s, down.partition("#")[0] if down_s else None, down_s, self._text)

@@ -114,6 +114,9 @@ class LeasedLimits:
             self._limits[endpoint] = LeasedLimit(Endpoint(endpoint, start, most), self._call)
         return self._limits[endpoint]
 
+    def report(self, text: str | None) -> None:
+        """Do nothing: each worker waits for something else."""
+
     def budget(self, limit_usd: float) -> LeasedBudget:
         """Return the budget of the run."""
         return LeasedBudget(limit_usd, self._call)

@@ -40,6 +40,8 @@ def status_line(snapshot: Snapshot, rate: float | None) -> str:
         parts.append(f"{plural(sum(snapshot.errors.values()), 'error')} ({counted(snapshot.errors)})")
     if snapshot.cost_usd is not None:
         parts.append(usd(snapshot.cost_usd))
+    if snapshot.text is not None:
+        parts.append(snapshot.text)
     if snapshot.down is not None and done != total:
         parts.append(f"waiting for {snapshot.down}: no answer for {duration(1000 * snapshot.down_s)}")
     elif snapshot.waits_s >= _LONG_WAIT_S and done != total:

@@ -62,7 +62,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a run. `total` and `concurrency` are None if unknown.
 
     `waits_s` is how long an endpoint's rate limit requires calls to wait. `down` is an endpoint that has not answered
-    for `down_s`.
+    for `down_s`. `text` is what else the run waits for.
     """
 
     done: int
@@ -75,6 +75,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     waits_s: float = 0.0
     down: str | None = None
     down_s: float = 0.0
+    text: str | None = None
 
 
 class SummaryBuilder:

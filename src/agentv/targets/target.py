@@ -22,6 +22,7 @@ from agentv.support.transform import Transform
 from agentv.targets.tools.tool import declared_tools, files_of_tools, local_tools, tool_complaints
 
 if TYPE_CHECKING:
+    from agentv.targets.apis.batch_api import BatchApi
     from agentv.targets.tools.toolbox import Toolbox
 
 Count = Annotated[int, Meta(ge=0)]
@@ -126,6 +127,15 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         message = f"Target '{self.name}': provider '{self.provider}' does not support embeddings"
         hint = "Providers that do: openai and compatible services, azure, python, sentence-transformers"
         raise UsageError(message, hint=hint)
+
+    def open_batches(self, home: str) -> BatchApi:
+        """Open the provider's batch API, for a target in batch mode."""
+        raise NotImplementedError
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether requests are sent in batches, which take up to a day and cost half."""
+        return bool(getattr(self, "batch", False))
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """Return paths in the settings that affect the answers; those that do not exist are ignored.
@@ -236,7 +246,7 @@ class ModelApi(Target, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """Check the tools that run on this machine."""
-        return tool_complaints(self.tools)
+        return tool_complaints(self.tools, is_batched=self.is_batched)
 
     @property
     def may_report_cost(self) -> bool:
@@ -318,8 +328,8 @@ def is_loopback(address: str | None) -> bool:
 
 MASK = "[secret]"
 
-_CALL_SETTINGS = frozenset(
-    ["name", "judge_target", "fallback_targets", "workers", "timeout_seconds", "max_retries", "cache", "prices"]
+_CALL_SETTINGS = {"batch"}.union(
+    ("name", "judge_target", "fallback_targets", "workers", "timeout_seconds", "max_retries", "cache", "prices")
 )
 """Settings that, like `retry_…`, affect how a target is called but not its answers."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentv.model.response import SampleRequest
     from agentv_testing.anthropic_messages import AnthropicMessages
+    from agentv_testing.batches import BatchScript
     from agentv_testing.faults import Fault
     from agentv_testing.gemini_content import GeminiContent
     from agentv_testing.openai_chat import ChatCompletions
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "AnthropicMessages",
+    "BatchScript",
     "ChatCompletions",
     "Fault",
     "FaultyServer",
@@ -30,7 +32,10 @@ __all__ = [
     "WireFormat",
 ]
 
-_MODULES = ("wire", "faults", "server", "openai_chat", "openai_responses", "anthropic_messages", "gemini_content")
+_MODULES = (
+    *("wire", "faults", "server", "batches"),
+    *("openai_chat", "openai_responses", "anthropic_messages", "gemini_content"),
+)
 
 
 def __getattr__(name: str) -> Any:

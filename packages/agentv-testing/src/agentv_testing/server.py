@@ -8,12 +8,13 @@ import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 from aiohttp import web
 
 from agentv_testing.anthropic_messages import AnthropicMessages
+from agentv_testing.batches import AnthropicBatches, BatchScript, OpenAIBatches
 from agentv_testing.faults import Fault, FaultPlan, Faults, RequestCap, reset, send_stream, send_whole
 from agentv_testing.gemini_content import GeminiContent
 from agentv_testing.openai_chat import ChatCompletions, Embeddings
@@ -44,7 +45,7 @@ class FaultyServer:
 
     `async with` serves from the running event loop. The types `Answers` and `Faults` describe `answers` and `faults`;
     `latency_s` delays every response; `requests_per_s` limits requests, with bursts of up to `burst` (default: those of
-    one second). `requests` has the last `keep` requests; `counts` counts all.
+    one second). `requests` has the last `keep` requests; `counts` counts all. `batches` decides how batches run.
     """
 
     answers: Answers = None
@@ -57,6 +58,7 @@ class FaultyServer:
     formats: Sequence[WireFormat] = ()
     tls: ssl.SSLContext | None = None
     keep: int = 1000
+    batches: BatchScript = field(default_factory=BatchScript)
 
     def __post_init__(self) -> None:
         self.counts = ServerCounts()
@@ -64,7 +66,8 @@ class FaultyServer:
         self._plan = FaultPlan(self.faults, self.seed)
         rate = self.requests_per_s
         self._cap = RequestCap(rate, self.burst or max(1.0, rate)) if rate else None
-        own = (ChatCompletions(), Responses(), AnthropicMessages(), GeminiContent(), Embeddings())
+        batches = (OpenAIBatches(self.batches, self._batched), AnthropicBatches(self.batches, self._batched))
+        own = (*batches, ChatCompletions(), Responses(), AnthropicMessages(), GeminiContent(), Embeddings())
         self._formats: tuple[WireFormat, ...] = (*self.formats, *own)
         self._port = 0
         self._runner: web.ServerRunner | None = None
@@ -151,12 +154,38 @@ class FaultyServer:
             return self._error(wire, error.status, str(error))
         self.requests.append(received)
         if received.reply is not None:
-            self.counts.by_status[200] += 1
-            return await send_whole(request, msgspec.json.encode(received.reply), None)
+            return await self._send_reply(request, wire, received)
         fault = self._next_fault(raw)
         if fault is not None and fault.status is not None:
             return self._error(wire, fault.status, "Simulated failure", fault.wait_headers())
         return await self._answer(request, wire, received, fault)
+
+    async def _send_reply(
+        self, request: web.BaseRequest, wire: WireFormat, received: ReceivedRequest
+    ) -> web.StreamResponse:
+        """Send a response that is not the model's. Faults of batches happen after the request was carried out."""
+        fault = self._next_fault(received.raw) if "/batches" in received.path else None
+        if fault is not None and fault.status is not None:
+            return self._error(wire, fault.status, "Simulated failure", fault.wait_headers())
+        if fault is not None and fault.kind == "reset":
+            return reset(request)
+        self.counts.by_status[200] += 1
+        if isinstance(received.reply, RawReply):
+            return web.Response(body=received.reply.body, headers=received.reply.headers)
+        return await send_whole(request, msgspec.json.encode(received.reply), fault)
+
+    def _batched(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        """Answer one request of a batch; return its status and response."""
+        wire = next(wire for wire in self._formats if wire.serves(path))
+        received = ReceivedRequest(self.counts.requests, "POST", path, "", {}, msgspec.json.encode(body))
+        try:
+            received = wire.read(received)
+            answer = answer_to(received, self.answers)
+        except NotUnderstood as error:
+            return error.status, wire.error(error.status, str(error))
+        if isinstance(answer, RawReply):
+            return answer.status, msgspec.Raw(answer.body)
+        return 200, wire.whole(received, answer)
 
     def _next_fault(self, raw: bytes) -> Fault | None:
         wait_s = self._cap.wait_s() if self._cap else 0.0

@@ -32,7 +32,7 @@ class ReceivedRequest:
     model: str = ""
     stream: bool = False
     words: int = 0
-    reply: dict[str, Any] | None = None
+    reply: dict[str, Any] | RawReply | None = None
 
     def json(self) -> dict[str, Any]:
         """Decode the body, which must be a JSON object. Raises NotUnderstood."""

@@ -14,7 +14,7 @@ from agentv.cli import output
 from agentv.cli.display import RunDisplay
 from agentv.cli.evaluation_options import EvalArguments, GateOptions
 from agentv.cli.options import options_of
-from agentv.engine.job.artifacts import check_job_folder
+from agentv.engine.job.artifacts import BATCHES, check_job_folder
 from agentv.engine.prepare import prepare
 from agentv.engine.resume import folder_of, options_of_earlier, resumed
 from agentv.engine.run import Outcome, open_executor, open_store, run
@@ -142,19 +142,25 @@ def _print_outcome(outcome: Outcome, args: EvalArguments) -> None:
         output.echo_json(outcome_data(outcome))
         return
     if not args.quiet:
-        notes = [f"Skipped {plural(outcome.skipped_cases, 'invalid case')}"] if outcome.skipped_cases else []
-        if outcome.stopped_early:
-            notes.append(
-                "Stopped early: the --stop-when condition is decided. The intervals are valid at any stopping time, "
-                "but the means are biased: the run stopped when they were far from the limit."
-            )
-        if any(PERMANENT & set(details.error_classes) for details in outcome.details.values()):
-            notes.append(f"Errors of the classes {', '.join(sorted(PERMANENT))} recur until their cause is fixed.")
-        print_outcome(outcome, notes, _next_commands(outcome))
+        print_outcome(outcome, _notes(outcome), _next_commands(outcome))
         output.echo(f"\nResults: {short(outcome.folder)}")
     print_reasons(outcome)
     if outcome.stopped in ("interrupted", "deadline") and args.quiet:
         output.message(f"Resume with: {_next_commands(outcome)[0]}")
+
+
+def _notes(outcome: Outcome) -> list[str]:
+    notes = [f"Skipped {plural(outcome.skipped_cases, 'invalid case')}"] if outcome.skipped_cases else []
+    if outcome.stopped_early:
+        notes.append(
+            "Stopped early: the --stop-when condition is decided. The intervals are valid at any stopping time, "
+            "but the means are biased: the run stopped when they were far from the limit."
+        )
+    if any(PERMANENT & set(details.error_classes) for details in outcome.details.values()):
+        notes.append(f"Errors of the classes {', '.join(sorted(PERMANENT))} recur until their cause is fixed.")
+    if outcome.stopped is not None and (outcome.folder / BATCHES).is_dir():
+        notes.append("Submitted batches keep running at the provider. Resume the run to collect their results.")
+    return notes
 
 
 def short(path: Path | str) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from agentv.engine.calls.batches import MAX_BATCH, BatchWrapper, is_batching
 from agentv.engine.calls.fallback import FallbackWrapper
 from agentv.engine.calls.payments import Payments
-from agentv.engine.calls.prices import PriceWrapper, price_of
+from agentv.engine.calls.prices import BatchPrice, PriceWrapper, price_of
 from agentv.engine.calls.retry import RetryWrapper, policy_of
 from agentv.engine.calls.wrappers import LimitWrapper, TimeoutWrapper, WorkspaceWrapper
 from agentv.engine.job.spec import RunSpec
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _AS_CONFIGURED = CallOverrides()
 
 API_START, API_MOST = 10, 200
+MOST_BATCHED = 50_000
+"""Concurrent jobs of a target in batch mode: those of one batch."""
 API_TIMEOUT_S, PROCESS_TIMEOUT_S = 300.0, 1800.0
 
 
@@ -121,7 +123,10 @@ class OpenTargets:
         start, most = concurrency_of(settings, spec.workers, spec.defaults.workers, self._limits.cores)
         limiter = self._limits.limit(responder.endpoint, start, most)
         per_call = MAX_BATCH if is_batching(responder) else 1
-        wrapped = self._wrapped(settings, responder, limiter) if is_live else responder
+        if settings.is_batched and is_live and spec.files.batches_folder is not None and not embeddings:
+            wrapped, most = self._queued(settings, responder, spec.files.batches_folder), MOST_BATCHED
+        else:
+            wrapped = self._wrapped(settings, responder, limiter) if is_live else responder
         if kept is not None:
             wrapped = kept.recorded(settings, wrapped, variant)
         alone = self._retried(settings, wrapped, limiter)
@@ -156,6 +161,21 @@ class OpenTargets:
             wrapped = BatchWrapper(responder, wrapped, limiter)
             wrapped = wrapped if payments is None else payments.wrapped(wrapped, settings, price)
         # The cache is outside the limit: cached responses need no place at the endpoint.
+        return wrapped if self._kept is None else self._kept.cached(settings, wrapped)
+
+    def _queued(self, settings: Target, responder: Responder, folder: str) -> Responder:
+        """Wrap a target in batch mode. Its requests need no place at the endpoint."""
+        from agentv.engine.calls.batch_log import BatchLog  # late: few targets are in batch mode
+        from agentv.engine.calls.batch_queue import BatchQueueWrapper
+
+        spec, price = self._spec, price_of(settings)
+        batches, log = settings.open_batches(spec.home), BatchLog(folder, settings.name)
+        wrapped: Responder = BatchQueueWrapper(responder, batches, log, spec.run_id, self._limits.report)
+        if price is not None:
+            wrapped = PriceWrapper(wrapped, BatchPrice(price))
+        if self.payments is not None:
+            wrapped = self.payments.wrapped(wrapped, settings, price)
+        wrapped = WorkspaceWrapper(wrapped)
         return wrapped if self._kept is None else self._kept.cached(settings, wrapped)
 
     def _with_tools(

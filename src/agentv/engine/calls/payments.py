@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from contextvars import ContextVar
 
-from agentv.engine.calls.prices import OwnPrice, Price
+from agentv.engine.calls.prices import BatchPrice, OwnPrice, Price, price_of
 from agentv.executors.executor import RunBudget, UnfinishedJob
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
 from agentv.model.result import Result, TokenUsage
@@ -36,9 +36,14 @@ class Payments:
     def __init__(self, budget: RunBudget) -> None:
         self._budget = budget
 
-    async def run(self, target: str, job: Awaitable[Result]) -> Result | UnfinishedJob:
-        """Run a job when the budget allows it. A job whose calls were refused has no record: it runs on resume."""
-        if not await self._budget.start(target):
+    async def run(
+        self, target: str, job: Awaitable[Result], expected_usd: float | None = None
+    ) -> Result | UnfinishedJob:
+        """Run a job when the budget allows it. A job whose calls were refused has no record: it runs on resume.
+
+        `expected_usd` is the cost of the job as far as it is known before any job has ended.
+        """
+        if not await self._budget.start(target, expected_usd):
             _discard(job)
             return UnfinishedJob()
         account, ok = JobAccount(), False
@@ -100,8 +105,18 @@ class PaymentWrapper(ResponderWrapper):
     def _estimate(self, request: Request) -> float | None:
         if self._known or self._price is None:
             return self._total / max(1, self._known)
-        tokens = TokenUsage(len(request.prompt) // _CHARACTERS_PER_TOKEN, self._most_output or _USUAL_OUTPUT)
-        return self._price.cost_usd(tokens)
+        return self._price.cost_usd(_expected_tokens(request, self._most_output))
+
+
+def batch_cost(settings: Target | None, request: Request) -> float | None:
+    """Return the expected cost of a request in a batch: many are submitted before the first cost is known."""
+    price = None if settings is None else price_of(settings)
+    most_output: int | None = getattr(settings, "max_output_tokens", None)
+    return None if price is None else BatchPrice(price).cost_usd(_expected_tokens(request, most_output))
+
+
+def _expected_tokens(request: Request, most_output: int | None) -> TokenUsage:
+    return TokenUsage(len(request.prompt) // _CHARACTERS_PER_TOKEN, most_output or _USUAL_OUTPUT)
 
 
 def _discard(job: Awaitable[Result]) -> None:

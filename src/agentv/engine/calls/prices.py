@@ -17,6 +17,7 @@ from agentv.model.response import Request, Responder, ResponderWrapper, Response
 from agentv.model.result import TokenUsage
 from agentv.targets.target import PriceKey, Prices, Target, is_loopback
 
+BATCH_DISCOUNT = 0.5
 INSTALL = "pip install 'agentv[prices]'"
 
 
@@ -79,10 +80,22 @@ class OwnPrice:
         return total / 1_000_000
 
 
+class BatchPrice:
+    """The price of requests in batches, from that of ordinary ones."""
+
+    def __init__(self, price: Price | OwnPrice) -> None:
+        self._price = price
+
+    def cost_usd(self, usage: TokenUsage, model: str | None = None) -> float | None:
+        """Return the cost of a call."""
+        cost = self._price.cost_usd(usage, model)
+        return None if cost is None else BATCH_DISCOUNT * cost
+
+
 class PriceWrapper(ResponderWrapper):
     """Adds the cost to responses, and to failures that were paid for, of targets that do not report it."""
 
-    def __init__(self, inner: Responder, price: Price | OwnPrice) -> None:
+    def __init__(self, inner: Responder, price: Price | OwnPrice | BatchPrice) -> None:
         super().__init__(inner)
         self._price = price
 

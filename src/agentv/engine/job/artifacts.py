@@ -114,6 +114,8 @@ def check_job_folder(folder: str, option: str) -> None:
 LOGS = "logs"
 ANSWERS = "answers"
 """Answers that are not scored yet; removed when the run is complete."""
+BATCHES = "batches"
+"""The batches that targets in batch mode submitted."""
 
 
 class StreamLogs:

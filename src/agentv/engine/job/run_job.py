@@ -12,8 +12,8 @@ import msgspec
 
 from agentv.datasets.files import FileFinder
 from agentv.engine.answers.answer_sources import given_answer, live_answer
-from agentv.engine.calls.open_targets import OpenTarget, OpenTargets
-from agentv.engine.calls.payments import job_account
+from agentv.engine.calls.open_targets import MOST_BATCHED, OpenTarget, OpenTargets
+from agentv.engine.calls.payments import batch_cost, job_account
 from agentv.engine.job.answer import Answer, JobOutcome, failed, make_record, metrics_of, summarise_trace
 from agentv.engine.job.artifacts import JobFiles, StreamLogs
 from agentv.engine.job.request import CaseRequest
@@ -78,7 +78,8 @@ class JobContext:
         """The number of concurrent jobs: enough to fill every endpoint's limit and every batch."""
         called = {*self.spec.answering, *self.spec.judges}
         open_targets = [self.targets.get(name) for name in called]
-        configured = (self.spec.workers or target.settings.workers or 0 for target in open_targets)
+        configured = [self.spec.workers or target.settings.workers or 0 for target in open_targets]
+        configured += [MOST_BATCHED for target in open_targets if target.settings.is_batched]
         useful = self.spec.most_given or sum(target.most for target in open_targets)
         return max(1, min(max(MOST_AT_ONCE, *configured, 0), useful, self.spec.jobs))
 
@@ -91,7 +92,12 @@ class JobContext:
         """Return the record of one job, even if it fails; none if the budget is used up."""
         payments = self.targets.payments
         made = self._runner(job, self)
-        return made if payments is None else payments.run(job.target, made)
+        if payments is None:
+            return made
+        settings = self.targets.settings(job.target)
+        is_batched = settings is not None and settings.is_batched and job.answer is None
+        expected = batch_cost(settings, CaseRequest(job.case, prompt_id=job.prompt)) if is_batched else None
+        return payments.run(job.target, made, expected)
 
     async def aclose(self) -> None:
         """End the processes of evaluators, remove the workspaces of suites, and close the targets."""

@@ -33,6 +33,7 @@ class RunFiles(msgspec.Struct, frozen=True, kw_only=True):
     logs_folder: str | None = None
     workspaces_folder: str | None = None
     answers_folder: str | None = None
+    batches_folder: str | None = None
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True):

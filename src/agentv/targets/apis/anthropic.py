@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
 from agentv.model.message import Message, ToolCall
-from agentv.model.response import Request, Responder, Response, content_text
+from agentv.model.response import Request, Response, content_text
 from agentv.targets.apis import model_api as api
 from agentv.targets.apis.api_messages import (
     JsonFormat,
@@ -18,6 +18,9 @@ from agentv.targets.apis.api_messages import (
     parse_response_format,
 )
 from agentv.targets.target import Count, HostedApi, PriceKey
+
+if TYPE_CHECKING:
+    from agentv.targets.apis.batch_api import BatchApi
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 VERSION, VERSION_WITH_TEMPERATURE = "2026-10-21", "2023-06-01"
@@ -50,6 +53,7 @@ class Anthropic(HostedApi, frozen=True, kw_only=True):
     version: str | None = None
     thinking_budget: Count | None = None
     prompt_caching: bool | Literal["5m", "1h"] = False
+    batch: bool = False
 
     @property
     def price_key(self) -> PriceKey | None:
@@ -71,11 +75,20 @@ class Anthropic(HostedApi, frozen=True, kw_only=True):
             found.append("'response_format' needs a JSON Schema: Anthropic has no JSON mode without one")
         return found
 
-    def open(self, home: str) -> Responder:
+    def open_batches(self, home: str) -> BatchApi:
+        """Open the endpoint for batches."""
+        from agentv.targets.apis.batch_api import AnthropicBatchApi  # late: few targets are in batch mode
+
+        return AnthropicBatchApi(self.open(home), *self._base())
+
+    def _base(self) -> tuple[str, str]:
+        base, _, query = (self.base_url or ANTHROPIC_URL).partition("?")
+        return base.rstrip("/").removesuffix("/messages").removesuffix("/v1"), query
+
+    def open(self, home: str) -> api.ApiResponder:
         """Open the endpoint."""
         key = api.find_api_key(self, home, "ANTHROPIC_API_KEY")
-        base, _, query = (self.base_url or ANTHROPIC_URL).partition("?")
-        base = base.rstrip("/").removesuffix("/messages").removesuffix("/v1")
+        base, query = self._base()
         url = f"{base}/v1/messages" + (f"?{query}" if query else "")
         return api.open_api(self, url, {"x-api-key": key} if key else {}, messages_wire(self), base=base)
 

@@ -94,6 +94,7 @@ class HttpClient:
         is_encrypted = any(each is not None and each.startswith("https:") for each in (url, self._proxy))
         self._tls = _tls_context(_ca_bundle()) if is_encrypted else True
         self._session: aiohttp.ClientSession | None = None
+        self.max_bytes = MAX_ANSWER_BYTES
 
     async def send(
         self, method: str, url: str, body: bytes | None, timeout_s: float, headers: Mapping[str, str] | None = None
@@ -114,7 +115,9 @@ class HttpClient:
                 timeout=_timeout(timeout_s),
             )
             try:
-                response = HttpResponse(raw.status, raw.headers, repair_json(await _whole_body(raw)), url)
+                response = HttpResponse(
+                    raw.status, raw.headers, repair_json(await _whole_body(raw, self.max_bytes)), url
+                )
             except BaseException:
                 raw.close()
                 raise
@@ -237,14 +240,14 @@ def _timeout(timeout_s: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
 
 
-async def _whole_body(raw: aiohttp.ClientResponse) -> bytes:
+async def _whole_body(raw: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     """Read the whole body. The size limit applies after decompression."""
     pieces, size = [], 0
     while piece := await raw.content.readany():
         pieces.append(piece)
         size += len(piece)
-        if size > MAX_ANSWER_BYTES:
-            message = f"The response is larger than {MAX_ANSWER_BYTES >> 20} MiB"
+        if size > max_bytes:
+            message = f"The response is larger than {max_bytes >> 20} MiB"
             raise TargetFailure("invalid_response", message, status=raw.status)
     return b"".join(pieces)
 

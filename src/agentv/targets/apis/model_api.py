@@ -102,19 +102,28 @@ class ApiResponder:
         self._url = url
         self._wire = wire
 
+    @property
+    def client(self) -> HttpClient:
+        """The client with the target's headers, for other calls to its API."""
+        return self._client
+
     async def respond(self, request: Request) -> Response:
         """Make one call. Raises TargetFailure."""
         body = to_json(self._wire.body(request))
         start = time.perf_counter()
         http_response = await self._client.send("POST", self._url, body, request.timeout_s)
         duration_ms = (time.perf_counter() - start) * 1000
-        try:
-            response = require_content(self._wire.read(http_response.body, request))
-        except AnswerError as error:
-            raise billed(self._failure(error, http_response), http_response.body, self._wire) from None
+        response = self.read(http_response, request)
         tokens = 0 if response.usage is None else response.usage.input + response.usage.output
         wait_s = capacity_wait_s(http_response.headers, tokens, time.time())
         return msgspec.structs.replace(response, duration_ms=duration_ms, wait_s=wait_s)
+
+    def read(self, http_response: HttpResponse, request: Request) -> Response:
+        """Read a response. Raises TargetFailure."""
+        try:
+            return require_content(self._wire.read(http_response.body, request))
+        except AnswerError as error:
+            raise billed(self._failure(error, http_response), http_response.body, self._wire) from None
 
     def sends(self, request: Request) -> dict[str, Any]:
         """Return the request body."""

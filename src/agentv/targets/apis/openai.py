@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
@@ -13,9 +13,12 @@ from agentv.errors import UsageError
 from agentv.model.job import CallOverrides
 from agentv.model.response import Responder
 from agentv.settings.environment import environment_of
-from agentv.targets.apis.model_api import WireApi, embeddings_wire, find_api_key, open_api
+from agentv.targets.apis.model_api import ApiResponder, WireApi, embeddings_wire, find_api_key, open_api
 from agentv.targets.apis.openai_wire import Dialect, chat_wire, responses_wire
 from agentv.targets.target import HostedApi, ModelApi, PriceKey, Target, address_complaints, is_loopback, missing_keys
+
+if TYPE_CHECKING:
+    from agentv.targets.apis.batch_api import BatchApi
 
 OPENAI_URL = "https://api.openai.com/v1"
 PATHS = {"chat": "/chat/completions", "responses": "/responses"}
@@ -34,22 +37,35 @@ class OpenAI(HostedApi, frozen=True, kw_only=True):
 
     api: Literal["chat", "responses"] = "chat"
     logprobs: Logprobs = None
+    batch: bool = False
 
-    def open(self, home: str) -> Responder:
+    def open(self, home: str) -> ApiResponder:
         """Open the endpoint."""
         return self._open_at(home, PATHS[self.api], _wire_of(self, self.dialect))
+
+    def open_batches(self, home: str) -> BatchApi:
+        """Open the endpoint for batches."""
+        from agentv.targets.apis.batch_api import OpenAIBatchApi  # late: few targets are in batch mode
+
+        base, query = self._base(home)
+        return OpenAIBatchApi(self.open(home), base, query, PATHS[self.api])
 
     def open_embeddings(self, home: str) -> Responder:
         """Open the endpoint for embeddings by `model`."""
         return self._open_at(home, "/embeddings", embeddings_wire(self.model))
 
-    def _open_at(self, home: str, path: str, wire: WireApi) -> Responder:
-        """Open a path below the base URL, which may already end with one of the paths."""
-        address, key = self.address(home)
-        base, _, query = address.partition("?")
+    def _base(self, home: str) -> tuple[str, str]:
+        """Return the base URL, which may be set to one of the paths below it, and the query."""
+        base, _, query = self.address(home)[0].partition("?")
         base = base.rstrip("/")
         for known in (*PATHS.values(), "/embeddings"):
             base = base.removesuffix(known)
+        return base, query
+
+    def _open_at(self, home: str, path: str, wire: WireApi) -> ApiResponder:
+        """Open a path below the base URL."""
+        base, query = self._base(home)
+        key = self.address(home)[1]
         url = base + path + (f"?{query}" if query else "")
         auth = {"Authorization": f"Bearer {key}"} if key else {}
         return open_api(self, url, auth, wire, base=base)

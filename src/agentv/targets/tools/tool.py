@@ -88,11 +88,14 @@ def declared_tools(entries: Iterable[ToolEntry]) -> tuple[DeclaredTool, ...]:
     return tuple(entry for entry in entries if isinstance(entry, dict) and kind_of(entry) is None)
 
 
-def tool_complaints(entries: Iterable[ToolEntry]) -> list[str]:
-    """Return the problems in the tools that run here."""
+def tool_complaints(entries: Iterable[ToolEntry], *, is_batched: bool = False) -> list[str]:
+    """Return the problems in the tools that run here; a target that `is_batched` must have none."""
     problems = Problems()
     for index, entry in enumerate(entries):
         tool = _read(entry, index, problems)
+        if is_batched and kind_of(entry) is not None:
+            why = "'batch' cannot be combined with tools that run here: each answer takes several calls"
+            problems.error((), f"'tools[{index}]': {why}")
         if isinstance(tool, FunctionTool) and ":" not in tool.function:
             problems.error((), f"'tools[{index}]' must have the form 'file.py:name' or 'module:name'")
         if isinstance(tool, McpServer) and tool.headers and not tool.is_remote:

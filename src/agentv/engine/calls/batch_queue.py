@@ -1,0 +1,226 @@
+"""Collect requests into batches of a provider's batch API, wait for them, and return their results.
+
+A request has the same id whenever the run is resumed, so a batch that was submitted before is found instead of being
+submitted and paid for again. Batches go on at the provider when the run stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from agentv.engine.calls.batch_log import BatchLog, LoggedBatch
+from agentv.errors import plural
+from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
+from agentv.model.values import digest
+from agentv.targets.apis.batch_api import BatchApi, BatchState, Outcome
+
+_QUIET_S = 0.5
+"""Delay after the last request before a batch is submitted, or its results are read."""
+_FIRST_POLL_S, _SLOWEST_POLL_S, _GROWTH = 0.25, 30.0, 1.25
+_SUBMIT_ATTEMPTS = 5
+_UNCLEAR = frozenset({"network", "timeout", "server", "rate_limit"})
+
+Value = TypeVar("Value")
+Report = Callable[[str | None], None]
+Waiting = tuple[Request, "asyncio.Future[Response]"]
+
+
+class BatchQueueWrapper(ResponderWrapper):
+    """Sends requests in batches. `run` and `target` are part of their ids. `report` shows the progress."""
+
+    def __init__(self, inner: Responder, api: BatchApi, log: BatchLog, run: str, report: Report) -> None:
+        super().__init__(inner)
+        self._api = api
+        self._log = log
+        self._run = run
+        self._report = report
+        self._seen: Counter[str] = Counter()
+        self._open: dict[str, tuple[Request, asyncio.Future[Response], bytes]] = {}
+        self._open_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: dict[str, Waiting] = {}
+        self._followed: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._states: dict[str, BatchState | None] = {}
+
+    async def respond(self, request: Request) -> Response:
+        """Add a request to a batch, or find the batch that it is in, and wait for its result."""
+        if request.turn:
+            raise TargetFailure("refused", "A target in batch mode cannot play conversations")
+        id = self._id(request)
+        response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._enter(id, (request, response))
+        return await response
+
+    async def aclose(self) -> None:
+        """Stop waiting. Submitted batches go on at the provider."""
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._report(None)
+        self._log.close()
+        await self._api.aclose()
+        await super().aclose()
+
+    def _id(self, request: Request) -> str:
+        case, body = request.case, self.sends(request)
+        parts = (case.path, case.id, request.prompt_id, request.trial, request.repeat)
+        own = digest([self._run, *map(str, parts), body])[:40]
+        self._seen[own] += 1  # a repeated request, such as a retry, needs another id, also when the run is resumed
+        return f"{own}-{self._seen[own]}"
+
+    def _enter(self, id: str, waiting: Waiting) -> None:
+        known = self._log.find(id)
+        if known is not None:
+            self._waiting[id] = waiting
+            self._follow(known)
+            return
+        line = self._api.line(id, waiting[0])
+        is_full = len(self._open) >= self._api.max_requests or self._open_bytes + len(line) > self._api.max_bytes
+        if self._open and is_full:
+            self._submit_open()
+        self._open[id] = (*waiting, line)
+        self._open_bytes += len(line) + 2
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(_QUIET_S, self._submit_open)
+
+    def _submit_open(self) -> None:
+        entries, self._open, self._open_bytes = self._open, {}, 0
+        left = {id: entry for id, entry in entries.items() if not entry[1].done()}
+        if left:
+            self._waiting |= {id: (request, response) for id, (request, response, _) in left.items()}
+            self._start(self._submit({id: line for id, (_, _, line) in left.items()}))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _submit(self, lines: dict[str, bytes]) -> None:
+        label = f"agentv-{self._run}-{os.urandom(4).hex()}"
+        logged = self._log.intend(label, list(lines))
+        self._show(label, None)
+        try:
+            batch = await self._created(logged, list(lines.values()))
+        except TargetFailure as failure:
+            self._states.pop(label, None)
+            if failure.error_class not in _UNCLEAR:
+                self._log.void(label)
+            self._fail(logged, failure)
+            return
+        self._log.created(label, batch)
+        self._follow(logged)
+
+    async def _created(self, logged: LoggedBatch, lines: list[bytes]) -> str:
+        """Submit a batch. After a failure it may exist: look for it before it is submitted again."""
+        label, delay_s = logged.submission.label, 1.0
+        for attempt in range(1, _SUBMIT_ATTEMPTS + 1):
+            try:
+                return await self._api.submit(label, lines)
+            except TargetFailure as failure:
+                if failure.error_class not in _UNCLEAR or attempt == _SUBMIT_ATTEMPTS:
+                    raise
+                await asyncio.sleep(max(delay_s, failure.retry_after_s or 0.0))
+            delay_s *= 2
+            found = await self._patiently(lambda: self._api.find(logged.submission, self._log.known))
+            if found is not None:
+                return found
+        raise AssertionError
+
+    def _follow(self, logged: LoggedBatch) -> None:
+        """Wait for a batch in the background, once."""
+        label = logged.submission.label
+        task = self._followed.get(label)
+        if task is None or task.done():
+            self._followed[label] = self._start(self._collect(logged))
+
+    async def _collect(self, logged: LoggedBatch) -> None:
+        label = logged.submission.label
+        self._show(label, None)
+        try:
+            await asyncio.sleep(_QUIET_S)  # until the other requests of a resumed run are here
+            if logged.batch is None and not await self._found(logged):
+                return
+            batch = str(logged.batch)
+            state = await self._over(label, batch)
+            await self._patiently(lambda: self._read(batch))
+            self._fail(logged, state.failure)
+        except TargetFailure as failure:
+            self._fail(logged, failure)
+        finally:
+            self._states.pop(label, None)
+
+    async def _read(self, batch: str) -> None:
+        async for id, outcome in self._api.results(batch):
+            self._settle(id, outcome)
+
+    async def _found(self, logged: LoggedBatch) -> bool:
+        """Look for a batch that may have been submitted before the run was killed; else submit its requests again."""
+        found = await self._patiently(lambda: self._api.find(logged.submission, self._log.known))
+        if found is not None:
+            self._log.created(logged.submission.label, found)
+            return True
+        self._log.void(logged.submission.label)
+        for id in [id for id in self._waiting if id in logged.submission.ids]:
+            self._enter(id, self._waiting.pop(id))
+        return False
+
+    async def _over(self, label: str, batch: str) -> BatchState:
+        """Wait until a batch is over."""
+        delay_s = _FIRST_POLL_S
+        while True:
+            state: BatchState = await self._patiently(lambda: self._api.state(batch))
+            self._show(label, state)
+            if state.is_over:
+                return state
+            await asyncio.sleep(delay_s)
+            delay_s = min(_SLOWEST_POLL_S, delay_s * _GROWTH)
+
+    async def _patiently(self, call: Callable[[], Awaitable[Value]]) -> Value:
+        """Repeat a call until it works: an outage does not affect the batch. Raises failures that would not go away."""
+        delay_s = 1.0
+        while True:
+            try:
+                return await call()
+            except TargetFailure as failure:
+                if failure.error_class not in _UNCLEAR:
+                    raise
+                await asyncio.sleep(max(delay_s, failure.retry_after_s or 0.0))
+                delay_s = min(60.0, delay_s * 2)
+
+    def _settle(self, id: str, outcome: Outcome) -> None:
+        """Return a result to its request. A second result of a request is ignored."""
+        waiting = self._waiting.pop(id, None)
+        if waiting is None or waiting[1].done():
+            return
+        if isinstance(outcome, TargetFailure):
+            waiting[1].set_exception(outcome)
+        else:
+            waiting[1].set_result(outcome)
+
+    def _fail(self, logged: LoggedBatch, failure: TargetFailure) -> None:
+        for id in [id for id in self._waiting if id in logged.submission.ids]:
+            # A copy for each request, because each raise adds to its traceback.
+            self._settle(id, copy.copy(failure))
+
+    def _show(self, label: str, state: BatchState | None) -> None:
+        self._states[label] = state
+        known = list(self._log.batches)
+        running = [label for label in known if label in self._states]
+        if not running:
+            self._report(None)
+            return
+        number, state = 1 + known.index(running[0]), self._states[running[0]]
+        done = "submitting" if state is None else f"{state.done:,} of {plural(state.total, 'request')} done"
+        self._report(f"batch {number} of {len(known)}: {done}")
