@@ -26,8 +26,9 @@ SECRET = "sk-0123456789"
 
 
 @pytest.fixture(autouse=True)
-def bare(monkeypatch):
-    """Only the variables that a test sets."""
+def bare(monkeypatch, tmp_path):
+    """Only the variables that a test sets, and a project of its own."""
+    monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
         monkeypatch.delenv(name)
 

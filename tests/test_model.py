@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from agentv import EvalCase, EvaluatorSpec, Execution, FilePart, ImagePart, Message, TextPart, ToolCall
-from agentv.model.case import CaseDetails, Origin, Place, PromptInput, case_to_data, text_case_json
+from agentv.model.case import CaseDetails, PromptInput, case_to_data, text_case_json
+from agentv.model.origin import Origin, Place
 from agentv.model.response import Response
 from agentv.model.values import MAX_DEPTH, FrozenDict, FrozenList, NestingError, digest, freeze, to_json
 

@@ -36,6 +36,7 @@ from agentv.settings.evaluator_reader import named
 from agentv.settings.settings_reader import read_settings
 from agentv.targets.python import FunctionTarget
 from agentv.targets.target import Target
+from agentv.trust.roots import trusting
 
 if TYPE_CHECKING:
     import pandas
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 OPTIONS = (
     *(name for name in EvalOptions.__struct_fields__ if name not in ("paths", "filters", "gates", "draw_seed")),
-    *("filter", "threshold", "min_pass_rate", "gate_on", "max_errors"),
+    *("filter", "threshold", "min_pass_rate", "gate_on", "max_errors", "trust"),
 )
 """The options of `evaluate`, named as those of the command."""
 
@@ -115,7 +116,8 @@ def evaluate(
     `evaluators` replace those of the cases: types, dicts, or functions that take `answer`, `case`, `input`, `expected`,
     `tool_calls`, `messages`, `metrics` or `context` by name and return a number from 0 to 1, a bool or a `Score`. Other
     options are those of `agentv eval`: `trials`, `workers`, `sample`, `seed`, `limit`, `timeout_s`, `max_retries`,
-    `fail_fast`, `threshold` and so on. Works inside a running event loop; a notebook shows the progress, unless
+    `fail_fast`, `threshold` and so on. `trust` names files and folders outside the project of the working directory
+    that may run programs and read variables. Works inside a running event loop; a notebook shows the progress, unless
     `progress` is False. Ctrl-C cancels the calls in flight and raises KeyboardInterrupt; finished records are kept.
     """
     observer = Observer() if options.pop("progress", None) is False else _observer()
@@ -236,8 +238,10 @@ def _executed(given: Given, out: Any, options: dict[str, Any], observer: Observe
     if not isinstance(out, str | os.PathLike | None):
         raise UsageError(f"'out' must be a path, got {type(out).__name__}")
     folder, file = output_paths(None if out is None else os.fspath(out))
-    plan = _prepared(given, options, None if file is None else file[0])
-    outcome = run(plan, open_store(plan, folder), open_executor(plan), observer)
+    trusted = options.get("trust") or ()
+    with trusting([trusted] if isinstance(trusted, str | os.PathLike) else trusted):
+        plan = _prepared(given, options, None if file is None else file[0])
+        outcome = run(plan, open_store(plan, folder), open_executor(plan), observer)
     if file is not None:
         export_records(outcome.folder / "results.jsonl", *file)
     return outcome

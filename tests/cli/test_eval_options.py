@@ -33,6 +33,8 @@ def test_a_dry_run_prints_the_plan_and_the_estimated_cost(project, command):
         "  echo: 4 jobs (mock), about 11 tokens, cost $0.00",
         "  gpt: 4 jobs (openai), about 11 tokens, cost unknown: no price for gpt",
         "  cases.jsonl: 1 case",
+        "A run would use 1 host:",
+        "  host      api.openai.com  (target 'gpt' in targets.yaml)",
         "Nothing was called.",
     ]
     assert not (project.path / ".agentv").exists()

@@ -173,7 +173,8 @@ def test_a_missing_targets_file_is_noted(here):
 
 
 def test_validate_does_not_import_user_classes(here):
-    write("own.py", "open('imported', 'w').close()\nclass Mine: pass\n")
+    base = "from agentv.evaluators.base import Evaluator\n"
+    write("own.py", f"open('imported', 'w').close()\n{base}class Mine(Evaluator):\n    def score(self, _): ...\n")
     write(".agentv/targets.yaml", "targets:\n  - {name: default, provider: mock, response: a}\n")
     write("d.yaml", "cases: [{id: a, expected_outcome: x, input: q, evaluators: [{type: 'own.py:Mine'}]}]\n")
     assert exit_code("validate", "d.yaml") == 0

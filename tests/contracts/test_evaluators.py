@@ -8,10 +8,11 @@ import pytest
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.preflight import Preflight, ProjectFacts
 from agentv.engine.scoring.grades import evaluator_result
-from agentv.model.case import CaseDetails, EvalCase, Origin, Place
+from agentv.model.case import CaseDetails, EvalCase
 from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Score
 from agentv.model.job import Judgement
 from agentv.model.message import Message
+from agentv.model.origin import Origin, Place
 from agentv.model.response import Response
 from agentv.registry import EVALUATORS
 from agentv.settings.diagnostics import Problems

@@ -138,7 +138,7 @@ def rows(tmp_path_factory):
     cases.append({"id": "sound", "expected_outcome": "x", "input": "no", "evaluators": [passing]})
     file = folder / "cases.yaml"
     file.write_text(json.dumps({"evalcases": cases}))
-    run = evaluate(str(file), {"provider": "mock"}, out=str(folder / "out"))
+    run = evaluate(str(file), {"provider": "mock"}, out=str(folder / "out"), trust=str(folder))
     return {result.eval_id: result for result in run.results}, run.summary.targets["target"]
 
 

@@ -6,7 +6,8 @@ import pytest
 
 import waiting
 from agentv.engine.job.request import CaseRequest
-from agentv.model.case import EvalCase, Origin, Place
+from agentv.model.case import EvalCase
+from agentv.model.origin import Origin, Place
 
 
 def make_request(id="one", text="Hello", *, trial=1, attempt=1, timeout_s=10.0, folder="", dataset="", **case):

@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import pytest
 
 import agentv_testing
-from agentv.model.case import Origin, Place
 from agentv.model.message import FilePart, Message, TextPart
+from agentv.model.origin import Origin, Place
 from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.settings.environment import Environment, Home

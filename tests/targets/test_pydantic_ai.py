@@ -155,6 +155,7 @@ def test_hugging_face_uses_the_configured_address():
 def test_cohere_and_bedrock_open_with_their_settings(monkeypatch, tmp_path):
     pytest.importorskip("cohere")
     pytest.importorskip("boto3")
+    monkeypatch.chdir(tmp_path)
     (tmp_path / ".env").write_text(f"CO_API_KEY={KEY}\n")
     monkeypatch.delenv("CO_API_KEY", raising=False)
     cohere = Cohere(name="m", provider="cohere", model="command-a-03-2025")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -88,11 +89,15 @@ def _constant_characters(target: Target) -> int:
     return len(getattr(target, "system_prompt", None) or "") + sum(map(len, texts))
 
 
-def print_plan(plan: RunPlan) -> None:
+def print_plan(plan: RunPlan, *, as_json: bool = False) -> None:
     """Print the plan with token and cost estimates. Renders every prompt, and writes it with --dump-prompts."""
     checked, project = plan.checked, plan.project
     jobs = _dump_prompts(plan) if plan.options.dump_prompts is not None else plan.jobs()
     found = estimate(jobs, {name: project.answering(name) for name in checked.jobs})
+    judges = {name: _judge_estimate(plan, name, calls) for name, calls in checked.judges.items()}
+    if as_json:
+        output.echo_json(_plan_data(plan, found, judges))
+        return
     tokens = sum(entry.tokens for entry in found.values())
     cases, jobs_ = plural(checked.cases, "case"), plural(checked.total, "job")
     output.echo(f"{cases}, {jobs_}, about {plural(tokens, 'prompt token')}")
@@ -100,18 +105,44 @@ def print_plan(plan: RunPlan) -> None:
         most = f", at most {plural(entry.calls, 'call')}" if entry.calls > entry.jobs else ""
         use = f"about {plural(entry.tokens, 'token')}, {entry.cost()}"
         output.echo(f"  {name}: {plural(entry.jobs, 'job')} ({entry.target.provider}){most}, {use}")
-    for name, calls in checked.judges.items():
-        # The answers to judge are not known yet and are not counted.
-        characters = checked.judge_characters[name] + calls * JUDGE_PROMPT_CHARACTERS
-        judge = project.target(name)
-        entry = CostEstimate(judge, calls=calls, characters=characters + calls * _constant_characters(judge))
+    for name, entry in judges.items():
         use = f"about {plural(entry.tokens, 'token')} without the answers, {entry.cost()}"
-        output.echo(f"  {name}: {plural(calls, 'judge call')} ({entry.target.provider}), {use}")
+        output.echo(f"  {name}: {plural(entry.calls, 'judge call')} ({entry.target.provider}), {use}")
     for dataset in checked.datasets:
         output.echo(f"  {dataset.path}: {plural(dataset.cases, 'case')}")
     if any(entry.calls > entry.jobs for entry in found.values()):
         output.echo("  Conversations: responses and simulated users add to these prompt tokens")
+    if plan.uses:
+        output.echo(f"A run would use {plan.uses.totals}:")
+    for line in plan.uses.lines():
+        output.echo(f"  {line}")
     output.echo("Nothing was called.")
+
+
+def _judge_estimate(plan: RunPlan, name: str, calls: int) -> CostEstimate:
+    """Return the estimate of a judge, without the answers, which are not known yet."""
+    characters = plan.checked.judge_characters[name] + calls * JUDGE_PROMPT_CHARACTERS
+    judge = plan.project.target(name)
+    return CostEstimate(judge, calls=calls, characters=characters + calls * _constant_characters(judge))
+
+
+def _plan_data(plan: RunPlan, found: dict[str, CostEstimate], judges: dict[str, CostEstimate]) -> dict[str, Any]:
+    """Return the plan as printed by `--json`."""
+    checked = plan.checked
+    return {
+        "cases": checked.cases,
+        "jobs": checked.total,
+        "prompt_tokens": sum(entry.tokens for entry in found.values()),
+        "targets": {name: _estimate_data(entry) for name, entry in found.items()},
+        "judges": {name: _estimate_data(entry) for name, entry in judges.items()},
+        "datasets": [{"path": each.path, "cases": each.cases} for each in checked.datasets],
+        "uses": list(plan.uses),
+    }
+
+
+def _estimate_data(entry: CostEstimate) -> dict[str, Any]:
+    known = {"provider": entry.target.provider, "jobs": entry.jobs, "calls": entry.calls}
+    return {**known, "prompt_tokens": entry.tokens, "cost": entry.cost()}
 
 
 def _usd(amount: float) -> str:

@@ -101,6 +101,9 @@ class RunArguments(GateOptions, SelectionOptions, ReadingOptions, JudgeOptions):
         POSITIVE,
     )
     resume: bool = flag("--resume", "Resume the run in --out, or the latest unfinished run.")
+    trusts_run: bool = flag(
+        "--trust-run", "Trust the run folder: run commands and write to files that only it names, not a dataset."
+    )
     verbose: bool = flag("--verbose -v", "Print a line for each finished job, and the log of targets.")
     why: bool = flag("--why", "Print for each job why it runs or is carried over.")
     as_json: bool = flag("--json", "Print the summary as JSON on stdout.")

@@ -19,7 +19,7 @@ from agentv.settings.diagnostics import Range
 GROUPS = {
     "Selection": "given_filters tags excluded_tags cases cases_from sample seed shard rows split limit "
     "on_error "
-    "allow_outside_files max_line_bytes fields",
+    "allow_outside_files trusted trusts_run max_line_bytes fields",
     "Search": "into_merges changed_paths kept_paths own_dataset setup alpha",
     "Targets": "targets targets_file trials batch cache no_cache record replay",
     "Scoring": "judge evaluators skip_eval kinds every_evaluator stored_cases threshold min_pass_rate gate_on "
@@ -130,6 +130,8 @@ class Arguments:
     action: ClassVar[str] = ""
     examples: ClassVar[tuple[str, ...]] = ()
     grouped: ClassVar[bool] = False
+    only_checks: ClassVar[bool] = False
+    """Whether the command runs nothing and imports no user code. So does `--dry-run`."""
     has_separator: ClassVar[bool] = False
     """Whether `--` may precede the paths, with options after it."""
 
@@ -192,9 +194,25 @@ def _run(arguments: type[Arguments], **given: Any) -> None:
     # Options of a group may be given before the name of its subcommand.
     before = vars(context.obj) if isinstance(context.obj, Arguments) else {}
     context.obj = arguments({name: value or before.get(name, value) for name, value in given.items()})
-    if context.invoked_subcommand is None:
-        module, _, function = arguments.action.partition(":")
-        getattr(import_module(module), function)(context.obj)
+    if context.invoked_subcommand is not None:
+        return
+    module, _, function = arguments.action.partition(":")
+    action = getattr(import_module(module), function)
+    if not hasattr(context.obj, "trusted"):
+        action(context.obj)
+        return
+    from agentv.cli.trust_question import ask_on_terminal, command_with_trust  # late: few commands need it
+    from agentv.support.user_code import importing_nothing
+    from agentv.trust.roots import trust_runs, trusting
+
+    with trusting(context.obj.trusted, ask_on_terminal(), command_with_trust):
+        if getattr(context.obj, "trusts_run", False):
+            trust_runs()
+        if arguments.only_checks or getattr(context.obj, "dry_run", False):
+            with importing_nothing():
+                action(context.obj)
+        else:
+            action(context.obj)
 
 
 Options = TypeVar("Options", bound=Struct)
@@ -206,7 +224,19 @@ def options_of(kind: type[Options], args: Arguments, **further: Any) -> Options:
     return kind(**{**same, **further})
 
 
-class TargetsFileOption(Arguments):
+class TrustOption(Arguments):
+    """The option for folders outside the project."""
+
+    trusted: tuple[str, ...] = option(
+        "--trust PATH",
+        "Trust a file or folder outside the project: run its programs, import its code and let it read variables. "
+        "Remembered until one of its programs changes. Repeatable.",
+        PATH,
+        multiple=True,
+    )
+
+
+class TargetsFileOption(TrustOption):
     """The option for the targets file."""
 
     targets_file: str | None = option("--targets FILE", "Read targets from this file.", PATH)
@@ -251,7 +281,7 @@ class SelectionOptions(Arguments):
         return (*self.given_filters, *tags, *(f"tag!={tag}" for tag in self.excluded_tags))
 
 
-class FileOptions(Arguments):
+class FileOptions(TrustOption):
     """Options for reading dataset files."""
 
     allow_outside_files: bool = flag(

@@ -29,6 +29,7 @@ class CasesArguments(SelectionOptions, ReadingOptions):
     printed.
     """
 
+    only_checks = True
     action = "agentv.cli.commands.dataset_files:print_cases"
     examples = (
         "agentv cases evals/dataset.jsonl",
@@ -51,6 +52,7 @@ class ValidateArguments(FileOptions):
     Exit codes: 0 no findings   1 findings   2 usage error
     """
 
+    only_checks = True
     action = "agentv.cli.commands.dataset_files:validate"
     examples = ("agentv validate evals", "agentv validate . --strict", "agentv validate evals --format github")
 
@@ -72,6 +74,7 @@ class ConvertArguments(FileOptions):
     read back and checked to have the same cases. YAML to YAML keeps comments.
     """
 
+    only_checks = True
     action = "agentv.cli.commands.dataset_files:convert"
     examples = (
         "agentv convert evals/dataset.jsonl evals/readable.yaml",
@@ -119,6 +122,7 @@ class TargetsArguments(TargetsOptions):
     agentv targets check NAME…   make one small call to each named target (default: all); exit with 1 if one fails
     """
 
+    only_checks = True
     action = "agentv.cli.commands.targets:list_targets"
     examples = (
         "agentv targets",

@@ -20,12 +20,15 @@ from agentv.datasets.formats.dataset_format import BadRow, Batch, Document, Plai
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import Map, locate
+from agentv.datasets.stamps import files_of
 from agentv.datasets.variables import MARK
 from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, InvalidDatasetError, MissingSidecarWarning
-from agentv.model.case import EvalCase, Origin, Place
+from agentv.model.case import EvalCase
+from agentv.model.origin import Origin, Place
 from agentv.settings.diagnostics import Problem, Problems, field_name, type_word
 from agentv.settings.environment import references
 from agentv.support.hash_table import IdSet, PackedIds
+from agentv.trust.roots import is_trusted, noted_variables
 
 _MOST_EXPECTED = 1 << 20
 """Upper limit of the estimated number of ids: a file may begin with short lines and continue with long ones."""
@@ -82,6 +85,11 @@ class Dataset:
             sink.warning(warning)
 
     @property
+    def is_trusted(self) -> bool:
+        """Whether the dataset is in the project of the working directory, or in another trusted folder."""
+        return all(map(is_trusted, files_of(self.source)))
+
+    @property
     def read_options(self) -> ReadOptions:
         """Options for the format's `read`."""
         header = self.header
@@ -99,7 +107,9 @@ class Dataset:
         )
         patterns = guideline_patterns(self.source.folder, self.root)
         folder = os.path.realpath(self.source.folder)
-        origins = {file: Origin(file, self.header.dataset, folder, self.root, patterns) for file in self.source.files}
+        away = "" if self.is_trusted else os.path.realpath(os.getcwd())
+        name, files = self.header.dataset, self.source.files
+        origins = {file: Origin(file, name, folder, self.root, patterns, away) for file in files}
         count = bad = 0
         for batch in self.source.format.read(self.document, self.read_options):
             cases, bad_ones = self._build(builder, batch, Place(origins[batch.file], batch.line))
@@ -116,9 +126,20 @@ class Dataset:
         if self.document.mapped is not None:
             for warning in self.document.mapped.warnings(self.source.path):
                 self._sink.warning(warning)
+        self._warn_about_variables()
         # A sink that wants all problems has already received every bad case.
         if not count and not (bad and self._sink.wants_all):
             self._sink.bad_dataset([self._no_cases(bad)])
+
+    def _warn_about_variables(self) -> None:
+        """Warn about variables that were not inserted, because the dataset is not trusted."""
+        for file in files_of(self.source):
+            names = noted_variables(file)
+            if names and not is_trusted(file) and file not in self._warned:
+                self._warned.add(file)
+                shown = ", ".join(f"${{{{ {name} }}}}" for name in names)
+                message = f"{file} is outside your project and not trusted: {shown} is left as it is"
+                self._sink.warning(DatasetWarning(message, path=file))
 
     def _estimated_cases(self, first: Batch) -> int:
         """Estimate the number of cases from the first batch; the estimate is low for compressed files."""

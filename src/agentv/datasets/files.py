@@ -6,13 +6,16 @@ import base64
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentv.model.message import FilePart, ImagePart
 from agentv.model.values import hash_bytes
 from agentv.support import patterns as globs
 from agentv.support.hashes import folder_digest
 from agentv.support.patterns import upward
+
+if TYPE_CHECKING:
+    from agentv.model.origin import Origin
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 CONFIG_FILE = os.path.join(".agentv", "config.yaml")
@@ -109,6 +112,16 @@ class FileFinder:
             found = self._cache[value, is_folder] = Found(real, digest)
         return found
 
+    def find_settings(self, value: str) -> Found:
+        """Return a file with settings that may run programs: that of a trusted dataset must be trusted as well."""
+        from agentv.trust.roots import advice, is_trusted  # late: it needs the project root
+
+        found = self.find(value)
+        if is_trusted(self._base) and not is_trusted(found.path):
+            hint = advice(found.path)
+            raise FileError(f"File '{value}' is outside your project, may run programs, and is not trusted", hint)
+        return found
+
     def below(self, folder: str, value: str) -> str:
         """Return a name for `find` that means `value` relative to a folder inside the project."""
         inside = os.path.relpath(os.path.join(os.path.realpath(folder), value), self._root)
@@ -187,6 +200,13 @@ def _roots_as_written(path: str) -> list[str]:
     if is_inside(written, project := _project_root(here, _too_wide())):
         roots.append(project)
     return roots
+
+
+def finder_of(origin: Origin, *, own: bool = False) -> FileFinder:
+    """Return the finder for files of cases; with `own`, for files that the user names for a dataset from outside."""
+    if own and origin.is_foreign:
+        return FileFinder(origin.work_dir, project_root(origin.work_dir))
+    return FileFinder(origin.base_dir or ".", origin.root or ".")
 
 
 def read_text(part: FilePart) -> str:

@@ -32,10 +32,12 @@ from agentv.errors import (
     MissingSidecarWarning,
     UsageError,
 )
-from agentv.model.case import EvalCase, Origin, Place
+from agentv.model.case import EvalCase
+from agentv.model.origin import Origin, Place
 from agentv.settings.diagnostics import Problems
 from agentv.support.hash_table import IdSet, PackedIds
 from agentv.support.patterns import upward
+from agentv.trust.roots import trusting
 
 if TYPE_CHECKING:
     import pytest
@@ -175,14 +177,17 @@ class CaseOptions(TypedDict, total=False):
     max_line_bytes: int
 
 
-def load_cases(path: Paths, **options: Unpack[CaseOptions]) -> list[EvalCase]:
+def load_cases(path: Paths, *, trust: Paths = (), **options: Unpack[CaseOptions]) -> list[EvalCase]:
     """Load the cases of one or more files, folders or globs as a list. Raises DatasetError for an invalid case.
 
     `filter`, `sample` (with `seed`), `shard` and `limit` select cases, in that order; the files are always read to the
     end. With `on_error="skip"`, a bad case is skipped with a DatasetWarning instead. `allow_outside_files` lets
     datasets read files outside their project, and hidden files. `max_line_bytes` is the maximum length of a line.
+    `trust` names files and folders outside the project of the working directory that may read variables and, if the
+    cases are evaluated, run programs.
     """
-    return _selected(path, options).load()
+    with trusting([trust] if isinstance(trust, str | os.PathLike) else trust):
+        return _selected(path, options).load()
 
 
 def stream_cases(path: Paths, **options: Unpack[CaseOptions]) -> Iterator[EvalCase]:

@@ -14,7 +14,8 @@ from agentv.datasets.formats.yaml_parser import Map, Mark, Seq, locate
 from agentv.errors import InvalidDatasetError
 from agentv.model.values import to_json
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
-from agentv.settings.environment import REFERENCE, Environment, load_environment, plain_value
+from agentv.settings.environment import REFERENCE, Environment, load_environment, plain_value, references
+from agentv.trust.roots import is_trusted, note_variables
 
 MARK = b"${{"
 """How a reference to a variable of the environment begins."""
@@ -41,7 +42,13 @@ def replace_texts(value: Any, replace: Replace, path: KeyPath = ()) -> Any:
 
 
 def insert_environment(data: Any, path: str, folder: str, line: int = 1) -> Any:
-    """Insert variables of the environment into the data of a file. Raises InvalidDatasetError with the position."""
+    """Insert variables of the environment into the data of a file. Raises InvalidDatasetError with the position.
+
+    A file that is not trusted gets none: its texts stay as they are.
+    """
+    note_variables(path, (found.variable for found in references(data)))
+    if not is_trusted(path):
+        return data
     problems = Problems()
     new = with_environment(data, load_environment(folder or ".", project_root(folder or ".")), (), problems)
     for problem in problems.errors:

@@ -15,7 +15,7 @@ class CaseLines:
 
     def __init__(self, given: tuple[EvaluatorSpec, ...] | None) -> None:
         self._given = given
-        self._files = EvaluatorFiles()
+        self._files = EvaluatorFiles(own=given is not None)
         self._last: tuple[object, str, bytes] = (None, "", b"")
 
     def line(self, case: EvalCase, fingerprints: Fingerprints) -> bytes:

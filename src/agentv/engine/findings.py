@@ -15,6 +15,7 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, Severity
 from agentv.settings.evaluator_reader import read_entries
 from agentv.settings.settings_reader import field_of
+from agentv.trust.inventory import Use
 
 MAX_PER_FILE = 1000
 """Findings listed per file, to bound memory; the rest are only counted."""
@@ -32,8 +33,11 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     hint: str = ""
 
 
-class Report(msgspec.Struct):
-    """The result of validation. Counts are complete even if the list of findings is cut."""
+class Report(msgspec.Struct, kw_only=True):
+    """The result of validation. Counts are complete even if the list of findings is cut.
+
+    `uses` are the commands, code, hosts and variables that a run would use; unset if there are none.
+    """
 
     files: int = 0
     cases: int = 0
@@ -41,6 +45,7 @@ class Report(msgspec.Struct):
     warnings: int = 0
     findings: list[Finding] = []
     notes: list[str] = []
+    uses: list[Use] | msgspec.UnsetType = msgspec.UNSET
 
     def add(self, findings: list[Finding]) -> None:
         """Add the findings of one file."""

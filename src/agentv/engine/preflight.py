@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from agentv.datasets.files import FileError
+from agentv.engine.case_survey import CaseSurvey
 from agentv.engine.scoring.fingerprints import EvaluatorFiles, references_of
 from agentv.errors import UsageError
 from agentv.evaluators.base import NEEDS_CONTEXT, has_context
@@ -19,6 +21,7 @@ from agentv.model.values import digest
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean
 from agentv.settings.evaluator_reader import evaluator_of
 from agentv.support.isolation.confinement import NO_SANDBOX_HINT
+from agentv.support.user_code import UninspectableError, may_import
 
 FALLBACK_JUDGE = "judge"
 """The target used as judge when no judge is named."""
@@ -32,9 +35,8 @@ class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a project that cases are checked against: its targets, and what the command overrides.
 
     `judge_target` and `transform` return those settings of a target. Without `has_targets` there is no usable targets
-    file, and target names are not checked. Without `imports_code`, classes in user files are checked without importing
-    them. If the run is sandboxed, code that runs in the process of agentv is refused. `is_batched` returns
-    whether a target is in batch mode.
+    file, and target names are not checked. If the run is sandboxed, code that runs in the process of agentv is refused.
+    `is_batched` returns whether a target is in batch mode. `survey` collects what the cases would use.
     """
 
     known: tuple[str, ...]
@@ -44,9 +46,9 @@ class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
     transform: Callable[[str], Any] = lambda _: None
     evaluators: tuple[EvaluatorSpec, ...] | None = None
     has_targets: bool = True
-    imports_code: bool = True
     is_sandboxed: bool = False
     is_batched: Callable[[str], bool] = lambda _: False
+    survey: CaseSurvey | None = None
 
 
 def judges_of(command: str | None, own: JudgeNames, of_target: str | None, known: Collection[str]) -> tuple[str, ...]:
@@ -103,7 +105,8 @@ class Preflight:
         self.embedders: dict[str, None] = {}
         self.used: set[str] = set()
         self.judge_needs: list[JudgeNeed] = []
-        self._files = EvaluatorFiles()
+        self._files = EvaluatorFiles(own=facts.evaluators is not None)
+        self._own_files = EvaluatorFiles(own=True)
         self._thresholds: dict[str, EvalCase] = {}
         self._known = frozenset(facts.known)
         self._case = EvalCase("")
@@ -195,7 +198,7 @@ class Preflight:
             if self.facts.is_sandboxed:
                 message = f"'transform' of target '{target}' cannot be isolated: its function runs in agentv itself"
                 yield Problem((), message, "Use `regex` or `json_path`, or no sandbox")
-            for problem in self._reference_problems(reference):
+            for problem in self._reference_problems(reference, self._own_files):
                 yield Problem((), f"'transform' of target '{target}': {problem.message}", problem.hint)
 
     def _user_problems(self, target: str | None) -> Iterator[Problem]:
@@ -282,7 +285,7 @@ class Preflight:
             self.used.update(needs.embedders)
             for problem in found if self._is_new(key) else ():
                 yield msgspec.structs.replace(problem, path=(*path, *problem.path))
-            if self.facts.imports_code:
+            if may_import():
                 needs.fingerprint = self._files.each(self._case, (spec,))[spec.name]
                 if (known := self.fingerprints.get(name)) is not None:
                     self.fingerprints[name] = digest([known, needs.fingerprint])
@@ -327,24 +330,28 @@ class Preflight:
             yield from self._spec_problems(member, (*path, str(evaluator.members_field), index), needs, own)
 
     def _resolved(self, spec: EvaluatorSpec) -> tuple[Evaluator | None, list[Problem]]:
-        """Return an evaluator and the problems in its references; import user code only if allowed."""
+        """Return an evaluator and the problems in its references; None for a class that cannot be inspected."""
         problems = [problem for each in references_of(spec) for problem in self._reference_problems(each)]
         is_user_code = spec.evaluator is None and ".py:" in spec.type
-        if is_user_code and (problems or not self.facts.imports_code):
+        if is_user_code and problems:
             return None, problems
         try:
             evaluator = evaluator_of(spec, self._find_file)
+        except UninspectableError:
+            return None, problems
         except UsageError as error:
             return None, [Problem((), f"{error.headline}\n{error.detail}".strip(), error.hint)]
         if spec.evaluator is None:
             problems += [problem for each in evaluator.references() for problem in self._reference_problems(each)]
         return evaluator, problems
 
-    def _reference_problems(self, reference: FileReference) -> Iterator[Problem]:
+    def _reference_problems(self, reference: FileReference, files: EvaluatorFiles | None = None) -> Iterator[Problem]:
         if reference.check is None:
             return
+        origin, files = self._case.place.origin, files or self._files
+        folder = origin.program_dir if files.own else origin.base_dir
         try:
-            problems = reference.check(self._find_file, self._case.place.origin.base_dir or ".")
+            problems = reference.check(partial(files.path, origin), folder or ".")
         except FileError as error:
             problems = Problems([Problem((), error.message, error.hint)])
         for problem in problems:

@@ -9,6 +9,7 @@ import msgspec
 from agentv.datasets.stamps import files_of
 from agentv.engine.answers.carried_answers import CarriedAnswers, carried
 from agentv.engine.calls.prices import why_unpriced
+from agentv.engine.case_survey import CaseSurvey, settle_trust, variable_uses
 from agentv.engine.named_runs import open_run
 from agentv.engine.preflight import ProjectFacts
 from agentv.engine.run_options import EvalOptions, first_given
@@ -21,6 +22,8 @@ from agentv.model.job import Job
 from agentv.registry import EXECUTORS
 from agentv.runs.store import RunStore
 from agentv.targets.target import Target
+from agentv.trust.consent import check_policy, check_trust
+from agentv.trust.inventory import Inventory
 
 Evaluators = tuple[EvaluatorSpec, ...] | None
 
@@ -43,6 +46,7 @@ def prepare(
         rule = rule_of(options)
         seed = draw_seed(rule, first_given(options.seed, options.draw_seed))
         options = msgspec.structs.replace(options, draw_seed=seed)
+    settle_trust(cases.sources, options.reading, evaluators)
     project = Project(options, cases.sources, cases.sink.warning, given)
     project.check_named(options.targets)
     facts = ProjectFacts(
@@ -54,6 +58,7 @@ def prepare(
         evaluators=evaluators,
         is_sandboxed=project.is_sandboxed,
         is_batched=lambda name: options.batch or project.target(name).is_batched,
+        survey=CaseSurvey(evaluators),
     )
     plan = checked_plan(project, cases, LiveJobs(options, project), facts, written)
     if rule is not None and plan.checked.dependencies.waits_for:
@@ -72,6 +77,8 @@ def checked_plan(
     if options.executor is not None and EXECUTORS.canonical(options.executor) is None:
         raise UsageError(f"Unknown executor '{options.executor}'", hint=EXECUTORS.suggestion(options.executor))
     checked = check(cases, source, facts, whole=not options.narrows)
+    uses = Inventory() if facts.survey is None else facts.survey.inventory
+    check_trust(uses)
     if options.gates is not None and options.gates.decides_nothing(checked.thresholds):
         hint = "Pass --threshold or --min-pass-rate, or set `thresholds` in the dataset"
         raise UsageError("--gate-on interval has no gate to decide", hint=hint)
@@ -87,6 +94,9 @@ def checked_plan(
             )
     for name in answering:
         _check_batch_mode(project, name)
+    if facts.survey is not None and facts.survey.everything:
+        uses.add((*project.file.uses((*answering, *by_evaluators)), *variable_uses(cases.sources)))
+        check_policy(uses)
     return RunPlan(
         options=options,
         project=project,
@@ -96,6 +106,7 @@ def checked_plan(
         evaluators=facts.evaluators,
         targets=project.reachable(answering, by_evaluators),
         entry=project.entry,
+        uses=uses,
     )
 
 
@@ -120,7 +131,7 @@ def _carried_over(options: EvalOptions, project: Project, evaluators: Evaluators
     if chosen is None:
         return None
     run, keep = chosen
-    files = EvaluatorFiles()
+    files = EvaluatorFiles(own=evaluators is not None)
 
     def fingerprint(job: Job) -> str:
         return files.fingerprint(job.case, evaluators_of(job.case, evaluators))

@@ -7,12 +7,17 @@ from collections.abc import Sequence
 
 import msgspec
 
+from agentv.datasets.case.header import specs_of
 from agentv.datasets.files import project_root
 from agentv.engine.answers.carried_answers import carried
+from agentv.engine.case_survey import spec_uses
 from agentv.engine.named_runs import open_run
 from agentv.engine.run_options import CALL_LIMITS, EvalOptions, Options, RescoreOptions
 from agentv.errors import UsageError
 from agentv.runs.folder import RunFolder, last_unfinished, resume_obstacle
+from agentv.trust.consent import require_trust_in_run
+from agentv.trust.inventory import Inventory, Use
+from agentv.trust.roots import is_trusted
 
 WHERE_JOBS_RUN = ("executor", "processes", "ray_address")
 """Options that may differ when a run is resumed, because they do not affect scores."""
@@ -49,6 +54,7 @@ def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]
         options = msgspec.structs.replace(options, **where)
     limits = {name: value for name, value in given.given().items() if name in CALL_LIMITS}
     options = msgspec.structs.replace(options, **limits)
+    _check_stored(options, given, out)
     different = options.contradicted_by(given)
     if different:
         hint = "Omit paths and options to resume with those of the run, or start a new run"
@@ -70,5 +76,23 @@ def options_of_earlier(given: EvalOptions) -> EvalOptions:
     if run is None:
         raise UsageError("No datasets given", hint="Pass at least one dataset file or folder")
     earlier = msgspec.convert(open_run(run).read_manifest().options, EvalOptions)
+    _check_stored(earlier, given, run)
     both = msgspec.structs.replace(earlier, retry_errors=None, changed_since=None, only=None, only_from=None)
     return msgspec.structs.replace(both, **given.given())
+
+
+def _check_stored(stored: EvalOptions, given: EvalOptions, run: str) -> None:
+    """Refuse options of a run folder that run commands, write outside the project or call another machine.
+
+    They are accepted if the user passes them again, or trusts the run.
+    """
+    uses = []
+    for name in ("record", "dump_prompts", "dump_traces", "ray_address"):
+        value = getattr(stored, name)
+        is_path = name != "ray_address"
+        if value and value != getattr(given, name) and not (is_path and is_trusted(value)):
+            uses.append(Use("file" if is_path else "host", value, run, f"--{name.replace('_', '-')}"))
+    entries = getattr(stored, "evaluators", None)
+    if entries and entries != getattr(given, "evaluators", None):
+        uses += (use for spec in specs_of(entries)[0] for use in spec_uses(spec, run))
+    require_trust_in_run(run, Inventory(uses))

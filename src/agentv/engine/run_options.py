@@ -131,8 +131,12 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def open_cases(self, warn: Callable[[DatasetWarning], None], note: Callable[[str], None]) -> CaseSource:
         """Open the selected cases at `paths`."""
-        reading = Reading(self.allow_outside_files, self.max_line_bytes, self.on_error, self.fields or "")
-        return case_source(self.paths, warn=warn, note=note, options=reading, selection=self.selection)
+        return case_source(self.paths, warn=warn, note=note, options=self.reading, selection=self.selection)
+
+    @property
+    def reading(self) -> Reading:
+        """Return the options for reading datasets."""
+        return Reading(self.allow_outside_files, self.max_line_bytes, self.on_error, self.fields or "")
 
     @property
     def narrows(self) -> bool:

@@ -22,6 +22,7 @@ from agentv.model.manifest import DatasetEntry, TargetEntry, merged_contents
 from agentv.model.response import content_text
 from agentv.settings.diagnostics import Problem
 from agentv.targets.target import Target
+from agentv.trust.inventory import Inventory
 
 if TYPE_CHECKING:
     from agentv.engine.answers.rescored_answers import RescoredAnswers
@@ -167,7 +168,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     `called` are the targets that answer jobs, `targets` the settings of all targets that may be called; `entry` returns
     a target's manifest entry. `answers` provides answers and records that need no call; in a rescore it is `rescored`.
-    `evaluators` replace those of the cases; `early_stop` decides when the run has enough results. `most_given` limits
+    `uses` is the inventory of a plan that is only checked; otherwise it has no use of trusted files. `evaluators`
+    replace those of the cases; `early_stop` decides when the run has enough results. `most_given` limits
     how many provided answers are scored concurrently.
     """
 
@@ -184,6 +186,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     rescored: RescoredAnswers | None = None
     early_stop: EarlyStopping | None = None
     most_given: int | None = None
+    uses: Inventory
 
     def jobs(self) -> Iterator[Job]:
         """Yield every job in file order; the jobs of one case stay together."""
@@ -232,6 +235,8 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
             for problem in preflight.problems(case, counts):
                 _raise_or_warn(problem, case, facts, cases.sink)
             checked.add(case, counts, preflight)
+            if facts.survey is not None:
+                facts.survey.add(case)
         if case.path in totals:
             totals[case.path].add(case)
     checked.repeat(counts, repeats)

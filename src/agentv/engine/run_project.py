@@ -25,10 +25,21 @@ from agentv.registry import EXECUTORS
 from agentv.settings.environment import load_environment
 from agentv.settings.sandbox import Engine, RunSandbox, Sandboxed, settings_of
 from agentv.support.isolation.availability import sandbox_of
-from agentv.targets.catalog import Targets, find_targets_file, load_targets, named_targets_file, without_targets
+from agentv.targets.catalog import (
+    Targets,
+    find_targets_file,
+    load_targets,
+    named_targets_file,
+    settings_folder,
+    without_targets,
+)
 from agentv.targets.target import Target, file_hashes, fingerprint_of
+from agentv.targets.target_uses import target_inventory
+from agentv.targets.targets_file import named_entries
 from agentv.targets.tools.tool import FunctionTool, McpServer, local_tools
+from agentv.trust.consent import require_trust
 from agentv.trust.policy import load_policy
+from agentv.trust.roots import in_project, is_trusted
 
 RESULTS = os.path.join(".agentv", "results")
 CACHE = os.path.join(".agentv", "cache")
@@ -46,18 +57,23 @@ def open_targets(
 ) -> Targets:
     """Return the targets for the datasets in a folder, from the named targets file or the nearest one.
 
-    `option` and `default` are the sandbox of the command and of the project. The user's policy may require one.
+    `option` and `default` are the sandbox of the command and of the project. The user's policy may require one. Raises
+    UntrustedError for a file outside the project that is not trusted.
     """
+    folder = settings_folder(folder)
     root = project_root(folder)
+    path = named_targets_file(file) if file is not None else find_targets_file(folder, root)
+    data = None if path is None else parse_yaml_file(path)
+    if path is not None and not in_project(os.path.realpath(path)):
+        entries = named_entries(data)
+        require_trust(path, target_inventory(entries, entries, path))
     is_required = load_policy().sandbox == "required"
     sandbox = RunSandbox(
         option=option, default=settings_of(default), is_required=is_required, root=os.path.abspath(root)
     )
     environment = msgspec.structs.replace(load_environment(folder, root), sandbox=sandbox)
-    path = named_targets_file(file) if file is not None else find_targets_file(folder, root)
     if path is None:
         return without_targets(environment)
-    data = parse_yaml_file(path)
     return load_targets(data, path, environment, lambda key: mark.line if (mark := locate(data, key)) else None)
 
 
@@ -75,11 +91,12 @@ class Project:
         warn: Callable[[DatasetWarning], None],
         given: Iterable[Target] = (),
     ) -> None:
-        folder = sources[0].folder if sources else "."
+        folder = settings_folder(sources[0].folder if sources else ".")
         self.options = options
         self.root = project_root(folder)
         self.defaults = load_defaults(folder, self.root, warn)
-        self.folders = tuple(dict.fromkeys(os.path.abspath(each.folder) for each in sources)) or (os.getcwd(),)
+        folders = (os.path.abspath(each.folder) for each in sources if is_trusted(each.folder))
+        self.folders = tuple(dict.fromkeys(folders)) or (os.getcwd(),)
         self.file = open_targets(folder, options.targets_file, options.sandbox, self.defaults.sandbox)
         self.replay = None if options.replay is None else os.path.abspath(run_path(options.replay))
         self.is_remote = is_remote(options.executor)

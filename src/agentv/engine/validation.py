@@ -13,6 +13,7 @@ from agentv.datasets.discovery import GivenFormat, find_datasets, folders_in
 from agentv.datasets.files import project_root
 from agentv.datasets.formats.dataset_format import SIDECAR_SUFFIXES, Source, data_files
 from agentv.datasets.formats.yaml_dataset import case_list_key, parse_yaml_file
+from agentv.engine.case_survey import CaseSurvey, variable_uses
 from agentv.engine.dependencies import dependency_problems, has_dependencies
 from agentv.engine.findings import Finding, Locator, Report, from_error, from_problem, from_warning
 from agentv.engine.preflight import Preflight, ProjectFacts
@@ -32,8 +33,10 @@ from agentv.settings.diagnostics import KeyPath, Problem, Problems, field_name
 from agentv.settings.environment import references
 from agentv.settings.settings_reader import check_config, field_of
 from agentv.support.hash_table import PackedIds
+from agentv.support.user_code import importing_nothing
 from agentv.targets.catalog import find_targets_file
 from agentv.targets.target import Target
+from agentv.targets.target_uses import target_inventory
 from agentv.targets.targets_file import (
     Entry,
     check_entry,
@@ -43,6 +46,7 @@ from agentv.targets.targets_file import (
     named_entries,
     targets_used,
 )
+from agentv.trust.inventory import Inventory
 
 
 class Collecting:
@@ -86,7 +90,7 @@ class ProjectFiles:
     """
 
     def __init__(self, folder: str, root: str) -> None:
-        self.targets_file = find_targets_file(folder, root)
+        self.targets_file = find_targets_file(folder, root, to_check=True)
         self.config_file = config_file(folder, root)
         self.findings: list[Finding] = []
         self.notes: list[str] = []
@@ -101,10 +105,17 @@ class ProjectFiles:
             judge_target=lambda name: judges.get(name),
             transform=lambda name: (targets or {}).get(name, {}).get("transform"),
             has_targets=targets is not None,
-            imports_code=False,
         )
+        self.survey = CaseSurvey(everything=True)
+        self.targets = {} if self.targets_file is None else named_entries(_parsed_or_none(self.targets_file))
         self._default = self._default_target(folder, root) if targets is not None else None
         self._last: tuple[Execution, tuple[str, ...]] | None = None
+
+    def uses(self) -> Inventory:
+        """Return what a run of the datasets checked so far would use."""
+        found = self.survey.inventory
+        found.add(target_inventory(self.used, self.targets, str(self.targets_file)))
+        return found
 
     def targets_of(self, case: EvalCase) -> tuple[str, ...]:
         """Return the targets of a case; the same object for cases that share their settings."""
@@ -148,7 +159,7 @@ def check_dataset(source: Source, options: Options, project: ProjectFiles) -> tu
     count = 0
     try:
         dataset = Dataset(source, options, sink)
-        preflight, locator = Preflight(project.facts), Locator(dataset)
+        preflight, locator, survey = Preflight(project.facts), Locator(dataset), project.survey
         seen, repeated = PackedIds(), set()
         dependents: dict[str, EvalCase] = {}
         has_targets = True
@@ -162,6 +173,7 @@ def check_dataset(source: Source, options: Options, project: ProjectFiles) -> tu
                 problem = Problem(("execution",), message, hint)
                 sink.findings.append(locator.finding(problem, case))
             sink.findings += (locator.finding(problem, case) for problem in preflight.problems(case, targets))
+            survey.add(case)
             sink.findings += (locator.finding(problem, case) for problem in _blank_fields(case) if is_valid)
             if seen.repeats((case.id,)):
                 repeated.add(case.id)
@@ -227,8 +239,14 @@ _CHECKS = {"targets": check_targets, "config": check_config}
 def validate(paths: Sequence[str], options: Options = Options()) -> Report:
     """Return all problems in the given files and folders.
 
-    Of a targets file that is not named itself, only the targets that the datasets use must be valid.
+    Of a targets file that is not named itself, only the targets that the datasets use must be valid. Nothing is
+    imported or run.
     """
+    with importing_nothing():
+        return _validated(paths, options)
+
+
+def _validated(paths: Sequence[str], options: Options) -> Report:
     report = Report(findings=[], notes=[])
     settings, rest = _split_settings(paths)
     sink = Collecting()
@@ -254,6 +272,10 @@ def validate(paths: Sequence[str], options: Options = Options()) -> Report:
         report.cases += cases
         report.add(findings)
     _add_settings(settings, set(paths), list(projects.values()), report)
+    uses = Inventory(use for project in projects.values() for use in project.uses())
+    uses.add(variable_uses(sources))
+    if uses:
+        report.uses = list(uses)
     if not report.errors and any(project.targets_file is None for project in projects.values()):
         report.notes.append(NO_TARGETS)
     return report

@@ -133,7 +133,8 @@ class Composite(Evaluator, frozen=True, kw_only=True):
 
     def references(self) -> Iterator[FileReference]:
         """The aggregator's program or prompt."""
-        yield FileReference(("aggregator",), self.aggregator)
+        runs: Literal["", "command"] = "" if self.aggregation.script is None else "command"
+        yield FileReference(("aggregator",), self.aggregator, executes=runs)
         yield from prompt_references(
             self.aggregation.prompt, ("aggregator", "prompt"), (*PROMPT_VARIABLES, *RESULTS_NAMES)
         )

@@ -40,6 +40,7 @@ from agentv.model.values import freeze, to_json
 from agentv.runs.folder import write_whole
 from agentv.settings.diagnostics import did_you_mean
 from agentv.support.templates import environment, first_line, missing_name, names_in
+from agentv.trust.consent import check_policy
 
 Value = TypeVar("Value")
 
@@ -59,6 +60,7 @@ class ProjectModel:
             listed = known if targets.names else "There is no targets file yet; `agentv init` writes one"
             raise UsageError("No model to generate with", listed, "Pass --target NAME or define a target named 'judge'")
         self.name = name or FALLBACK_JUDGE
+        check_policy(targets.uses([self.name]))
         spec = RunSpec(
             run_id="generate",
             targets=(targets.get(self.name),),

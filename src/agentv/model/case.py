@@ -8,28 +8,9 @@ import msgspec
 
 from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec, Execution, execution_to_data
 from agentv.model.message import FilePart, ImagePart, Message, message_to_data
+from agentv.model.origin import NOWHERE, Place
 from agentv.model.values import ComparedByContent, FrozenDict, digest, hash_bytes, to_json
 from agentv.model.workspace_settings import Workspace
-
-
-class Origin(msgspec.Struct, frozen=True, gc=False):
-    """Where the cases of one file come from; shared by all of them."""
-
-    path: str = ""
-    dataset: str = ""
-    base_dir: str = ""
-    root: str = ""
-    guideline_patterns: tuple[str, ...] = ()
-
-
-class Place(msgspec.Struct, frozen=True, gc=False):
-    """A line of a file. Nearby cases share one and add their own offset, which saves memory."""
-
-    origin: Origin
-    line: int
-
-
-NOWHERE = Place(Origin(), 0)
 
 
 class PromptInput(msgspec.Struct, frozen=True, gc=False):

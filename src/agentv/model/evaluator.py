@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
@@ -84,13 +84,15 @@ FindFile = Callable[[str], str]
 class FileReference(msgspec.Struct, frozen=True):
     """A value in an evaluator's settings that may name files, programs or functions. `cwd` is its working directory.
 
-    `check(find_file, folder)` returns problems without running anything; programs are started in `folder`.
+    `check(find_file, folder)` returns problems without running anything; programs are started in `folder`. `executes`
+    tells what scoring does with the value: start a command, import code, or neither.
     """
 
     path: KeyPath
     value: Any
     check: Callable[[FindFile, str], Problems] | None = None
     cwd: str | None = None
+    executes: Literal["", "command", "code"] = ""
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):

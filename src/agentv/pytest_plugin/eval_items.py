@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
+from agentv.datasets.files import is_too_wide
 from agentv.datasets.formats.dataset_format import data_files, suggested
 from agentv.datasets.loader import ignore
 from agentv.datasets.selection import Selection
@@ -26,6 +27,7 @@ from agentv.report.figures import number, visible
 from agentv.report.junit import headline, story
 from agentv.runs.store import RunStore
 from agentv.runs.summary import SummaryBuilder
+from agentv.trust.roots import trusting
 
 NAMED = ("*.eval.yaml", "*.eval.yml", "*.eval.jsonl")
 THRESHOLDS = "thresholds"
@@ -57,7 +59,8 @@ class EvalFile(pytest.File):
         self.lines: dict[str, bytes] = {}  # the cases as stored by the run, by id
         self._failed = ""
         try:
-            cases = EvalOptions(paths=(self._shown,)).open_cases(self.warn, ignore).load()
+            with trusting(self._trusted):
+                cases = EvalOptions(paths=(self._shown,)).open_cases(self.warn, ignore).load()
         except AgentvError as error:
             raise self.CollectError(str(error)) from error
         self.thresholds = {name: least for case in cases for name, least in (case.execution.thresholds or {}).items()}
@@ -77,6 +80,12 @@ class EvalFile(pytest.File):
         """The path, relative to the current folder if it is below it."""
         path = os.path.relpath(self.path)
         return str(self.path) if path.startswith(os.pardir) else path
+
+    @property
+    def _trusted(self) -> list[str]:
+        """The root of the tests, whose code pytest runs anyway, and the folders that the user trusts."""
+        root = str(self.config.rootpath)
+        return [*([] if is_too_wide(root) else [root]), *self.config.getoption("--agentv-trust")]
 
     @property
     def has_threshold(self) -> bool:
@@ -113,7 +122,8 @@ class EvalFile(pytest.File):
         with tempfile.TemporaryDirectory() as folder:
             try:
                 if not self._failed:
-                    self._evaluate(names, folder)
+                    with trusting(self._trusted):
+                        self._evaluate(names, folder)
             except AgentvError as error:
                 self._failed = str(error)  # an invalid target or evaluator fails every case
             if self._failed:  # outside the handler, or pytest would also print the exception

@@ -41,6 +41,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="point",
         help="decide thresholds by the mean itself, or by its whole 95 %% interval; what it does not decide fails",
     )
+    group.addoption(
+        "--agentv-trust",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="trust a dataset outside the root of the tests: run its programs and let it read variables; repeatable",
+    )
     group.addoption("--agentv-report", action="store_true", help="store the results as a run with an HTML report")
     group.addoption(
         "--agentv-report-to",

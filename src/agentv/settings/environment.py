@@ -15,6 +15,7 @@ from agentv.errors import AgentvError
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
 from agentv.settings.sandbox import RunSandbox
 from agentv.support.patterns import upward
+from agentv.trust.roots import advice, is_trusted
 
 SHORTEST_SECRET = 8
 """Shorter values are not redacted: they occur too often in ordinary text."""
@@ -142,10 +143,16 @@ class Reference(NamedTuple):
 
 
 def load_environment(folder: str, root: str) -> Environment:
-    """Load the nearest `.env` from a folder up to the root, or else that of the working directory."""
-    for parent in dict.fromkeys((*upward(folder, root), os.getcwd())):
+    """Load the nearest `.env` from a folder up to the root, or else that of the working directory.
+
+    Only a trusted folder is searched. Raises AgentvError if the file is a link out of it.
+    """
+    for parent in dict.fromkeys((*filter(is_trusted, upward(folder, root)), os.getcwd())):
         path = os.path.join(parent, ".env")
         if os.path.isfile(path):
+            if not is_trusted(path):
+                headline = f"{path} is a link out of your project, and was not read"
+                raise AgentvError(headline, f"It leads to {os.path.realpath(path)}", advice(os.path.realpath(path)))
             return Environment(_read_file(path), path)
     return Environment()
 

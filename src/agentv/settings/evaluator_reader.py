@@ -15,7 +15,7 @@ from agentv.registry import EVALUATORS
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
 from agentv.settings.settings_reader import UNKNOWN_FIELD, field_of, known_keys, read_settings, read_value
 from agentv.support.transform import check_transform
-from agentv.support.user_code import FunctionError, load
+from agentv.support.user_code import FunctionError, UninspectableError, load
 
 _MinimumScore = bool | Annotated[float, Meta(ge=0, le=1)]
 _COMMON_TYPES: dict[str, Any] = {
@@ -263,6 +263,8 @@ def evaluator_of(spec: EvaluatorSpec, find_file: Callable[[str], str] = str) -> 
 def _load_kind(spec: EvaluatorSpec, find_file: Callable[[str], str]) -> type[Evaluator]:
     try:
         kind = load(spec.type, find_file)
+    except UninspectableError:
+        raise
     except FunctionError as error:
         raise _unusable(spec, str(error)) from error
     if isinstance(kind, type) and issubclass(kind, Evaluator):

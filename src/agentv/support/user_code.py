@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from hashlib import blake2b
 from importlib import import_module
 from types import ModuleType
@@ -12,14 +14,37 @@ from typing import Any
 
 from agentv.errors import AgentvError, start_of
 from agentv.settings.diagnostics import did_you_mean
+from agentv.support.code_outline import OutlineError, UnknownOutline, outline
+from agentv.support.hashes import file_of
 
 _LONGEST_MESSAGE = 500
+
+_may_import: ContextVar[bool] = ContextVar("may_import", default=True)
 
 _modules: dict[str, tuple[tuple[int, int], ModuleType]] = {}
 
 
 class FunctionError(ValueError):
     """A function or class that cannot be imported."""
+
+
+class UninspectableError(FunctionError):
+    """A function or class that only running its file would show, while nothing may be imported."""
+
+
+@contextmanager
+def importing_nothing() -> Iterator[None]:
+    """Let `load` return outlines instead of importing user code, for commands that only check."""
+    token = _may_import.set(False)
+    try:
+        yield
+    finally:
+        _may_import.reset(token)
+
+
+def may_import() -> bool:
+    """Whether user code may be imported."""
+    return _may_import.get()
 
 
 def load(reference: str, find_file: Callable[[str], str] = str, *, make: Callable[[type], Any] | None = None) -> Any:
@@ -31,6 +56,8 @@ def load(reference: str, find_file: Callable[[str], str] = str, *, make: Callabl
     place, _, name = reference.rpartition(":")
     if not place or not name:
         raise FunctionError(f"'{reference}' does not name a function. Write 'file.py:name' or 'module:name'")
+    if not _may_import.get():
+        return _outlined(reference, find_file)
     module = _from_file(place, find_file) if place.endswith(".py") else _by_name(place)
     found: Any = module
     for part in name.split("."):
@@ -45,16 +72,35 @@ def load(reference: str, find_file: Callable[[str], str] = str, *, make: Callabl
     return found
 
 
+def _outlined(reference: str, find_file: Callable[[str], str]) -> Any:
+    """Return the outline of a function or class, read without running its file."""
+    place, _, name = reference.rpartition(":")
+    try:
+        path = find_file(place) if place.endswith(".py") else file_of(reference, os.getcwd())
+    except Exception as error:
+        raise FunctionError(str(error)) from None
+    if path is None:
+        raise UninspectableError(reference)
+    try:
+        return outline(path, name)
+    except OutlineError as error:
+        raise FunctionError(str(error)) from None
+    except UnknownOutline:
+        raise UninspectableError(reference) from None
+
+
 def import_reference(reference: str, home: str) -> Any:
     """Import an object for a project's settings; files and modules are looked up in `home`. Raises AgentvError.
 
     A class before the last name is instantiated: `agent.py:Agent.ask`.
     """
-    if home not in sys.path:
+    if _may_import.get() and home not in sys.path:
         # At the end, so that files in it cannot shadow Python's own modules.
         sys.path.append(str(home))
     try:
         return load(reference, lambda file: os.path.join(home, file), make=lambda kind: built(kind, reference, home))
+    except UninspectableError:
+        raise
     except FunctionError as error:
         hint = f"Files and modules are looked up in {home}"
         raise AgentvError(f"Cannot use '{reference}'", str(error), hint) from error

@@ -28,8 +28,9 @@ from agentv.settings.environment import (
 from agentv.settings.settings_reader import field_of, read_settings
 from agentv.support.hashes import short
 from agentv.support.patterns import upward
-from agentv.support.user_code import import_reference
+from agentv.support.user_code import UninspectableError, import_reference
 from agentv.targets.target import MASK, Target, explicit_settings, mask_secrets
+from agentv.targets.target_uses import target_inventory
 from agentv.targets.targets_file import (
     Entry,
     check_entry,
@@ -42,6 +43,8 @@ from agentv.targets.targets_file import (
     placed,
     repeated_names,
 )
+from agentv.trust.inventory import Inventory
+from agentv.trust.roots import in_project, is_trusted, own_root
 
 PROJECT_FOLDER = ".agentv"
 FILE_NAMES = (f"{PROJECT_FOLDER}/targets.yaml", f"{PROJECT_FOLDER}/targets.yml", "targets.yaml", "targets.yml")
@@ -126,6 +129,10 @@ class Targets:
             follow(self._written(name), self._entries, self.environment.variables, Problems()) or self._written(name)
         )[1]
 
+    def uses(self, names: Iterable[str]) -> Inventory:
+        """Return the commands, code, hosts and variables of some targets, as written in the file."""
+        return target_inventory(names, self._entries, str(self.path))
+
     def unresolved(self, name: str) -> Target:
         """Return the settings of a target that is not called, with unset variables in place.
 
@@ -209,6 +216,8 @@ class Targets:
             return None
         data = interpolate(self._without_optional(name, entry, kind, values), values, (), problems, label)
         data["name"], data["provider"] = name, provider
+        if kind is AnyTarget:
+            return AnyTarget(name=name, provider=provider)
         return None if problems.errors else _settings(kind, data, entry, problems)
 
     def _without_optional(
@@ -233,7 +242,10 @@ class Targets:
                 raise UsageError(
                     f"The provider {provider} cannot be isolated", detail, "Use a `cli` target, or no sandbox"
                 )
-            kind = import_reference(provider, self.home)
+            try:
+                kind = import_reference(provider, self.home)
+            except UninspectableError:
+                kind = AnyTarget
         if kind is None or (isinstance(kind, type) and issubclass(kind, Target)):
             return kind
         problems.error(("provider",), f"'{provider}' is not a subclass of agentv.targets.target.Target")
@@ -241,6 +253,10 @@ class Targets:
 
     def _error(self, errors: list[Problem]) -> TargetsError:
         return _error(errors, str(self.path), self._line_of)
+
+
+class AnyTarget(Target, frozen=True, kw_only=True):
+    """A target of a class in a user's file whose settings are not known, while nothing may be imported."""
 
 
 class PortableTargets(msgspec.Struct, frozen=True):
@@ -263,9 +279,25 @@ def refuse_to_send(name: str, path: KeyPath) -> NoReturn:
     raise UsageError(f"Target '{name}' cannot be used by workers on other machines", detail, hint)
 
 
-def find_targets_file(folder: str, root: str) -> str | None:
-    """Return the nearest targets file from a folder up to the root, then in the working directory."""
-    return next(filter(None, map(_in_folder, (*upward(folder, root), os.getcwd()))), None)
+def find_targets_file(folder: str, root: str, *, to_check: bool = False) -> str | None:
+    """Return the nearest targets file from a folder up to the root, then in the working directory.
+
+    Folders that are not trusted are searched only for a file to check, which is not used.
+    """
+    folders = (each for each in upward(folder, root) if to_check or is_trusted(each))
+    return next(filter(None, map(_in_folder, (*folders, os.getcwd()))), None)
+
+
+def settings_folder(folder: str) -> str:
+    """Return the folder whose targets, defaults and `.env` apply to the datasets in a folder.
+
+    For a folder outside the project it is the working directory: another project's targets never take precedence. They
+    are used only if that folder is trusted, and the project has no targets file.
+    """
+    if in_project(os.path.realpath(folder)):
+        return folder
+    own = find_targets_file(".", own_root())
+    return folder if own is None and is_trusted(folder) else "."
 
 
 def named_targets_file(path: str) -> str:

@@ -159,7 +159,7 @@ class CommandResponder:
     def _folder(self, request: Request, cwd: str | None) -> str:
         """Return a folder of the settings, relative to the dataset's folder, or else that folder itself."""
         return os.path.abspath(
-            os.path.join(request.case.place.origin.base_dir or self._home, os.path.expanduser(cwd or ""))
+            os.path.join(request.case.place.origin.program_dir or self._home, os.path.expanduser(cwd or ""))
         )
 
     @contextmanager

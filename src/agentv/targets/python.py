@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from agentv.model.response import Responder
 from agentv.settings.environment import REFERENCE
 from agentv.support.hashes import file_of
-from agentv.support.user_code import built, import_reference
+from agentv.support.user_code import UninspectableError, built, import_reference
 from agentv.targets.target import COMMON_ALIASES, Target
 
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
@@ -30,7 +30,10 @@ class PythonTarget(Target, frozen=True, kw_only=True):
 
     def open(self, home: str) -> Responder:
         """Import the function, whose file is relative to `home`. A class is instantiated once."""
-        call = import_reference(self.function, home)
+        try:
+            call = import_reference(self.function, home)
+        except UninspectableError:
+            call = _unknown
         if isinstance(call, type):
             call = built(call, self.function, home)
         return FunctionTarget(name=self.name, provider=self.provider, call=call, reference=self.function).open(home)
@@ -49,6 +52,11 @@ class PythonTarget(Target, frozen=True, kw_only=True):
         if _FUNCTION.fullmatch(self.function) or REFERENCE.search(self.function):
             return []
         return [f"'function' must have the form 'module:name' or 'file.py:name', got '{self.function}'"]
+
+
+def _unknown(prompt: str) -> str:
+    """Take the place of a function whose parameters are not known, while nothing may be imported."""
+    raise NotImplementedError(prompt)
 
 
 class FunctionTarget(Target, frozen=True, kw_only=True):

@@ -44,7 +44,7 @@ def evaluate(args: EvalArguments) -> None:
     if args.dry_run:
         from agentv.cli.dry_run import print_plan  # late: rarely needed
 
-        print_plan(plan)
+        print_plan(plan, as_json=args.as_json)
         return
     if args.if_changed and _is_unchanged(plan):
         output.note("Nothing to run: no case, target or evaluator changed.")

@@ -13,6 +13,7 @@ from agentv.errors import EXIT_FINDINGS, AgentvError
 from agentv.report.figures import aligned, one_line
 from agentv.targets.catalog import Targets
 from agentv.targets.check import TargetCheck, check_targets
+from agentv.trust.consent import check_policy
 
 _PLACES = ("base_url", "endpoint", "resource", "url", "command_template", "executable", "function", "from", "region")
 
@@ -43,6 +44,7 @@ def check(args: CheckArguments) -> None:
     """Call each target and print the result."""
     targets = _opened(args.targets_file)
     chosen = targets.pick(args.names) if args.names else targets.names
+    check_policy(targets.uses(chosen))
     checks = asyncio.run(check_targets(targets, chosen))
     width = max(len(name) for name in chosen)
     for each in checks:

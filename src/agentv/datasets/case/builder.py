@@ -18,17 +18,9 @@ from agentv.datasets.case.workspaces import merged, read_workspace
 from agentv.datasets.formats.dataset_format import PlainRow, Row
 from agentv.datasets.formats.yaml_writer import WrittenInt
 from agentv.datasets.variables import inserter, with_vars
-from agentv.model.case import (
-    NO_DETAILS,
-    CaseDetails,
-    DependencyFailure,
-    EvalCase,
-    Place,
-    PromptInput,
-    SimulatedUser,
-    Turn,
-)
+from agentv.model.case import NO_DETAILS, CaseDetails, DependencyFailure, EvalCase, PromptInput, SimulatedUser, Turn
 from agentv.model.message import ROLES, Message
+from agentv.model.origin import Place
 from agentv.model.values import FrozenDict, NestingError, freeze
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.settings.settings_reader import aliases_of, known_keys, read_settings, read_value

@@ -111,7 +111,7 @@ class _Expansion:
         problems: list[FileError] = []
         for each in names:
             try:
-                return self._finder.find(each).path
+                return self._finder.find_settings(each).path
             except FileError as error:
                 problems.append(error)
         raise FileError(f"Template '{name}' was not found", problems[-1].hint)

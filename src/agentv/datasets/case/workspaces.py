@@ -23,8 +23,8 @@ def read_workspace(value: Any, finder: FileFinder, problems: Problems) -> Worksp
     folder = ""
     if isinstance(value, str):
         try:
-            folder = os.path.dirname(finder.find(value).path)
-            value = parse_yaml_file(finder.find(value).path)
+            path = finder.find_settings(value).path
+            folder, value = os.path.dirname(path), parse_yaml_file(path)
         except (FileError, DatasetError) as error:
             message = error.message if isinstance(error, FileError) else f"{error.headline}: {error.detail}"
             problems.error(_PATH, message, error.hint)

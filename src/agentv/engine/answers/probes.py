@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from agentv.engine.answers.rescored_answers import MAX_CONCURRENT_SCORES
+from agentv.engine.case_survey import CaseSurvey, settle_trust
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.preflight import ProjectFacts
 from agentv.engine.prepare import Evaluators, checked_plan
@@ -168,6 +169,7 @@ def prepare_probes(
     options: EvalOptions, cases: Cases, kinds: tuple[str, ...], evaluators: Evaluators = None
 ) -> RunPlan:
     """Prepare a run that scores canned answers instead of calling targets."""
+    settle_trust(cases.sources, options.reading, evaluators, calls=False)
     project = Project(options, cases.sources, cases.sink.warning)
     probes = probe_targets(project, cases, kinds)
     others = tuple(name for name in project.names if name not in kinds)
@@ -178,6 +180,7 @@ def prepare_probes(
         judge_target=lambda _: probes[0].judge_target,
         evaluators=evaluators,
         is_sandboxed=project.is_sandboxed,
+        survey=CaseSurvey(evaluators, calls=False),
     )
     plan = checked_plan(project, ProbeCases(cases), ProbeJobs(kinds), facts)
     return msgspec.structs.replace(

@@ -13,6 +13,7 @@ import msgspec
 from agentv.engine.answers.carried_answers import called_targets
 from agentv.engine.answers.stored_answers import StoredAnswer, StoredAnswers
 from agentv.engine.calls.open_targets import concurrency_of
+from agentv.engine.case_survey import CaseSurvey, settle_run_trust, settle_trust
 from agentv.engine.cost import evaluator_cost
 from agentv.engine.early_stop import EarlyStopping, StopRule, parse_rule
 from agentv.engine.job.answer import Answer, failed, make_record
@@ -67,7 +68,8 @@ class RescoredAnswers(AnswerSource):
         self._project = project
         self._jobs = jobs
         self._evaluators = evaluators
-        self._files = EvaluatorFiles()
+        self._files = EvaluatorFiles(own=evaluators is not None)
+        self._own_files = EvaluatorFiles(own=True)
         self._settings: dict[str, Target | None] = {}
         manifest, summary = self.stored.manifest, self.stored.store.summary()
         self._targets = {entry.name: entry for entry in manifest.targets} if manifest is not None else {}
@@ -154,7 +156,7 @@ class RescoredAnswers(AnswerSource):
         known = self.settings(job.target) is not None and stored.ours
         if not known and stored.record.candidate_answer is not None:
             return stored.record.candidate_answer
-        find_file = partial(self._files.path, job.case.place.origin)
+        find_file = partial(self._own_files.path, job.case.place.origin)
         return apply_transform(stored.response.text, self.transform(job.target), find_file)
 
     def _kept_results(self, job: Job, answer: StoredAnswer, text: str) -> tuple[dict[str, EvaluatorResult], str]:
@@ -227,6 +229,9 @@ def prepare_rescore(
     options: RescoreOptions, cases: Cases, answers: StoredAnswers, evaluators: Evaluators = None
 ) -> RunPlan:
     """Prepare to rescore an earlier run. Raises UsageError if none of its answers belong to these cases."""
+    settle_trust(cases.sources, options.reading, evaluators, calls=False)
+    if not cases.sources:
+        settle_run_trust(answers.path, cases.stream_again(), evaluators)
     project = Project(options, cases.sources, cases.sink.warning)
     source = StoredJobs(answers, from_folder=not cases.sources)
     rescored = RescoredAnswers(options, project, source, evaluators)
@@ -239,6 +244,7 @@ def prepare_rescore(
         transform=rescored.transform,
         evaluators=evaluators,
         is_sandboxed=project.is_sandboxed,
+        survey=CaseSurvey(evaluators, calls=False),
     )
     plan = checked_plan(project, cases, source, facts)
     if not plan.checked.total:

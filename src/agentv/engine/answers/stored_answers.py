@@ -19,10 +19,11 @@ from agentv.datasets.selection import Selection
 from agentv.engine.named_runs import existing_run
 from agentv.engine.run_options import RescoreOptions
 from agentv.errors import AgentvError, DatasetWarning, InvalidCaseError, UsageError
-from agentv.model.case import EvalCase, Origin, Place, PromptInput
+from agentv.model.case import EvalCase, PromptInput
 from agentv.model.job import Job
 from agentv.model.manifest import RunManifest
 from agentv.model.message import Message
+from agentv.model.origin import Origin, Place
 from agentv.model.response import Response, TargetFailure, answer
 from agentv.model.result import JobKey, Result
 from agentv.registry import TARGETS
@@ -31,6 +32,7 @@ from agentv.runs.store import CHECK_HINT, RunStore, StoredCase
 from agentv.settings.diagnostics import Problems
 from agentv.support.patterns import has_magic
 from agentv.targets.answers import message_from_data
+from agentv.trust.roots import is_trusted
 
 
 class StoredAnswer(msgspec.Struct, frozen=True):
@@ -192,7 +194,7 @@ class StoredCases:
         known = self._builders.get((dataset, path))
         if known is None:
             folder = os.path.dirname(path) or "."
-            folder = folder if os.path.isdir(folder) else "."
+            folder = folder if os.path.isdir(folder) and is_trusted(folder) else "."
             root = project_root(folder)
             builder = CaseBuilder(
                 Header(dataset=dataset), MessageReader(FileFinder(folder, root)), outcome_optional=True

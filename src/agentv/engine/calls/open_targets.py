@@ -20,7 +20,8 @@ from agentv.engine.run_options import first_given
 from agentv.errors import UsageError
 from agentv.executors.executor import EndpointLimit, Limits
 from agentv.model.job import NO_OVERRIDES, CallOverrides, OverrideKey
-from agentv.model.response import Responder
+from agentv.model.response import Request, Responder, Response, TargetFailure
+from agentv.support.user_code import may_import
 from agentv.targets.target import ModelApi, Target
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class OpenTargets:
         self, settings: Target, responder: Responder, priced: Callable[[Responder], Responder]
     ) -> Responder:
         """Add the tools that the target runs. Each call of the model has its own price."""
-        toolbox = settings.open_tools(self._spec.home) if isinstance(settings, ModelApi) else None
+        toolbox = settings.open_tools(self._spec.home) if isinstance(settings, ModelApi) and may_import() else None
         if toolbox is None or not isinstance(settings, ModelApi):
             return responder
         from agentv.engine.calls.tool_loop import ToolLoopWrapper  # late: few targets run tools
@@ -212,6 +213,20 @@ class OpenTargets:
         return RetryWrapper(timed, policy, limiter, self._limits.slots.sleep, self._max_outage_s(settings))
 
 
+class Unopened:
+    """Takes the place of a target in a user's file, which is not imported to show prompts."""
+
+    def __init__(self, name: str) -> None:
+        self.endpoint = name
+
+    async def respond(self, request: Request) -> Response:  # noqa: ARG002
+        """Raise an error: the target is not open."""
+        raise TargetFailure("process", f"'{self.endpoint}' is not open")
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
 def concurrency_of(
     settings: Target, workers: int | None, configured: int | None = None, cores: int | None = None
 ) -> tuple[int, int]:
@@ -226,6 +241,8 @@ def concurrency_of(
 
 
 def _opened(settings: Target, home: str) -> Responder:
+    if not may_import() and ".py:" in settings.provider:
+        return Unopened(settings.name)
     try:
         return settings.open(home)
     except NotImplementedError:

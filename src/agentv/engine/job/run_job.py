@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agentv.datasets.files import FileFinder
+from agentv.datasets.files import finder_of
 from agentv.engine.answers.answer_sources import given_answer, live_answer
 from agentv.engine.calls.open_targets import MOST_BATCHED, OpenTarget, OpenTargets
 from agentv.engine.calls.payments import batch_cost, job_account
@@ -23,10 +23,10 @@ from agentv.engine.scoring.judge_calls import ScoringContext
 from agentv.engine.scoring.scorer import Scorer
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.executors.executor import Limits, UnfinishedJob
-from agentv.model.case import Origin
 from agentv.model.evaluator import Verdicts, turn_evaluator_name
 from agentv.model.job import Job, Judgement
 from agentv.model.message import message_to_data
+from agentv.model.origin import Origin
 from agentv.model.response import Response, TargetFailure
 from agentv.model.result import EvaluatorResult, Result
 from agentv.model.workspace_settings import Workspace
@@ -63,7 +63,7 @@ class JobContext:
         self.prompts = None if files.prompts_folder is None else JobFiles(files.prompts_folder, redactor)
         self.traces = None if files.traces_folder is None else JobFiles(files.traces_folder, redactor)
         self.logs = StreamLogs(files.logs_folder, redactor)
-        self._finders: dict[str, Callable[[str], str]] = {}
+        self._finders: dict[tuple[str, bool], Callable[[str], str]] = {}
         self._suites: SuiteWorkspaces | None = None
         self._answers: AnswerLog | None = None
         for name in (*spec.answering, *spec.users, *spec.judges):
@@ -109,12 +109,12 @@ class JobContext:
                 stack.push_async_callback(self._suites.aclose)
             await self.host.aclose()
 
-    def find_file(self, origin: Origin) -> Callable[[str], str]:
-        """Return a function that finds files as for paths in the dataset."""
-        find = self._finders.get(origin.base_dir)
+    def find_file(self, origin: Origin, *, own: bool) -> Callable[[str], str]:
+        """Return a function that finds files as for paths in the dataset; with `own`, as for paths in the project."""
+        find = self._finders.get((origin.base_dir, own))
         if find is None:
-            finder = FileFinder(origin.base_dir or ".", origin.root or ".")
-            find = self._finders[origin.base_dir] = lambda value: finder.find(value).path
+            finder = finder_of(origin, own=own)
+            find = self._finders[origin.base_dir, own] = lambda value: finder.find(value).path
         return find
 
     def verdicts_of(self, job: Job) -> Verdicts | None:
@@ -282,7 +282,7 @@ def _transformed(response: Response, job: Job, context: JobContext) -> str:
     settings = context.targets.settings(job.target)
     if settings is None or settings.transform is None:
         return response.text
-    return apply_transform(response.text, settings.transform, context.find_file(job.case.place.origin))
+    return apply_transform(response.text, settings.transform, context.find_file(job.case.place.origin, own=True))
 
 
 def _scoring_context(job: Job, context: JobContext, turn: int | None = None) -> ScoringContext:
@@ -298,8 +298,8 @@ def _judgement(answer: Answer, response: Response, text: str, context: JobContex
         request,
         response,
         candidate_answer=text,
-        workdir=origin.base_dir or ".",
-        find_file=context.find_file(origin),
+        workdir=origin.program_dir or ".",
+        find_file=context.find_file(origin, own=context.spec.evaluators is not None),
         trace_summary=answer.trace if whole else summarise_trace(response.messages, response.tool_errors),
         execution_metrics=answer.metrics if whole else metrics_of(response),
         file_changes=answer.file_changes if request.job_workspace is None else request.job_workspace.changes,

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.files import FileError, FileFinder, Found
+from agentv.datasets.files import FileError, FileFinder, Found, finder_of
 from agentv.evaluators.code.static_checks import function_reference, transform_references
-from agentv.model.case import EvalCase, Origin
+from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec, FileReference
+from agentv.model.origin import Origin
 from agentv.model.values import digest
 from agentv.settings.evaluator_reader import evaluator_of
 from agentv.support.hashes import words_in
@@ -24,9 +25,13 @@ _HERE = ("",)
 
 
 class EvaluatorFiles:
-    """Finds the files of evaluators, like other files named in a dataset, and computes fingerprints of evaluators."""
+    """Finds the files of evaluators, like other files named in a dataset, and computes fingerprints of evaluators.
 
-    def __init__(self) -> None:
+    With `own`, the evaluators are those of the command: for datasets from outside, files are looked up in the project.
+    """
+
+    def __init__(self, *, own: bool = False) -> None:
+        self.own = own
         self._finders: dict[str, FileFinder] = {}
         self._last: tuple[tuple[EvaluatorSpec, ...], str, str] | None = None
         self._last_each: tuple[tuple[EvaluatorSpec, ...], str, tuple[dict[str, str], Files]] | None = None
@@ -34,7 +39,7 @@ class EvaluatorFiles:
     def _finder(self, origin: Origin) -> FileFinder:
         finder = self._finders.get(origin.base_dir)
         if finder is None:
-            finder = self._finders[origin.base_dir] = FileFinder(origin.base_dir or ".", origin.root or ".")
+            finder = self._finders[origin.base_dir] = finder_of(origin, own=self.own)
         return finder
 
     def path(self, origin: Origin, value: str) -> str:

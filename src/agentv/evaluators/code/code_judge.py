@@ -66,7 +66,11 @@ class CodeJudge(SandboxedEvaluator, frozen=True, kw_only=True):
         """The program. A script that does not exist is only a warning, since it may still be created."""
         cwd = self.cwd or ""
         yield FileReference(
-            ("script",), self.script, lambda _, at: script_problems(self.script, os.path.join(at, cwd)), cwd
+            ("script",),
+            self.script,
+            lambda _, at: script_problems(self.script, os.path.join(at, cwd)),
+            cwd,
+            executes="command",
         )
 
     @property

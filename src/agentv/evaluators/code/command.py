@@ -41,7 +41,7 @@ class CommandCheck(SandboxedEvaluator, frozen=True, kw_only=True):
 
     def references(self) -> Iterator[FileReference]:
         """The program, which may be in the workspace and is therefore not checked."""
-        yield FileReference(("command",), self.command)
+        yield FileReference(("command",), self.command, executes="command")
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Run the program and score its exit code."""

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from agentv.evaluators.base import stamp_of
-from agentv.model.evaluator import FileReference
+from agentv.model.evaluator import FileReference, FindFile
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
-
-_DYNAMIC = frozenset({"exec", "globals", "setattr", "vars", "__getattr__"})
-"""Names whose use may define other names."""
+from agentv.support.code_outline import read_module
 
 
 def function_reference(path: KeyPath, function: str) -> FileReference:
     """Return a reference to a function or class. Only files are checked; a module would have to be imported."""
     file = function.rpartition(":")[0]
     if not file.endswith(".py"):
-        return FileReference(path, function)
-    return FileReference(path, function, lambda find_file, _: function_problems(function, find_file(file)))
+        return FileReference(path, function, executes="code")
+
+    def check(find_file: FindFile, _: str) -> Problems:
+        return function_problems(function, find_file(file))
+
+    return FileReference(path, function, check, executes="code")
 
 
 def transform_references(transform: Any) -> Iterator[FileReference]:
@@ -40,41 +39,25 @@ def function_problems(reference: str, path: str) -> Problems:
     file, _, name = reference.rpartition(":")
     first = name.split(".")[0]
     try:
-        names = _defined(path, stamp_of(path))
+        module = read_module(path)
     except SyntaxError as error:
         problems.error((), f"File '{file}' is not valid Python: {error.msg}, line {error.lineno}")
+        return problems
     except (OSError, ValueError, RecursionError) as error:
         problems.error((), f"Cannot read file '{file}': {error}")
-    else:
-        if names is not None and first not in names:
-            hint = did_you_mean(first, names) or f"It defines: {', '.join(sorted(names)) or 'nothing'}"
-            problems.error((), f"There is no '{first}' in file '{file}'", hint)
-        elif names is not None and names[first] and first == name:
-            message = f"'{name}' in file '{file}' cannot be called: {names[first]}"
-            problems.error((), message, "It is called with one argument")
+        return problems
+    if module.is_dynamic:
+        return problems
+    if first not in module.names:
+        hint = did_you_mean(first, module.names) or f"It defines: {', '.join(sorted(module.names)) or 'nothing'}"
+        problems.error((), f"There is no '{first}' in file '{file}'", hint)
+        return problems
+    node = module.defined.get(name)
+    is_plain = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.decorator_list
+    why = _needs(node.args) if is_plain and not isinstance(node, ast.ClassDef | None) else ""
+    if why:
+        problems.error((), f"'{name}' in file '{file}' cannot be called: {why}", "It is called with one argument")
     return problems
-
-
-@lru_cache(maxsize=256)
-def _defined(path: str, _stamp: tuple[int, int]) -> dict[str, str] | None:
-    """Return the names that a file defines, or None if only running it would show them.
-
-    Each name maps to the reason why it cannot be called with one argument, or to an empty string.
-    """
-    tree = ast.parse(Path(path).read_bytes())
-    names: dict[str, str] = {}
-    for node in _outside_functions(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            names[node.name] = "" if node.name in names or node.decorator_list else _needs(node.args)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names.update(dict.fromkeys((alias.asname or alias.name.split(".")[0] for alias in node.names), ""))
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names[node.id] = ""
-        elif isinstance(node, ast.ClassDef | ast.MatchAs | ast.MatchStar | ast.ExceptHandler) and node.name:
-            names[node.name] = ""
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    made = any(isinstance(node, ast.Global) for node in ast.walk(tree))
-    return None if made or "*" in names or (names.keys() | used) & _DYNAMIC else names
 
 
 def _needs(arguments: ast.arguments) -> str:
@@ -86,13 +69,3 @@ def _needs(arguments: ast.arguments) -> str:
     if not positional and arguments.vararg is None:
         return "it takes no arguments"
     return f"it requires {', '.join(required)}" if len(required) > 1 else ""
-
-
-def _outside_functions(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield every node at module level, including those under `if`, `try` and `with`."""
-    stack: list[ast.AST] = list(tree.body)
-    while stack:
-        node = stack.pop()
-        yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            stack.extend(ast.iter_child_nodes(node))

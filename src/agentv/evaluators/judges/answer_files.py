@@ -55,7 +55,8 @@ def preprocessor_complaints(preprocessors: Sequence[Preprocessor]) -> list[str]:
 def preprocessor_references(preprocessors: Sequence[Preprocessor]) -> Iterator[FileReference]:
     """Yield the programs. A script that does not exist is a warning, as for a code judge."""
     for index, each in enumerate(preprocessors):
-        yield FileReference(("preprocessors", index, "command"), each.command, partial(_script_problems, each.command))
+        check = partial(_script_problems, each.command)
+        yield FileReference(("preprocessors", index, "command"), each.command, check, executes="command")
 
 
 def _script_problems(command: str | list[str], _: FindFile, folder: str) -> Problems:
@@ -101,7 +102,8 @@ def _located(part: FilePart, judgement: Judgement) -> str:
     value = part.value.removeprefix("file://")
     if "://" in value:
         raise EvaluatorFailure(f"The answer's file '{value}' is not a local file")
-    folders = [os.path.realpath(each) for each in (judgement.workspace_path, judgement.workdir) if each]
+    own = judgement.case.place.origin.base_dir or judgement.workdir
+    folders = [os.path.realpath(each) for each in (judgement.workspace_path, own) if each]
     path = os.path.realpath(os.path.join(folders[0], value))
     if not any(path.startswith(os.path.join(folder, "")) for folder in folders):
         where = "the workspace and the dataset's folder" if len(folders) > 1 else "the dataset's folder"

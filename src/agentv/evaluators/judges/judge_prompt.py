@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -179,7 +179,8 @@ def prompt_references(
 ) -> Iterator[FileReference]:
     """Yield the reference to a custom prompt. Its check reports unknown variables."""
     if prompt is not None:
-        yield FileReference(path, prompt, lambda find_file, _: _problems(prompt, find_file, known))
+        runs: Literal["", "command"] = "" if is_template(prompt) else "command"
+        yield FileReference(path, prompt, lambda find_file, _: _problems(prompt, find_file, known), executes=runs)
 
 
 def _problems(prompt: Prompt, find_file: FindFile, known: tuple[str, ...]) -> Problems:

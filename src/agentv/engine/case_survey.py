@@ -1,0 +1,173 @@
+"""Find out what cases would use, and ask for trust in datasets outside the project before anything of them is used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from agentv.datasets.dataset import Dataset, Options, SilentSink
+from agentv.datasets.discovery import find_datasets
+from agentv.datasets.formats.dataset_format import Source
+from agentv.datasets.stamps import files_of
+from agentv.engine.scoring.fingerprints import references_of
+from agentv.errors import AgentvError
+from agentv.model.case import EvalCase
+from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.workspace_settings import Workspace
+from agentv.support.user_code import may_import
+from agentv.trust.consent import require_trust, require_trust_in_run
+from agentv.trust.inventory import Inventory, Use, command_text
+from agentv.trust.policy import load_policy
+from agentv.trust.roots import in_project, is_trusted, noted_variables, trusting_only_the_project
+
+Evaluators = tuple[EvaluatorSpec, ...] | None
+
+_CACHE_SIZE = 1024
+_TOOL_SETTINGS = (
+    *(".git", ".claude", ".codex", ".cursor", ".gemini", ".opencode", ".pi", ".vscode", ".devcontainer", ".husky"),
+    *(".envrc", ".mcp.json", "opencode.json"),
+)
+"""Names in a template that agents, editors and Git execute on their own."""
+
+
+class CaseSurvey:
+    """Collects what cases would use: those of files that are not trusted, or with `everything` those of all files.
+
+    Everything is collected by default while settings are only checked, or if the user's policy denies programs.
+
+    `evaluators` replace those of the cases. Without `calls`, answers exist already and no workspace is prepared.
+    """
+
+    def __init__(self, evaluators: Evaluators = None, *, everything: bool | None = None, calls: bool = True) -> None:
+        self.inventory = Inventory()
+        if everything is None:
+            everything = not may_import() or load_policy().programs == "deny"
+        self.everything = everything
+        self._evaluators = evaluators
+        self._calls = calls
+        self._known: dict[str, bool] = {}
+        self._seen: set[object] = set()
+
+    def add(self, case: EvalCase) -> None:
+        """Add what one case would use. One check per file decides whether its cases are looked at."""
+        path = case.path
+        wanted = self._known.get(path)
+        if wanted is None:
+            wanted = self._known[path] = self.everything or case.place.origin.is_foreign
+            if wanted:
+                self.inventory.files[path] = None
+        if wanted:
+            self.inventory.add(self._uses(case))
+
+    def _uses(self, case: EvalCase) -> Iterator[Use]:
+        path = case.path
+        if self._calls and case.workspace is not None and self._is_new((path, case.workspace)):
+            yield from workspace_uses(case.workspace, path)
+        if self._evaluators is not None:
+            own, path = [self._evaluators], "--evaluator"
+        else:
+            own = [case.evaluators, *(turn.evaluators for turn in case.turns)]
+        for specs in own if self._evaluators is None or self.everything else ():
+            for spec in specs if self._is_new((path, specs)) else ():
+                yield from spec_uses(spec, path)
+
+    def _is_new(self, subject: object) -> bool:
+        is_new = subject not in self._seen
+        if len(self._seen) >= _CACHE_SIZE:
+            self._seen.clear()  # each case may have its own evaluators, and memory must not grow with them
+        self._seen.add(subject)
+        return is_new
+
+
+def spec_uses(spec: EvaluatorSpec, file: str) -> Iterator[Use]:
+    """Yield the commands and the code of an evaluator and its members."""
+    for reference in references_of(spec):
+        if reference.executes:
+            yield Use(reference.executes, command_text(reference.value), file, f"evaluator '{spec.name}'")
+    for member in spec.evaluator.members if spec.evaluator is not None else ():
+        yield from spec_uses(member, file)
+
+
+def workspace_uses(workspace: Workspace, file: str) -> Iterator[Use]:
+    """Yield the commands of a workspace, its repositories, and settings of tools in its template."""
+    commands = {"workspace.setup": workspace.setup, "workspace.teardown": workspace.teardown}
+    hooks = workspace.hooks
+    for name in hooks.__struct_fields__ if hooks is not None else ():
+        hook = getattr(hooks, name)
+        commands[f"workspace.hooks.{name}"] = None if hook is None else hook.command
+    for place, command in commands.items():
+        if command is not None:
+            yield Use("command", command_text(command), file, place)
+    for repository in workspace.repos:
+        yield Use("command", f"git clone {repository.repo}", file, "workspace.repos")
+    names = os.listdir(workspace.path) if workspace.path and os.path.isdir(workspace.path) else []
+    for name in sorted(set(names).intersection(_TOOL_SETTINGS)):
+        yield Use("template", os.path.join(workspace.path, name), file, "workspace.template")
+
+
+def dataset_uses(source: Source, options: Options, survey: CaseSurvey) -> Inventory:
+    """Return what a dataset would use, without its variables. Invalid cases are reported when the run reads them."""
+    try:
+        for batch in Dataset(source, options, SilentSink()).batches(None):
+            for case in batch:
+                survey.add(case)
+    except AgentvError:
+        pass  # reported when the run reads it
+    survey.inventory.files.update(dict.fromkeys(files_of(source)))
+    survey.inventory.add(variable_uses([source]))
+    return survey.inventory
+
+
+def variable_uses(sources: Iterable[Source]) -> Iterator[Use]:
+    """Yield the variables that datasets name. They must have been read."""
+    for source in sources:
+        for file in files_of(source):
+            yield from (Use("variable", name, file) for name in noted_variables(file))
+
+
+def settle_trust(sources: Iterable[Source], options: Options, evaluators: Evaluators, *, calls: bool = True) -> None:
+    """Ask for trust in the datasets outside the project that would run, import or read something.
+
+    Raises UntrustedError if it is not given. Datasets in the project cost one check each.
+    """
+    for source in sources:
+        outside = [file for file in files_of(source) if not in_project(os.path.realpath(file))]
+        if outside:
+            with trusting_only_the_project():
+                found = dataset_uses(source, options, _outside_survey(evaluators, calls=calls))
+            require_trust(outside[0], found)
+
+
+def _outside_survey(evaluators: Evaluators, *, calls: bool) -> CaseSurvey:
+    """Return a survey of all that cases use themselves: not of evaluators that the user gives."""
+    return CaseSurvey(None if evaluators is None else (), everything=True, calls=calls)
+
+
+def settle_run_trust(run: str, cases: Iterable[EvalCase], evaluators: Evaluators) -> None:
+    """Refuse cases stored in a run folder that would run what no dataset of the project names.
+
+    A run folder may come from others, also one inside the project. Raises UntrustedError.
+    """
+    survey = _outside_survey(evaluators, calls=False)
+    paths: dict[str, None] = {}
+    for case in cases:
+        survey.add(case)
+        paths[case.path] = None
+    if survey.inventory.running:
+        named = {(use.kind, use.value) for use in _current_uses(paths)}
+        left = [use for use in survey.inventory.running if (use.kind, use.value) not in named]
+        require_trust_in_run(run, Inventory(msgspec.structs.replace(use, file=run) for use in left))
+
+
+def _current_uses(paths: Iterable[str]) -> Iterator[Use]:
+    """Yield what the datasets of a run use now, if they still exist and are trusted."""
+    existing = [path for path in paths if os.path.isfile(path) and is_trusted(path)]
+    for path in existing:
+        try:
+            sources = find_datasets(path, lambda _: None, lambda _: None)
+        except AgentvError:
+            continue
+        for source in sources:
+            yield from dataset_uses(source, Options(), CaseSurvey(everything=True, calls=False))

@@ -1,0 +1,104 @@
+"""Let files outside the project run programs only if the user trusts them: remembered, asked, or by an option."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from agentv.datasets.files import is_inside, is_too_wide, project_root
+from agentv.errors import AgentvError, UsageError
+from agentv.support.hashes import short
+from agentv.trust import memory
+from agentv.trust.inventory import Inventory
+from agentv.trust.policy import load_policy, policy_path
+from agentv.trust.roots import advice, grant, granted_paths, in_project, is_trusted, question, run_advice, trusts_runs
+
+
+class UntrustedError(UsageError):
+    """A file outside the project would run a program, import code or read a variable, and is not trusted."""
+
+
+def require_trust(file: str, inventory: Inventory) -> None:
+    """Trust the folder of a file outside the project, or raise UntrustedError with what it would use.
+
+    A folder that was named with `--trust` is remembered, as if the question had been answered.
+    """
+    real = os.path.realpath(file)
+    if in_project(real) or not inventory:
+        return
+    folder = next((each for each in granted_paths() if is_inside(real, each)), None)
+    if folder is None and _is_accepted(real, inventory):
+        return
+    if folder is None:
+        folder = folder_to_trust(file)
+        ask = question()
+        if ask is None or not ask(_question(file, folder, inventory)):
+            raise _refusal(file, folder, inventory)
+        grant(folder)
+    with suppress(AgentvError):  # it is trusted for this command, and asked about again next time
+        memory.remember(folder, inventory)
+
+
+def check_trust(inventory: Inventory) -> None:
+    """Raise UntrustedError if a file that is not trusted would use anything."""
+    for file in dict.fromkeys(use.file for use in inventory):
+        if not is_trusted(file):
+            uses = Inventory(use for use in inventory if use.file == file)
+            raise _refusal(file, folder_to_trust(file), uses)
+
+
+def require_trust_in_run(run: str, inventory: Inventory) -> None:
+    """Raise UntrustedError if a run folder names anything to run or to write to, unless the user trusts the run."""
+    if not inventory or trusts_runs():
+        return
+    headline = f"The run {short(run)} would use {inventory.totals} that only its folder names"
+    reason = "No dataset of your project names these, and a run folder may come from others:"
+    detail = "\n".join((reason, *(f"  {line}" for line in inventory.lines())))
+    raise UntrustedError(headline, detail, run_advice())
+
+
+def check_policy(inventory: Inventory) -> None:
+    """Raise UsageError if the user's policy denies programs, and something would run or import one."""
+    if load_policy().programs == "deny" and inventory.running:
+        lines = [f"Your policy allows no programs and no code from files, but {inventory.totals} would be used:"]
+        lines += (f"  {line}" for line in Inventory(inventory.running).lines())
+        raise UsageError("Programs are not allowed", "\n".join(lines), f"Change `programs` in {policy_path()}")
+
+
+def folder_to_trust(file: str) -> str:
+    """Return the project of a file, or its folder if that would be too much; the file itself in the home folder."""
+    folder = os.path.realpath(os.path.dirname(os.path.abspath(file)))
+    root = project_root(folder)
+    for place in (root, folder):
+        if not is_too_wide(place) and not is_inside(os.path.realpath(os.getcwd()), place):
+            return place
+    return os.path.realpath(file)
+
+
+def _is_accepted(real: str, inventory: Inventory) -> bool:
+    """Whether a file is trusted without a question: by the user's policy, or because it has not changed since."""
+    if load_policy().programs == "allow":
+        grant(folder_to_trust(real))
+        return True
+    folder = memory.is_remembered(real, inventory)
+    if folder is not None:
+        grant(folder)
+    return folder is not None
+
+
+def _refusal(file: str, folder: str, inventory: Inventory) -> UntrustedError:
+    changed = " It was trusted before, but has changed since." if memory.is_known(file) else ""
+    lines = [f"It would use {inventory.totals}:", *(f"  {line}" for line in inventory.lines())]
+    lines.append(f"Nothing was run, imported or read.{changed}")
+    headline = f"{short(file)} is outside your project ({project_root('.')}) and is not trusted"
+    return UntrustedError(headline, "\n".join(lines), advice(folder))
+
+
+def _question(file: str, folder: str, inventory: Inventory) -> str:
+    changed = " It has changed since you trusted it." if memory.is_known(file) else ""
+    lines = [
+        f"{short(file)} is outside your project ({project_root('.')}).{changed} It would use {inventory.totals}:",
+        *(f"  {line}" for line in inventory.lines()),
+        f"Trust in {folder} is remembered until one of its programs changes.",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,87 @@
+"""The inventory of a run: the commands, code, hosts and variables that its files would use, and who names them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from agentv.errors import plural
+from agentv.support.hashes import short
+
+UseKind = Literal["command", "code", "template", "file", "host", "variable"]
+
+KINDS: dict[UseKind, str] = {
+    "command": "command",
+    "code": "Python import",
+    "template": "tool configuration",
+    "file": "output file",
+    "host": "host",
+    "variable": "variable",
+}
+_LONGEST = 160
+
+
+class Use(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One command, import, host or variable that a file names. Of a variable, only the name is known.
+
+    `used_by` is the setting, evaluator or target that names it.
+    """
+
+    kind: UseKind
+    value: str
+    file: str
+    used_by: str = ""
+
+
+class Inventory:
+    """What a run would use, each item once. `files` are the files that were read for it."""
+
+    def __init__(self, uses: Iterable[Use] = (), files: Iterable[str] = ()) -> None:
+        self._uses = dict.fromkeys(uses)
+        self.files = dict.fromkeys(files)
+
+    def __iter__(self) -> Iterator[Use]:
+        return iter(self._uses)
+
+    def __bool__(self) -> bool:
+        return bool(self._uses)
+
+    def add(self, uses: Iterable[Use]) -> None:
+        """Add items that a file names."""
+        self._uses.update(dict.fromkeys(uses))
+
+    def of_kinds(self, *kinds: UseKind) -> list[Use]:
+        """Return the items of some kinds."""
+        return [use for use in self._uses if use.kind in kinds]
+
+    @property
+    def running(self) -> list[Use]:
+        """Return what starts a program or imports code."""
+        return self.of_kinds("command", "code", "template")
+
+    @property
+    def totals(self) -> str:
+        """Return how many items of each kind there are: `2 commands, 1 variable`."""
+        counts = {kind: len({use.value for use in self.of_kinds(kind)}) for kind in KINDS}
+        return ", ".join(plural(count, KINDS[kind]) for kind, count in counts.items() if count)
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each item, with the files that name it."""
+        users: dict[tuple[str, str], dict[str, None]] = {}
+        for kind in KINDS:
+            for use in self.of_kinds(kind):
+                where = f"{use.used_by} in {short(use.file)}" if use.used_by else short(use.file)
+                users.setdefault((kind, use.value), {})[where] = None
+        for (noun, value), places in users.items():
+            first, more = next(iter(places)), len(places) - 1
+            shown = value if len(value) <= _LONGEST else value[: _LONGEST - 1] + "…"
+            yield f"{noun:<8}  {shown}  ({first}{f' and {more} more' if more else ''})"
+
+
+def command_text(value: Any) -> str:
+    """Return a command as text: a list of arguments is quoted, and settings contribute their program."""
+    program = getattr(value, "script", None) or getattr(value, "command", None) or value
+    return program if isinstance(program, str) else shlex.join(map(str, program))

@@ -1,0 +1,156 @@
+"""A stranger's repository evaluated from my project: nothing of it runs and no variable is read before trust."""
+
+import json
+import os
+
+import pytest
+from stranger import PROGRAMS, PYTHON, Stranger, case_of
+
+from agentv_testing import FaultyServer
+
+
+@pytest.fixture
+def stranger(tmp_path, monkeypatch):
+    made = Stranger(tmp_path)
+    monkeypatch.chdir(made.mine)
+    monkeypatch.setenv("CANARY", "planted-in-my-environment")
+    return made
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_of_a_dataset_runs_only_after_trust(stranger, command, name):
+    evaluators, fields = case_of(PROGRAMS[name])
+    path = stranger.dataset(*evaluators, **fields)
+    refused = command("eval", path)
+    assert (refused.code, stranger.has_run) == (2, False)
+    assert "is outside your project" in refused.stderr
+    assert f"agentv eval {path} --trust {stranger.theirs}" in refused.stderr
+    trusted = command("eval", path, "--trust", str(stranger.theirs), "--out", "run")
+    assert (trusted.code, stranger.has_run) == (0, True), trusted.stderr
+    records = [json.loads(line) for line in (stranger.mine / "run/results.jsonl").read_text().splitlines()]
+    assert [record["status"] for record in records] == ["ok"]
+
+
+def test_repositories_and_settings_of_tools_need_trust(stranger, command):
+    for workspace in ({"repos": [{"repo": "../theirs"}]}, {"template": "template"}):
+        ended = command("eval", stranger.dataset(workspace=workspace))
+        assert ended.code == 2
+        assert "is not trusted" in ended.stderr
+
+
+def test_plain_data_needs_no_trust_and_gets_my_target(stranger, command):
+    target = {"name": "default", "provider": "cli", "command_template": f"{PYTHON} agent.py"}
+    stranger.write(stranger.theirs, ".agentv/targets.yaml", {"targets": [target]})
+    stranger.write(stranger.theirs, "schema.json", {"type": "string"})
+    path = stranger.dataset({"type": "contains", "value": "hello"}, {"type": "llm_judge", "prompt": "judge.md"})
+    stranger.write(stranger.theirs, "judge.md", "Is {{ candidate_answer }} a greeting?")
+    ended = command("eval", path, "--out", "run")
+    assert (ended.code, stranger.has_run) == (0, False), ended.stderr
+    record = json.loads((stranger.mine / "run/results.jsonl").read_text())
+    assert (record["candidate_answer"], record["score"]) == ("hello", 1.0)
+
+
+def test_results_of_their_dataset_are_stored_in_my_project(stranger, command):
+    assert command("eval", stranger.dataset()).code == 0
+    assert len(list((stranger.mine / ".agentv/results").iterdir())) == 1
+    assert not (stranger.theirs / ".agentv").exists()
+
+
+TARGETS = {
+    "cli": {"command_template": f"{PYTHON} agent.py"},
+    "python": {"function": "custom.py:agent"},
+    "custom.py:Provider": {},
+}
+
+
+@pytest.mark.parametrize("provider", [*TARGETS, "http"])
+def test_their_targets_need_trust_and_never_replace_mine(stranger, command, provider):
+    with FaultyServer() as server:
+        settings = TARGETS.get(provider, {"url": server.url, "headers": {"X-Key": "${{ CANARY }}"}})
+        entry = {"name": "default", "provider": provider, **settings}
+        stranger.write(stranger.theirs, ".agentv/targets.yaml", {"targets": [entry]})
+        path, theirs = stranger.dataset(), "../theirs/.agentv/targets.yaml"
+        assert command("eval", path).code == 0  # mine answered
+        assert command("eval", path, "--trust", str(stranger.theirs)).code == 0  # mine still takes precedence
+        (stranger.mine / ".agentv/targets.yaml").unlink()
+        for arguments in ((path,), (path, "--targets", theirs)):
+            assert command("eval", *arguments).code == 2
+        assert "is not trusted" in command("targets", "check", "--targets", theirs).stderr
+        assert not stranger.has_run
+        assert server.counts.requests == 0
+
+
+def test_their_targets_work_with_trust_if_i_have_none(stranger, command):
+    entry = {"name": "default", "provider": "cli", "command_template": f"{PYTHON} agent.py"}
+    stranger.write(stranger.theirs, ".agentv/targets.yaml", {"targets": [entry]})
+    (stranger.mine / ".agentv/targets.yaml").unlink()
+    ended = command("eval", stranger.dataset(), "--trust", "../theirs")
+    assert (ended.code, stranger.has_run) == (0, True), ended.stderr
+
+
+def test_my_programs_run_in_my_project_and_not_in_theirs(stranger, command):
+    stranger.write(stranger.mine, "agent.py", "print('hello')")
+    stranger.write(stranger.mine, "custom.py", "def clean(text):\n    return text\n")
+    stranger.write(stranger.mine, "judge.py", "print('{\"score\": 1}')")
+    entry = {"name": "default", "provider": "cli", "command_template": f"{PYTHON} agent.py"}
+    entry["transform"] = {"function": "custom.py:clean"}
+    stranger.write(stranger.mine, ".agentv/targets.yaml", {"targets": [entry]})
+    assert command("eval", stranger.dataset(), "--out", "run").code == 0
+    mine = json.dumps({"type": "code_judge", "script": [PYTHON, "judge.py"]})
+    ended = command("rescore", "run", stranger.dataset(), "--evaluator", mine)
+    assert (ended.code, stranger.has_run) == (0, False), ended.stderr
+
+
+def test_their_dataset_gets_no_variable_before_trust(stranger, command):
+    case = {"id": "one", "input": "Say ${{ CANARY }}", "criteria": "x"}
+    stranger.write(stranger.theirs, "evals.yaml", {"tests": [case], "assertions": [{"type": "contains", "value": "h"}]})
+    path = "../theirs/evals.yaml"
+    refused = command("eval", path)
+    assert refused.code == 2
+    assert "variable  CANARY" in refused.stderr
+    shown = command("cases", path)
+    assert shown.printed[0]["input"][0]["content"] == "Say ${{ CANARY }}"
+    assert "not trusted" in shown.stderr
+    assert "planted" not in refused.stderr + shown.stdout + shown.stderr
+    assert command("eval", path, "--trust", "../theirs", "--out", "run").code == 0
+    assert "planted-in-my-environment" in (stranger.mine / "run/cases.jsonl").read_text()
+
+
+def test_a_link_in_my_project_to_their_files_is_theirs(stranger, command):
+    (stranger.mine / ".agentv/targets.yaml").unlink()
+    entry = {"name": "default", "provider": "cli", "command_template": f"{PYTHON} agent.py"}
+    stranger.write(stranger.theirs, "targets.yaml", {"targets": [entry]})
+    (stranger.mine / ".agentv/targets.yaml").symlink_to(stranger.theirs / "targets.yaml")
+    case = {"id": "a", "input": "x", "expected_outcome": "y", "evaluators": [{"type": "contains", "value": "h"}]}
+    stranger.write(stranger.mine, "evals.yaml", {"evalcases": [case]})
+    assert "is not trusted" in command("eval", "evals.yaml").stderr
+    (stranger.mine / ".env").symlink_to(stranger.theirs / ".env")
+    (stranger.mine / ".agentv/targets.yaml").unlink()
+    stranger.write(stranger.mine, ".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    ended = command("eval", "evals.yaml")
+    assert ended.code == 2
+    assert ".env is a link out of your project" in ended.stderr
+
+
+def test_trust_is_remembered_until_a_script_changes(stranger, command):
+    path = stranger.dataset({"type": "code_judge", "script": [PYTHON, "judge.txt"]})
+    stranger.write(stranger.theirs, "judge.txt", "import helper; print('{\"score\": 1}')")
+    stranger.write(stranger.theirs, "helper.py", "")
+    assert command("eval", path, "--trust", "../theirs").code == 0
+    assert command("eval", path).code == 0
+    stranger.write(stranger.theirs, "notes.txt", "Data may change.")
+    stranger.dataset({"type": "code_judge", "script": [PYTHON, "judge.txt"]}, input="Another question")
+    assert command("eval", path).code == 0
+    for name in ("judge.txt", "helper.py", "sitecustomize.py"):
+        stranger.write(stranger.theirs, name, "import sys; print('{\"score\": 0}')")
+        ended = command("eval", path)
+        assert (ended.code, "has changed since" in ended.stderr) == (2, True)
+        assert command("eval", path, "--trust", "../theirs").code == 0
+    stranger.dataset({"type": "code_judge", "script": [PYTHON, "other.txt"]})
+    assert command("eval", path).code == 2
+
+
+@pytest.mark.parametrize("path", ["/", os.path.expanduser("~"), "no-such-folder"])
+def test_trust_in_everything_or_nothing_is_refused(stranger, command, path):
+    ended = command("eval", stranger.dataset(), "--trust", path)
+    assert (ended.code, "Cannot trust" in ended.stderr) == (2, True)
