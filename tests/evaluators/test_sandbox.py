@@ -193,6 +193,14 @@ HOSTILE_VARIABLES = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("confinement", CONFINEMENTS.values(), ids=CONFINEMENTS)
+def test_the_launcher_starts_with_an_empty_environment(confinement):
+    launch = confinement.launch(["true"], "/", {**HOSTILE_VARIABLES, "AGENTV_PROCESS": "1"})
+    launch.close()
+    assert set(launch.env) == {"PATH", "AGENTV_PROCESS"}
+    assert "-I" in launch.arguments
+
+
 @pytest.mark.parametrize("text", [COLD, WARM], ids=["started", "warm"])
 def test_variables_of_a_project_do_not_reach_the_launcher(scoring, tmp_path, way, text):
     """A module `marshal` or `os` in the project would run before the isolation, with the user's rights."""

@@ -84,7 +84,7 @@ def checked_plan(
         raise UsageError("--gate-on interval has no gate to decide", hint=hint)
     answering = (*checked.jobs, *checked.users) if isinstance(source, LiveJobs) else ()
     by_evaluators = (*checked.judges, *checked.embedders)
-    project.check_sandbox(answering)
+    project.check_sandbox(project.with_fallbacks((*answering, *by_evaluators)))
     for name in project.with_fallbacks((*answering, *by_evaluators)) if options.budget_usd is not None else ():
         why = why_unpriced(project.target(name))
         if why is not None:

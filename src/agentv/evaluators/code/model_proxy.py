@@ -21,7 +21,7 @@ from aiohttp import web
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.job import Judgement
 from agentv.model.message import Message, message_to_data
-from agentv.support.isolation.launcher import PROXY_PORT
+from agentv.support.isolation import PROXY_PORT
 
 HOST = "127.0.0.1"
 MAX_BODY_BYTES = 16 * 1024 * 1024

@@ -10,15 +10,12 @@ import marshal
 import os
 import sys
 
-from agentv.support.isolation import landlock, namespaces, system_calls
+from agentv.support.isolation import PROXY_PORT, landlock, namespaces, system_calls
 from agentv.support.isolation.kernel import CannotIsolate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-PROXY_PORT = 8765
-"""The port of a proxy in the program's own network, in which no other program listens."""
 
 
 def main(arguments: list[str]) -> None:
