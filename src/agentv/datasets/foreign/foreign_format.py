@@ -14,10 +14,22 @@ from typing import Any, ClassVar
 
 from agentv.datasets.case.shorthand import ItemIds
 from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.formats.dataset_format import BadRow, Batch, DatasetFormat, Document, ReadOptions, Row, Source
+from agentv.datasets.formats.dataset_format import (
+    BadRow,
+    Batch,
+    DatasetFormat,
+    Document,
+    PlainRow,
+    ReadOptions,
+    Row,
+    Source,
+)
 from agentv.datasets.formats.lines import BATCH
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, LossWarning, MappedNote, plural
 from agentv.settings.diagnostics import type_word
+
+_SCALARS = (str, int, float, bool)
+_PLAIN = frozenset({"id", "input", "expected_output", "expected_outcome", "metadata"})
 
 Lose = Callable[[str], None]
 """Receives the name of something in a record that cannot be kept."""
@@ -93,13 +105,14 @@ class ForeignFormat(DatasetFormat):
         mapped.in_settings = Counter(mapped.losses)
         return Document(source, header, source.files[0], lists_tests=True, mapped=mapped)
 
-    def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:  # noqa: ARG002
+    def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
         mapped = document.mapped
         assert mapped is not None
         mapped.restart()
         rows = self.mapper(document)
         for path in document.source.files:
-            yield from _batches(path, self._numbered(path, rows, mapped))
+            numbered = self._numbered(path, rows, mapped)
+            yield from _batches(path, _as_plain(numbered) if options.plain else numbered)
 
     def _numbered(self, path: str, rows: Mapper, mapped: MappedFile) -> Iterator[tuple[int, Row]]:
         ids = ItemIds()
@@ -120,6 +133,19 @@ class ForeignFormat(DatasetFormat):
 
     def why_not(self, path: str) -> str | None:  # noqa: ARG002
         return None if self.in_folders else f"{self.title}: name the file to use it"
+
+
+def _as_plain(rows: Iterator[tuple[int, Row]]) -> Iterator[tuple[int, Row]]:
+    """Return rows of two texts as PlainRows, which become cases several times faster."""
+    for line, row in rows:
+        if type(row) is dict and row.keys() <= _PLAIN and type(row["input"]) is str:
+            expected, metadata = row.get("expected_output"), row.get("metadata")
+            is_flat = metadata is None or all(type(value) in _SCALARS for value in metadata.values())
+            if is_flat and (expected is None or type(expected) is str):
+                outcome = row.get("expected_outcome", "")
+                yield line, PlainRow(row["id"], outcome, row["input"], expected, None, metadata)
+                continue
+        yield line, row
 
 
 def _batches(path: str, rows: Iterator[tuple[int, Row]]) -> Iterator[Batch]:
