@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from itertools import chain
 
 from agentv.datasets.case.keys import OUTCOME_KEYS
-from agentv.datasets.foreign.foreign_format import ForeignFormat
 from agentv.datasets.formats.dataset_format import (
     SIDECAR_SUFFIXES,
     base_of,
@@ -77,8 +76,7 @@ def foreign_format(path: str, *, in_folders: bool = False) -> str | None:
     """Return the first format of another tool that recognizes a file."""
     for name in FOREIGN_FORMATS.all_names():
         found = load_format(name)
-        is_sure = isinstance(found, ForeignFormat) and found.in_folders
-        if (is_sure or not in_folders) and found.sniff(b"", path):
+        if (found.in_folders or not in_folders) and found.sniff(b"", path):
             return name
     return None
 

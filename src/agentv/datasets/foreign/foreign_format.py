@@ -73,8 +73,7 @@ class ForeignFormat(DatasetFormat):
     fields: ClassVar[str] = ""
     """What becomes what, such as `ideal → expected_output`."""
 
-    in_folders: ClassVar[bool] = False
-    """Whether a file is taken as a dataset if only its folder was named."""
+    in_folders = False
 
     def fits(self, file: RecordFile) -> bool:
         """Whether the file is one of this tool."""

@@ -108,6 +108,9 @@ class DatasetFormat:
     can_be_sharded: ClassVar[bool] = False
     can_be_compressed: ClassVar[bool] = False
 
+    in_folders: ClassVar[bool] = True
+    """Whether a file is taken as a dataset if only its folder was named."""
+
     is_folder: ClassVar[bool] = False
     """A dataset is a folder; `sniff` receives its path and an empty head."""
 
