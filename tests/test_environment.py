@@ -286,5 +286,7 @@ def test_a_cut_text_contains_no_part_of_a_secret(most):
         assert len(cut) <= most and "sk-" not in cut.replace(SECRET, "") and "789" not in cut.replace(SECRET, "")
 
 
-def test_a_cut_keeps_most_of_a_text_without_spaces():
-    assert start_of("x" * 5000, 500) == "x" * 243 + "…" and end_of("x" * 5000, 500) == "…" + "x" * 243
+def test_a_cut_of_data_without_spaces_is_made_at_other_signs():
+    data = f'{{"a":"{"x" * 100}","list":[{"1," * 200}"{SECRET}","more"]}}'
+    assert start_of(data, data.index(SECRET) + 8) == data[: data.index(SECRET)] + "…"
+    assert start_of("x" * 5000, 500) == "x" * 499 + "…" and end_of("x" * 5000, 500) == "…" + "x" * 499

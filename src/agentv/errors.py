@@ -18,11 +18,14 @@ Any other exception is a bug in agentv and shows its traceback.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypedDict, Unpack
 
 _LONGEST_WORD = 256
+_LAST_WORD = re.compile(r"\S*\Z")
+_LAST_TOKEN = re.compile(r"[\w+/=.~%:@&?-]*\Z")
 
 EXIT_OK = 0
 EXIT_FINDINGS = 1
@@ -160,8 +163,10 @@ def start_of(text: str, most: int) -> str:
         return text
     kept = text[: most - 1]
     if not text[most - 1].isspace():
-        last = len(kept) - len(kept.split()[-1]) if kept and not kept[-1].isspace() else len(kept)
-        kept = kept[: max(last, len(kept) - _LONGEST_WORD)]
+        # Data without spaces is cut at other signs. A very long word is no secret.
+        last = kept[-_LONGEST_WORD - 1 :]
+        lengths = (len(found[0]) for pattern in (_LAST_WORD, _LAST_TOKEN) if (found := pattern.search(last)))
+        kept = kept[: len(kept) - next((length for length in lengths if length <= _LONGEST_WORD), 0)]
     return kept.rstrip() + "…"
 
 

@@ -16,7 +16,7 @@ from agentv.bisection.fixed_measure import Measure
 from agentv.bisection.repository import GitRepository, plain_environment
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import CACHE
-from agentv.errors import EXIT_ERRORS, EXIT_OK, AgentvError
+from agentv.errors import EXIT_ERRORS, EXIT_OK, AgentvError, start_of
 from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.record import ScoreRecord
 from agentv.runs.store import RunStore
@@ -287,4 +287,4 @@ def _reason(messages: str, worktree: str) -> str:
     """Return the first two lines of an error, without the path of the worktree."""
     lines = [line.strip() for line in messages.replace(worktree + os.sep, "").splitlines() if line.strip()]
     text = " ".join(lines[:2])
-    return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…"
+    return start_of(text, _LONGEST_REASON)

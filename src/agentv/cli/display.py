@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
@@ -186,7 +186,8 @@ class RunDisplay(Observer):
     def watch(self, running: RunInProgress) -> Iterator[None]:
         """Show progress, and redirect prints of user code to stderr: stdout is for the command's own output."""
         log = self._show_log() if self._verbose else nullcontext()
-        with redirect_stdout(sys.stderr), self._show_progress(running), log:
+        printed: Any = _RedactedStream(sys.stderr, self._redactor)
+        with self._show_progress(running), redirect_stdout(printed), redirect_stderr(printed), log:
             yield
 
     @contextmanager
@@ -243,6 +244,25 @@ class RunDisplay(Observer):
             self._progress.note(text, label, colour)
         else:
             output.message(label + text)
+
+
+class _RedactedStream:
+    """A stream for what user code prints, without secrets. Each piece is written at once, as for a progress bar."""
+
+    def __init__(self, stream: TextIO, redactor: Redactor) -> None:
+        self._stream = stream
+        self._redactor = redactor
+
+    def write(self, text: str) -> int:
+        self._stream.write(self._redactor.redact_text(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class _LogHandler(logging.Handler):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from agentv.errors import start_of
 from agentv.model.evaluator import COMMON_KEYS as RESERVED
 from agentv.model.evaluator import OTHER_TOOLS, Evaluator, EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
@@ -174,7 +175,7 @@ def quoted(value: Any) -> str:
 
 def cut(text: str, longest: int = LONGEST_SENTENCE) -> str:
     """Shorten a text to at most `longest` characters, with an ellipsis."""
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    return start_of(text, longest)
 
 
 def bounded(sentences: tuple[str, ...]) -> tuple[str, ...]:

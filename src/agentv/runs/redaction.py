@@ -6,7 +6,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 REPLACEMENT = "[redacted]"
 
-_ENCODED = re.compile(rb"%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}")
+_ENCODED = re.compile(rb"%[0-9A-Fa-f]{2}|\\{1,32}u[0-9A-Fa-f]{4}")
 _PLAIN = re.compile(r"[A-Za-z0-9_.~-]+")
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z0-9]+")
 # Nested JSON doubles backslashes. The pattern starts with a fixed character and is bounded, which keeps it fast.
@@ -43,28 +43,36 @@ _RECORDS = frozenset((
 _FLAT = frozenset(("options", "defaults", "versions", "fingerprints"))
 
 
+class _Form(NamedTuple):
+    """One encoding of a secret: its longest part that no escaping changes, in lower case, and a pattern for it."""
+
+    run: bytes
+    pattern: str
+    is_strong: bool
+
+
 class Redactor:
     """Replaces secrets: in any letter case, escaped in JSON at any depth, percent-encoded, in base64 or in hex."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         values = {form for secret in secrets for form in (secret, secret.strip()) if len(form) >= SHORTEST_SECRET}
         self._values = sorted(values, key=len, reverse=True)
+        self._patterns: dict[tuple[int, ...], re.Pattern[str]] = {}
 
     def redact_text(self, text: str) -> str:
         """Redact plain text."""
-        if not self._values or not self._may_occur_in(text.encode("utf-8", "replace")):
-            return text
-        return self._pattern.sub(REPLACEMENT, text)
+        pattern = self._pattern(text.encode("utf-8", "replace")) if self._values else None
+        return text if pattern is None else pattern.sub(REPLACEMENT, text)
 
     def redact_name(self, text: str) -> str:
         """Redact a name, unless the secret in it is so weak that it may be an ordinary word."""
-        if not self._values or self._strong is None or not self._may_occur_in(text.encode("utf-8", "replace")):
-            return text
-        return self._strong.sub(REPLACEMENT, text)
+        pattern = self._pattern(text.encode("utf-8", "replace"), strong=True) if self._values else None
+        return text if pattern is None else pattern.sub(REPLACEMENT, text)
 
     def redact_line(self, line: bytes) -> bytes:
         """Redact a JSON line or document. It stays valid, with the same keys in agentv's own objects."""
-        if not self._occurs_in(line):
+        pattern = self._pattern(line) if self._values else None
+        if pattern is None or pattern.search(line.decode("utf-8", "replace")) is None:
             return line
         try:
             data = msgspec.json.decode(line)
@@ -73,41 +81,50 @@ class Redactor:
         ending = b"\n" if line.endswith(b"\n") else b""
         return msgspec.json.encode(self._redacted(data, isinstance(data, dict))) + ending
 
-    def _occurs_in(self, line: bytes) -> bool:
-        """Return whether a secret occurs, optimised for lines without one."""
-        if not self._values or not self._may_occur_in(line):
-            return False
-        return self._pattern.search(line.decode("utf-8", "replace")) is not None
+    def _pattern(self, data: bytes, *, strong: bool = False) -> re.Pattern[str] | None:
+        """Return a pattern for the forms that may occur in some data; None, after one pass over it, if there are none.
 
-    def _may_occur_in(self, line: bytes) -> bool:
-        if self._is_found_everywhere or self._runs.find_matches_as_indexes(line.lower()):
-            return True
+        Searching with a pattern is slow, and most data contains no secret.
+        """
+        found = {place for place, _, _ in self._runs.find_matches_as_indexes(data.lower(), overlapping=True)}
         # Searching for one character is ten times as fast as for two or for a pattern.
-        return (b"%" in line or b"\\" in line) and _ENCODED.search(line) is not None
+        if (b"%" in data or b"\\" in data) and _ENCODED.search(data):
+            plain = _ENCODED.sub(_decoded, data).lower()
+            found |= {place for place, _, _ in self._runs.find_matches_as_indexes(plain, overlapping=True)}
+        chosen = (
+            tuple(
+                place
+                for place, form in enumerate(self._forms)
+                if (not form.run or self._places[form.run] in found) and (form.is_strong or not strong)
+            )
+            if found or self._has_any_run
+            else ()
+        )
+        if not chosen:
+            return None
+        pattern = self._patterns.get(chosen)
+        if pattern is None:
+            pattern = self._patterns[chosen] = re.compile("|".join(self._forms[place].pattern for place in chosen))
+        return pattern
 
     @cached_property
-    def _is_found_everywhere(self) -> bool:
-        """Whether a secret has no part that no encoding changes, so that every line must be searched."""
-        return not all(map(_PLAIN.search, self._values))
+    def _forms(self) -> list[_Form]:
+        return [form for value in self._values for form in _forms_of(value)]
+
+    @cached_property
+    def _has_any_run(self) -> bool:
+        """Whether a form has no part that no encoding changes, so that it may occur anywhere."""
+        return not all(form.run for form in self._forms)
+
+    @cached_property
+    def _places(self) -> dict[bytes, int]:
+        return {run: place for place, run in enumerate(dict.fromkeys(form.run for form in self._forms if form.run))}
 
     @cached_property
     def _runs(self) -> BytesAhoCorasick:
-        """The longest part of each form of the secrets that no escaping changes, in lower case."""
         from ahocorasick_rs import BytesAhoCorasick  # late: only needed if there are secrets
 
-        plain = (max(_PLAIN.findall(value), key=len, default="") for value in self._values)
-        coded = (form for value in self._values for form in (_hex(value), *_base64(value)))
-        runs = (max(_LETTERS_AND_DIGITS.findall(form), key=len, default="") for form in coded)
-        return BytesAhoCorasick({run.lower().encode() for run in (*plain, *runs) if run})
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        return _pattern_of(self._values)
-
-    @cached_property
-    def _strong(self) -> re.Pattern[str] | None:
-        strong = [value for value in self._values if _is_strong(value)]
-        return _pattern_of(strong) if strong else None
+        return BytesAhoCorasick(list(self._places))
 
     def _redacted(self, value: Any, ours: bool) -> Any:
         if isinstance(value, str):
@@ -136,11 +153,22 @@ def _is_strong(value: str) -> bool:
     return len(value) >= 20 or (len(value) >= 12 and has_both)
 
 
-def _pattern_of(values: list[str]) -> re.Pattern[str]:
-    """Return a pattern that matches every form of the secrets."""
-    plain = ("".join(map(_spellings, value)) for value in values)
-    coded = (form for value in values for form in (f"(?i:{_hex(value)})", *map(_base64_pattern, _base64(value))))
-    return re.compile("|".join((*plain, *coded)))
+def _forms_of(value: str) -> Iterator[_Form]:
+    strong = _is_strong(value)
+    yield _Form(_run(_PLAIN, value), "".join(map(_spellings, value)), strong)
+    yield _Form(_hex(value).encode(), f"(?i:{_hex(value)})", strong)
+    for core in _base64(value):
+        yield _Form(_run(_LETTERS_AND_DIGITS, core), _base64_pattern(core), strong)
+
+
+def _run(unchanged: re.Pattern[str], form: str) -> bytes:
+    return max(unchanged.findall(form), key=len, default="").lower().encode()
+
+
+def _decoded(found: re.Match[bytes]) -> bytes:
+    """Return the character that `%41` or `\\u0041` encodes."""
+    code = int(found[0].lstrip(b"%\\u"), 16)
+    return bytes((code,)) if found[0].startswith(b"%") else chr(code).encode("utf-8", "replace")
 
 
 def _hex(value: str) -> str:

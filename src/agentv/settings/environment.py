@@ -232,8 +232,17 @@ def child_environment(
     """Return the variables for a child process: all but secrets, plus those in `pass_env` and `env`."""
     environment = Environment() if environment is None else environment
     variables, secrets, passed = environment.variables, environment.secrets, frozenset(pass_env)
-    kept = {name: value for name, value in variables.items() if name in passed or value not in secrets}
+    kept = {
+        name: value
+        for name, value in variables.items()
+        if name in passed or not (value in secrets or _is_secret_address(name, value))
+    }
     return {**kept, **env}
+
+
+def _is_secret_address(name: str, value: str) -> bool:
+    """Whether a value is an address with a password or a key. Proxies are needed to connect at all."""
+    return "://" in value and not name.lower().endswith("_proxy") and any(address_secrets(value))
 
 
 def judge_environment(environment: Environment) -> dict[str, str]:

@@ -17,7 +17,7 @@ from agentv.engine.prepare import Evaluators, checked_plan
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import Cases, JobSource, RunPlan
 from agentv.engine.run_project import Project
-from agentv.errors import UsageError
+from agentv.errors import UsageError, start_of
 from agentv.model.case import EvalCase
 from agentv.model.job import AnswerSource, Decision, GivenAnswer, Job
 from agentv.model.manifest import TargetEntry
@@ -136,7 +136,7 @@ def _text(name: str) -> str:
 
 def _prompt(case: EvalCase) -> str:
     prompt = CaseRequest(case, prompt_id=case.prompts[0].id if case.prompts else None).prompt
-    return prompt if len(prompt) <= _MAX_PROMPT else prompt[:_MAX_PROMPT] + "…"
+    return start_of(prompt, _MAX_PROMPT)
 
 
 def _reference(case: EvalCase) -> str:

@@ -12,6 +12,7 @@ from agentv.engine.calls.open_targets import OpenTarget, OpenTargets
 from agentv.engine.calls.payments import job_account
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.preflight import judges_of
+from agentv.errors import end_of, start_of
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorFailure, Verdicts
 from agentv.model.job import CallOverrides
@@ -318,7 +319,9 @@ def shortened(text: str) -> str:
     if len(text) <= MAX_TEXT:
         return text
     half = MAX_TEXT // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
+    # Cut between words: half a secret would not be recognized.
+    start, end = start_of(text, half), end_of(text, half)
+    return f"{start}\n[… {len(text) - len(start) - len(end):,} characters left out …]\n{end}"
 
 
 def _shortened_value(value: Any) -> Any:
