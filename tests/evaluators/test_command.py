@@ -50,6 +50,6 @@ def test_everything_else_is_an_error_and_not_a_score(scoring, command, more, mes
 
 
 def test_an_isolated_command_may_write_to_the_workspace_only(scoring, tmp_path):
-    entry = {"command": "touch here && ! touch ../outside", "sandbox": "preferred"}
+    entry = {"command": "touch here && ! echo > ../outside", "sandbox": "preferred"}
     found = scoring.score("command", entry, workdir=str(tmp_path))
     assert found.details["sandbox"]["level"] in ("limits", "isolated")

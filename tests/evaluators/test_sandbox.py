@@ -66,6 +66,8 @@ TRIES = {
     "make a link": ("os.symlink('/', path + '-link') is None", False),
     "have a program write": ("subprocess.run(['sh', '-c', 'echo x > ' + path], stderr=-3).returncode == 0", False),
     "change the mode of a file": ("os.chmod(path, 0o777) or os.stat(path).st_mode & 0o777 == 0o777", False),
+    "change the mode of an open file":
+        ("os.fchmod(os.open(path, os.O_RDONLY), 0o777) or os.stat(path).st_mode & 0o777 == 0o777", False),
     "change the time of a file": ("os.utime(path, (1, 1)) or os.stat(path).st_mtime == 1", False),
     "read a key of the user": ("open(key).read()", False),
     "list the keys of the user": ("os.listdir(os.path.dirname(key))", False),
@@ -165,12 +167,38 @@ def test_the_same_attempts_succeed_without_isolation(scoring, tmp_path, config):
     assert score.details == dict.fromkeys(tried, True)
 
 
+@pytest.mark.parametrize("name", [pytest.param(name, marks=WAYS[name]) for name in ("landlock", "bubblewrap")])
+def test_an_isolated_program_has_shared_memory_of_its_own(scoring, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(methods, "best_confinement", lambda: CONFINEMENTS[name])
+    before = sorted(os.listdir("/dev/shm"))
+    code = "import multiprocessing, os; multiprocessing.Lock(); open('/dev/shm/x', 'w'); print(os.listdir('/dev/shm'))"
+    (tmp_path / "check.py").write_text(code)
+    entry = {"command": [sys.executable, "check.py"], "sandbox": "required"}
+    score = scoring.score("command", entry, workdir=str(tmp_path))
+    assert (score.score, score.reasoning) == (1, "['x']")
+    assert "x" not in os.listdir("/dev/shm") or "x" in before
+
+
 def test_files_of_the_home_are_hidden_if_the_project_contains_it(scoring, tmp_path, monkeypatch, way):
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
     (tmp_path / "me" / ".ssh").mkdir(parents=True)
     (tmp_path / "me" / ".ssh" / "id").write_text("secret")
     (tmp_path / "me" / "data").write_text("data")
     code = "cat me/data && ! cat me/.ssh/id 2> /dev/null && echo done"
+    score = scoring.score("command", {"command": code, "sandbox": "required"}, workdir=str(tmp_path))
+    assert score.score == 1, score.reasoning
+
+
+def test_secrets_next_to_installed_programs_are_hidden(scoring, tmp_path, tmp_path_factory, monkeypatch, way):
+    home = tmp_path_factory.mktemp("home")
+    (home / ".cargo" / "bin").mkdir(parents=True)
+    (home / ".cargo" / "bin" / "tool").write_text("#!/bin/sh\ncat $(dirname $0)/../$1\n")
+    (home / ".cargo" / "bin" / "tool").chmod(0o755)
+    (home / ".cargo" / "data").write_text("data")
+    (home / ".cargo" / "credentials.toml").write_text("secret")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", f"{home}/.cargo/bin:{os.environ['PATH']}")
+    code = 'test "$(tool data)" = data && ! tool credentials.toml | grep secret'
     score = scoring.score("command", {"command": code, "sandbox": "required"}, workdir=str(tmp_path))
     assert score.score == 1, score.reasoning
 

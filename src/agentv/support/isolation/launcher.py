@@ -36,16 +36,16 @@ def main(arguments: list[str]) -> None:
 
 
 def _isolate(options: dict[str, Any]) -> None:
-    is_landlock = options["method"] == "landlock"
+    is_landlock, writable = options["method"] == "landlock", options["writable"]
     if is_landlock and options["namespaces"]:
-        namespaces.enter_namespaces(options["writable"])
+        writable = namespaces.enter_namespaces(writable)
     if options["listener"] is not None:
         send_listener(options["listener"])
     namespaces.drop_privileges()
     has_own = not is_landlock or options["namespaces"]
     if is_landlock:
         readable = [path for each in options["readable"] for path in paths_below(each, options["hidden"])]
-        landlock.restrict_files(readable, options["writable"], has_network=has_own)
+        landlock.restrict_files(readable, writable, has_network=has_own)
     system_calls.filter_system_calls(has_network=has_own, has_mounts=has_own)
     if namespaces.has_capabilities():
         raise CannotIsolate("the privileges of root cannot be dropped")

@@ -11,7 +11,7 @@ from agentv.support.isolation.kernel import CannotIsolate, check, libc, system_c
 
 _NEW_MOUNTS, _NEW_IPC, _NEW_USER, _NEW_NETWORK = 0x00020000, 0x08000000, 0x10000000, 0x40000000
 _NAMESPACES = _NEW_MOUNTS | _NEW_IPC | _NEW_NETWORK
-_BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
+_NO_SUID, _NO_DEVICES, _BIND, _RECURSIVE, _PRIVATE = 0x2, 0x4, 0x1000, 0x4000, 0x40000
 _MOUNT_SETATTR, _BELOW, _READ_ONLY = 442, 0x8000, 1
 _HERE = -100
 
@@ -21,8 +21,14 @@ _NO_NEW_PRIVILEGES, _DROP_BOUND, _CLEAR_AMBIENT = 38, 24, 47
 _CAPABILITIES_VERSION = 0x20080522
 
 
-def enter_namespaces(writable: list[str]) -> None:
-    """Move this process to a network with a loopback device only, and make all mounts read-only but these folders."""
+SHARED_MEMORY = "/dev/shm"  # noqa: S108
+
+
+def enter_namespaces(writable: list[str]) -> list[str]:
+    """Move this process to a network with a loopback device only, and make all mounts read-only but these folders.
+
+    Returns the writable folders, with one for shared memory of its own, which Python's `multiprocessing` needs.
+    """
     if libc().unshare(_NAMESPACES) != 0:
         user, group = os.geteuid(), os.getegid()
         check(libc().unshare(_NEW_USER | _NAMESPACES), "unshare")
@@ -33,9 +39,15 @@ def enter_namespaces(writable: list[str]) -> None:
             except OSError as error:
                 raise CannotIsolate(f"/proc/self/{name}: {error.strerror}") from None
     here = os.getcwd()
-    _make_mounts_read_only([os.path.realpath(folder) for folder in writable])
+    folders = [os.path.realpath(folder) for folder in writable]
+    _make_mounts_read_only(folders)
+    if os.path.isdir(SHARED_MEMORY):
+        flags = ctypes.c_ulong(_NO_SUID | _NO_DEVICES)
+        check(libc().mount(b"tmpfs", SHARED_MEMORY.encode(), b"tmpfs", flags, None), f"mount {SHARED_MEMORY}")
+        folders.append(SHARED_MEMORY)
     os.chdir(here)  # into the writable mount, if there is one at this path
     _start_loopback()
+    return folders
 
 
 def _make_mounts_read_only(writable: list[str]) -> None:

@@ -34,12 +34,12 @@ _DENIED = {
     "fspick": (433, 433), "pidfd_getfd": (438, 438), "mount_setattr": (442, 442),
 }  # fmt: skip
 
-# These calls change the modes, owners and times of files by name, which Landlock does not control.
+# These calls change the modes, owners and times of files, which Landlock does not control.
 _FILE_MODES = {
     "chmod": (90, None), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None), "lchown": (94, None),
     "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
     "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6), "removexattr": (197, 14),
-    "lremovexattr": (198, 15),
+    "lremovexattr": (198, 15), "fchmod": (91, 52), "fchown": (93, 55), "fsetxattr": (190, 7), "fremovexattr": (199, 16),
 }  # fmt: skip
 
 _USED = {

@@ -19,6 +19,13 @@ _HIDDEN = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
     *("/etc/ssh", "/etc/ssl/private", "/etc/krb5.keytab", "/etc/wireguard", "/etc/NetworkManager"),
 )
+_HIDDEN_AT_HOME = (
+    *(".cargo/credentials", ".cargo/credentials.toml", ".local/share/keyrings", ".local/share/kwalletd"),
+    *(".local/share/opencode/auth.json", ".local/share/gnupg", ".local/share/containers/auth.json"),
+)
+"""Secrets next to installed programs, which are readable."""
+
+_SECRET_NAMES = (".env", ".netrc", ".pypirc", ".git-credentials")
 _PROGRAM_FOLDERS = ("bin", "sbin", "shims")
 
 
@@ -34,10 +41,10 @@ def hidden_paths(readable: Iterable[str], secret_files: Iterable[str] = ()) -> t
     home = os.path.realpath(os.path.expanduser("~"))
     for folder in readable:
         if folder not in _SYSTEM:
-            hidden += _entries(folder, ".env")
+            hidden += _entries(folder, _SECRET_NAMES)
         if folder in (os.sep, home) or home.startswith(os.path.join(folder, "")):
-            hidden += _entries(home, ".")
-    hidden.append(os.path.join(home, ".local", "share", "keyrings"))
+            hidden += _entries(home, (".",))
+    hidden += (os.path.join(home, each) for each in _HIDDEN_AT_HOME)
     return tuple(dict.fromkeys(path for path in hidden if os.path.lexists(path)))
 
 
@@ -62,8 +69,8 @@ def _is_covered(path: str) -> bool:
     return path not in _SYSTEM and path.startswith(tuple(f"{each}{os.sep}" for each in _SYSTEM))
 
 
-def _entries(folder: str, start: str) -> list[str]:
+def _entries(folder: str, starts: tuple[str, ...]) -> list[str]:
     try:
-        return [entry.path for entry in os.scandir(folder) if entry.name.startswith(start)]
+        return [entry.path for entry in os.scandir(folder) if entry.name.startswith(starts)]
     except OSError:
         return []
