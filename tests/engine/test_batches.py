@@ -112,3 +112,52 @@ def test_a_batch_command_ends_with_the_run(batching, number):
     assert process.returncode == (130 if number == signal.SIGINT else -9)
     wait_until(lambda: processes_with(marker) == [])
     assert batching.records() == []
+
+
+STREAMING = """
+import json, os, sys, time
+cases = [json.loads(line) for line in open(sys.argv[1])]
+with open("calls", "a") as log:
+    print(*[case["id"] for case in cases], file=log)
+output = sys.stdout if len(sys.argv) == 2 else open(sys.argv[2], "w")
+for number, case in enumerate(cases):
+    while number >= 2 and os.path.exists("hold"):
+        time.sleep(0.01)
+    print(json.dumps({"id": case["id"], "text": "yes, " + case["prompt"], "cost_usd": 0.01}), file=output, flush=True)
+sys.exit(1 if os.path.exists("fail") else 0)
+"""
+
+
+def stored_lines(project):
+    return sum(path.read_bytes().count(b"\n") for path in (project.path / "out" / "answers").glob("*.lines"))
+
+
+@pytest.mark.parametrize("place", ["{PROMPT_FILE}", "{PROMPT_FILE} {OUTPUT_FILE}"], ids=["stdout", "file"])
+def test_lines_are_stored_as_they_arrive(batching, place):
+    batching.write("batch.py", STREAMING)
+    batching.batch_targets(command_template=f"{shlex.quote(sys.executable)} stream.py {place}")
+    batching.write("stream.py", STREAMING)
+    batching.write("hold", "")
+    batching.dataset(*["a", "b", "c", "d"])
+    with batching.spawn("d.yaml", "--out", "out") as process:
+        wait_until(lambda: stored_lines(batching) == 2, process)
+        process.kill()
+        process.communicate()
+    (batching.path / "hold").unlink()
+    assert batching.records() == []
+    assert batching.eval("--resume", "--out", "out", "--quiet").code == 0
+    assert batching.calls() == [["c0", "c1", "c2", "c3"], ["c2", "c3"]]
+    assert {record["candidate_answer"] for record in batching.records()} == {"yes, a", "yes, b", "yes, c", "yes, d"}
+    assert not (batching.path / "out" / "answers").exists()
+
+
+def test_lines_of_a_failed_command_do_not_count_after_a_resume(batching):
+    batching.write("stream.py", STREAMING)
+    batching.batch_targets(command_template=f"{shlex.quote(sys.executable)} stream.py {{PROMPT_FILE}}")
+    batching.write("fail", "")
+    batching.dataset("a", "b")
+    batching.eval("--out", "out", "--quiet", "--fail-fast")
+    (batching.path / "out" / "results.jsonl").write_bytes(b"")  # as if it had been killed before the records
+    (batching.path / "fail").unlink()
+    batching.eval("--resume", "--out", "out", "--quiet")
+    assert batching.calls() == [["c0", "c1"], ["c0", "c1"]]

@@ -215,13 +215,19 @@ class ResponderWrapper:
         await self._inner.aclose()
 
 
+Arrived = Callable[[str, Response], None]
+"""Receives the case id and the answer of a request, before it is known whether the whole call succeeds."""
+
+
 class BatchResponder(Responder, Protocol):
     """A target that answers several requests with one call if `batching` is set. Case ids in a call are unique."""
 
     batching: bool
 
-    async def respond_many(self, requests: Sequence[Request]) -> dict[str, Response | TargetFailure]:
-        """Return the response or failure of each request, by case id."""
+    async def respond_many(
+        self, requests: Sequence[Request], arrived: Arrived = ...
+    ) -> dict[str, Response | TargetFailure]:
+        """Return the response or failure of each request, by case id. `arrived` receives answers before the end."""
         ...
 
 

@@ -8,8 +8,8 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ import msgspec
 
 from agentv.errors import end_of
 from agentv.model.message import message_to_data
-from agentv.model.response import Request, Response, TargetFailure
+from agentv.model.response import Arrived, Request, Response, TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.model.values import to_json
 from agentv.settings.environment import child_environment, environment_of
 from agentv.support.hashes import short
 from agentv.support.isolation.availability import sandbox_of
+from agentv.support.json_values import json_or
 from agentv.support.private_files import TooLarge, read_file
 from agentv.support.subprocesses import (
     MAX_OUTPUT_BYTES,
@@ -38,6 +39,8 @@ from agentv.targets.cli import Cli, CommandTemplate, Healthcheck
 from agentv.trust.policy import load_policy
 
 _NOT_FOUND = ending_of(127)
+_FOLLOW_S = 0.2
+"""How often the file that a batch writes is read."""
 
 
 async def run_command(command: ProcessSpec) -> ProcessOutput:
@@ -100,12 +103,14 @@ class CommandResponder:
         """Return the command template and the values of its placeholders."""
         return {"command_template": self._settings.command_template, **_request_data(request)}
 
-    async def respond_many(self, requests: Sequence[Request]) -> dict[str, Outcome]:
+    async def respond_many(
+        self, requests: Sequence[Request], arrived: Arrived = lambda _id, _response: None
+    ) -> dict[str, Outcome]:
         """Answer cases of one dataset and trial with one command. `{PROMPT_FILE}` has a line for each case."""
         await self._healthy(requests[0])
         started = time.perf_counter()
         try:
-            text = await self._run(requests)
+            text = await self._run(requests, _LineReader(arrived))
         except TargetFailure as failure:
             # A new exception for each case: raising the same one repeatedly would extend its traceback.
             return {each.case.id: TargetFailure(failure.error_class, failure.message) for each in requests}
@@ -125,7 +130,7 @@ class CommandResponder:
             health.cancel()
             await asyncio.wait([health])
 
-    async def _run(self, requests: Sequence[Request]) -> str:
+    async def _run(self, requests: Sequence[Request], reader: _LineReader | None = None) -> str:
         """Run the command for some requests and return its output. The longest of their timeouts applies."""
         first, names = requests[0], self._template.names
         prompt, id = ("", "batch") if self.batching else (first.prompt_with_references, first.case.id)
@@ -143,8 +148,15 @@ class CommandResponder:
                 _log.info("%s, in %s: %s", id, cwd, self._settings.command_template)
             env = {**self._env, **variables}
             spec = ProcessSpec(command=command, cwd=cwd, env=env, timeout_s=timeout_s)
-            ended = await run_command(self._confined(spec, first.workspace, scratch, *files))
-            return _read_output(values["OUTPUT_FILE"], ended) if "OUTPUT_FILE" in names else ended.stdout
+            spec = self._confined(spec, first.workspace, scratch, *files)
+            if "OUTPUT_FILE" in names:
+                async with _followed(values["OUTPUT_FILE"], reader):
+                    ended = await run_command(spec)
+                return _read_output(values["OUTPUT_FILE"], ended)
+            if reader is None:
+                return (await run_command(spec)).stdout
+            await run_command(msgspec.structs.replace(spec, take=reader.take))
+            return bytes(reader.output).decode(errors="replace")
 
     def _confined(self, spec: ProcessSpec, workspace: str | None = None, scratch: str = "", *files: str) -> ProcessSpec:
         """Isolate a command, if the target or the run has a sandbox."""
@@ -202,6 +214,59 @@ class CommandResponder:
         except TargetFailure as failure:
             return failure.message
         return ""
+
+
+class _LineReader:
+    """Reads the output of a batch while it is written. `arrived` receives the answers in complete lines."""
+
+    def __init__(self, arrived: Arrived) -> None:
+        self._arrived = arrived
+        self._started = time.perf_counter()
+        self._count = 0
+        self._read = 0
+        self.output = bytearray()
+
+    def take(self, data: bytes) -> bool:
+        """Add output. Return False if there is too much."""
+        self.output += data
+        if len(self.output) > MAX_OUTPUT_BYTES:
+            return False
+        end = self.output.rfind(b"\n") + 1
+        lines, self._read = bytes(self.output[self._read : end]) if end > self._read else b"", max(end, self._read)
+        for line in lines.split(b"\n"):
+            self._take_line(line)
+        return True
+
+    def _take_line(self, line: bytes) -> None:
+        data = json_or(line, None) if line.strip() else None
+        if isinstance(data, dict) and isinstance(data.get("id"), str):
+            self._count += 1
+            share_ms = (time.perf_counter() - self._started) * 1000 / self._count
+            if isinstance(outcome := _outcome(data, share_ms), Response):
+                self._arrived(data["id"], outcome)
+
+
+@asynccontextmanager
+async def _followed(path: str, reader: _LineReader | None) -> AsyncIterator[None]:
+    """Read a file while a command writes it."""
+    if reader is None:
+        yield
+        return
+    following = asyncio.create_task(_follow(path, reader))
+    try:
+        yield
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+
+
+async def _follow(path: str, reader: _LineReader) -> None:
+    while True:
+        with suppress(OSError), open(path, "rb") as file:
+            file.seek(len(reader.output))
+            if not reader.take(file.read(MAX_OUTPUT_BYTES)):
+                return
+        await asyncio.sleep(_FOLLOW_S)
 
 
 def _request_data(request: Request) -> dict[str, Any]:

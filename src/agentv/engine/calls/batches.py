@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Hashable
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from agentv.executors.executor import EndpointLimit
 from agentv.model.response import BatchResponder, Request, Responder, ResponderWrapper, Response, TargetFailure
 
+if TYPE_CHECKING:
+    from agentv.engine.calls.line_log import LineLog
+
 MAX_BATCH = 500
-"""Requests per call. A command holds this many answers back until it ends, so killing it loses at most these."""
+"""Requests per call."""
 
 _QUIET_S, _RETRY_QUIET_S = 0.05, 1.0
 """Delay after the last request before a batch is sent; longer for retries, which are spread over about a second."""
@@ -28,8 +31,11 @@ class BatchWrapper(ResponderWrapper):
     Requests that need preparation, such as a workspace, are passed to `single` one at a time.
     """
 
-    def __init__(self, inner: BatchResponder, single: Responder, limiter: EndpointLimit) -> None:
+    def __init__(
+        self, inner: BatchResponder, single: Responder, limiter: EndpointLimit, log: LineLog | None = None
+    ) -> None:
         super().__init__(inner)
+        self._log = log
         self._batch_inner = inner
         self._single = single
         self._limiter = limiter
@@ -40,6 +46,8 @@ class BatchWrapper(ResponderWrapper):
         """Add a request to a batch, and wait for its response."""
         if request.prepare is not None:
             return await self._single.respond(request)
+        if self._log is not None and request.attempt == 1 and (known := self._log.take(request)) is not None:
+            return known
         response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._add(request, response)
         return await response
@@ -55,6 +63,8 @@ class BatchWrapper(ResponderWrapper):
             call.cancel()
         if calls:
             await asyncio.wait(calls)
+        if self._log is not None:
+            self._log.close()
         await self._single.aclose()
 
     def _add(self, request: Request, response: asyncio.Future[Response]) -> None:
@@ -86,12 +96,29 @@ class BatchWrapper(ResponderWrapper):
         outcomes: dict[str, Response | TargetFailure] | Exception
         try:
             requests = [request for request, response in batch.waiting.values() if not response.done()]
-            outcomes = await self._batch_inner.respond_many(requests) if requests else {}
+            outcomes = await self._respond_many(requests) if requests else {}
         except Exception as error:
             outcomes = error
         finally:
             self._limiter.leave()
         batch.settle(outcomes)
+
+    async def _respond_many(self, requests: list[Request]) -> dict[str, Response | TargetFailure]:
+        """Call the target. Answers are stored as they arrive, and withdrawn if the call fails."""
+        log = self._log
+        if log is None:
+            return await self._batch_inner.respond_many(requests)
+        asked, arrived = {request.case.id: request for request in requests}, set[str]()
+
+        def store(id: str, response: Response) -> None:
+            if id in asked and id not in arrived:
+                arrived.add(id)
+                log.add(asked[id], response)
+
+        outcomes = await self._batch_inner.respond_many(requests, store)
+        if wrong := [asked[id] for id in arrived if isinstance(outcomes[id], TargetFailure)]:
+            log.void(wrong)
+        return outcomes
 
 
 class _Batch:

@@ -21,11 +21,13 @@ from agentv.errors import UsageError
 from agentv.executors.executor import EndpointLimit, Limits
 from agentv.model.job import NO_OVERRIDES, CallOverrides, OverrideKey
 from agentv.model.response import Request, Responder, Response, TargetFailure
+from agentv.runs.redaction import Redactor
 from agentv.support.user_code import may_import
 from agentv.targets.target import ModelApi, Target
 
 if TYPE_CHECKING:
     from agentv.engine.calls.kept_calls import KeptCalls
+    from agentv.engine.calls.line_log import LineLog
 
 _AS_CONFIGURED = CallOverrides()
 
@@ -159,10 +161,18 @@ class OpenTargets:
         wrapped = WorkspaceWrapper(wrapped)
         wrapped = LimitWrapper(wrapped, limiter, self._max_outage_s(settings))
         if is_batching(responder):
-            wrapped = BatchWrapper(responder, wrapped, limiter)
+            wrapped = BatchWrapper(responder, wrapped, limiter, self._line_log(settings))
             wrapped = wrapped if payments is None else payments.wrapped(wrapped, settings, price)
         # The cache is outside the limit: cached responses need no place at the endpoint.
         return wrapped if self._kept is None else self._kept.cached(settings, wrapped)
+
+    def _line_log(self, settings: Target) -> LineLog | None:
+        folder = self._spec.files.answers_folder
+        if folder is None:
+            return None
+        from agentv.engine.calls.line_log import LineLog  # late: few targets answer many cases with one call
+
+        return LineLog(folder, settings.name, Redactor(self._spec.secrets).redact_line)
 
     def _queued(self, settings: Target, responder: Responder, folder: str) -> Responder:
         """Wrap a target in batch mode. Its requests need no place at the endpoint."""
