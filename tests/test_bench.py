@@ -117,6 +117,21 @@ def test_generated_yaml_holds_the_same_rows_as_generated_jsonl(generate, tmp_pat
     assert document["evalcases"] == [json.loads(line) for line in lines]
 
 
-def test_a_run_that_is_stopped_and_gone_on_with_is_accounted_for():
-    done = bench("kills.py", "--kills", "3")
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_runs_that_are_killed_are_accounted_for_and_the_report_is_continued(tmp_path):
+    report = tmp_path / "kills.jsonl"
+    options = ("--shapes", "trials", "--executors", "local", "--report", str(report))
+    for _ in range(2):
+        done = bench("siege/kills.py", "--kills", "1", *options)
+        assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = map(json.loads, report.read_text().splitlines())
+    assert run["stops"] >= 1 and "| all | all | 1 | 42 |" in done.stdout
+
+
+def test_a_condition_of_the_siege_is_checked():
+    done = bench("siege/conditions.py", "--only", "clock_jumps")
+    assert done.returncode == 0 and "| 40 records | as it must be |" in done.stdout, done.stdout + done.stderr
+
+
+def test_every_reader_accepts_or_refuses_the_corpus():
+    done = bench("siege/fuzz.py", "--corpus-only")
+    assert done.returncode == 0 and "results_yaml: dash" in done.stdout, done.stderr

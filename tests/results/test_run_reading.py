@@ -108,6 +108,7 @@ def test_our_own_records_are_read_from_yaml(folder):
         ("r.yaml", b"- a\n", "Invalid record at document 1 in r.yaml"),
         ("r.yaml", b"eval_id: a\n", "Invalid record at document 1 in r.yaml"),
         ("r.yaml", b"a: [", "Cannot read r.yaml"),
+        ("r.yaml", b"eval_id: a\nscore: 1\nhits: [-]\n", "Cannot read r.yaml"),
     ],
 )
 def test_an_invalid_result_is_an_error_with_its_location(folder, name, content, message):

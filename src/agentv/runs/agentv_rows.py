@@ -166,7 +166,7 @@ class AgentvYaml:
                         yield record_from_data(data, path.stem)
                     except RecordError as error:
                         raise damaged(path, f"document {number}", error) from error
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:  # PyYAML reads `-` as a number, and fails
             raise AgentvError(f"Cannot read {path}", str(error)) from error
 
     @staticmethod
