@@ -116,7 +116,7 @@ def _target(shape: Shape, url: str) -> dict[str, Any]:
 
 def _write_dataset(folder: Path, shape: Shape) -> None:
     cases: list[dict[str, Any]] = [
-        {"id": f"case-{number}", "input": f"yes {number}", "expected_outcome": "Says yes"}
+        {"id": f"case-{number}", "input": f"yes {number}", "expected_outcome": "Answers yes"}
         for number in range(shape.cases)
     ]
     evaluator = {"type": "llm_judge", "name": "good"} if shape.judge else {"type": "contains", "value": "yes"}
