@@ -142,7 +142,17 @@ def test_a_missing_engine_is_an_error_before_the_run(project, command, monkeypat
     assert done.code == 2
     assert "The programs of this run cannot be isolated" in done.stderr
     assert reason in done.stderr
+    assert ("Install and start" if engine != "bubblewrap" else "Install bubblewrap") in done.stderr
     assert not os.path.exists("run")
+
+
+@needs_sandbox
+def test_a_key_that_is_not_set_is_an_error_before_the_run(project, command):
+    own = {"hosts": ["api.example.com"], "keys": {"api.example.com": {"variable": "NOT_SET_KEY"}}}
+    project.write("targets.yaml", {"targets": [{**project.target, "sandbox": own}]})
+    done = command("eval", "cases.yaml", "--out", "run")
+    assert (done.code, os.path.exists("run")) == (2, False)
+    assert "Set NOT_SET_KEY in the environment or in .env" in done.stderr
 
 
 CODE = {

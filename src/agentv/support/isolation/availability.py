@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from agentv.errors import UsageError
 from agentv.settings.environment import Environment
 from agentv.settings.sandbox import Sandboxed
-from agentv.support.isolation.confinement import NO_SANDBOX_HINT
 
 if TYPE_CHECKING:
     from agentv.support.isolation.sandbox import OpenSandbox
@@ -23,4 +22,4 @@ def sandbox_of(who: str, own: Sandboxed | None, environment: Environment) -> Ope
     try:
         return open_sandbox(environment, own)
     except CannotConfine as error:
-        raise UsageError(f"{who} cannot be isolated", str(error), NO_SANDBOX_HINT) from None
+        raise UsageError(f"{who} cannot be isolated", str(error), error.hint) from None

@@ -9,22 +9,28 @@ import sys
 from functools import lru_cache
 
 from agentv.settings.sandbox import CONTAINERS
-from agentv.support.isolation.confinement import Confinement
+from agentv.support.isolation.confinement import NO_SANDBOX_HINT, Confinement
 
 PROBE_S = 10.0
 
 
 class CannotConfine(Exception):
-    """No method of isolation works on this machine."""
+    """A program cannot be isolated on this machine, or not with these settings."""
+
+    def __init__(self, message: str, hint: str = NO_SANDBOX_HINT) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 def confinement_by(engine: str, image: str | None = None) -> Confinement:
     """Return the isolation by an engine, or by any if it is `auto`. Raises CannotConfine if it does not work here."""
     if engine in CONTAINERS:
-        problem = _engine_problem(engine) or ("" if image else f"{engine} needs an image: set `image` of the sandbox")
-        if problem:
-            raise CannotConfine(problem)
-        return Confinement(method="docker" if engine == "docker" else "podman", image=image or "")
+        if problem := _engine_problem(engine):
+            raise CannotConfine(problem, f"Install and start {engine}, or choose another engine with --sandbox")
+        if not image:
+            hint = f"For example, in .agentv/config.yaml: execution: {{sandbox: {{engine: {engine}, image: my-image}}}}"
+            raise CannotConfine(f"{engine} needs an image: set `image` of the sandbox", hint)
+        return Confinement(method="docker" if engine == "docker" else "podman", image=image)
     if engine == "auto":
         return best_confinement()
     return _only(engine)

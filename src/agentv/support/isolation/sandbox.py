@@ -68,9 +68,10 @@ def _hosts(settings: SandboxSettings, environment: Environment) -> Iterable[Allo
         headers = {}
         if (key := settings.keys.get(text)) is not None:
             if not variables.get(key.variable):
-                raise CannotConfine(f"the key of '{text}' is in {key.variable}, which is not set")
+                hint = f"Set {key.variable} in the environment or in .env"
+                raise CannotConfine(f"The key of '{text}' is in {key.variable}, which is not set", hint)
             headers = {key.header: key.value(variables[key.variable].strip())}
         try:
             yield AllowedHost.read(text, headers)
         except ValueError as error:
-            raise CannotConfine(str(error)) from None
+            raise CannotConfine(str(error), "") from None
