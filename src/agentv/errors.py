@@ -163,7 +163,7 @@ def start_of(text: str, most: int) -> str:
         return text
     kept = text[: most - 1]
     if not text[most - 1].isspace():
-        # Data without spaces is cut at other signs. A very long word is no secret.
+        # Data without spaces is cut at other signs. A very long word is not a secret.
         last = kept[-_LONGEST_WORD - 1 :]
         lengths = (len(found[0]) for pattern in (_LAST_WORD, _LAST_TOKEN) if (found := pattern.search(last)))
         kept = kept[: len(kept) - next((length for length in lengths if length <= _LONGEST_WORD), 0)]
