@@ -1,14 +1,21 @@
 """Batch mode: requests go through the batch APIs of OpenAI and Anthropic, and each is paid for once."""
 
+import asyncio
 import signal
 import threading
 
 import pytest
 
 from agentv.engine.calls import batch_queue
+from agentv.engine.calls.open_targets import OpenTargets
+from agentv.engine.job.spec import RunFiles, RunSpec
+from agentv.executors.executor import LocalLimits
 from agentv.model.result import TokenUsage
+from agentv.report.status_line import status_line
+from agentv.runs.summary import Snapshot
 from agentv.targets.apis import batch_api
-from agentv_testing import Answer, RawReply
+from agentv.targets.apis.openai import OpenAI
+from agentv_testing import Answer, RawReply, SampleRequest
 from waiting import wait_until
 
 CENT = TokenUsage(1000, 900)
@@ -223,3 +230,22 @@ def test_an_interrupted_run_leaves_its_batch_running(project, batched):
     batched.batches.polls = 0
     assert project.eval("--resume", "--out", "out").code == 0
     assert len(batched.batches.submitted) == len(batched.batches.billed) == 2
+
+
+def test_the_progress_display_shows_the_batch_that_is_waited_for(project, agentv_server):
+    batched = agentv_server(echo)
+    shown, limits = [], LocalLimits()
+    target = OpenAI(name="default", provider="openai", base_url=batched.url, model="m", batch=True)
+    files = RunFiles(batches_folder=str(project.path / "batches"))
+    spec = RunSpec(run_id="r", targets=(target,), files=files)
+
+    async def respond():
+        targets = OpenTargets(spec, limits)
+        batched.batches.watch = lambda _: shown.append(limits.load().text)
+        await targets.get("default").responder.respond(SampleRequest("one"))
+        await targets.aclose()
+
+    asyncio.run(respond())
+    assert "batch 1 of 1: 0 of 1 request done" in shown
+    line = status_line(Snapshot(done=0, total=1, text="batch 1 of 1: 0 of 1 request done"), None)
+    assert line == "0/1 (0 %) · batch 1 of 1: 0 of 1 request done"

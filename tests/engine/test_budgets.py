@@ -47,7 +47,7 @@ def test_calls_in_flight_are_reserved(project, agentv_server):
     assert project.summary()["cost_usd"] == pytest.approx(paid(server))
 
 
-@pytest.mark.parametrize("executor", ["local", "process"])
+@pytest.mark.parametrize("executor", ["local", "process", pytest.param("ray", marks=pytest.mark.cluster)])
 def test_judges_are_reserved_with_the_answers_that_they_score(project, agentv_server, executor):
     server = agentv_server(lambda request: JUDGED if request.model == "judge" else GOOD, latency_s=0.01)
     project.targets(model(server), model(server, "judge"))

@@ -26,6 +26,8 @@ _BATCH_S = 0.5
 _CLOSE_S = 10.0
 _LOAD_S = 0.5
 _CONNECT_S = 10.0
+_MOST_WAITING = 100_000
+"""Calls that may wait for the hub: every job in flight may wait for the budget."""
 
 
 class WorkerSetting(NamedTuple):
@@ -139,7 +141,7 @@ class _Cluster:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # late: optional
 
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        hub = ray.remote(num_cpus=0, scheduling_strategy=here)(LimitHub)
+        hub = ray.remote(num_cpus=0, scheduling_strategy=here, max_concurrency=_MOST_WAITING)(LimitHub)
         self.hub = hub.remote()
         self._actors: set[Any] = {self.hub}
 
