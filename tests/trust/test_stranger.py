@@ -6,6 +6,9 @@ import os
 import pytest
 from stranger import PROGRAMS, PYTHON, Stranger, case_of
 
+from agentv.evaluators.base import Judge
+from agentv.model.evaluator import Evaluator
+from agentv.registry import EVALUATORS
 from agentv_testing import FaultyServer
 
 
@@ -36,6 +39,30 @@ def test_repositories_and_settings_of_tools_need_trust(stranger, command):
         ended = command("eval", stranger.dataset(workspace=workspace))
         assert ended.code == 2
         assert "is not trusted" in ended.stderr
+
+
+def test_a_converter_of_files_needs_trust(stranger, command):
+    converter = {"type": "application/pdf", "command": [PYTHON, "judge.py"]}
+    for kind in ({"type": "llm_judge"}, {"type": "rubric", "rubrics": ["x"]}):
+        ended = command("eval", stranger.dataset({**kind, "preprocessors": [converter]}))
+        assert (ended.code, "judge.py" in ended.stderr, stranger.has_run) == (2, True, False)
+
+
+def test_every_type_that_can_run_a_program_says_so():
+    """A new type with an `evaluate` of its own must tell what it executes, or be known to execute nothing."""
+    kinds = {EVALUATORS.find(name) for name in EVALUATORS.names()}
+    own = {kind for kind in kinds if kind.evaluate is not Evaluator.evaluate}
+    silent = {kind.__name__ for kind in own if kind.references is Evaluator.references and not issubclass(kind, Judge)}
+    assert silent == {"Similarity"}
+
+
+def test_a_dry_run_of_their_dataset_asks_nothing_and_names_what_it_would_use(stranger, command):
+    path = stranger.dataset({"type": "code_judge", "script": [PYTHON, "judge.py"]})
+    for check in (("eval", path, "--dry-run"), ("validate", path)):
+        ended = command(*check)
+        assert (ended.code, stranger.has_run) == (0, False), ended.stderr
+        assert f"{PYTHON} judge.py" in ended.stdout + ended.stderr
+        assert f"a run needs --trust {stranger.theirs}" in ended.stderr
 
 
 def test_plain_data_needs_no_trust_and_gets_my_target(stranger, command):

@@ -23,6 +23,7 @@ from agentv.model.result import TokenUsage
 from agentv.model.values import to_json
 from agentv.runs.redaction import Redactor
 from agentv.targets.target import Target
+from agentv.trust.consent import trust_notes
 
 CHARACTERS_PER_TOKEN = 4
 """A rough average for English text."""
@@ -116,6 +117,8 @@ def print_plan(plan: RunPlan, *, as_json: bool = False) -> None:
         output.echo(f"A run would use {plan.uses.totals}:")
     for line in plan.uses.lines():
         output.echo(f"  {line}")
+    for note in trust_notes(plan.uses):
+        output.note(note)
     output.echo("Nothing was called.")
 
 

@@ -18,7 +18,7 @@ from agentv.datasets.case.header import Header
 from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.dataset import Dataset, Options, ProblemSink, SilentSink
 from agentv.datasets.discovery import GivenFormat, Paths, find_datasets
-from agentv.datasets.files import FileFinder, project_root
+from agentv.datasets.files import FileFinder, is_too_wide, project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.formats.lines import SUFFIXES
 from agentv.datasets.selection import Selection
@@ -286,7 +286,10 @@ def cases(path: str | os.PathLike[str], *, argument: str = "case", **options: An
     """
     import pytest  # late: not a dependency, but installed where this is used
 
-    file = _located(os.fspath(path), sys._getframe(1).f_code.co_filename)
+    test_file = sys._getframe(1).f_code.co_filename
+    file, root = _located(os.fspath(path), test_file), project_root(os.path.dirname(os.path.abspath(test_file)))
+    # The code of the test's project runs already, so that its datasets are trusted as well.
+    options.setdefault("trust", () if is_too_wide(root) or not os.path.isdir(root) else root)
     try:
         with warnings.catch_warnings():
             # Default targets and evaluators do not matter: the test has its own.

@@ -130,9 +130,10 @@ def variable_uses(sources: Iterable[Source]) -> Iterator[Use]:
 def settle_trust(sources: Iterable[Source], options: Options, evaluators: Evaluators, *, calls: bool = True) -> None:
     """Ask for trust in the datasets outside the project that would run, import or read something.
 
-    Raises UntrustedError if it is not given. Datasets in the project cost one check each.
+    Raises UntrustedError if it is not given. Datasets in the project cost one check each. While settings are only
+    checked, nothing is asked: nothing runs, and no variable is read.
     """
-    for source in sources:
+    for source in sources if may_import() else ():
         outside = [file for file in files_of(source) if not in_project(os.path.realpath(file))]
         if outside:
             with trusting_only_the_project():

@@ -21,6 +21,7 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.job import Job
 from agentv.registry import EXECUTORS
 from agentv.runs.store import RunStore
+from agentv.support.user_code import may_import
 from agentv.targets.target import Target
 from agentv.trust.consent import check_policy, check_trust
 from agentv.trust.inventory import Inventory
@@ -78,7 +79,8 @@ def checked_plan(
         raise UsageError(f"Unknown executor '{options.executor}'", hint=EXECUTORS.suggestion(options.executor))
     checked = check(cases, source, facts, whole=not options.narrows)
     uses = Inventory() if facts.survey is None else facts.survey.inventory
-    check_trust(uses)
+    if may_import():
+        check_trust(uses)
     if options.gates is not None and options.gates.decides_nothing(checked.thresholds):
         hint = "Pass --threshold or --min-pass-rate, or set `thresholds` in the dataset"
         raise UsageError("--gate-on interval has no gate to decide", hint=hint)

@@ -14,7 +14,6 @@ from typing import Any
 
 from agentv.errors import AgentvError, start_of
 from agentv.settings.diagnostics import did_you_mean
-from agentv.support.code_outline import OutlineError, UnknownOutline, outline
 from agentv.support.hashes import file_of
 
 _LONGEST_MESSAGE = 500
@@ -74,6 +73,8 @@ def load(reference: str, find_file: Callable[[str], str] = str, *, make: Callabl
 
 def _outlined(reference: str, find_file: Callable[[str], str]) -> Any:
     """Return the outline of a function or class, read without running its file."""
+    from agentv.support.code_outline import OutlineError, UnknownOutline, outline  # late: only checks need it
+
     place, _, name = reference.rpartition(":")
     try:
         path = find_file(place) if place.endswith(".py") else file_of(reference, os.getcwd())

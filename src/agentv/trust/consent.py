@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import suppress
 
 from agentv.datasets.files import is_inside, is_too_wide, project_root
@@ -45,6 +46,13 @@ def check_trust(inventory: Inventory) -> None:
         if not is_trusted(file):
             uses = Inventory(use for use in inventory if use.file == file)
             raise _refusal(file, folder_to_trust(file), uses)
+
+
+def trust_notes(inventory: Inventory) -> list[str]:
+    """Return a note for each folder that a run could use only if it is trusted."""
+    files = (use.file for use in inventory if not is_trusted(use.file))
+    folders = dict.fromkeys(map(folder_to_trust, files))
+    return [f"{folder} is outside your project: a run needs --trust {shlex.quote(folder)}" for folder in folders]
 
 
 def require_trust_in_run(run: str, inventory: Inventory) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -99,6 +98,8 @@ def _read() -> Memory:
 
 def _write(memory: Memory) -> None:
     """Write the file as a whole, for the user only."""
+    import tempfile  # late: rarely needed
+
     path = memory_path()
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

@@ -26,6 +26,7 @@ from agentv.model.case import EvalCase, case_to_data
 from agentv.model.values import to_json
 from agentv.report.figures import one_line, safe_json
 from agentv.report.markdown import workflow_command
+from agentv.trust.consent import trust_notes
 from agentv.trust.inventory import Inventory
 
 _SPOOL_BYTES = 16 * 1024 * 1024
@@ -161,7 +162,7 @@ def _print_human(report: Report, quiet: bool) -> None:
         output.message(f"A run would use {uses.totals}:")
     for line in uses.lines():
         output.message(f"  {line}")
-    for note in report.notes:
+    for note in (*trust_notes(uses), *report.notes):
         output.note(note)
     listed = len(report.findings)
     more = f" ({listed:,} listed)" if listed < report.errors + report.warnings else ""
