@@ -224,7 +224,7 @@ def test_a_run_folder_without_a_manifest_is_an_error(answered):
 
 def test_a_run_is_rescored_from_its_folder_alone(answered):
     (answered.path / "d.yaml").unlink()
-    scored, why, ended = rescore(answered)
+    scored, why, ended = rescore(answered, "--trust-run")
     assert "using the cases stored in its folder" in ended.stderr
     assert (scored, why["c0"]) == ([], "no evaluator changed")
     rescore(answered, "--evaluator", "{type: contains, value: m}", run="second", out="third")
@@ -241,7 +241,7 @@ def test_cases_from_the_run_folder_contain_their_files(answered):
     for name in ("d.yaml", "note.txt"):
         (answered.path / name).unlink()
     answered.write("asked.py", "def seen(context):\n    return 1.0 if 'What they wrote' in context.question else 0.0\n")
-    _, why, _ = rescore(answered, run="files")
+    _, why, _ = rescore(answered, "--trust-run", run="files")
     assert why == {"c0": "no evaluator changed"}
     rescore(answered, "--evaluator", "{type: python, function: 'asked.py:seen'}", run="files", out="third")
     assert scores(answered, "third") == {"c0": 1.0}
@@ -523,7 +523,7 @@ def test_a_killed_rescore_can_be_resumed(answered):
     assert killed_once(answered, "many", "--evaluator", slowly) == -signal.SIGKILL
     assert answered.command("eval", "--resume", "--out", "second").code == 2
     done = len(answered.lines("results.jsonl", "second")[:-1])
-    ended = answered.command("rescore", "--resume", "--out", "second", "--quiet")
+    ended = answered.command("rescore", "--resume", "--out", "second", "--quiet", "--trust-run")
     assert ended.code == 0, ended
     assert jobs_of(answered.records("second")) == jobs_of(answered.records("many"))
     times = (answered.path / "scored.log").read_text().splitlines()
@@ -583,8 +583,8 @@ def test_turns_are_rescored_from_the_folder_alone(answered):
     assert answered.eval("--out", "talk", "--quiet").code == 0
     forget(answered)
     (answered.path / "d.yaml").unlink()
-    assert rescore(answered, run="talk")[1]["c0"] == "no evaluator changed"
-    rescore(answered, "--all", run="talk", out="third")
+    assert rescore(answered, "--trust-run", run="talk")[1]["c0"] == "no evaluator changed"
+    rescore(answered, "--all", "--trust-run", run="talk", out="third")
     assert scores(answered, "third") == scores(answered, "talk")
 
 

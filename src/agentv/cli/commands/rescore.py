@@ -79,7 +79,9 @@ def _print(outcome: Outcome, answers: StoredAnswers, args: RescoreArguments) -> 
     if args.as_json:
         output.echo_json({**outcome_data(outcome), "rescored_from": answers.path, "delta": changed})
         return
-    commands = [f"agentv rescore --resume --out {shlex.quote(folder)}"] if outcome.stopped is not None else []
+    # Evaluators of this command would otherwise be known only from the run folder.
+    trust = " --trust-run" if args.evaluators or args.trusts_run else ""
+    commands = [f"agentv rescore --resume --out {shlex.quote(folder)}{trust}"] if outcome.stopped is not None else []
     if outcome.stopped == "budget":
         commands = [f"{commands[0]} --budget-usd USD"]
     if not args.quiet:
