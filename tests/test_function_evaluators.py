@@ -159,3 +159,13 @@ def test_an_answer_that_cannot_be_scored_is_not_a_failure(folder):
 def test_assert_passes_needs_evaluators_and_one_case(folder, given):
     with pytest.raises(agentv.UsageError):
         agentv.assert_passes("x", None if not given else ["polite"], **given)
+
+
+def test_assert_passes_without_evaluators_is_an_error(folder):
+    with pytest.raises(ValueError, match="assert_passes needs evaluators"):
+        agentv.assert_passes("x", [])
+
+
+def test_assert_passes_with_weightless_evaluators_is_an_error(folder):
+    with pytest.raises(agentv.AgentvError, match="The answer was not scored"):
+        agentv.assert_passes("x", [{"type": "contains", "value": "x", "weight": 0}])

@@ -22,7 +22,7 @@ from agentv.engine.prepare import prepare
 from agentv.engine.run import Observer, Outcome, RunInProgress, open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, parse_max_errors
 from agentv.engine.run_plan import RunPlan
-from agentv.errors import AgentvError, DatasetWarning, UsageError
+from agentv.errors import AgentvError, DatasetWarning, NoEvaluatorsError, UsageError
 from agentv.evaluators.code.function_evaluator import function_spec
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
@@ -111,8 +111,9 @@ def evaluate(
 ) -> Run:
     """Run every case of `dataset` with `target`, score the answers, store the records and return the run.
 
-    `dataset` is a path, or an iterable of cases or dicts. `target` is a name from the targets file, a dict of settings,
-    or a function that takes the prompt (or `messages`, `case`, `variables`, `trial` by name) and returns the answer.
+    `dataset` is a path, or an iterable of cases or dicts. `target` is a name from the targets file, a dict of settings
+    (its `tools` may be functions), or a function that takes the prompt (or `messages`, `case`, `variables`, `trial` by
+    name) and returns the answer.
     `evaluators` replace those of the cases: types, dicts, or functions that take `answer`, `case`, `input`, `expected`,
     `tool_calls`, `messages`, `metrics` or `context` by name and return a number from 0 to 1, a bool or a `Score`. Other
     options are those of `agentv eval`: `trials`, `workers`, `sample`, `seed`, `limit`, `timeout_s`, `max_retries`,
@@ -180,8 +181,10 @@ def assert_passes(
     if case is not None and fields:
         raise UsageError("Pass either a case or its fields", f"Both 'case' and '{next(iter(fields))}' are given")
     given = case if case is not None else {"id": "answer", "input": "", **fields}
-    if evaluators is None and case is None:
-        raise UsageError("assert_passes needs evaluators", hint='For example: [{"type": "contains", "value": "yes"}]')
+    if evaluators == [] or (evaluators is None and case is None):
+        raise NoEvaluatorsError(
+            "assert_passes needs evaluators", hint='For example: [{"type": "contains", "value": "yes"}]'
+        )
 
     def answering() -> Any:
         return answer
@@ -192,6 +195,8 @@ def assert_passes(
         (result,) = RunStore.open(os.path.join(folder, "run")).records()
     if result.error is not None:
         raise AgentvError("The answer could not be scored", result.error.message)
+    if result.score is None:
+        raise AgentvError("The answer was not scored", "All its evaluators have the weight 0, or there are none")
     if result.verdict != "pass":
         from agentv.report.junit import headline, story  # late: only failures need it
 
@@ -325,6 +330,8 @@ def _target(target: dict[str, Any] | Callable[..., Any]) -> Target:
         name = getattr(target, "__name__", "function")
         return FunctionTarget(name=name, provider="python", call=target)
     settings = {"name": "target", **target}
+    if isinstance(settings.get("tools"), list | tuple):
+        settings["tools"] = [{"function": tool} if callable(tool) else tool for tool in settings["tools"]]
     provider = TARGETS.canonical(str(settings.get("provider", "")))
     if provider is None:
         unknown = str(settings.get("provider"))

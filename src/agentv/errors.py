@@ -75,6 +75,10 @@ class UsageError(AgentvError):
     """Invalid or conflicting options."""
 
 
+class NoEvaluatorsError(UsageError, ValueError):
+    """An answer cannot be checked, because there are no evaluators."""
+
+
 class FilePlace(TypedDict, total=False):
     """A position in a file. `line` and `column` start at 1; `field` is the path of a key."""
 

@@ -231,8 +231,10 @@ def test_why_with_quiet_prints_only_the_reasons(project, command):
     dataset(project, *ERRORS)
     assert command("eval", "d.yaml", "--out", "first", "--quiet").code == 0
     ended = command("eval", "d.yaml", "--out", "second", "--retry-errors", "first", "--why", "--quiet")
-    assert len(ended.stderr.splitlines()) == len(ERRORS)
-    assert all(" (default): " in line for line in ended.stderr.splitlines())
+    *reasons, last = ended.stderr.splitlines()
+    assert len(reasons) == len(ERRORS)
+    assert all(" (default): " in line for line in reasons)
+    assert last == "1 error (not scored): second"
 
 
 def test_help_shows_examples_and_exit_codes(command):
@@ -313,3 +315,15 @@ def test_prints_of_a_function_do_not_mix_with_json_on_stdout(project, command, k
     ended = command("eval", "d.yaml", "--out", "out", "--json")
     assert json.loads(ended.stdout)["exit_code"] == 0
     assert "imported" in ended.stderr and "asked" in ended.stderr
+
+
+def test_quiet_prints_one_line_if_jobs_errored(project, command):
+    dataset(project, *ERRORS)
+    ended = command("eval", "d.yaml", "--out", "out", "-q")
+    assert (ended.code, ended.stdout, ended.stderr) == (0, "", "1 error (not scored): out\n")
+
+
+def test_quiet_prints_nothing_without_errors(project, command):
+    dataset(project, "yes", "no")
+    ended = command("eval", "d.yaml", "--out", "out", "-q")
+    assert (ended.code, ended.stdout, ended.stderr) == (0, "", "")

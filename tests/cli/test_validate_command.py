@@ -397,3 +397,15 @@ def test_an_agentmark_file_whose_first_line_is_broken_stays_agentmark(write):
     good = '{"input": {"userMessage": "q"}, "expected_output": "x"}\n'
     found = findings(write("rows.jsonl", '{"input": {"userMessage": "q"\n' + good + good))
     assert [line for _, line, _ in found] == [1]
+
+
+def test_missing_expected_outcomes_are_reported_once_per_file(folder, command):
+    rows = [{"id": f"c{number}", "input": "x", "expected_output": "y"} for number in range(20)]
+    folder.write("a.yaml", {"evalcases": rows})
+    folder.write("b.yaml", {"evalcases": rows[:1]})
+    ended = command("validate", "a.yaml", "b.yaml")
+    assert ended.code == 1
+    assert ended.stdout.count("Missing required field: 'expected_outcome'") == 2
+    assert "Missing required field: 'expected_outcome' (in 20 cases)" in ended.stdout
+    assert "may omit it if the cases are under 'tests'" in ended.stdout
+    assert "2 errors" in ended.stderr

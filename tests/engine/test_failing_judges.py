@@ -160,3 +160,10 @@ def test_errors_of_judges_are_not_in_the_mean(rows):
     assert (summary.cases, summary.scored, summary.errors) == (len(results), 1, len(results) - 1)
     assert summary.mean == 0.0
     assert "failing" not in summary.evaluators or summary.evaluators["failing"].n == 0
+
+
+def test_errors_of_programs_suggest_rescoring_instead_of_a_retry(project):
+    project.dataset({"input": "yes", "evaluators": [{"type": "command", "command": ["no-such-program"]}]}, "yes")
+    ended = project.eval("--out", "out")
+    assert "agentv rescore out  # after fixing the evaluators" in ended.stdout
+    assert "--retry-errors" not in ended.stdout

@@ -1,10 +1,13 @@
 """Tools of model targets: Python functions, commands and MCP servers, run until the model answers."""
 
 import json
+import subprocess
 import sys
 
 import pytest
 
+import agentv
+from agentv.errors import UsageError
 from agentv.model.message import ToolCall
 from agentv.model.result import TokenUsage
 from agentv_testing import Answer, FaultyServer
@@ -245,3 +248,74 @@ class TestMcp:
         assert record["error"]["class"] == "process"
         assert message in record["error"]["message"]
         assert sent == []
+
+    def test_a_server_can_be_named_by_its_address(self, run, project):
+        project.write("remote.py", SERVER.replace("server.run()", REMOTE))
+        with subprocess.Popen([sys.executable, "remote.py"], cwd=project.path, stdout=subprocess.PIPE) as process:
+            try:
+                port = int(process.stdout.readline())
+                server = {"mcp": f"http://127.0.0.1:{port}/mcp", "headers": {"X-Team": "a"}, "only": ["capital"]}
+                record, sent = run([call("capital", country="Norway"), DONE], server)
+            finally:
+                process.terminate()
+        assert sent[1]["messages"][-1]["content"] == "Oslo", record
+        assert record["trace_summary"]["tool_calls_by_name"] == {"capital": 1}
+
+    def test_an_address_without_a_server_is_an_error(self, run):
+        record, sent = run([DONE], {"mcp": "http://127.0.0.1:1/mcp"})
+        assert record["error"]["class"] == "process"
+        assert "Cannot use the MCP server 'http://127.0.0.1:1/mcp': " in record["error"]["message"]
+        assert sent == []
+
+
+REMOTE = """
+import socket
+import uvicorn
+
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+app = server.streamable_http_app()
+uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[listener])
+"""
+
+
+class TestFunctionObjects:
+    """Functions as `tools` of a target in Python."""
+
+    def test_a_function_is_called_with_its_annotated_arguments(self, folder):
+        seen = []
+
+        def add(a: int, b: int = 1) -> int:
+            """Add two numbers."""
+            seen.append((a, b))
+            return a + b
+
+        async def weather(city: str) -> str:
+            return f"7 degrees in {city}"
+
+        answers = [call("add", a=2), call("weather", id="call-2", city="Oslo"), DONE]
+        with FaultyServer(answers) as server:
+            target = {"provider": "openai", "base_url": server.url, "model": "m", "tools": [add, weather]}
+            found = agentv.evaluate([{"id": "a", "input": "q"}], target, [SAYS])
+        assert (seen, found.results[0].score) == ([(2, 1)], 1.0)
+        sent = [request.body for request in server.requests]
+        assert [tool["function"]["name"] for tool in sent[0]["tools"]] == ["add", "weather"]
+        assert sent[2]["messages"][-1]["content"] == "7 degrees in Oslo"
+
+    def test_the_settings_of_a_function_can_be_given_next_to_it(self, folder):
+        entry = {"function": lambda text: text.upper(), "name": "shout", "parameters": COMMAND["parameters"]}
+        with FaultyServer([call("shout", text="hey"), DONE]) as server:
+            target = {"provider": "openai", "base_url": server.url, "model": "m", "tools": [entry]}
+            agentv.evaluate([{"id": "a", "input": "q"}], target, [SAYS])
+        assert server.requests[1].body["messages"][-1]["content"] == "HEY"
+
+    def test_a_parameter_without_a_json_schema_is_an_error_that_names_the_tool(self, folder):
+        def odd(value: complex) -> str:
+            return ""
+
+        target = {"provider": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m", "tools": [odd]}
+        with pytest.raises(UsageError, match=r"parameters of tool '.*odd' cannot be described"):
+            agentv.evaluate([{"id": "a", "input": "q"}], target, [SAYS])
+
+
+SAYS = {"type": "contains", "value": "yes"}

@@ -263,3 +263,19 @@ def test_invalid_settings_are_errors_before_any_call(settings, message):
 def test_environment_variables_are_not_templates():
     settings = Http(name="h", provider="http", url="${{ HOST }}/x", body={"key": "${{ KEY }}", "q": "{{ prompt }}"})
     assert settings.complaints() == []
+
+
+PAGE = b"<!DOCTYPE html><html><body>Please log in</body></html>"
+
+
+def test_a_web_page_is_not_an_answer():
+    with serving(PAGE) as server, pytest.raises(TargetFailure) as raised:
+        ask(server, path="/ask?key=1")
+    assert raised.value.error_class == "invalid_response"
+    assert f"{server.origin}/ask returned an HTML page" in str(raised.value)
+    assert "<!DOCTYPE html><html><body>Please log in" in str(raised.value)
+
+
+def test_a_web_page_is_an_answer_if_the_request_accepts_pages():
+    with serving(PAGE) as server:
+        assert ask(server, headers={"accept": "text/html"}).text == PAGE.decode()

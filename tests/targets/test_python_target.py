@@ -271,7 +271,7 @@ FAILURES = {
     "a KeyboardInterrupt": (KeyboardInterrupt(), "process", "KeyboardInterrupt"),
     "a CancelledError": (asyncio.CancelledError("scope"), "process", "CancelledError: scope"),
     "a BaseException": (OddError("odd"), "process", "OddError: odd"),
-    "a TimeoutError": (TimeoutError("too late"), "process", "TimeoutError: too late"),
+    "a TimeoutError": (TimeoutError("too late"), "timeout", "TimeoutError: too late"),
     "a StopIteration": (StopIteration(), "process", "StopIteration"),
     "a failure with its class": (TargetFailure("rate_limit", "slow down"), "rate_limit", "slow down"),
 }

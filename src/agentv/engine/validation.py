@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, product
 from typing import Any
+
+import msgspec
 
 from agentv.datasets.case.header import config_file
 from agentv.datasets.dataset import Dataset, Options
@@ -191,7 +194,27 @@ def check_dataset(source: Source, options: Options, project: ProjectFiles) -> tu
         sink.findings += map(from_error, source.format.lint(dataset.document, dataset.read_options))
     except DatasetError as error:
         sink.bad_dataset([error])
+    sink.findings = _collapsed(sink.findings)
     return count, sorted(sink.findings, key=lambda finding: (finding.path, finding.line or 0, finding.column or 0))
+
+
+def _collapsed(findings: list[Finding]) -> list[Finding]:
+    """Return the findings with one for all cases of a file that lack the expected outcome, in place of the first."""
+    counts = Counter((each.path, each.hint) for each in findings if _lacks_outcome(each))
+    result: list[Finding] = []
+    for finding in findings:
+        if _lacks_outcome(finding):
+            count = counts.pop((finding.path, finding.hint), 0)
+            if not count:
+                continue
+            if count > 1:
+                finding = msgspec.structs.replace(finding, message=f"{finding.message} (in {count:,} cases)")
+        result.append(finding)
+    return result
+
+
+def _lacks_outcome(finding: Finding) -> bool:
+    return finding.field == "expected_outcome" and finding.message.startswith("Missing")
 
 
 def _blank_fields(case: EvalCase) -> Iterator[Problem]:

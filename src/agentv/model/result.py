@@ -125,6 +125,12 @@ class EvaluatorResult(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_
     evaluator_provider_request: dict[str, Any] | None = None
     evaluator_results: tuple[EvaluatorResult, ...] = ()
 
+    @property
+    def called_judge(self) -> bool:
+        """Whether the evaluator or one of its members called a judge."""
+        members = self.evaluator_results
+        return self.evaluator_provider_request is not None or any(member.called_judge for member in members)
+
 
 class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The record of one job. `score` and `verdict` are always written, and null unless the status is ok.

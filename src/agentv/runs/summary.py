@@ -44,6 +44,7 @@ class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
     `case_mean` is the mean of the case means, as in comparisons. It is set if it differs from the mean of the jobs,
     because some cases have more scored trials than others. `priced`, `judge_priced` and `timed` are the numbers of jobs
     with known cost, judge cost and time. `bins` counts scores by tenths. `errors` has the first error of each class.
+    `recurring` counts the errors of evaluators that called no judge: they fail in the same way again.
     """
 
     passed: int
@@ -56,6 +57,7 @@ class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
     worst: tuple[CaseNote, ...]
     slowest: tuple[CaseNote, ...]
     errors: dict[str, CaseNote]
+    recurring: int = 0
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,28 +142,23 @@ class _Target:
 
     def __init__(self, by_case: bool) -> None:
         self.done = self.errors = self.unscored = self.passed = self.truncated = self.fallbacks = 0
-        self.suspicious = 0
+        self.suspicious = self._recurring = 0
         self._suspicious_cases: list[str] = []
         self.priced = self.judge_priced = self.timed = 0
         self.cost = self.judge_cost = self.duration_ms = 0.0
-        self.scores = MeanAccumulator()
-        self._passes = MeanAccumulator()
+        self.scores, self._passes = MeanAccumulator(), MeanAccumulator()
         self._evaluators: dict[str, MeanAccumulator] = defaultdict(MeanAccumulator)
         self._evaluator_errors: Counter[str] = Counter()
         self._prompts: dict[str, MeanAccumulator] = defaultdict(MeanAccumulator)
         self.error_classes: Counter[str] = Counter()
         self._first_errors: dict[str, CaseNote] = {}
         self._errors: Counter[int | None] = Counter()
-        self._bins = [0] * BINS
-        self._worst = _Ranking()
-        self._slowest = _Ranking()
+        self._bins, self._worst, self._slowest = [0] * BINS, _Ranking(), _Ranking()
         self._by_case = by_case
         self._cases: dict[int, int] = {}
         self._case_scores = MeanAccumulator()
         self._clusters: dict[object, int] = {}
-        self._trials = Trials()
-        self._votes = JudgeVotes()
-        self._spread = ScoreSpread()
+        self._trials, self._votes, self._spread = Trials(), JudgeVotes(), ScoreSpread()
 
     def add(self, result: Result) -> None:
         self.done += 1
@@ -235,6 +232,8 @@ class _Target:
         error = result.error
         name = error.error_class if error else "unknown"
         self.error_classes[name] += 1
+        judged = any(found.called_judge for found in result.evaluator_results if found.score is None)
+        self._recurring += name == "evaluator" and not judged
         if self.error_classes[name] == 1:
             self._first_errors[name] = _note(result, error.message if error else "")
 
@@ -285,6 +284,7 @@ class _Target:
             priced=self.priced,
             judge_priced=self.judge_priced,
             timed=self.timed,
+            recurring=self._recurring,
             error_classes=dict(sorted(self.error_classes.items(), key=lambda item: (-item[1], item[0]))),
             bins=tuple(self._bins),
             worst=self._worst.notes(),

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import blake2b
 from importlib import import_module
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from agentv.errors import AgentvError, start_of
@@ -198,3 +198,8 @@ def _by_name(name: str) -> ModuleType:
             message = f"There is no module '{name}'; name a file with its extension, as in 'checks.py:grade'"
             raise FunctionError(message) from None
         raise FunctionError(f"{name} cannot be imported: {describe(error)}") from error
+
+
+def is_plain_function(call: object) -> bool:
+    """Whether a value is a function in a file, without a closure. Objects, methods and closures may have state."""
+    return isinstance(call, FunctionType) and not call.__closure__ and os.path.isfile(call.__code__.co_filename)

@@ -196,6 +196,7 @@ class HttpResponder:
         if self._body is None and settings.method not in ("GET", "DELETE") and not is_template(settings.url):
             self._body = {"prompt": "{{ prompt }}"}
         self._path = settings.response_path
+        self._wants_html = any("html" in value for name, value in settings.headers.items() if name.lower() == "accept")
         self._rendered_headers = {name: value for name, value in settings.headers.items() if is_template(value)}
         templates = _templates([self._url, self._body, self._rendered_headers])
         self._names = frozenset(name for text in templates for name in names_in(text))
@@ -248,6 +249,9 @@ class HttpResponder:
 
     def _answer(self, http_response: HttpResponse) -> Any:
         if self._path is None:
+            if (page := http_response.page) is not None and not self._wants_html:
+                message = f"{page}. If pages are the answers, set the header 'Accept: text/html'"
+                raise self._client.failure("invalid_response", message, status=http_response.status)
             charset = _CHARSET.search(http_response.headers.get("content-type", ""))
             try:
                 return http_response.body.decode(charset[1] if charset else "utf-8", errors="replace")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
@@ -11,7 +10,7 @@ from typing import Any, ClassVar
 from agentv.model.response import Responder
 from agentv.settings.environment import REFERENCE
 from agentv.support.hashes import file_of
-from agentv.support.user_code import UninspectableError, built, import_reference
+from agentv.support.user_code import UninspectableError, built, import_reference, is_plain_function
 from agentv.targets.target import COMMON_ALIASES, Target
 
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
@@ -74,5 +73,4 @@ class FunctionTarget(Target, frozen=True, kw_only=True):
     @property
     def has_stable_fingerprint(self) -> bool:
         """True for a plain function in a file; objects, methods and closures may have state."""
-        call = self.call
-        return isinstance(call, FunctionType) and not call.__closure__ and os.path.isfile(call.__code__.co_filename)
+        return is_plain_function(self.call)

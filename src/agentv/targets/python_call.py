@@ -10,6 +10,7 @@ from typing import Any
 from agentv.model.case import case_to_data
 from agentv.model.message import message_to_data
 from agentv.model.response import Request, Response, TargetFailure
+from agentv.model.result import ErrorClass
 from agentv.support.function_call import DaemonThreads, FunctionCall, is_cancelled
 from agentv.support.user_code import describe
 from agentv.targets.answers import response_from_value
@@ -68,7 +69,8 @@ class FunctionResponder:
         self._threads.close()
 
     def _failure(self, error: BaseException) -> TargetFailure:
-        return TargetFailure("process", describe(error, self._home))
+        kind: ErrorClass = "timeout" if isinstance(error, TimeoutError) else "process"
+        return TargetFailure(kind, describe(error, self._home))
 
 
 def _is_closed(task: asyncio.Task[Any] | None) -> bool:

@@ -19,7 +19,7 @@ from agentv.settings.environment import REFERENCE, is_secret_field
 from agentv.support.hashes import contents, file_of
 from agentv.support.patterns import upward
 from agentv.support.transform import Transform
-from agentv.targets.tools.tool import declared_tools, files_of_tools, local_tools, tool_complaints
+from agentv.targets.tools.tool import are_stable, declared_tools, files_of_tools, local_tools, tool_complaints
 
 if TYPE_CHECKING:
     from agentv.targets.apis.batch_api import BatchApi
@@ -42,13 +42,8 @@ OTHER_TOOLS = {
 }
 """Keys of AgentV (TypeScript) 4.x and 5.x and of promptfoo that are rejected unless a provider declares them."""
 
-HARMLESS = dict.fromkeys(
-    (
-        *("subagent_mode_allowed", "stream_log", "log_dir", "log_directory", "log_format", "log_output_format"),
-        *("verbose", "cli_verbose", "keep_temp_files", "keep_output_files"),
-    ),
-    "",
-)
+_LOG_KEYS = "stream_log log_dir log_directory log_format log_output_format verbose cli_verbose"
+HARMLESS = dict.fromkeys(f"subagent_mode_allowed {_LOG_KEYS} keep_temp_files keep_output_files".split(), "")
 """Keys of AgentV (TypeScript) that only affect its logs and its own agents: accepted, without effect."""
 
 
@@ -243,6 +238,11 @@ class ModelApi(Target, frozen=True, kw_only=True):
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """Return the files of its tools."""
         return files_of_tools(self.tools, home)
+
+    @property
+    def has_stable_fingerprint(self) -> bool:
+        """False with tools that are function objects with state."""
+        return are_stable(self.tools)
 
     def complaints(self) -> list[str]:
         """Check the tools that run on this machine."""

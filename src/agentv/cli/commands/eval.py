@@ -144,6 +144,8 @@ def _print_outcome(outcome: Outcome, args: EvalArguments) -> None:
     if not args.quiet:
         print_outcome(outcome, _notes(outcome), _next_commands(outcome))
         output.echo(f"\nResults: {short(outcome.folder)}")
+    elif not outcome.verdict.reasons and (errors := sum(each.errors for each in outcome.summary.targets.values())):
+        output.message(f"{plural(errors, 'error')} (not scored): {short(outcome.folder)}")
     print_reasons(outcome)
     if outcome.stopped in ("interrupted", "deadline") and args.quiet:
         output.message(f"Resume with: {_next_commands(outcome)[0]}")
@@ -178,5 +180,10 @@ def _next_commands(outcome: Outcome) -> list[str]:
         return [f"agentv eval --retry-errors {folder}"]
     if outcome.stopped not in (None, "decided"):
         return [f"agentv eval --resume --out {folder}"]
-    is_worth_it = any(set(details.error_classes) - PERMANENT for details in outcome.details.values())
-    return [f"agentv eval --retry-errors {folder}"] if is_worth_it else []
+    found = outcome.details.values()
+    recurring = sum(details.recurring for details in found)
+    passing = sum(sum(details.error_classes.values()) for details in found) - recurring
+    passing -= sum(count for details in found for name, count in details.error_classes.items() if name in PERMANENT)
+    retry = [f"agentv eval --retry-errors {folder}"] if passing > 0 else []
+    # The answers exist: once the evaluators are fixed, only they have to run again.
+    return retry + ([f"agentv rescore {folder}  # after fixing the evaluators"] if recurring else [])

@@ -11,6 +11,7 @@ from msgspec import Meta
 from agentv.settings.diagnostics import Problems
 from agentv.settings.settings_reader import read_settings
 from agentv.support.hashes import file_of, words_in
+from agentv.support.user_code import is_plain_function
 
 Text = Annotated[str, Meta(min_length=1)]
 Words = Annotated[tuple[Text, ...], Meta(min_length=1)]
@@ -20,12 +21,12 @@ DeclaredTool = dict[str, Any]
 
 
 class FunctionTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A Python function: `file.py:name` next to the targets file, or `module:name`.
+    """A Python function: `file.py:name` next to the targets file, `module:name`, or in Python the function itself.
 
     Name, description and parameters come from the function's name, docstring and signature unless they are set.
     """
 
-    function: Text
+    function: Any
     name: Text | None = None
     description: str | None = None
     parameters: dict[str, Any] | None = None
@@ -71,9 +72,18 @@ ToolEntry = dict[str, Any] | str
 
 def kind_of(entry: ToolEntry) -> type[LocalTool] | None:
     """Return the kind of a tool that runs here; None for one that is only declared."""
-    if isinstance(entry, str) or isinstance(entry.get("function"), str):
+    if isinstance(entry, str):
+        return FunctionTool
+    function = entry.get("function")
+    if isinstance(function, str) or callable(function):
         return FunctionTool
     return McpServer if "mcp" in entry else CommandTool if "command" in entry else None
+
+
+def are_stable(entries: Iterable[ToolEntry]) -> bool:
+    """Whether the entries and their files determine what the tools do; function objects may have other state."""
+    functions = (entry.get("function") for entry in entries if isinstance(entry, dict))
+    return all(is_plain_function(function) for function in functions if callable(function))
 
 
 def local_tools(entries: Iterable[ToolEntry]) -> list[LocalTool]:
@@ -96,7 +106,7 @@ def tool_complaints(entries: Iterable[ToolEntry], *, is_batched: bool = False) -
         if is_batched and kind_of(entry) is not None:
             why = "'batch' cannot be combined with tools that run here: each answer takes several calls"
             problems.error((), f"'tools[{index}]': {why}")
-        if isinstance(tool, FunctionTool) and ":" not in tool.function:
+        if isinstance(tool, FunctionTool) and not callable(tool.function) and ":" not in tool.function:
             problems.error((), f"'tools[{index}]' must have the form 'file.py:name' or 'module:name'")
         if isinstance(tool, McpServer) and tool.headers and not tool.is_remote:
             problems.error((), f"'tools[{index}].headers' needs a server with an address")
@@ -107,11 +117,17 @@ def files_of_tools(entries: Iterable[ToolEntry], home: str) -> Iterator[str]:
     """Yield the files that tools name; those that do not exist are ignored by the caller."""
     for tool in local_tools(entries):
         if isinstance(tool, FunctionTool):
-            yield file_of(tool.function, home) or ""
+            function = tool.function
+            yield file_of(function, home) or "" if isinstance(function, str) else _file_of_code(function)
             continue
         command = tool.command if isinstance(tool, CommandTool) else tool.mcp
         texts = (command,) if isinstance(command, str) else command
         yield from (f"{home}/{word}" for text in texts for word in words_in(text))
+
+
+def _file_of_code(function: Any) -> str:
+    code = getattr(function, "__code__", None)
+    return "" if code is None else str(code.co_filename)
 
 
 def _read(entry: ToolEntry, index: int, problems: Problems) -> LocalTool | None:

@@ -108,11 +108,13 @@ class _FunctionRunner:
     def __init__(self, tool: FunctionTool, home: str, threads: DaemonThreads) -> None:
         self._home = home
         self._threads = threads
-        self._function: Callable[..., Any] = import_reference(tool.function, home)
-        if not callable(self._function):
+        function = tool.function if callable(tool.function) else import_reference(tool.function, home)
+        if not callable(function):
             raise UsageError(f"Tool '{tool.function}' is not a function")
+        self._function: Callable[..., Any] = function
+        label = tool.name or str(getattr(function, "__qualname__", tool.function))
         self._is_async = inspect.iscoroutinefunction(self._function)
-        self._arguments = None if tool.parameters is not None else _arguments_of(self._function, tool.function)
+        self._arguments = None if tool.parameters is not None else _arguments_of(self._function, label)
         self.declared = {
             "name": tool.name or getattr(self._function, "__name__", "tool"),
             "description": tool.description or inspect.getdoc(self._function),
