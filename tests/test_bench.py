@@ -135,3 +135,9 @@ def test_a_condition_of_the_siege_is_checked():
 def test_every_reader_accepts_or_refuses_the_corpus():
     done = bench("siege/fuzz.py", "--corpus-only")
     assert done.returncode == 0 and "results_yaml: dash" in done.stdout, done.stderr
+
+
+def test_the_outages_are_a_table_of_scenarios():
+    ended = bench("siege/outages.py", "--only", "no such scenario")
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("| scenario | jobs | undisturbed | took | errors | required | held |")

@@ -42,25 +42,19 @@ class CallReport(NamedTuple):
 ANSWERED, UNANSWERED = CallReport(), CallReport(ok=False)
 
 
-class WaitingCalls:
+class WaitingCalls(deque[tuple["asyncio.Future[None]", float]]):
     """Calls that wait for a place, first come, first served, each with the longest outage it waits for."""
-
-    def __init__(self) -> None:
-        self._places: deque[tuple[asyncio.Future[None], float]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._places)
 
     def add(self, patience_s: float) -> asyncio.Future[None]:
         """Return a future that is done when the call may start."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._places.append((place, patience_s))
+        self.append((place, patience_s))
         return place
 
     def start_next(self) -> bool:
         """Let the first call start; return whether there was one."""
-        while self._places:
-            place, _ = self._places.popleft()
+        while self:
+            place, _ = self.popleft()
             if not place.done():
                 place.set_result(None)
                 return True
@@ -68,27 +62,29 @@ class WaitingCalls:
 
     def prune(self) -> int:
         """Remove cancelled calls; return the number of calls left."""
-        self._places = deque(each for each in self._places if not each[0].done())
-        return len(self._places)
+        left = [each for each in self if not each[0].done()]
+        self.clear()
+        self.extend(left)
+        return len(self)
 
     @property
     def least_patience_s(self) -> float:
         """The shortest outage that one of the calls waits for."""
-        return min((patience_s for _, patience_s in self._places), default=UNLIMITED)
+        return min((patience_s for _, patience_s in self), default=UNLIMITED)
 
     def dismiss(self, down_for_s: float) -> None:
         """Fail the calls that do not wait for an outage of this length."""
-        for place, patience_s in self._places:
+        for place, patience_s in self:
             if patience_s <= down_for_s and not place.done():
                 place.set_exception(EndpointDown(down_for_s))
         self.prune()
 
     def fail(self, error: Exception) -> None:
         """Fail all calls."""
-        for place, _ in self._places:
+        for place, _ in self:
             if not place.done():
                 place.set_exception(error)
-        self._places.clear()
+        self.clear()
 
 
 class Limiter:
@@ -151,12 +147,15 @@ class Limiter:
         if is_fixed and (not was_fixed or most < self.most):
             self.most, self._is_fixed = most, True
             self._limit = float(most) if not was_fixed else min(self._limit, float(most))
+            self._goal = min(self._goal, float(most))
 
     def renew(self, calls: int) -> None:
         """Count answered calls whose places were reused immediately."""
         if calls:
             now = self._clock()
-            self._count_answers(calls)
+            self.answers += calls
+            if self._outage.failures:
+                self._recover(self._outage)
             for _ in range(calls):
                 self._pace.started(now)
                 if self.in_flight + 1 >= self.limit and self._limit < self.most:
@@ -170,9 +169,12 @@ class Limiter:
             return False
         now = self._clock()
         is_free = not self._closed_until and self._outage.since is None and not self._pace.is_limited
-        if not is_free and self._delay_s(now) > 0:
-            return False
-        self._start(now)
+        if not is_free:
+            if self._delay_s(now) > 0:
+                return False
+            self._outage.probed(now)
+        self.in_flight += 1
+        self._pace.started(now)
         return True
 
     async def enter(self, patience_s: float = UNLIMITED) -> None:
@@ -195,7 +197,9 @@ class Limiter:
         """Give a place back and adapt the limits to how the call ended."""
         self.in_flight -= 1
         if report.ok:
-            self._count_answers(1)
+            self.answers += 1
+            if self._outage.failures:
+                self._recover(self._outage)
             if report.retry_after_s:
                 # Answered, but the next call has to wait: the rate limit is used up, the concurrency is fine.
                 self._closed_until = max(self._closed_until, self._clock() + report.retry_after_s)
@@ -232,11 +236,6 @@ class Limiter:
     def _end_lease(self, lease: LeaseFile) -> None:
         lease.release(self._pace.rate if self._pace.is_limited else None)
         self._leased, self._asking = 0, None
-
-    def _count_answers(self, calls: int) -> None:
-        self.answers += calls
-        if self._outage.failures:
-            self._recover(self._outage)
 
     def _recover(self, outage: Outage) -> None:
         """Return to the limits before an outage; after an overload, to the calls that the endpoint kept."""
@@ -279,8 +278,7 @@ class Limiter:
     def _start(self, now: float) -> None:
         self.in_flight += 1
         self._pace.started(now)
-        if self._outage.since is not None:
-            self._outage.probed(now)
+        self._outage.probed(now)
 
     def _wake(self) -> None:
         """Start waiting calls that have a place, and set a timer if the others only wait for time to pass."""
