@@ -310,9 +310,9 @@ class RunStore(AbstractContextManager["RunStore"]):
         self._flush_soon = flush_soon
         failed = None if stop_soon is None else partial(stop_soon, self._check_files)
         self._results = ResultWriter(self.folder.results_path, lock=lambda file: lock_records(file, self.path))
+        self._results.watch(failed)  # before the next file, which may be unusable: closing needs the hash
         self._cases = ResultWriter(self.folder.cases_path, self.folder.redact)
-        for writer in (self._results, self._cases):
-            writer.watch(failed)
+        self._cases.watch(failed)
         return self._results.cut_bytes > 0
 
     def _check_files(self) -> None:
