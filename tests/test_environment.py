@@ -6,10 +6,11 @@ import pickle
 import pytest
 
 from agentv.errors import AgentvError, end_of, start_of
-from agentv.settings.diagnostics import Problems
+from agentv.settings.diagnostics import Problems, nearest
 from agentv.settings.environment import (
     Environment,
     Home,
+    SecretTexts,
     child_environment,
     environment_of,
     interpolate,
@@ -290,3 +291,16 @@ def test_a_cut_of_data_without_spaces_is_made_at_other_signs():
     data = f'{{"a":"{"x" * 100}","list":[{"1," * 200}"{SECRET}","more"]}}'
     assert start_of(data, data.index(SECRET) + 8) == data[: data.index(SECRET)] + "…"
     assert start_of("x" * 5000, 500) == "x" * 499 + "…" and end_of("x" * 5000, 500) == "…" + "x" * 499
+
+
+def test_secrets_are_replaced_by_length_whatever_their_number():
+    secrets = {f"sk-shared-{number}": f"[{number}]" for number in range(2000)} | {"sk-shared-1999-long": "[long]"}
+    texts = SecretTexts(secrets)
+    assert texts.replaced_in("a sk-shared-7, sk-shared-1999-long.sk-shared-1999") == "a [7], [long].[1999]"
+    assert SecretTexts({}).replaced_in("sk-shared-7") == "sk-shared-7"
+
+
+def test_hints_are_found_among_thousands_of_names():
+    names = [f"SHOP{number}_API_KEY" for number in range(5000)]
+    assert nearest("SHOP12_API_KYE", names) == "SHOP12_API_KEY"
+    assert nearest("x" * 1_000_000, names) is None

@@ -122,3 +122,30 @@ def test_an_invalid_custom_evaluator_is_refused_with_its_line(installed, entry, 
 def test_the_error_of_a_broken_plugin_has_the_reason(installed):
     with pytest.raises(UsageError, match="has no attribute 'Gone'"):
         EVALUATORS.find("gone")
+
+
+COUNTED = """
+from pathlib import Path
+from agentv.evaluators.base import Evaluator, passed
+
+class Counted(Evaluator, frozen=True, kw_only=True):
+    number: int
+
+    def __post_init__(self):
+        with Path("built.txt").open("a") as file:
+            file.write(".")
+
+    def score(self, judgement):
+        return passed()
+"""
+
+
+def test_evaluators_that_cases_share_are_built_once_however_many(project):
+    project.write("own.py", COUNTED)
+    count = 1_500
+    rows = [{"id": name, "expected_outcome": "x", "input": "x"} for name in "abcdefgh"]
+    entries = [{"type": "own.py:Counted", "number": number} for number in range(count)]
+    project.write("d.yaml", {"evalcases": rows, "evaluators": entries})
+    assert project.eval("d.yaml", "--out", "out", "--quiet").code == 0
+    assert len(project.records()) == len(rows)
+    assert len((project.path / "built.txt").read_text()) < 6 * count

@@ -20,13 +20,12 @@ from agentv.model.message import Message
 from agentv.model.values import digest
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean
 from agentv.settings.evaluator_reader import evaluator_of
+from agentv.support.hash_table import OwnedCache
 from agentv.support.isolation.confinement import NO_SANDBOX_HINT
 from agentv.support.user_code import UninspectableError, may_import
 
 FALLBACK_JUDGE = "judge"
 """The target used as judge when no judge is named."""
-
-_CACHE_SIZE = 1024
 
 JudgeNames = str | tuple[str, ...] | None
 
@@ -114,7 +113,7 @@ class Preflight:
         self._targets: Collection[str] | None = None
         self._needs: list[tuple[str, KeyPath, SpecNeeds]] = []
         self._demanding: list[tuple[str, KeyPath, SpecNeeds]] = []
-        self._checked: dict[tuple[EvaluatorSpec, str], SpecNeeds] = {}
+        self._checked: OwnedCache[tuple[EvaluatorSpec, str], SpecNeeds] = OwnedCache()
         self._reported: set[object] = set()
         self._judges: dict[tuple[JudgeNeed, str], tuple[str, ...]] = {}
 
@@ -277,8 +276,7 @@ class Preflight:
         key = (spec, self._case.place.origin.base_dir)  # the files it names are looked up from that folder
         needs = self._checked.get(key)
         if needs is None:
-            if len(self._checked) >= _CACHE_SIZE:
-                self._checked.clear()  # each case may have its own evaluators, and memory must not grow with them
+            self._checked.make_room(self._case)
             needs = self._checked[key] = SpecNeeds()
             found = [*self._spec_problems(spec, (), needs, None)]
             self.embedders.update(dict.fromkeys(needs.embedders))

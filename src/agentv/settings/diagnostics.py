@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import islice
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -80,12 +81,25 @@ def type_word(value: object) -> str:
     return next((word for kind, word in _TYPE_WORDS if isinstance(value, kind)), "array")
 
 
+MOST_NAMES = 1_000
+LONGEST_NAME = 100
+"""Limits on what is compared for a hint: a file with thousands of names must not take minutes."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most similar to `word`, or None."""
     from difflib import get_close_matches  # late: needed only for mistakes
 
-    by_shape = {name.replace("-", "_").lower(): name for name in known}
-    found = get_close_matches(word.replace("-", "_").lower(), by_shape, n=1, cutoff=0.75)
+    from rapidfuzz.distance.Indel import normalized_similarity
+    from rapidfuzz.process import extract
+
+    shape = word.replace("-", "_").lower()
+    if len(shape) > LONGEST_NAME:
+        return None
+    by_shape = {name.replace("-", "_").lower(): name for name in islice(known, MOST_NAMES)}
+    # The slower measure is never above this one.
+    likely = extract(shape, list(by_shape), scorer=normalized_similarity, score_cutoff=0.75, limit=5)
+    found = get_close_matches(shape, [name for name, _, _ in likely], n=1, cutoff=0.75)
     return by_shape[found[0]] if found else None
 
 

@@ -120,6 +120,22 @@ def address_secrets(text: str) -> Iterator[str]:
             yield from {found[1], unquote(found[1]), unquote_plus(found[1])}
 
 
+class SecretTexts:
+    """Texts to replace in others, each with its replacement. The time depends on their lengths, not on their number."""
+
+    def __init__(self, replacements: Mapping[str, str]) -> None:
+        self._replacements = replacements
+        self._lengths = sorted({*map(len, replacements)} - {0}, reverse=True)
+
+    def replaced_in(self, text: str) -> str:
+        """Return a text with all occurrences replaced, the longest first."""
+        for length in self._lengths:
+            parts = (text[start : start + length] for start in range(len(text) - length + 1))
+            for secret in self._replacements.keys() & parts:
+                text = text.replace(secret, self._replacements[secret])
+        return text
+
+
 class Home(str):
     """The folder that paths in a target's settings are relative to, with its environment."""
 

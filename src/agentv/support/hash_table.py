@@ -1,9 +1,10 @@
-"""Compact sets of hashes, for millions of ids and jobs."""
+"""Compact sets of hashes, for millions of ids and jobs, and a cache for values of cases."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from typing import TypeVar
 
 
 class HashTable:
@@ -90,3 +91,29 @@ class PackedIds(HashTable):
     def repeats(self, ids: Sequence[str]) -> list[int]:
         """Add ids; return the positions of those that were seen before, also earlier in this batch."""
         return self.add(list(map(hash, ids)))
+
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class OwnedCache(dict[Key, Value]):
+    """A cache of values that belong to cases, such as their evaluators. Call `make_room` before adding one.
+
+    Memory does not grow with the number of cases, but a case with many evaluators does not remove its own.
+    """
+
+    def __init__(self, size: int = 1024) -> None:
+        super().__init__()
+        self._size = size
+        self._owner: object = None
+
+    def make_room(self, owner: object) -> None:
+        """Clear the cache if it is full, or enlarge it if one owner has filled it since it was cleared."""
+        if len(self) >= self._size:
+            if self._owner is owner:
+                self._size *= 2
+            else:
+                self.clear()
+        if not self:
+            self._owner = owner

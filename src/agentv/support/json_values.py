@@ -19,7 +19,7 @@ MISSING: Final = object()
 """Result of a path that leads nowhere; None is the value null."""
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def steps_of(path: str) -> tuple[Step, ...]:
     """Parse a path such as `order.lines[0].price`, `$.order` or `['a key']`. Raises ValueError."""
     text = path.strip()

@@ -89,7 +89,7 @@ def _read(transform: Any) -> Transform:
     return steps
 
 
-_remembered_steps = lru_cache(maxsize=256)(_read)
+_remembered_steps = lru_cache(maxsize=4096)(_read)
 
 
 def _without_thinking(text: str) -> str:
@@ -118,7 +118,7 @@ def _without_fences(text: str) -> str:
     return found["text"] if found and found["fence"] not in found["text"] else text
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)

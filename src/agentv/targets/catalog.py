@@ -19,6 +19,7 @@ from agentv.settings.environment import (
     SHORTEST_SECRET,
     Environment,
     Home,
+    SecretTexts,
     address_secrets,
     interpolate,
     is_secret_field,
@@ -125,9 +126,7 @@ class Targets:
 
     def raw(self, name: str) -> dict[str, Any]:
         """Return a target's settings as written in the file, with those of the target it uses."""
-        return (
-            follow(self._written(name), self._entries, self.environment.variables, Problems()) or self._written(name)
-        )[1]
+        return (follow(self._written(name), self._entries, self._variables, Problems()) or self._written(name))[1]
 
     def uses(self, names: Iterable[str]) -> Inventory:
         """Return the commands, code, hosts and variables of some targets, as written in the file."""
@@ -168,9 +167,13 @@ class Targets:
         return {key: mask_secrets(value, (key,), self._replaceable) for key, value in given.items()}
 
     @cached_property
-    def _replaceable(self) -> dict[str, str]:
+    def _replaceable(self) -> SecretTexts:
         known = {value: f"${{{{ {name} }}}}" for value, name in self.environment.secret_variables.items()}
-        return {secret: known.get(secret, MASK) for secret in self.secrets}
+        return SecretTexts({secret: known.get(secret, MASK) for secret in self.secrets})
+
+    @cached_property
+    def _variables(self) -> dict[str, str]:
+        return self.environment.variables
 
     def _written(self, name: str) -> Entry:
         if self.path is None:
@@ -185,7 +188,7 @@ class Targets:
         written = self._written(name)
         problems = Problems(filter(None, [self._repeated.get(name)]))
         check_entry(written, self._entries, problems)
-        found = None if problems.errors else follow(written, self._entries, self.environment.variables, problems)
+        found = None if problems.errors else follow(written, self._entries, self._variables, problems)
         if found is not None and found[0] != written[0]:
             check_entry(found, self._entries, problems)
         if found is None or problems.errors:
@@ -195,7 +198,7 @@ class Targets:
     def _read(self, name: str) -> Target:
         index, entry = self._followed(name)
         problems = Problems()
-        settings = self._parse(name, entry, self.environment.variables, problems)
+        settings = self._parse(name, entry, self._variables, problems)
         if settings is not None:
             for complaint in settings.complaints():
                 problems.error((), f"Target '{name}': {complaint}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
@@ -15,7 +16,7 @@ from agentv.model.job import CallOverrides
 from agentv.model.response import Responder
 from agentv.model.values import digest
 from agentv.settings.diagnostics import KeyPath
-from agentv.settings.environment import REFERENCE, is_secret_field
+from agentv.settings.environment import REFERENCE, SecretTexts, is_secret_field
 from agentv.support.hashes import contents, file_of
 from agentv.support.patterns import upward
 from agentv.support.transform import Transform
@@ -343,7 +344,7 @@ def fingerprint_of(settings: Target, secrets: Iterable[str], files: Mapping[str,
         return ""
     found = digest(
         {
-            key: mask_secrets(value, (key,), dict.fromkeys(secrets, MASK))
+            key: mask_secrets(value, (key,), _masked(frozenset(secrets)))
             for key, value in explicit_settings(settings).items()
             if key not in _CALL_SETTINGS and not key.startswith("retry_") and not is_secret_field((key,))
         }
@@ -366,21 +367,27 @@ def file_hashes(settings: Target, home: str, folders: Iterable[str]) -> dict[str
     return contents(filter(None, named), home)
 
 
+@lru_cache(maxsize=8)
+def _masked(secrets: frozenset[str]) -> SecretTexts:
+    return SecretTexts(dict.fromkeys(secrets, MASK))
+
+
+_fields_of = cache(msgspec.structs.fields)
+
+
 def explicit_settings(settings: Target) -> dict[str, Any]:
     """Return the settings that differ from their defaults, as plain data."""
     return {
         field.encode_name: msgspec.to_builtins(value, enc_hook=_name_of)
-        for field in msgspec.structs.fields(type(settings))
+        for field in _fields_of(type(settings))
         if (value := getattr(settings, field.name)) != _default(field)
     }
 
 
-def mask_secrets(value: Any, path: KeyPath, replaceable: Mapping[str, str]) -> Any:
+def mask_secrets(value: Any, path: KeyPath, replaceable: SecretTexts) -> Any:
     """Return a value with all secrets replaced. Values of secret fields are replaced whatever their length."""
     if isinstance(value, str):
-        text = value
-        for secret in sorted(replaceable, key=len, reverse=True):
-            text = text.replace(secret, replaceable[secret])
+        text = replaceable.replaced_in(value)
         return MASK if text == value and is_secret_field(path) else text
     if isinstance(value, dict):
         return {key: mask_secrets(item, (*path, key), replaceable) for key, item in value.items()}

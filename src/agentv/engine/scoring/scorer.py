@@ -18,9 +18,9 @@ from agentv.model.job import Judgement
 from agentv.model.response import TargetFailure
 from agentv.model.result import EvaluatorResult
 from agentv.settings.evaluator_reader import evaluator_of
+from agentv.support.hash_table import OwnedCache
 from agentv.support.transform import apply_transform
 
-_CACHE_SIZE = 1024
 _NO_TRACE = "The stored record has no messages, so its tool calls are unknown"
 
 
@@ -29,7 +29,7 @@ class Scorer:
 
     def __init__(self, targets: OpenTargets, judge: str | None = None) -> None:
         self._judging = Judging(targets, judge)
-        self._resolved: dict[int, tuple[EvaluatorSpec, Evaluator]] = {}
+        self._resolved: OwnedCache[int, tuple[EvaluatorSpec, Evaluator]] = OwnedCache()
 
     def score_now(self, spec: EvaluatorSpec, judgement: Judgement, verdicts: Verdicts | None) -> EvaluatorResult | None:
         """Score with an evaluator that does no I/O, without the event loop; None for other evaluators."""
@@ -102,8 +102,7 @@ class Scorer:
             # By identity: cases share their specs, and hashing one takes longer than a simple evaluator.
             known = self._resolved.get(id(spec))
             if known is None:
-                if len(self._resolved) >= _CACHE_SIZE:
-                    self._resolved.clear()  # memory must not grow with the number of cases
+                self._resolved.make_room(judgement.case)
                 known = self._resolved[id(spec)] = (spec, evaluator_of(spec, judgement.find_file))
             evaluator = known[1]
         if not judgement.has_trace and evaluator.needs.trace:
