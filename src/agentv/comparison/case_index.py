@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -33,15 +34,14 @@ class CaseIndex:
         self._default = _default_limits(run)
         self._known_evaluators: dict[str, int] = {}
         lines: dict[int, int] = {}
-        hashes: list[tuple[int, ...]] = []
-        for case in run.run.cases():
-            lines.setdefault(hash((case.dataset_path, case.id)), len(hashes))
-            hashes.append(self._hashes(case))
-        hashes.append((0,) * len(_HASHES))  # line -1: cases that were not stored
-        ids = (key[1] for key in run.cases)
-        known = (lines.get(hash(key), -1) for key in zip(run.paths, ids, strict=True))
+        hashes = array("q")
+        for line, case in enumerate(run.run.cases()):
+            lines.setdefault(hash((case.dataset_path, case.id)), line)
+            hashes.extend(self._hashes(case))
+        hashes.extend((0,) * len(_HASHES))  # line -1: cases that were not stored
+        known = (lines.get(hash(key), -1) for key in zip(run.paths, run.cases.ids(), strict=True))
         self._lines = np.fromiter(known, dtype=np.intp, count=len(run.cases))
-        columns = np.array(hashes, dtype=np.int64)[self._lines].T
+        columns = np.array(hashes, dtype=np.int64).reshape(-1, len(_HASHES))[self._lines].T
         self.wholes, self.questions, self.references, self.evaluators, self.limits = columns
 
     def fields(self, cases: Iterable[int]) -> dict[int, Fields]:

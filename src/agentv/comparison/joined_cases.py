@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from agentv.comparison.case_table import CaseNames
 from agentv.comparison.measure import SharedCases
 from agentv.comparison.scores import Column, GroupedCases, RunScores, clusters_of
 
@@ -36,24 +39,34 @@ class JoinedCases:
         if self.sides[0].names.keys().isdisjoint(self.sides[1].names):
             self._join_by_id(before, after)
         names, others = (side.names for side in self.sides)
-        common = [(row, other) for name, row in names.items() if (other := others.get(name)) is not None]
+        common = array("l")
+        for row, name in enumerate(names):
+            if (other := others.get(name)) is not None:
+                common.extend((row, other))
         named = np.array(common, dtype=np.intp).reshape(-1, 2)
         self.shared = SharedCases(self.sides, named)
         self.matched = named[self.shared.same_input]
-        self._names: list[Name] = list(names)
         self.notes += self.shared.notes
         first, second, there = self._means(before.scores, after.scores)
         self.rows = len(self.matched)
         self.index = self.matched[there]
         self.scores = first[there], second[there]
         self.unscored = int(np.isnan(first).sum()), int(np.isnan(second).sum())
-        self.unmatched = len(names) - len(common), len(others) - len(common)
+        self.unmatched = len(names) - len(named), len(others) - len(named)
         self.unmatched_ids = self._only_in(0), self._only_in(1)
         self.clusters = clusters_of(self.sides, self.index)
 
     def name(self, row: int) -> Name:
         """Return the name of the case in a row of `scores`."""
-        return self._names[int(self.index[row][0])]
+        return self._name_at(int(self.index[row][0]))
+
+    @cached_property
+    def _names(self) -> list[Name]:
+        return list(self.sides[0].names)
+
+    def _name_at(self, row: int) -> Name:
+        names = self.sides[0].names
+        return names.at(row) if isinstance(names, CaseNames) else self._names[row]
 
     def column(self, before: Column, after: Column) -> Columns:
         """Return two columns over the cases where both runs have a number, and the clusters of those cases."""
@@ -70,8 +83,10 @@ class JoinedCases:
         """Return the rows of `scores` by dataset; empty if datasets are not part of the names."""
         if 0 not in self.parts:
             return {}
-        names = np.array([str(self._names[row][0]) for row in self.index[:, 0].tolist()], dtype=object)
-        return {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
+        numbers: dict[str, int] = {}
+        codes = array("l", (numbers.setdefault(str(name[0]), len(numbers)) for name in self.sides[0].names))
+        found = np.array(codes, dtype=np.intp)[self.index[:, 0]]
+        return {name: np.flatnonzero(found == code) for name, code in numbers.items() if (found == code).any()}
 
     def tags(self) -> dict[str, NDArray[Any]]:
         """Return the rows of `scores` by tag; a tag in either run counts."""

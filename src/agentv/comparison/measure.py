@@ -108,7 +108,7 @@ class SharedCases:
 
     @cached_property
     def _ids(self) -> list[str]:
-        return [key[1] for key in self._runs[0].cases]
+        return list(self._runs[0].cases.ids())
 
     @cached_property
     def _indexes(self) -> tuple[CaseIndex, CaseIndex]:
@@ -219,7 +219,9 @@ def unfinished(run: RunScores) -> Unfinished | None:
         return None
     if manifest.finished_at is not None and not manifest.counts.skipped:
         return None
-    cases, planned = len({key[:2] for key in run.cases}), manifest.counts.cases
+    planned = manifest.counts.cases
+    is_single = len(run.targets) < 2 and len(run.prompts) < 2
+    cases = len(run.cases) if is_single else len({key[:2] for key in run.cases})
     if cases < planned:
         return Unfinished(done=cases, planned=planned, unit="case", reason=_reason(run, manifest))
     if run.picked is not None:

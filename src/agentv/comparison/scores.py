@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
 
+from agentv.comparison.case_table import CaseName, CaseNames, CaseTable
 from agentv.comparison.run_change import CaseId
 from agentv.errors import AgentvError, UsageError
 from agentv.runs.record import EvaluatorCalls, EvaluatorScore, ScoreRecord
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from agentv.model.result import EvaluatorResult, Result
 
 
-CaseKey = tuple[str, str, str, str | None]
-"""Dataset, id, target, prompt."""
-
 JudgeUse = tuple[str, str, str | None]
 """An evaluator, a target it called, and the model that responded."""
 
@@ -40,9 +38,10 @@ class Column:
 
     __slots__ = ("cases", "values")
 
-    def __init__(self) -> None:
-        self.cases = array("l")
-        self.values = array("d")
+    def __init__(self, kind: Literal["d", "b"] = "d") -> None:
+        """`kind` is "d" for any numbers, and "b" for 0 and 1, in an eighth of the memory."""
+        self.cases = array("i")
+        self.values: array[Any] = array(kind)
 
     def add(self, case: int, value: float) -> None:
         self.cases.append(case)
@@ -66,7 +65,7 @@ class RunScores:
     """The scores of a run. `cases` are in order of appearance; everything else refers to them by number.
 
     `tags` are indexes into `tag_sets`. `fingerprints` are hashes of the input and the references of a case; 0 if they
-    are not stored. `starts` holds the offset of each case's first scored record, or None. With `picked`, only the
+    are not stored. `starts` holds the offset of each case's first scored record, or -1. With `picked`, only the
     records of that target are read, or of that prompt if there is no such target.
     """
 
@@ -75,7 +74,7 @@ class RunScores:
         self.path = path
         self.label = label
         self.picked = picked
-        self.cases: dict[CaseKey, int] = {}
+        self.cases = CaseTable()
         self.conversations: list[str | None] = []
         self.datasets: list[str] = []
         self.paths: list[str] = []
@@ -83,8 +82,8 @@ class RunScores:
         self.tag_sets: dict[tuple[str, ...], int] = {}
         self.judges: list[frozenset[JudgeUse]] = []
         self.fingerprints = array("q")
-        self.starts: list[int | None] = []
-        self.scores, self.passes, self.failures = Column(), Column(), Column()
+        self.starts = array("q")
+        self.scores, self.passes, self.failures = Column(), Column("b"), Column("b")
         self.cost, self.duration = Column(), Column()
         self.evaluators: dict[str, Column] = {}
         self.records = self.errors = self.unscored = 0
@@ -140,10 +139,9 @@ class RunScores:
 
     def _add(self, start: int, record: ScoreRecord | Result) -> None:
         self.records += 1
-        key = (record.dataset, record.eval_id, record.target, record.prompt)
-        case = self.cases.setdefault(key, len(self.cases))
+        case = self.cases.add((record.dataset, record.eval_id, record.target, record.prompt))
         if case == len(self.starts):
-            self.starts.append(None)
+            self.starts.append(-1)
             self.conversations.append(record.conversation_id)
             self.datasets.append(self._paths.setdefault(record.dataset, record.dataset))
             self.paths.append(self._paths.setdefault(record.dataset_path, record.dataset_path))
@@ -153,7 +151,7 @@ class RunScores:
             self.fingerprints.append(hash(record.fingerprint) if record.fingerprint else 0)
             self._targets[record.target] = self._prompts[record.prompt] = None
         self._add_usage(case, record)
-        self.failures.add(case, float(record.status == "error"))
+        self.failures.add(case, record.status == "error")
         if record.status == "error":
             self.errors += 1
             self.error_classes[record.error.error_class if record.error else "unknown"] += 1
@@ -162,8 +160,8 @@ class RunScores:
             self.unscored += 1
         else:
             self.scores.add(case, record.score)
-            self.passes.add(case, float(record.verdict == "pass"))
-            if self.starts[case] is None:
+            self.passes.add(case, record.verdict == "pass")
+            if self.starts[case] < 0:
                 self.starts[case] = start
         for found in record.evaluator_results:
             if found.evaluator_provider_request is not None or found.evaluator_results:
@@ -216,17 +214,18 @@ class GroupedCases:
         self.parts = tuple(parts)
         if len(run.targets) < 2 and len(run.prompts) < 2 and tuple(parts) == (0, 1):
             # Shortcut for most runs: every case already has a unique name.
-            self.names: dict[tuple[str | None, ...], int] = {key[:2]: case for key, case in run.cases.items()}
+            self.names: Mapping[CaseName, int] = CaseNames(run.cases)
             self.first: Sequence[int] = range(len(self.names))
             self.groups = np.arange(len(self.names))
             return
-        self.names, groups = {}, array("l")
-        first: list[int] = []
-        for key, case in run.cases.items():
-            number = self.names.setdefault(tuple(key[part] for part in parts), len(self.names))
+        names: dict[CaseName, int] = {}
+        groups, first = array("l"), array("l")
+        for case, key in enumerate(run.cases):
+            number = names.setdefault(tuple(key[part] for part in parts), len(names))
             if number == len(first):
                 first.append(case)
             groups.append(number)
+        self.names = names
         self.first = first
         self.groups = np.array(groups, dtype=np.intp)
 
@@ -245,7 +244,7 @@ class GroupedCases:
     def record(self, row: int) -> Result | None:
         """Return the first scored record of a case."""
         start = self.run.starts[self.first[row]]
-        return None if start is None else self.run.run.read(start)
+        return None if start < 0 else self.run.run.read(start)
 
     def conversation(self, row: int) -> tuple[str, str, str] | None:
         """Return what identifies the conversation of a case: the same id in another dataset is another one."""
