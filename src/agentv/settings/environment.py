@@ -120,6 +120,9 @@ def address_secrets(text: str) -> Iterator[str]:
             yield from {found[1], unquote(found[1]), unquote_plus(found[1])}
 
 
+MASK = "[secret]"
+
+
 class SecretTexts:
     """Texts to replace in others, each with its replacement. The time depends on their lengths, not on their number."""
 
@@ -240,6 +243,18 @@ def is_secret_field(path: KeyPath) -> bool:
     name = next((step for step in reversed(path) if isinstance(step, str)), "")
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").upper()
     return _SECRET_FIELD.search(words) is not None
+
+
+def mask_secrets(value: Any, path: KeyPath, replaceable: SecretTexts) -> Any:
+    """Return a value with all secrets replaced. Values of secret fields are replaced whatever their length."""
+    if isinstance(value, str):
+        text = replaceable.replaced_in(value)
+        return MASK if text == value and is_secret_field(path) else text
+    if isinstance(value, dict):
+        return {key: mask_secrets(item, (*path, key), replaceable) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [mask_secrets(item, (*path, index), replaceable) for index, item in enumerate(value)]
+    return value
 
 
 def child_environment(

@@ -15,6 +15,7 @@ from agentv.model.evaluator import DEFAULT_TARGET
 from agentv.registry import TARGETS
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name
 from agentv.settings.environment import (
+    MASK,
     REFERENCE,
     SHORTEST_SECRET,
     Environment,
@@ -23,6 +24,7 @@ from agentv.settings.environment import (
     address_secrets,
     interpolate,
     is_secret_field,
+    mask_secrets,
     plain_value,
     references,
 )
@@ -30,7 +32,7 @@ from agentv.settings.settings_reader import field_of, read_settings
 from agentv.support.hashes import short
 from agentv.support.patterns import upward
 from agentv.support.user_code import UninspectableError, import_reference
-from agentv.targets.target import MASK, Target, explicit_settings, mask_secrets
+from agentv.targets.target import Target, explicit_settings
 from agentv.targets.target_uses import target_inventory
 from agentv.targets.targets_file import (
     Entry,

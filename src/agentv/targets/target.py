@@ -15,8 +15,7 @@ from agentv.errors import UsageError
 from agentv.model.job import CallOverrides
 from agentv.model.response import Responder
 from agentv.model.values import digest
-from agentv.settings.diagnostics import KeyPath
-from agentv.settings.environment import REFERENCE, SecretTexts, is_secret_field
+from agentv.settings.environment import MASK, REFERENCE, SecretTexts, is_secret_field, mask_secrets
 from agentv.support.hashes import contents, file_of
 from agentv.support.patterns import upward
 from agentv.support.transform import Transform
@@ -327,8 +326,6 @@ def is_loopback(address: str | None) -> bool:
     return address is not None and urlsplit(address).hostname in ("localhost", "127.0.0.1", "::1")
 
 
-MASK = "[secret]"
-
 _CALL_SETTINGS = {"batch"}.union(
     ("name", "judge_target", "fallback_targets", "workers", "timeout_seconds", "max_retries", "cache", "prices")
 )
@@ -382,18 +379,6 @@ def explicit_settings(settings: Target) -> dict[str, Any]:
         for field in _fields_of(type(settings))
         if (value := getattr(settings, field.name)) != _default(field)
     }
-
-
-def mask_secrets(value: Any, path: KeyPath, replaceable: SecretTexts) -> Any:
-    """Return a value with all secrets replaced. Values of secret fields are replaced whatever their length."""
-    if isinstance(value, str):
-        text = replaceable.replaced_in(value)
-        return MASK if text == value and is_secret_field(path) else text
-    if isinstance(value, dict):
-        return {key: mask_secrets(item, (*path, key), replaceable) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [mask_secrets(item, (*path, index), replaceable) for index, item in enumerate(value)]
-    return value
 
 
 def _name_of(value: Any) -> str:
