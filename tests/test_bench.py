@@ -141,3 +141,24 @@ def test_the_outages_are_a_table_of_scenarios():
     ended = bench("siege/outages.py", "--only", "no such scenario")
     assert ended.returncode == 0
     assert ended.stdout.startswith("| scenario | jobs | undisturbed | took | errors | required | held |")
+
+
+def test_the_growth_of_commands_is_a_table():
+    done = bench("growth.py", "--only", "tags", "--sizes", "10")
+    assert done.returncode == 0, done.stderr
+    head, line, *rows = done.stdout.splitlines()
+    assert head.startswith("| input | command | size |") and set(line) <= set("|-:")
+    assert [row.split(" | ")[:3] for row in rows] == [["| tags", "`eval`", "10"], ["| tags", "`report`", "10"]]
+
+
+def test_growth_above_linear_is_reported(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(BENCH)
+    from growth import Figure, printed
+
+    def figures(*seconds):
+        return [Figure("tags", "eval", 10**size, each, 30.0) for size, each in enumerate(seconds)]
+
+    assert list(printed(figures(0.2, 1.2, 10.2))) == []
+    assert list(printed(figures(0.2, 0.21, 0.4))) == []
+    assert list(printed(figures(0.2, 1.2, 100.2))) == ["time of `eval` with 100 tags: x 100.0"]
+    assert "| tags | `eval` | 100 | 100.2 | 30 | 100.0 | - |" in capsys.readouterr().out
