@@ -63,7 +63,7 @@ class RayNodes:
 def main() -> None:
     from ray.cluster_utils import Cluster
 
-    from agentv.support.watchdog import family
+    from agentv.support.processes.watchdog import family
 
     head = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.2"}
     cluster = Cluster(initialize_head=True, head_node_args=head)

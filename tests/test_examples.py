@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from agentv import FilePart, ImagePart, load_cases, stream_cases
 from agentv.cli import cli
-from agentv.engine.validation import validate
+from agentv.engine.checks.validation import validate
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted(path for path in (REPOSITORY / "examples").iterdir() if path.is_dir())

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentv.evaluators.judges import judge_prompt
-from agentv.support import forked_call, templates
+from agentv.support import templates
+from agentv.support.processes import forked_call
 from agentv.support.templates import TemplateProblem, names_in, render
 
 DOUBLED = "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s }}"

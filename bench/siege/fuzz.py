@@ -100,8 +100,8 @@ def _results(suffix: str) -> Callable[[bytes, Path], object]:
 
 def _run_file(name: str) -> Callable[[bytes, Path], object]:
     def read(data: bytes, folder: Path) -> object:
-        from agentv.runs.damage import check_run
-        from agentv.runs.repair import repair_run
+        from agentv.runs.maintenance.damage import check_run
+        from agentv.runs.maintenance.repair import repair_run
         from agentv.runs.store import RunStore
 
         run = folder / "run"

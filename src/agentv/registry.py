@@ -280,7 +280,7 @@ TARGETS = Registry(
         "opencode": "agentv.targets.agents.multi_model_agents:OpenCode",
         "python": "agentv.targets.python:PythonTarget",
         "http": "agentv.targets.http:Http",
-        "replay": "agentv.targets.replay:Replay",
+        "replay": "agentv.targets.recordings.replay:Replay",
         "mock": "agentv.targets.mock:Mock",
         "sentence-transformers": "agentv.targets.apis.sentence_transformers:SentenceTransformers",
     },

@@ -5,8 +5,8 @@ import pickle
 
 import pytest
 
+from agentv.engine.checks.preflight import Preflight, ProjectFacts
 from agentv.engine.job.request import CaseRequest
-from agentv.engine.preflight import Preflight, ProjectFacts
 from agentv.engine.scoring.grades import evaluator_result
 from agentv.model.case import CaseDetails, EvalCase
 from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Score

@@ -14,7 +14,7 @@ import agentv
 from agentv.datasets.formats import jsonl
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.model.case import case_to_data
-from agentv.support import forked_call
+from agentv.support.processes import forked_call
 
 HARD = Path(__file__).parent.parent / "data" / "hard"
 EXPECTATIONS = sorted(HARD.rglob("*.expect.json"))

@@ -15,7 +15,7 @@ from agentv.settings.environment import Environment
 from agentv.settings.sandbox import HostKey, RunSandbox, SandboxSettings
 from agentv.support.isolation import methods
 from agentv.support.isolation.sandbox import open_sandbox
-from agentv.support.subprocesses import ProcessFailure, ProcessSpec, run_process
+from agentv.support.processes.subprocesses import ProcessFailure, ProcessSpec, run_process
 
 KEY = "sk-planted-4711-0815"
 

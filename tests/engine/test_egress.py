@@ -15,7 +15,7 @@ from agentv.support.isolation import methods
 from agentv.support.isolation.hosts import AllowedHost
 from agentv.support.isolation.methods import CannotConfine
 from agentv.support.isolation.sandbox import open_sandbox
-from agentv.support.subprocesses import ProcessSpec, run_process
+from agentv.support.processes.subprocesses import ProcessSpec, run_process
 from agentv.targets.agents.agent import ModelHost
 from agentv.targets.agents.vendor_agents import ClaudeCode
 

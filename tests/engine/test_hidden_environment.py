@@ -55,7 +55,7 @@ def test_a_program_finds_no_secret_in_the_processes_above_it(folder, executor):
 def test_the_process_is_locked_and_keeps_its_variables():
     code = """
 import ctypes, os, subprocess
-from agentv.support.process_memory import claim_process, hide_environment
+from agentv.support.processes.process_memory import claim_process, hide_environment
 claim_process()
 hide_environment()
 print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), os.environ["MY_API_KEY"], flush=True)
@@ -70,7 +70,7 @@ print(os.path.getsize("/proc/self/environ"), subprocess.run(["printenv", "MY_API
 def test_a_process_of_another_program_is_not_locked_but_its_environment_is_erased():
     code = """
 import ctypes
-from agentv.support.process_memory import hide_environment
+from agentv.support.processes.process_memory import hide_environment
 hide_environment()
 print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), open("/proc/self/environ").read().strip(chr(0)))
 """

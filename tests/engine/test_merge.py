@@ -187,7 +187,7 @@ def test_a_folder_with_another_run_and_a_file_of_results_are_refused(shards):
 @pytest.mark.parametrize("moment", ["cases.jsonl", "results.jsonl", "summary.json", "run.json"])
 def test_a_merge_that_was_killed_is_completed_by_the_next(shards, moment):
     killing = (
-        "import os, signal, sys; from agentv.runs import folder, merge\n"
+        "import os, signal, sys; from agentv.runs import folder; from agentv.runs.maintenance import merge\n"
         "def kill(path, data, write=folder.write_whole):\n"
         "    at_end = path.with_name('summary.json').exists()\n"
         f"    if path.name == {moment!r} and (path.name != 'run.json' or at_end):\n"

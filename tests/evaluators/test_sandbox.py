@@ -208,7 +208,7 @@ BOMB = "import os, time\nfor _ in range(8): os.fork()\ntime.sleep(60)\n"
 
 @pytest.mark.parametrize("warm", [False, True], ids=["started", "warm"])
 def test_a_program_that_starts_endless_processes_is_stopped(scoring, tmp_path, monkeypatch, warm):
-    monkeypatch.setattr("agentv.support.process_limits.MAX_PROCESSES", 100)
+    monkeypatch.setattr("agentv.support.processes.process_limits.MAX_PROCESSES", 100)
     code = BOMB if not warm else "def agentv_judge(payload):\n    " + BOMB.replace("\n", "\n    ")
     (tmp_path / "judge.py").write_text(code)
     message = scoring.failure("code_judge", {"script": [sys.executable, "judge.py"]}, workdir=str(tmp_path))

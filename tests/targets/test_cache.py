@@ -14,7 +14,7 @@ from agentv.targets.apis.openai import OpenAI
 from agentv.targets.http import Http
 from agentv.targets.mock import Mock
 from agentv.targets.python import PythonTarget
-from agentv.targets.response_cache import ResponseCache
+from agentv.targets.recordings.response_cache import ResponseCache
 from agentv_testing import FaultyServer
 
 KEY = "sk-very-secret-1"

@@ -20,7 +20,7 @@ from agentv.model.origin import Origin, Place
 from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.settings.environment import Environment, Home
-from agentv.support import subprocesses as processes
+from agentv.support.processes import subprocesses as processes
 from agentv.targets import command_call as command_module
 from agentv.targets.cli import Cli, CommandTemplate, Healthcheck, executed_placeholder
 from waiting import HANGS, let_others_run, wait_until

@@ -11,7 +11,7 @@ from real_agents import AGENTS, ANSWER, COMMAND, KEY, TEXT, USAGE, RealAgent, cl
 
 from agentv.model.message import ToolCall
 from agentv.registry import TARGETS
-from agentv.support.watchdog import family, new_mark
+from agentv.support.processes.watchdog import family, new_mark
 from agentv_testing import Answer, FaultyServer
 
 EVENTS = Path(__file__).parent.parent / "data" / "agents"

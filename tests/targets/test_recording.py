@@ -12,8 +12,8 @@ from agentv.model.case import EvalCase
 from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import Response, answer
 from agentv.model.result import TokenUsage
-from agentv.targets.recorder import RecordingResponder
-from agentv.targets.replay import Replay
+from agentv.targets.recordings.recorder import RecordingResponder
+from agentv.targets.recordings.replay import Replay
 from agentv_testing import FaultyServer
 
 KEY = "sk-very-secret-1"

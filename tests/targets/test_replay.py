@@ -12,7 +12,7 @@ from agentv.model.message import Message, ToolCall
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorInfo, ExecutionMetrics, Result, TokenUsage
 from agentv.model.values import to_json
-from agentv.targets.replay import Replay
+from agentv.targets.recordings.replay import Replay
 
 
 def replay(source="results.jsonl", name="again"):

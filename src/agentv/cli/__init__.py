@@ -9,7 +9,7 @@ import click
 
 from agentv import __version__
 from agentv.cli.output import run
-from agentv.support.process_memory import claim_process
+from agentv.support.processes.process_memory import claim_process
 
 COMMANDS = {
     "eval": "Run every case, score the answers and record the results.",

@@ -9,9 +9,9 @@ import msgspec
 from agentv.datasets.stamps import files_of
 from agentv.engine.answers.carried_answers import CarriedAnswers, carried
 from agentv.engine.calls.prices import why_unpriced
-from agentv.engine.case_survey import CaseSurvey, settle_trust, variable_uses
+from agentv.engine.cases.case_survey import CaseSurvey, settle_trust, variable_uses
+from agentv.engine.checks.preflight import ProjectFacts
 from agentv.engine.named_runs import open_run
-from agentv.engine.preflight import ProjectFacts
 from agentv.engine.run_options import EvalOptions, first_given
 from agentv.engine.run_plan import Cases, JobSource, LiveJobs, RunPlan, check, evaluators_of
 from agentv.engine.run_project import Project

@@ -10,7 +10,7 @@ import msgspec
 from agentv.datasets.case.header import specs_of
 from agentv.datasets.files import project_root
 from agentv.engine.answers.carried_answers import carried
-from agentv.engine.case_survey import spec_uses
+from agentv.engine.cases.case_survey import spec_uses
 from agentv.engine.named_runs import open_run
 from agentv.engine.run_options import CALL_LIMITS, EvalOptions, Options, RescoreOptions
 from agentv.errors import UsageError

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agentv.engine.case_lines import CaseLines
-from agentv.engine.case_stream import CaseStream, ChangedFilesError
+from agentv.engine.cases.case_lines import CaseLines
+from agentv.engine.cases.case_stream import CaseStream, ChangedFilesError
+from agentv.engine.cases.dependencies import DependencyGate
 from agentv.engine.cost import CostUnknown, costs_so_far
-from agentv.engine.dependencies import DependencyGate
 from agentv.engine.gates import ErrorWatch, Stop, Verdict, judge, with_missing
 from agentv.engine.interrupts import InterruptibleLoop, call_later
 from agentv.engine.job.answer import now
@@ -38,7 +38,7 @@ from agentv.runs.redaction import REPLACEMENT, Redactor
 from agentv.runs.store import RunStore
 from agentv.runs.summary import Snapshot, SummaryBuilder, TargetDetails
 from agentv.support.hash_table import HashTable
-from agentv.support.process_gate import raise_descriptor_limit
+from agentv.support.processes.process_gate import raise_descriptor_limit
 
 if TYPE_CHECKING:
     from agentv.engine.answers.answer_log import UnscoredAnswers

@@ -10,8 +10,8 @@ import msgspec
 
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import StrictSink
-from agentv.engine.dependencies import Dependencies, has_dependencies, read_dependencies
-from agentv.engine.preflight import Preflight, ProjectFacts, known_targets
+from agentv.engine.cases.dependencies import Dependencies, has_dependencies, read_dependencies
+from agentv.engine.checks.preflight import Preflight, ProjectFacts, known_targets
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import Project
 from agentv.errors import DatasetWarning, InvalidCaseError, UsageError

@@ -103,7 +103,7 @@ class Project:
         self._replaying: Callable[..., Target] = Target
         self._replays_all = False
         if self.replay is not None:
-            from agentv.targets.replay import Replay, is_recording  # late: few runs replay one
+            from agentv.targets.recordings.replay import Replay, is_recording  # late: few runs replay one
 
             self._replaying = partial(Replay, provider="replay", source=self.replay)
             self._replays_all = is_recording(self.replay)

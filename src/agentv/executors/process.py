@@ -22,7 +22,7 @@ from agentv.errors import UsageError
 from agentv.executors.crew import Crew, JobQueue, NumberedJob, NumberedResult, WorkerLost, pack, portable
 from agentv.executors.executor import Emit, ExecutorOptions, Jobs, JobSlots, Load, WorkSpec
 from agentv.executors.leases import LeasedLimits, LimitHub
-from agentv.support.process_memory import claim_process, hide_environment, startup_environment
+from agentv.support.processes.process_memory import claim_process, hide_environment, startup_environment
 
 _AHEAD_S = 0.1
 _CLOSE_S, _EXIT_S = 10.0, 2.0

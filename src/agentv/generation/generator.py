@@ -21,10 +21,10 @@ from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.formats.foreign_files import TABLES
 from agentv.datasets.loader import case_source
 from agentv.engine.calls.open_targets import OpenTargets
+from agentv.engine.checks.preflight import FALLBACK_JUDGE
 from agentv.engine.interrupts import interruptible
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.job.spec import RunFiles, RunSpec
-from agentv.engine.preflight import FALLBACK_JUDGE
 from agentv.engine.run_project import CACHE, open_targets
 from agentv.engine.scoring.judge_calls import JudgeCalls, Judging
 from agentv.errors import AgentvError, UsageError

@@ -232,7 +232,7 @@ def _is_fast(pattern: str, is_short: bool) -> bool:
 
 def _search_after_trial(pattern: re.Pattern[str], text: str, limit_seconds: float) -> re.Match[str] | None:
     """Search after a forked process has shown that the search ends in time."""
-    from agentv.support.forked_call import CAN_FORK, LimitExceeded, forked_call  # late: rarely needed
+    from agentv.support.processes.forked_call import CAN_FORK, LimitExceeded, forked_call  # late: rarely needed
 
     if CAN_FORK:
         try:

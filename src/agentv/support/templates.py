@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import minijinja
 import msgspec
 
-from agentv.support.forked_call import CAN_FORK, LimitExceeded, forked_call
+from agentv.support.processes.forked_call import CAN_FORK, LimitExceeded, forked_call
 
 FUEL = 1_000_000
 """Maximum number of steps of a template, so that nested loops end with an error."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from agentv.support.watchdog import forget_folder, remove_after_death
+from agentv.support.processes.watchdog import forget_folder, remove_after_death
 
 
 def new_folder(prefix: str) -> str:

@@ -25,7 +25,7 @@ from agentv.support.hashes import short
 from agentv.support.isolation.availability import sandbox_of
 from agentv.support.json_values import json_or
 from agentv.support.private_files import TooLarge, read_file
-from agentv.support.subprocesses import (
+from agentv.support.processes.subprocesses import (
     MAX_OUTPUT_BYTES,
     ProcessFailure,
     ProcessOutput,

@@ -18,9 +18,9 @@ from agentv.datasets.dataset import Options
 from agentv.datasets.discovery import GivenFormat, find_datasets
 from agentv.datasets.foreign.field_map import guess_map, map_text, parse_map
 from agentv.datasets.foreign.foreign_format import objects, record_file
-from agentv.engine.findings import Finding, Report
+from agentv.engine.checks.findings import Finding, Report
+from agentv.engine.checks.validation import validate as validated
 from agentv.engine.run_options import EvalOptions
-from agentv.engine.validation import validate as validated
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, LossWarning, UsageError, plural
 from agentv.model.case import EvalCase, case_to_data
 from agentv.model.values import to_json

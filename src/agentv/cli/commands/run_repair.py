@@ -9,8 +9,8 @@ from agentv.cli import output
 from agentv.cli.analysis_options import CheckArguments, RepairArguments
 from agentv.engine.named_runs import existing_run, run_name
 from agentv.errors import EXIT_FINDINGS, plural
-from agentv.runs.damage import check_run
-from agentv.runs.repair import repair_run
+from agentv.runs.maintenance.damage import check_run
+from agentv.runs.maintenance.repair import repair_run
 
 _MOST_SHOWN = 20
 

@@ -30,7 +30,7 @@ from agentv.report.run_tables import run_list, trend_lines
 from agentv.report.terminal import width_of
 from agentv.runs.catalogue import RunEntry, RunJournal, find_runs, is_removable, project_runs, remove_run
 from agentv.runs.folder import RESULTS_FOLDER
-from agentv.runs.merge import merge_runs
+from agentv.runs.maintenance.merge import merge_runs
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 

@@ -20,7 +20,7 @@ from agentv.model.job import GivenAnswer, Job
 from agentv.model.result import JobKey, Result
 from agentv.runs.writer import Redact, ResultWriter
 from agentv.support.private_files import make_folder
-from agentv.targets.recorder import StoredResponse, restored, stored
+from agentv.targets.recordings.recorder import StoredResponse, restored, stored
 
 
 class LoggedAnswer(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import msgspec
 
 from agentv.engine.answers.rescored_answers import MAX_CONCURRENT_SCORES
-from agentv.engine.case_survey import CaseSurvey, settle_trust
+from agentv.engine.cases.case_survey import CaseSurvey, settle_trust
+from agentv.engine.checks.preflight import ProjectFacts
 from agentv.engine.job.request import CaseRequest
-from agentv.engine.preflight import ProjectFacts
 from agentv.engine.prepare import Evaluators, checked_plan
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import Cases, JobSource, RunPlan

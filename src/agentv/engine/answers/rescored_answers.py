@@ -13,12 +13,12 @@ import msgspec
 from agentv.engine.answers.carried_answers import called_targets
 from agentv.engine.answers.stored_answers import StoredAnswer, StoredAnswers
 from agentv.engine.calls.open_targets import concurrency_of
-from agentv.engine.case_survey import CaseSurvey, settle_run_trust, settle_trust
+from agentv.engine.cases.case_survey import CaseSurvey, settle_run_trust, settle_trust
+from agentv.engine.checks.preflight import ProjectFacts
 from agentv.engine.cost import evaluator_cost
 from agentv.engine.early_stop import EarlyStopping, StopRule, parse_rule
 from agentv.engine.job.answer import Answer, failed, make_record
 from agentv.engine.job.request import CaseRequest
-from agentv.engine.preflight import ProjectFacts
 from agentv.engine.prepare import Evaluators, checked_plan
 from agentv.engine.run_options import RescoreOptions
 from agentv.engine.run_plan import Cases, Fingerprints, JobSource, RunPlan, named_evaluators

@@ -12,7 +12,7 @@ import msgspec
 from agentv.model.response import Request, Response
 from agentv.runs.writer import Redact, ResultWriter
 from agentv.support.private_files import make_folder
-from agentv.targets.recorder import StoredResponse, restored, stored
+from agentv.targets.recordings.recorder import StoredResponse, restored, stored
 
 Key = tuple[str, str, str | None, int]
 

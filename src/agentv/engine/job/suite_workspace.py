@@ -22,7 +22,7 @@ from agentv.model.result import Stage
 from agentv.model.values import digest, to_json
 from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace
 from agentv.settings.environment import Environment, child_environment
-from agentv.support.subprocesses import ProcessSpec
+from agentv.support.processes.subprocesses import ProcessSpec
 from agentv.support.temporary_folders import new_folder, remove_folder
 from agentv.targets.command_call import run_command
 

@@ -10,8 +10,8 @@ import msgspec
 
 from agentv.engine.calls.open_targets import OpenTarget, OpenTargets
 from agentv.engine.calls.payments import job_account
+from agentv.engine.checks.preflight import judges_of
 from agentv.engine.job.request import CaseRequest
-from agentv.engine.preflight import judges_of
 from agentv.errors import end_of, start_of
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorFailure, Verdicts

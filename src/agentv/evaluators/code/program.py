@@ -25,8 +25,8 @@ from agentv.settings.environment import Environment, judge_environment
 from agentv.settings.sandbox import CONTAINERS
 from agentv.support.isolation import methods
 from agentv.support.isolation.confinement import Confinement
-from agentv.support.process_limits import ProcessLimits
-from agentv.support.subprocesses import ProcessFailure, ProcessOutput, ProcessSpec, ending_of, run_process
+from agentv.support.processes.process_limits import ProcessLimits
+from agentv.support.processes.subprocesses import ProcessFailure, ProcessOutput, ProcessSpec, ending_of, run_process
 from agentv.support.temporary_folders import temporary_folder
 
 Sandbox = Literal["limits", "preferred", "required"]

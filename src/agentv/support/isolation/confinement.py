@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from agentv.support.isolation.visibility import AGENTV, hidden_paths, readable_paths
-from agentv.support.process_memory import MARK
+from agentv.support.processes.process_memory import MARK
 
 Method = Literal["landlock", "bubblewrap", "docker", "podman"]
 NO_SANDBOX_HINT = "Install bubblewrap (the program `bwrap`), or use Linux 6.12 or later"

@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import partial
 
 from agentv.support.isolation import PROXY_PORT
-from agentv.support.process_limits import MAX_PROCESSES
-from agentv.support.process_memory import MARK
+from agentv.support.processes.process_limits import MAX_PROCESSES
+from agentv.support.processes.process_memory import MARK
 
 REMOVE_S = 20.0
 _CLIENT_VARIABLES = (

@@ -12,7 +12,7 @@ from agentv.settings.sandbox import Sandboxed, SandboxSettings
 from agentv.support.isolation.confinement import Confinement
 from agentv.support.isolation.hosts import AllowedHost
 from agentv.support.isolation.methods import CannotConfine, confinement_by
-from agentv.support.subprocesses import ProcessSpec
+from agentv.support.processes.subprocesses import ProcessSpec
 from agentv.trust.policy import load_policy
 
 

@@ -12,7 +12,7 @@ from agentv.settings.sandbox import HostKey
 from agentv.support.isolation.availability import sandbox_of
 from agentv.support.isolation.hosts import AllowedHost
 from agentv.support.isolation.sandbox import OpenSandbox
-from agentv.support.subprocesses import ProcessSpec
+from agentv.support.processes.subprocesses import ProcessSpec
 from agentv.targets.agents.agent import CodingAgent
 from agentv.trust.policy import load_policy
 

@@ -17,7 +17,7 @@ from agentv.model.response import TargetFailure
 from agentv.model.values import to_json
 from agentv.settings.environment import child_environment, environment_of
 from agentv.support.function_call import DaemonThreads, is_cancelled
-from agentv.support.subprocesses import ProcessFailure, ProcessSpec, run_process
+from agentv.support.processes.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.support.user_code import describe, import_reference
 from agentv.targets.tools.tool import CommandTool, DeclaredTool, FunctionTool, LocalTool, McpServer
 

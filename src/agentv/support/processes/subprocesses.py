@@ -16,11 +16,11 @@ import msgspec
 from agentv.errors import end_of
 from agentv.support.isolation.confinement import Confinement, Launch, private_environment
 from agentv.support.isolation.hosts import AllowedHost
-from agentv.support.process_gate import gate_of
-from agentv.support.process_limits import FamilyWatch, ProcessLimits
-from agentv.support.process_memory import MARK, hide_environment
+from agentv.support.processes.process_gate import gate_of
+from agentv.support.processes.process_limits import FamilyWatch, ProcessLimits
+from agentv.support.processes.process_memory import MARK, hide_environment
+from agentv.support.processes.watchdog import end_family, family, new_mark
 from agentv.support.temporary_folders import temporary_folder
-from agentv.support.watchdog import end_family, family, new_mark
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 GRACE_S = 2.0

@@ -13,8 +13,8 @@ import msgspec
 from agentv.errors import AgentvError, file_errors, plural
 from agentv.model.manifest import RunManifest
 from agentv.model.result import Result
-from agentv.runs.damage import Damage, ScannedLine, check_run, scan_cases, scan_records
 from agentv.runs.folder import RunFolder, content_digest, resume_obstacle, write_whole
+from agentv.runs.maintenance.damage import Damage, ScannedLine, check_run, scan_cases, scan_records
 from agentv.runs.store import RunStore
 from agentv.support.private_files import open_file
 

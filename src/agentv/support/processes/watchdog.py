@@ -18,7 +18,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from agentv.support.process_memory import MARK
+from agentv.support.processes.process_memory import MARK
 
 Family = set[tuple[int, bytes]]
 """Process ids with start times, because ids can be reused."""
@@ -124,8 +124,8 @@ def _start(name: str) -> int | None:
     """Start the watchdog, detached from this process, and return the write end of its pipe."""
     reading, writing = os.pipe()
     # Isolated and without `site`: it starts in a few milliseconds and cannot import project files.
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
-    code += "from agentv.support.watchdog import watch; watch(sys.argv[1])"
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r}); "
+    code += "from agentv.support.processes.watchdog import watch; watch(sys.argv[1])"
     try:
         subprocess.run(  # noqa: S603 - our own program
             [sys.executable, "-I", "-S", "-c", code, name],

@@ -16,7 +16,7 @@ from agentv.model.case import case_to_data
 from agentv.model.response import Request, Responder, ResponderWrapper, Response
 from agentv.model.values import digest, to_json
 from agentv.support.private_files import make_folder, read_file, write_file
-from agentv.targets.recorder import StoredResponse, request_digest_of, restored, stored
+from agentv.targets.recordings.recorder import StoredResponse, request_digest_of, restored, stored
 
 SCHEMA_VERSION = 1
 _MAX_BYTES = 256 * 1024 * 1024

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.files import FileError
-from agentv.engine.case_survey import CaseSurvey
+from agentv.engine.cases.case_survey import CaseSurvey
 from agentv.engine.scoring.fingerprints import EvaluatorFiles, references_of
 from agentv.errors import UsageError
 from agentv.evaluators.base import NEEDS_CONTEXT, has_context

@@ -16,10 +16,10 @@ from agentv.datasets.discovery import GivenFormat, find_datasets, folders_in
 from agentv.datasets.files import project_root
 from agentv.datasets.formats.dataset_format import SIDECAR_SUFFIXES, Source, data_files
 from agentv.datasets.formats.yaml_dataset import case_list_key, parse_yaml_file
-from agentv.engine.case_survey import CaseSurvey, variable_uses
-from agentv.engine.dependencies import dependency_problems, has_dependencies
-from agentv.engine.findings import Finding, Locator, Report, from_error, from_problem, from_warning
-from agentv.engine.preflight import Preflight, ProjectFacts
+from agentv.engine.cases.case_survey import CaseSurvey, variable_uses
+from agentv.engine.cases.dependencies import dependency_problems, has_dependencies
+from agentv.engine.checks.findings import Finding, Locator, Report, from_error, from_problem, from_warning
+from agentv.engine.checks.preflight import Preflight, ProjectFacts
 from agentv.engine.run_options import default_target, load_defaults
 from agentv.errors import (
     DatasetError,

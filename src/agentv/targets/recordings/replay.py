@@ -22,7 +22,7 @@ from agentv.runs.record import RESULTS_FILE
 from agentv.runs.store import RunStore
 from agentv.settings.diagnostics import did_you_mean
 from agentv.targets.answers import response_from_object
-from agentv.targets.recorder import RecordedFailure, StoredResponse, request_digest_of, restored
+from agentv.targets.recordings.recorder import RecordedFailure, StoredResponse, request_digest_of, restored
 from agentv.targets.response_formats import RecordedInAnotherFormat
 from agentv.targets.target import COMMON_ALIASES, Target
 

@@ -16,10 +16,10 @@ import msgspec
 from agentv.errors import UsageError
 from agentv.model.manifest import DatasetEntry, RunLink, RunManifest, RunSummary, merged_contents
 from agentv.model.values import to_json
-from agentv.runs.damage import check_run
 from agentv.runs.folder import RunFolder, content_digest, new_run_id, write_whole
 from agentv.runs.folder_lock import is_locked
 from agentv.runs.job_index import keyed_lines
+from agentv.runs.maintenance.damage import check_run
 from agentv.runs.record import repair_hint
 from agentv.runs.run_figures import planned_jobs
 from agentv.runs.store import RunStore

@@ -1,0 +1,1 @@
+"""Checks of cases and files before anything runs."""

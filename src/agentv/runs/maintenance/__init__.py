@@ -1,0 +1,1 @@
+"""Check, repair and merge run folders."""

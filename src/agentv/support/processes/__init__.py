@@ -1,0 +1,1 @@
+"""Start, limit, watch and end other processes."""

@@ -1,0 +1,1 @@
+"""Recorded answers: write, replay and cache them."""
