@@ -72,6 +72,17 @@ class TestProjectRoot:
         monkeypatch.setenv("HOME", str(folder.path / "home"))
         assert project_root("home/evals") == str(folder.path / "home/evals")
 
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+    @pytest.mark.parametrize("mark", [".git", ".agentv/config.yaml", ".agentv/targets.yaml"])
+    def test_a_project_of_another_user_above_mine_is_not_mine(self, tmp_path, mark):
+        own = tmp_path / "shared" / "own"
+        own.mkdir(parents=True)
+        planted = tmp_path / "shared" / mark
+        planted.parent.mkdir(exist_ok=True)
+        planted.write_text("")
+        os.chown(planted, 65534, 65534)
+        assert project_root(str(own)) == str(own)
+
     def test_a_dataset_in_the_home_folder_reads_no_files(self, folder, monkeypatch):
         folder.write("home/notes.txt", "private")
         folder.write("home/d.jsonl", [asking(file("notes.txt"))])

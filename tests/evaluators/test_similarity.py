@@ -54,7 +54,7 @@ def test_a_zero_vector_is_an_error(one, other, message):
         cosine(one, other)
 
 
-LONG = "word " * 100_000
+LONG = "word " * 210_000
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,7 @@ LONG = "word " * 100_000
         ("similarity", {"method": "partial_ratio"}),
         ("rouge", {}),
         ("rouge", {"variant": "rougeLsum"}),
+        ("bleu", {}),
     ],
 )
 def test_texts_whose_comparison_would_block_the_run_are_an_error(scoring, type_, settings):

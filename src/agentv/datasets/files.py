@@ -79,13 +79,21 @@ def _too_wide() -> frozenset[str]:
 @lru_cache(maxsize=256)
 def _project_root(folder: str, too_wide: frozenset[str]) -> str:
     parents = [each for each in (folder, *map(str, Path(folder).parents)) if each not in too_wide]
+    owners = {0, os.geteuid(), os.stat(folder).st_uid} if hasattr(os, "geteuid") and os.path.exists(folder) else None
     for parent in parents:
-        if os.path.exists(os.path.join(parent, ".git")):
+        if _marks(parent, ".git", owners):
             return parent
     for parent in reversed(parents):
-        if any(os.path.isfile(os.path.join(parent, mark)) for mark in _PROJECT_MARKS):
+        if any(_marks(parent, mark, owners) for mark in _PROJECT_MARKS):
             return parent
     return folder
+
+
+def _marks(parent: str, mark: str, owners: set[int] | None) -> bool:
+    """Whether a file or folder marks a project. Another user's mark in a shared parent folder does not."""
+    path = os.path.join(parent, mark)
+    is_there = os.path.exists(path) if mark == ".git" else os.path.isfile(path)
+    return is_there and (owners is None or os.stat(path).st_uid in owners)
 
 
 class FileFinder:

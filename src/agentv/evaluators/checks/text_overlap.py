@@ -13,6 +13,9 @@ from agentv.model.job import Judgement
 MOST_PAIRS = 4e6
 """Pairs of words in which the longest common sequence is found in a few seconds."""
 
+MOST_CHARACTERS = 1_000_000
+"""Characters whose n-grams are counted in about a second and 100 MB."""
+
 INSTALL = "pip install 'agentv[text-metrics]'"
 
 
@@ -31,6 +34,8 @@ class Bleu(AgainstReference, frozen=True, kw_only=True, dict=True):
         """Compare n-grams with all references at once."""
         metric = _bleu(self.lowercase)
         texts = self.texts(judgement)
+        longest = max(len(judgement.candidate_answer), *map(len, texts))
+        check_sizes(longest, longest, MOST_CHARACTERS**2)
         bleu = min(1.0, max(0.0, metric.sentence_score(judgement.candidate_answer.strip(), texts).score / 100))
         return similarity_score(bleu, self.threshold, f"BLEU {bleu:.3g} against {quoted(texts[0])}")
 
