@@ -21,15 +21,11 @@ from agentv.trust.consent import require_trust, require_trust_in_run
 from agentv.trust.inventory import Inventory, Use, command_text
 from agentv.trust.policy import load_policy
 from agentv.trust.roots import in_project, is_trusted, noted_variables, trusting_only_the_project
+from agentv.trust.template_search import template_uses
 
 Evaluators = tuple[EvaluatorSpec, ...] | None
 
 _CACHE_SIZE = 1024
-_TOOL_SETTINGS = (
-    *(".git", ".claude", ".codex", ".cursor", ".gemini", ".opencode", ".pi", ".vscode", ".devcontainer", ".husky"),
-    *(".envrc", ".mcp.json", "opencode.json"),
-)
-"""Names in a template that agents, editors and Git execute on their own."""
 
 
 class CaseSurvey:
@@ -102,9 +98,8 @@ def workspace_uses(workspace: Workspace, file: str) -> Iterator[Use]:
             yield Use("command", command_text(command), file, place)
     for repository in workspace.repos:
         yield Use("command", f"git clone {repository.repo}", file, "workspace.repos")
-    names = os.listdir(workspace.path) if workspace.path and os.path.isdir(workspace.path) else []
-    for name in sorted(set(names).intersection(_TOOL_SETTINGS)):
-        yield Use("template", os.path.join(workspace.path, name), file, "workspace.template")
+    if workspace.path:
+        yield from (Use("template", value, file, "workspace.template") for value in template_uses(workspace.path))
 
 
 def dataset_uses(source: Source, options: Options, survey: CaseSurvey) -> Inventory:
