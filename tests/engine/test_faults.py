@@ -192,6 +192,17 @@ def test_a_run_stops_when_more_jobs_have_errored_than_allowed(project, allowed, 
     assert len(set(jobs_of(project.records()))) == len(project.records()) == 200
 
 
+@pytest.mark.parametrize("option", ["--max-errors=5", "--fail-fast"])
+def test_jobs_that_wait_for_their_first_call_are_dropped_when_a_run_stops(project, option):
+    with FaultyServer("yes", faults={"400": 1.0}, latency_s=0.3) as server:
+        project.targets(target(server))
+        project.dataset(*(["q"] * 200))
+        project.eval("--out", "out", option)
+        assert server.counts.requests == len(project.records()) < 40
+    assert project.summary()["skipped"] == 200 - len(project.records())
+    assert project.manifest().get("finished_at") is None
+
+
 def test_with_keep_going_all_jobs_run_and_the_gate_still_fails(project):
     with FaultyServer("yes", faults={"400": 0.5}) as server:
         project.targets(target(server))

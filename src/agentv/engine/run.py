@@ -208,14 +208,14 @@ class RunInProgress:
         if gate is not None:
             yield from gate.held_jobs(lambda: self.stopped is not None)
 
-    def emit(self, result: Result | UnfinishedJob) -> None:
-        """Write the record of a job that ran, and check whether the run has to stop."""
+    def emit(self, result: Result | UnfinishedJob) -> bool:
+        """Write the record of a job that ran; return whether the run has to stop."""
         if self._gate is not None:
             self._gate.ended()
         if isinstance(result, UnfinishedJob):
             self.costs.unrecorded_usd += result.cost_usd
             self._stopped = self._stopped or "budget"
-            return
+            return True
         result = self._keep(result)
         self._observer.result(result)
         options = self.plan.options
@@ -227,6 +227,7 @@ class RunInProgress:
         self.costs.add(result)
         if self.costs.is_used_up:
             self._stopped = self._stopped or "budget"
+        return self._stopped is not None
 
     def close(self) -> None:
         """Close the files, so that every record is on disk."""

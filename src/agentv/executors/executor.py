@@ -23,7 +23,8 @@ class UnfinishedJob(msgspec.Struct, frozen=True):
     cost_usd: float = 0.0
 
 
-Emit = Callable[[Result | UnfinishedJob], None]
+Emit = Callable[[Result | UnfinishedJob], bool | None]
+"""Receives what a job ended with; returns True if the run has stopped, so that no other job should start."""
 
 Jobs = Iterator[Job | None]
 
@@ -48,7 +49,7 @@ class EndpointLimit(Protocol):
 
     def try_enter(self) -> bool: ...
 
-    async def enter(self, patience_s: float = ...) -> None: ...
+    async def enter(self, patience_s: float = ..., *, opens_job: bool = ...) -> None: ...
 
     def leave(self, report: CallReport = ...) -> None: ...
 
@@ -206,6 +207,11 @@ class LocalLimits:
     def budget(self, limit_usd: float) -> Budget:
         """Return the budget of the run."""
         return Budget(limit_usd)
+
+    def stop(self) -> None:
+        """Drop the jobs that have not made a call yet."""
+        for limiter in self._limiters.values():
+            limiter.stop()
 
     def close(self) -> None:
         """Leave the limits to other processes."""

@@ -165,11 +165,11 @@ class LeasedLimit:
         self._least_idle = min(self._least_idle, self._idle)
         return True
 
-    async def enter(self, patience_s: float = UNLIMITED) -> None:
+    async def enter(self, patience_s: float = UNLIMITED, *, opens_job: bool = False) -> None:
         """Wait for a permit. Raises EndpointDown after an outage of `patience_s`."""
         if self.try_enter():
             return
-        place = self._waiting.add(patience_s)
+        place = self._waiting.add(patience_s, opens_job)
         if self._taking is None or self._taking.done():
             self._taking = asyncio.create_task(self._take())
         try:

@@ -42,19 +42,22 @@ class CallReport(NamedTuple):
 ANSWERED, UNANSWERED = CallReport(), CallReport(ok=False)
 
 
-class WaitingCalls(deque[tuple["asyncio.Future[None]", float]]):
-    """Calls that wait for a place, first come, first served, each with the longest outage it waits for."""
+class WaitingCalls(deque[tuple["asyncio.Future[None]", float, bool]]):
+    """Calls that wait for a place, first come, first served.
 
-    def add(self, patience_s: float) -> asyncio.Future[None]:
+    Each has the longest outage it waits for, and whether it is the first call of its job.
+    """
+
+    def add(self, patience_s: float, opens_job: bool) -> asyncio.Future[None]:
         """Return a future that is done when the call may start."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.append((place, patience_s))
+        self.append((place, patience_s, opens_job))
         return place
 
     def start_next(self) -> bool:
         """Let the first call start; return whether there was one."""
         while self:
-            place, _ = self.popleft()
+            place, _, _ = self.popleft()
             if not place.done():
                 place.set_result(None)
                 return True
@@ -70,18 +73,25 @@ class WaitingCalls(deque[tuple["asyncio.Future[None]", float]]):
     @property
     def least_patience_s(self) -> float:
         """The shortest outage that one of the calls waits for."""
-        return min((patience_s for _, patience_s in self), default=UNLIMITED)
+        return min((patience_s for _, patience_s, _ in self), default=UNLIMITED)
 
     def dismiss(self, down_for_s: float) -> None:
         """Fail the calls that do not wait for an outage of this length."""
-        for place, patience_s in self:
+        for place, patience_s, _ in self:
             if patience_s <= down_for_s and not place.done():
                 place.set_exception(EndpointDown(down_for_s))
         self.prune()
 
+    def drop_jobs(self) -> None:
+        """Cancel the calls whose jobs have not made a call yet."""
+        for place, _, opens_job in self:
+            if opens_job:
+                place.cancel()
+        self.prune()
+
     def fail(self, error: Exception) -> None:
         """Fail all calls."""
-        for place, _ in self:
+        for place, _, _ in self:
             if not place.done():
                 place.set_exception(error)
         self.clear()
@@ -106,6 +116,7 @@ class Limiter:
         self.in_flight = 0
         self.answers = self.failures = 0
         self._waiting = WaitingCalls()
+        self._is_stopped = False
         self._closed_until = 0.0
         self._halved_at = float("-inf")
         self._goal = float(self.most)
@@ -165,7 +176,7 @@ class Limiter:
 
     def try_enter(self) -> bool:
         """Take a place if one is free, without waiting."""
-        if self._waiting or self.in_flight + 1 > self._limit or self.in_flight >= self._leased:
+        if self._waiting or self.in_flight + 1 > self._limit or self.in_flight >= self._leased or self._is_stopped:
             return False
         now = self._clock()
         is_free = not self._closed_until and self._outage.since is None and not self._pace.is_limited
@@ -177,11 +188,16 @@ class Limiter:
         self._pace.started(now)
         return True
 
-    async def enter(self, patience_s: float = UNLIMITED) -> None:
-        """Wait for a place, first come, first served. Raises EndpointDown after an outage of `patience_s`."""
+    async def enter(self, patience_s: float = UNLIMITED, *, opens_job: bool = False) -> None:
+        """Wait for a place, first come, first served. Raises EndpointDown after an outage of `patience_s`.
+
+        After `stop`, a call that `opens_job` is cancelled.
+        """
         if self.try_enter():
             return
-        place = self._waiting.add(patience_s)
+        if self._is_stopped and opens_job:
+            raise asyncio.CancelledError
+        place = self._waiting.add(patience_s, opens_job)
         if self._lease is not None and self._asking is None:
             self._renew_lease(self._lease)
         self._wake()
@@ -211,6 +227,11 @@ class Limiter:
             self._closed_until = max(self._closed_until, self._clock() + report.retry_after_s)
         if self._waiting:
             self._wake()
+
+    def stop(self) -> None:
+        """Cancel the first calls of jobs, now and later. Other calls go on: their jobs have been paid for."""
+        self._is_stopped = True
+        self._waiting.drop_jobs()
 
     def close(self) -> None:
         """Give back the calls leased for this process."""

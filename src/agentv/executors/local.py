@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from agentv.executors.executor import TURN_S, Emit, ExecutorOptions, Jobs, JobSlots, Load, LocalLimits, Worker, WorkSpec
+from agentv.executors.executor import TURN_S, Emit, ExecutorOptions, Jobs, Load, LocalLimits, Worker, WorkSpec
 
 
 class LocalExecutor:
@@ -21,7 +21,7 @@ class LocalExecutor:
         worker = spec.open(self.limits)
         try:
             async with asyncio.TaskGroup() as group:
-                _Pool(worker, jobs, emit, self.limits.slots).start(group)
+                _Pool(worker, jobs, emit, self.limits).start(group)
         finally:
             await worker.aclose()
             self.limits.close()
@@ -33,13 +33,17 @@ class LocalExecutor:
 
 
 class _Pool:
-    """A task for each slot, and more while slots are lent. Each runs jobs one after another until none are left."""
+    """A task for each slot, and more while slots are lent. Each runs jobs one after another until none are left.
 
-    def __init__(self, worker: Worker, jobs: Jobs, emit: Emit, slots: JobSlots) -> None:
+    When the run stops, tasks whose job has not made a call yet are cancelled: the job has no record.
+    """
+
+    def __init__(self, worker: Worker, jobs: Jobs, emit: Emit, limits: LocalLimits) -> None:
         self._worker = worker
         self._jobs = jobs
         self._emit = emit
-        self._slots = slots
+        self._limits = limits
+        self._slots = limits.slots
         self._tasks = 0
         self._is_exhausted = False
         self._emitted = asyncio.Event()
@@ -65,7 +69,8 @@ class _Pool:
                     self._emitted.clear()
                     await self._emitted.wait()
                     continue
-                emit(await worker.run(job))
+                if emit(await worker.run(job)):
+                    self._limits.stop()
                 self._emitted.set()
                 if self._tasks - slots.lent > slots.total:
                     return

@@ -38,6 +38,7 @@ class Request(Protocol):
     come first in all three. `files` are the paths of file parts, without guidelines. `workspace` is the folder to work
     in, if any; `open_log` opens a log, if logs are kept. In a conversation, `turn` counts the responses before this
     call and `user_turn` the user's messages. `repeat` numbers otherwise identical calls.
+    `opens_job` if its job has made no call yet, so that the job can be dropped when the run stops.
     """
 
     case: EvalCase
@@ -48,6 +49,7 @@ class Request(Protocol):
     trial: int
     attempt: int
     timeout_s: float
+    opens_job: bool
     open_log: OpenLog | None
 
     @property
@@ -258,6 +260,7 @@ class SampleRequest:
     repeat: int = 0
     trial: int = 1
     attempt: int = 1
+    opens_job: bool = False
     workspace: str | None = None
     open_log: OpenLog | None = None
     prepare: Prepare | None = None

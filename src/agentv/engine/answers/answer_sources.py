@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 async def live_answer(job: Job, request: CaseRequest, target: OpenTarget, context: JobContext) -> Answer:
     """Call the target of a job. Changes in its workspace are collected before evaluators run."""
+    request.opens_job = True
     if job.case.is_conversation:
         from agentv.engine.job.conversation import Conversation  # late: few cases are conversations
 

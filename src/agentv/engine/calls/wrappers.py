@@ -35,7 +35,7 @@ class LimitWrapper(ResponderWrapper):
     async def respond(self, request: Request) -> Response:
         limiter = self._limiter
         if not limiter.try_enter():
-            await self._enter()
+            await self._enter(request)
         report = UNANSWERED
         try:
             started = time.perf_counter()
@@ -46,14 +46,15 @@ class LimitWrapper(ResponderWrapper):
                 failure.duration_ms = _milliseconds_since(started)
             report = _report(failure)
             self._last_failure = failure
+            request.opens_job = False
             raise
         finally:
             limiter.leave(report)
         return response if response.duration_ms is not None else _timed(response, started)
 
-    async def _enter(self) -> None:
+    async def _enter(self, request: Request) -> None:
         try:
-            await self._limiter.enter(self._patience_s)
+            await self._limiter.enter(self._patience_s, opens_job=request.opens_job)
         except EndpointDown as down:
             last = self._last_failure
             where = self.endpoint.partition("#")[0]

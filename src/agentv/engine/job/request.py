@@ -29,6 +29,7 @@ class CaseRequest:
     timeout_s = 300.0
     open_log: OpenLog | None = None
     job_workspace: JobWorkspace | None = None
+    opens_job = False
 
     def __init__(self, case: EvalCase, *, prompt_id: str | None = None, trial: int = 1) -> None:
         self.case = case
