@@ -37,7 +37,7 @@ from agentv.settings.environment import references
 from agentv.settings.settings_reader import check_config, field_of
 from agentv.support.hash_table import PackedIds
 from agentv.support.user_code import importing_nothing
-from agentv.targets.catalog import find_targets_file
+from agentv.targets.catalog import find_targets_file, settings_folder
 from agentv.targets.target import Target
 from agentv.targets.target_uses import target_inventory
 from agentv.targets.targets_file import (
@@ -93,6 +93,7 @@ class ProjectFiles:
     """
 
     def __init__(self, folder: str, root: str) -> None:
+        self._folder = folder
         self.targets_file = find_targets_file(folder, root, to_check=True)
         self.config_file = config_file(folder, root)
         self.findings: list[Finding] = []
@@ -117,7 +118,13 @@ class ProjectFiles:
     def uses(self) -> Inventory:
         """Return what a run of the datasets checked so far would use."""
         found = self.survey.inventory
-        found.add(target_inventory(self.used, self.targets, str(self.targets_file)))
+        # A run of a stranger's dataset uses the targets of the user's project, if there are any.
+        place = settings_folder(self._folder)
+        own = find_targets_file(place, project_root(place))
+        is_own = own is None or self.targets_file is None or os.path.samefile(own, self.targets_file)
+        file = self.targets_file if is_own else own
+        targets = self.targets if is_own else named_entries(_parsed_or_none(str(own)))
+        found.add(target_inventory(self.used, targets, str(file)))
         return found
 
     def targets_of(self, case: EvalCase) -> tuple[str, ...]:
