@@ -48,3 +48,16 @@ def test_the_question_is_asked_once_and_again_after_a_change(stranger):
     stranger.write(stranger.theirs, "judge.py", "print('{\"score\": 0}')")
     code, shown = on_terminal(stranger, path, b"n\n")
     assert (code, "It has changed since you trusted it." in shown) == (2, True)
+
+
+def test_what_the_values_of_variables_reveal_is_asked_about_once(stranger, monkeypatch):
+    monkeypatch.setenv("WEIGHT", "2")
+    judge = {"type": "code_judge", "script": [PYTHON, "judge.py"], "weight": "${{ WEIGHT }}"}
+    case = {"id": "a", "criteria": "x", "input": "h", "assertions": [judge]}
+    stranger.write(stranger.theirs, "t.yaml", {"tests": [case]})
+    code, shown = on_terminal(stranger, "../theirs/t.yaml", b"y\nn\n")
+    assert (code, stranger.has_run, shown.count("Trust it")) == (2, False, 2), shown
+    code, shown = on_terminal(stranger, "../theirs/t.yaml", b"y\n")
+    assert (code, stranger.has_run, "judge.py" in shown) == (0, True, True), shown
+    code, shown = on_terminal(stranger, "../theirs/t.yaml", b"")
+    assert (code, "Trust it" in shown) == (0, False)

@@ -40,6 +40,24 @@ def require_trust(file: str, inventory: Inventory) -> None:
         memory.remember(folder, inventory)
 
 
+def require_trust_in_values(file: str, shown: Inventory, found: Inventory) -> None:
+    """Ask again if a trusted file, with the values of its variables, would use more than was shown before.
+
+    Raises UntrustedError if the user does not agree. A policy that allows programs agrees with everything.
+    """
+    more = found.beyond(shown)
+    if not more or load_policy().programs == "allow" or memory.is_remembered(file, found) is not None:
+        return
+    ask, folder = question(), folder_to_trust(file)
+    lines = [f"With the values of its variables it would also use {more.totals}:", *(f"  {x}" for x in more.lines())]
+    headline = f"{short(file)} would use more than it shows without its variables"
+    if ask is None or not ask("\n".join((f"{headline}.", *lines))):
+        hint = f"Run the command on a terminal to be asked, or set `programs: allow` in {policy_path()}"
+        raise UntrustedError(headline, "\n".join((*lines, "Nothing was run or imported.")), hint)
+    with suppress(AgentvError):  # asked about again next time
+        memory.remember(folder, found)
+
+
 def check_trust(inventory: Inventory) -> None:
     """Raise UntrustedError if a file that is not trusted would use anything."""
     for file in dict.fromkeys(use.file for use in inventory):
@@ -75,7 +93,7 @@ def check_policy(inventory: Inventory) -> None:
 
 def folder_to_trust(file: str) -> str:
     """Return the project of a file, or its folder if that would be too much; the file itself in the home folder."""
-    folder = os.path.realpath(os.path.dirname(os.path.abspath(file)))
+    folder = os.path.dirname(os.path.realpath(file))  # a link is trusted where it leads
     root = project_root(folder)
     for place in (root, folder):
         if not is_too_wide(place) and not is_inside(os.path.realpath(os.getcwd()), place):

@@ -21,7 +21,7 @@ KINDS: dict[UseKind, str] = {
     "host": "host",
     "variable": "variable",
 }
-_LONGEST = 160
+_LONGEST = 4_000
 
 
 class Use(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -37,10 +37,14 @@ class Use(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Inventory:
-    """What a run would use, each item once. `files` are the files that were read for it."""
+    """What a run would use, each item once. `files` are the files that were read for it.
 
-    def __init__(self, uses: Iterable[Use] = (), files: Iterable[str] = ()) -> None:
+    `has_values` is whether variables were inserted into the files before.
+    """
+
+    def __init__(self, uses: Iterable[Use] = (), files: Iterable[str] = (), *, has_values: bool = False) -> None:
         self._uses = dict.fromkeys(uses)
+        self.has_values = has_values
         self.files = dict.fromkeys(files)
 
     def __iter__(self) -> Iterator[Use]:
@@ -56,6 +60,12 @@ class Inventory:
     def of_kinds(self, *kinds: UseKind) -> list[Use]:
         """Return the items of some kinds."""
         return [use for use in self._uses if use.kind in kinds]
+
+    def beyond(self, shown: Inventory) -> Inventory:
+        """Return the items that another inventory lacks, in whichever file."""
+        known = {(use.kind, use.value) for use in shown}
+        left = (use for use in self if (use.kind, use.value) not in known)
+        return Inventory(left, self.files, has_values=self.has_values)
 
     @property
     def running(self) -> list[Use]:
@@ -77,8 +87,15 @@ class Inventory:
                 users.setdefault((kind, use.value), {})[where] = None
         for (noun, value), places in users.items():
             first, more = next(iter(places)), len(places) - 1
-            shown = value if len(value) <= _LONGEST else value[: _LONGEST - 1] + "…"
-            yield f"{noun:<8}  {shown}  ({first}{f' and {more} more' if more else ''})"
+            yield f"{noun:<8}  {_shown(value)}  ({first}{f' and {more} more' if more else ''})"
+
+
+def _shown(value: str) -> str:
+    """Return a value on one line, without the blanks that push its end out of sight; both ends if it is very long."""
+    text, half = " ".join(value.split()), _LONGEST // 2
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:half]} [… {len(text) - _LONGEST:,} more characters …] {text[-half:]}"
 
 
 def command_text(value: Any) -> str:

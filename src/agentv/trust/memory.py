@@ -130,7 +130,8 @@ def _snapshot(root: str, inventory: Inventory) -> dict[str, str] | None:
             return None
     for file in datasets:
         if is_inside(file, root):
-            found[f"{os.path.relpath(file, root)} uses"] = _uses_digest(file, inventory)
+            what = "uses with values" if inventory.has_values else "uses"
+            found[f"{os.path.relpath(file, root)} {what}"] = _uses_digest(file, inventory)
     return found
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import msgspec
 
 from agentv.datasets.dataset import Dataset, Options, SilentSink
 from agentv.datasets.discovery import find_datasets
+from agentv.datasets.files import project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.stamps import files_of
 from agentv.engine.scoring.fingerprints import references_of
@@ -16,8 +19,9 @@ from agentv.errors import AgentvError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.workspace_settings import Workspace
-from agentv.support.user_code import may_import
-from agentv.trust.consent import require_trust, require_trust_in_run
+from agentv.settings.environment import REFERENCE, load_environment
+from agentv.support.user_code import importing_nothing, may_import
+from agentv.trust.consent import require_trust, require_trust_in_run, require_trust_in_values
 from agentv.trust.inventory import Inventory, Use, command_text
 from agentv.trust.policy import load_policy
 from agentv.trust.roots import in_project, is_trusted, noted_variables, trusting_only_the_project
@@ -77,6 +81,19 @@ class CaseSurvey:
         return is_new
 
 
+class _SurveySink(SilentSink):
+    """Adds invalid cases to a survey: they may be valid as soon as variables are inserted."""
+
+    def __init__(self, survey: CaseSurvey) -> None:
+        self._survey = survey
+
+    def bad_case(self, *found: object) -> None:
+        """Add what could be read of the case."""
+        for case in found:
+            if isinstance(case, EvalCase):
+                self._survey.add(case)
+
+
 def spec_uses(spec: EvaluatorSpec, file: str) -> Iterator[Use]:
     """Yield the commands and the code of an evaluator and its members."""
     for reference in references_of(spec):
@@ -103,9 +120,9 @@ def workspace_uses(workspace: Workspace, file: str) -> Iterator[Use]:
 
 
 def dataset_uses(source: Source, options: Options, survey: CaseSurvey) -> Inventory:
-    """Return what a dataset would use, without its variables. Invalid cases are reported when the run reads them."""
+    """Return what a dataset would use, also in invalid cases: those are reported when the run reads them."""
     try:
-        for batch in Dataset(source, options, SilentSink()).batches(None):
+        for batch in Dataset(source, options, _SurveySink(survey)).batches(None):
             for case in batch:
                 survey.add(case)
     except AgentvError:
@@ -134,6 +151,31 @@ def settle_trust(sources: Iterable[Source], options: Options, evaluators: Evalua
             with trusting_only_the_project():
                 found = dataset_uses(source, options, _outside_survey(evaluators, calls=calls))
             require_trust(outside[0], found)
+            if is_trusted(outside[0]):
+                _settle_values(outside[0], found, source, options, _outside_survey(evaluators, calls=calls))
+
+
+def _settle_values(file: str, shown: Inventory, source: Source, options: Options, survey: CaseSurvey) -> None:
+    """Compare what was shown with what a trusted dataset uses when its variables are inserted; import nothing yet."""
+    survey.inventory.has_values = True
+    with importing_nothing():
+        found = dataset_uses(source, options, survey)
+    folder = source.folder or "."
+    variables = load_environment(folder, project_root(folder)).variables
+    values = (msgspec.structs.replace(use, value=text) for use in shown for text in _inserted(use.value, variables))
+    require_trust_in_values(file, Inventory((*shown, *values)), found)
+
+
+def _inserted(text: str, variables: Mapping[str, str]) -> Iterator[str]:
+    """Yield a command with variables inserted: into its text, and into its arguments."""
+
+    def insert(part: str) -> str:
+        return REFERENCE.sub(lambda found: variables.get(found["variable"], ""), part)
+
+    if REFERENCE.search(text):
+        yield insert(text)
+        with suppress(ValueError):  # not a list of arguments
+            yield shlex.join(map(insert, shlex.split(text)))
 
 
 def _outside_survey(evaluators: Evaluators, *, calls: bool) -> CaseSurvey:
