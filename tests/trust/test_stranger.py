@@ -1,7 +1,9 @@
 """A stranger's repository evaluated from my project: nothing of it runs and no variable is read before trust."""
 
+import importlib.util
 import json
 import os
+import py_compile
 
 import pytest
 from stranger import PROGRAMS, PYTHON, Stranger, case_of
@@ -175,6 +177,44 @@ def test_trust_is_remembered_until_a_script_changes(stranger, command):
         assert command("eval", path, "--trust", "../theirs").code == 0
     stranger.dataset({"type": "code_judge", "script": [PYTHON, "other.txt"]})
     assert command("eval", path).code == 2
+
+
+@pytest.mark.parametrize(
+    ("script", "cwd", "changed"),
+    [
+        (["bash", "run.txt"], "sub", "theirs/sub/run.txt"),
+        (["bash", "-c", "cd sub; . ./run.txt"], None, "theirs/sub/run.txt"),
+        (["bash", "run.txt"], "../other", "other/run.txt"),
+        (["bash", "../other/run.txt"], None, "other/run.txt"),
+        (["bash", "lib/main.sh"], None, "other/main.sh"),
+        (["bash", "sub/main.sh"], None, "other/helper.sh"),
+    ],
+)
+def test_trust_ends_when_a_file_changes_that_a_command_reaches(stranger, command, script, cwd, changed):
+    for folder in (stranger.theirs / "sub", stranger.theirs.parent / "other"):
+        for name in ("run.txt", "main.sh", "helper.sh"):
+            stranger.write(folder, name, "echo '{\"score\": 1}'\n")
+    (stranger.theirs / "lib").symlink_to("../other")
+    path = stranger.dataset({"type": "code_judge", "script": script, **({"cwd": cwd} if cwd else {})})
+    assert command("eval", path, "--trust", "../theirs").code == 0
+    assert command("eval", path).code == 0
+    with open(stranger.theirs.parent / changed, "a") as file:
+        file.write(f"touch {stranger.marker}\n")
+    ended = command("eval", path)
+    assert (ended.code, stranger.has_run) == (2, False)
+
+
+def test_trust_ends_when_a_compiled_module_runs_instead_of_its_source(stranger, command):
+    path = stranger.dataset({"type": "code_judge", "script": [PYTHON, "main.py"]})
+    stranger.write(stranger.theirs, "main.py", "import helper; print('{\"score\": 1}')")
+    helper = stranger.write(stranger.theirs, "helper.py", "")
+    assert command("eval", path, "--trust", "../theirs").code == 0
+    assert command("eval", path).code == 0
+    other = stranger.write(stranger.mine, "other.py", f"open({str(stranger.marker)!r}, 'w')")
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(other), importlib.util.cache_from_source(str(helper)), invalidation_mode=mode)
+    ended = command("eval", path)
+    assert (ended.code, stranger.has_run) == (2, False)
 
 
 @pytest.mark.parametrize("path", ["/", os.path.expanduser("~"), "no-such-folder"])

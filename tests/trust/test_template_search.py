@@ -37,6 +37,15 @@ def test_git_runs_nothing_of_a_template_without_trust(stranger, command, folder)
     assert str(stranger.theirs / folder) in ended.stderr
 
 
+def test_trust_in_a_template_ends_when_its_repository_is_configured_otherwise(stranger, command):
+    repository(stranger, "tpl")
+    stranger.write(stranger.theirs, "tpl/config", "[core]\nrepositoryformatversion = 0\n")
+    assert evaluate(stranger, command, "--trust", "../theirs").code == 0
+    assert evaluate(stranger, command).code == 0
+    stranger.write(stranger.theirs, "tpl/config", CONFIG.format(marker=stranger.marker))
+    assert (evaluate(stranger, command).code, stranger.has_run) == (2, False)
+
+
 @pytest.mark.parametrize("name", [".claude/settings.json", ".vscode/tasks.json", ".mcp.json", ".envrc"])
 def test_settings_of_tools_in_a_folder_of_a_template_need_trust(stranger, command, name):
     stranger.write(stranger.theirs, f"tpl/a/b/{name}", "{}")

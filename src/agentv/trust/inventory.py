@@ -27,13 +27,14 @@ _LONGEST = 4_000
 class Use(msgspec.Struct, frozen=True, omit_defaults=True):
     """One command, import, host or variable that a file names. Of a variable, only the name is known.
 
-    `used_by` is the setting, evaluator or target that names it.
+    `used_by` is the setting, evaluator or target that names it. `cwd` is the working directory of a command, if given.
     """
 
     kind: UseKind
     value: str
     file: str
     used_by: str = ""
+    cwd: str = ""
 
 
 class Inventory:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from agentv.datasets.files import is_inside
+from agentv.datasets.files import is_inside, is_too_wide
 from agentv.errors import AgentvError
 from agentv.support.hashes import file_digest, words_in
 from agentv.trust.inventory import Inventory
@@ -32,8 +32,17 @@ _CODE = re.compile(
 """Names of programs, and of files that programs are configured with."""
 _HIDDEN = (".env", ".npmrc", ".yarnrc", ".gitattributes", ".gitmodules", ".pythonrc", ".bash", ".zsh", ".profile")
 """The beginnings of hidden files that programs read their settings from."""
-_SKIPPED = ("__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis")
+_GIT_SETTINGS = ("config", "config.worktree", "commondir")
+"""Files of a repository that tell Git which programs to run; a bare one may have any name."""
 _OWN = frozenset((os.path.join(".agentv", "results"), os.path.join(".agentv", "cache")))
+
+
+_SYSTEM = ("/proc", "/sys", "/dev")
+"""Folders whose files are not data: reading one may wait for ever."""
+
+
+class _TooMuchError(Exception):
+    """More files than can be checked before each run."""
 
 
 class TrustedFolder(msgspec.Struct, frozen=True):
@@ -113,21 +122,22 @@ def _write(memory: Memory) -> None:
 
 
 def _snapshot(root: str, inventory: Inventory) -> dict[str, str] | None:
-    """Return the hashes of what can execute below a folder; None if there is too much.
+    """Return the hashes of what can execute below a folder, or is reached from it by links; None if there is too much.
 
     Of a dataset it is what the dataset would use: its data may change. Results and caches are left out.
     """
     found: dict[str, str] = {}
     datasets = {os.path.realpath(file) for file in inventory.files}
-    named = set(_named_files(inventory))
-    for path in (*_files_below(root), *sorted(named)):
-        below = os.path.relpath(path, root)
-        if below in found or (path in datasets and path not in named) or not is_inside(path, root):
-            continue
-        if path in named or _can_execute(path):
-            found[below] = _digest(path)
-        if len(found) > MOST_FILES:
-            return None
+    named = set(_named_files(inventory, root))
+    commands = "\n".join(use.value for use in inventory.running)
+    try:
+        for path in (*_files_below(root), *sorted(named)):
+            if path in named or (path not in datasets and (os.path.basename(path) in commands or _can_execute(path))):
+                found.setdefault(os.path.relpath(path, root), _digest(path))
+            if len(found) > MOST_FILES:
+                return None
+    except _TooMuchError:
+        return None
     for file in datasets:
         if is_inside(file, root):
             what = "uses with values" if inventory.has_values else "uses"
@@ -136,43 +146,84 @@ def _snapshot(root: str, inventory: Inventory) -> dict[str, str] | None:
 
 
 def _files_below(root: str) -> Iterator[str]:
-    """Yield the files below a folder, or the file itself. Of `.git`, only what Git executes."""
+    """Yield the files below a folder and below folders that links in it lead to, or the file itself."""
     if os.path.isfile(root):
         yield root
         return
-    for parent, folders, files in os.walk(root):
+    waiting, seen, outside = [root], set[str](), 0
+    while waiting:
+        start = waiting.pop()
+        for parent, folders, files in os.walk(start):
+            if parent in seen:
+                folders.clear()
+                continue
+            seen.add(parent)
+            files = _kept(root if start == root else "", parent, folders, files)
+            links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
+            waiting += (_linked_folder(os.path.join(parent, name)) for name in links)
+            outside += 0 if is_inside(parent, root) else 1 + len(files)
+            if outside > MOST_FILES:
+                raise _TooMuchError
+            yield from (os.path.join(parent, name) for name in sorted((*files, *links)))
+
+
+def _kept(root: str, parent: str, folders: list[str], files: list[str]) -> list[str]:
+    """Return the files of a folder to look at, and leave such folders: of `.git`, only what Git executes."""
+    if os.path.basename(parent) == ".git":
+        folders[:] = [name for name in folders if name == "hooks"]
+        files = [name for name in files if name in _GIT_SETTINGS]
+    if root:
         below = os.path.relpath(parent, root)
-        if os.path.basename(parent) == ".git":
-            folders[:] = [name for name in folders if name == "hooks"]
-            files = [name for name in files if name == "config"]
-        folders[:] = sorted(
-            name for name in folders if name not in _SKIPPED and os.path.normpath(os.path.join(below, name)) not in _OWN
-        )
-        links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
-        yield from (os.path.join(parent, name) for name in sorted((*files, *links)))
+        folders[:] = [name for name in folders if os.path.normpath(os.path.join(below, name)) not in _OWN]
+    folders.sort()
+    return files
+
+
+def _linked_folder(link: str) -> str:
+    real = os.path.realpath(link)
+    if is_too_wide(real) or any(is_inside(real, each) for each in _SYSTEM):
+        raise _TooMuchError
+    return real
 
 
 def _can_execute(path: str) -> bool:
     name = os.path.basename(path).lower()
     if os.path.islink(path) or name.startswith(_HIDDEN):
         return True
-    if _CODE.search(name) or f"{os.sep}.git{os.sep}" in path or os.access(path, os.X_OK):
+    if not os.path.isfile(path):
+        return False  # opening a pipe would wait
+    if name.endswith(".pyc") and os.path.basename(os.path.dirname(path)) == "__pycache__":
+        return not _is_written_by_python(path)
+    if _CODE.search(name) or name in _GIT_SETTINGS or f"{os.sep}.git{os.sep}" in path or os.access(path, os.X_OK):
         return True
     with suppress(OSError), open(path, "rb") as file:
         return file.read(2) == b"#!"
     return False
 
 
-def _named_files(inventory: Inventory) -> Iterator[str]:
-    """Yield the files that commands and imports name, looked up next to the file that names them and above it."""
+def _is_written_by_python(path: str) -> bool:
+    """Whether a compiled module is one that Python writes itself, and replaces when its source has another time."""
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read(8)[4:] == bytes(4)  # other flags: Python may run it whatever the source is
+    return False
+
+
+def _named_files(inventory: Inventory, root: str) -> Iterator[str]:
+    """Yield the files that commands and imports name, looked up next to the file that names them and above it.
+
+    They are looked up in the working directory of a command too. Absolute paths count only below the root: others are
+    installed programs.
+    """
     for use in inventory.running:
         texts = words_in(use.value)
         if use.kind == "code":
             texts.append(use.value.rpartition(":")[0])
         folder = os.path.dirname(os.path.realpath(use.file))
         for place in (folder, os.path.dirname(folder)):
-            paths = (os.path.join(place, text) for text in texts if text)
-            yield from (os.path.realpath(path) for path in paths if os.path.isfile(path))
+            for cwd, text in ((cwd, text) for cwd in {"", use.cwd} for text in texts if text):
+                real = os.path.realpath(os.path.join(place, cwd, text))
+                if os.path.isfile(real) and (not os.path.isabs(text) or is_inside(real, root)):
+                    yield real
 
 
 def _digest(path: str) -> str:
@@ -184,7 +235,7 @@ def _uses_digest(file: str, inventory: Inventory) -> str:
     """Return a hash of what a dataset uses; with variables, which can be part of a command, of its contents too."""
     uses = [use for use in inventory if os.path.realpath(use.file) == file]
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(msgspec.json.encode(sorted((use.kind, use.value, use.used_by) for use in uses)))
+    digest.update(msgspec.json.encode(sorted((use.kind, use.value, use.used_by, use.cwd) for use in uses)))
     if any(use.kind == "variable" for use in uses):
         digest.update(file_digest(file))
     return digest.hexdigest()

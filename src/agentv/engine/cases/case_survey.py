@@ -98,21 +98,23 @@ def spec_uses(spec: EvaluatorSpec, file: str) -> Iterator[Use]:
     """Yield the commands and the code of an evaluator and its members."""
     for reference in references_of(spec):
         if reference.executes:
-            yield Use(reference.executes, command_text(reference.value), file, f"evaluator '{spec.name}'")
+            holders = (reference, reference.value, spec.evaluator)
+            cwd = next((cwd for holder in holders if (cwd := getattr(holder, "cwd", None))), "")
+            yield Use(reference.executes, command_text(reference.value), file, f"evaluator '{spec.name}'", cwd)
     for member in spec.evaluator.members if spec.evaluator is not None else ():
         yield from spec_uses(member, file)
 
 
 def workspace_uses(workspace: Workspace, file: str) -> Iterator[Use]:
     """Yield the commands of a workspace, its repositories, and settings of tools in its template."""
-    commands = {"workspace.setup": workspace.setup, "workspace.teardown": workspace.teardown}
+    commands = {"workspace.setup": (workspace.setup, None), "workspace.teardown": (workspace.teardown, None)}
     hooks = workspace.hooks
     for name in hooks.__struct_fields__ if hooks is not None else ():
         hook = getattr(hooks, name)
-        commands[f"workspace.hooks.{name}"] = None if hook is None else hook.command
-    for place, command in commands.items():
+        commands[f"workspace.hooks.{name}"] = (None, None) if hook is None else (hook.command, hook.cwd)
+    for place, (command, cwd) in commands.items():
         if command is not None:
-            yield Use("command", command_text(command), file, place)
+            yield Use("command", command_text(command), file, place, cwd or "")
     for repository in workspace.repos:
         yield Use("command", f"git clone {repository.repo}", file, "workspace.repos")
     if workspace.path:
@@ -194,8 +196,8 @@ def settle_run_trust(run: str, cases: Iterable[EvalCase], evaluators: Evaluators
         survey.add(case)
         paths[case.path] = None
     if survey.inventory.running:
-        named = {(use.kind, use.value) for use in _current_uses(paths)}
-        left = [use for use in survey.inventory.running if (use.kind, use.value) not in named]
+        named = {(use.kind, use.value, use.cwd) for use in _current_uses(paths)}
+        left = [use for use in survey.inventory.running if (use.kind, use.value, use.cwd) not in named]
         require_trust_in_run(run, Inventory(msgspec.structs.replace(use, file=run) for use in left))
 
 
