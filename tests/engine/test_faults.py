@@ -176,6 +176,20 @@ def test_a_run_stops_if_its_first_jobs_reach_no_server(project):
     assert "agentv eval --retry-errors out" in ended.stdout
 
 
+@pytest.mark.parametrize(
+    ("is_up", "reason"),
+    [(True, "the judge of every job so far failed authentication"), (False, "no job so far reached its judge")],
+)
+def test_a_run_stops_if_the_judge_of_its_first_jobs_is_dead(project, is_up, reason):
+    with FaultyServer("yes") as server, FaultyServer("no", faults={"401": 1.0}) as judge:
+        dead = judge if is_up else types.SimpleNamespace(url="http://127.0.0.1:9/v1")
+        project.targets(target(server, workers=4), target(dead, name="judge", workers=4, max_retries=0))
+        project.dataset(*(["q"] * 200), evaluators=[{"type": "llm_judge", "name": "j"}])
+        ended = project.eval("--out", "out")
+        assert server.counts.requests < 80
+    assert ended.code == 3 and f"Failed: Stopped: {reason}" in ended.stderr
+
+
 @pytest.mark.parametrize(("allowed", "least"), [("5", 6), ("10%", 21)])
 def test_a_run_stops_when_more_jobs_have_errored_than_allowed(project, allowed, least):
     with FaultyServer("yes", faults={"400": 0.5}) as server:

@@ -12,11 +12,22 @@ import msgspec
 from agentv.engine.run_options import Gates
 from agentv.errors import EXIT_BUDGET, EXIT_ERRORS, EXIT_FINDINGS, EXIT_INTERRUPTED, EXIT_UNDECIDED, plural
 from agentv.model.manifest import Interval, PartSummary, RunSummary, TargetSummary
-from agentv.model.result import Result
+from agentv.model.result import ErrorInfo, EvaluatorResult, Result
 from agentv.stats.intervals import proportion_interval
 from agentv.stats.power import cases_for_gate
 
-Stop = Literal["auth", "budget", "deadline", "decided", "errors", "fail_fast", "interrupted", "network"]
+Stop = Literal[
+    "auth",
+    "budget",
+    "deadline",
+    "decided",
+    "errors",
+    "fail_fast",
+    "interrupted",
+    "judge_auth",
+    "judge_network",
+    "network",
+]
 
 MAX_FIRST_ERRORS = 20
 """Stop if this many jobs fail authentication or find no server before any other job ends; the rest would fail too."""
@@ -35,10 +46,16 @@ _STOPPED: dict[str | None, Verdict] = {
     "budget": Verdict(EXIT_BUDGET, ("Stopped: the budget is used up",)),
     "auth": Verdict(EXIT_ERRORS, ("Stopped: every job so far failed authentication. Check the API key.",)),
     "network": Verdict(EXIT_ERRORS, ("Stopped: no job so far reached its server. Check the address and the server.",)),
+    "judge_auth": Verdict(
+        EXIT_ERRORS, ("Stopped: the judge of every job so far failed authentication. Check the judge's API key.",)
+    ),
+    "judge_network": Verdict(
+        EXIT_ERRORS, ("Stopped: no job so far reached its judge. Check the address and the server of the judge.",)
+    ),
 }
 
 
-_RECURRING: tuple[Stop, ...] = ("auth", "network")
+_RECURRING: tuple[Stop, ...] = ("auth", "network", "judge_auth", "judge_network")
 
 
 class ErrorWatch:
@@ -59,11 +76,28 @@ class ErrorWatch:
             return None
         self._errors += 1
         if not self._has_ended:
-            self._first[error.error_class] += 1
+            self._first[_cause(result, error)] += 1
             for kind in _RECURRING:
                 if self._first[kind] == self._errors == MAX_FIRST_ERRORS:
                     return kind
         return "errors" if self._errors > self._most else None
+
+
+def _cause(result: Result, error: ErrorInfo) -> str:
+    """Return the class of an error; of an evaluator's error, the class of its failed judge calls if it is the same."""
+    if error.error_class != "evaluator":
+        return error.error_class
+    classes = set(_failed_calls(result.evaluator_results))
+    return f"judge_{classes.pop()}" if len(classes) == 1 else error.error_class
+
+
+def _failed_calls(results: Sequence[EvaluatorResult]) -> Iterator[str]:
+    """Yield the error classes of the failed judge calls of evaluators and their members that have no score."""
+    for result in results:
+        if result.error is not None:
+            calls = (result.evaluator_provider_request or {}).get("calls", ())
+            yield from (call["error"]["class"] for call in calls if "error" in call)
+            yield from _failed_calls(result.evaluator_results)
 
 
 def judge(summary: RunSummary, gates: Gates | None, stopped: Stop | None, thresholds: dict[str, float]) -> Verdict:
