@@ -106,3 +106,11 @@ def test_a_terminal_that_is_not_read_does_not_block_the_run(project, options):
     finally:
         os.close(reading)
         os.close(writing)
+
+
+def test_a_target_that_changes_the_working_directory_moves_no_output(project):
+    project.write("agent.py", "import os\ndef answer(request):\n    os.chdir(os.sep)\n    return 'yes'\n")
+    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
+    project.dataset("q")
+    code, _, stderr = project.run("d.yaml", "--out", "records.jsonl")
+    assert (code, len(project.lines("records.jsonl", "."))) == (0, 1), stderr

@@ -236,7 +236,7 @@ def output_paths(out: str | None, file_format: str | None = None) -> tuple[str |
         raise UsageError(f"Cannot write {out}", "It is a folder")
     if not os.path.isdir(os.path.dirname(out) or "."):
         raise UsageError(f"Cannot write {out}", f"The folder {os.path.dirname(out)} does not exist")
-    return None, (out, file_format)
+    return None, (os.path.abspath(out), file_format)  # a target may change the working directory
 
 
 def export_records(results: Path, target: str, file_format: str) -> None:

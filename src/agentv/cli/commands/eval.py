@@ -39,7 +39,7 @@ def evaluate(args: EvalArguments) -> None:
     _check(args)
     folder, file = output_paths(args.out, args.file_format)
     options, folder = _chosen(options_of(EvalOptions, args, gates=gates_of(args)).lasting(), folder, args.resume)
-    written = None if file is None else file[0]
+    written = None if file is None else args.out
     plan = prepare(options, options.open_cases(*output.listeners(args.quiet)), written=written)
     if args.dry_run:
         from agentv.cli.dry_run import print_plan  # late: rarely needed
