@@ -235,3 +235,9 @@ def test_a_run_that_is_being_written_is_not_repaired(hurt):
     with RunFolder(project.path / "out").lock():
         ended = project.command("runs", "repair", "out")
     assert ended.code == 2 and "in use" in ended.stderr
+
+
+def test_a_run_without_its_manifest_is_repaired_not_resumed(hurt):
+    project = hurt("run.json", lambda data: data)
+    (project.path / "out" / "run.json").unlink()
+    assert "agentv runs repair out" in project.command("runs", "check", "out").stderr

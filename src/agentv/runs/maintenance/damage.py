@@ -47,7 +47,8 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def needs_only_resume(self) -> bool:
         """Whether resuming the run is enough: it is unfinished, and everything in its files is whole."""
-        return not self.is_finished and all(problem.kind == "missing" for problem in self.problems)
+        is_whole = all(problem.kind == "missing" and problem.file != "run.json" for problem in self.problems)
+        return not self.is_finished and is_whole
 
 
 class ScannedLine(msgspec.Struct, frozen=True):
