@@ -93,8 +93,6 @@ def _formats_hint() -> str:
 
 def _existing(path: str, given: GivenFormat) -> str:
     if os.path.exists(path):
-        if not os.path.isfile(path) and not os.path.isdir(path):
-            raise DatasetNotFoundError(f"Cannot read {path}", "It is not a regular file", path=path)
         if given.kind or given.fields:
             return given.kind or MAPPED
         if (kind := detect(path)) is None:
