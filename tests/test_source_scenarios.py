@@ -298,12 +298,9 @@ class Test002FormatDetection:
         assert (ended.code, ended.stdout) == (2, "")
         assert f"Error: Unsupported file format: {name}" in ended.stderr
 
-    def test_a_table_is_pointed_to_what_makes_cases_of_rows(self, folder):
-        error = folder.error(folder.write("my rows.CSV", "a,b\n1,2\n"))
-        assert error.hint == (
-            "This is a table. Convert its rows: agentv generate evals 'my rows.CSV' --out 'my rows-cases.jsonl' "
-            "--input '{{ a }}' --expected-outcome 'Agrees with the reference'"
-        )
+    def test_a_table_is_pointed_to_a_map_of_its_columns(self, folder):
+        error = folder.error(folder.write("my rows.CSV", "question,b\n1,2\n"))
+        assert error.hint.startswith("Say which field is what: --map 'input=question,metadata.*=*'")
 
 
 class Test002SidecarMetadata:
