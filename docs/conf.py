@@ -24,6 +24,7 @@ include_patterns = [
 ]
 exclude_patterns = [".*"]
 myst_heading_anchors = 4
+suppress_warnings = ["misc.highlighting_failure"]  # no lexer for tables
 html_theme = "furo"
 html_title = "agentv"
 html_show_sphinx = False
@@ -38,6 +39,7 @@ _PROJECT_PAGES = [
     "CHANGELOG",
     "DECISIONS",
     "CONTRIBUTING",
+    "SECURITY",
     "examples/*/README",
     "bench/README",
     "packages/*/README",
