@@ -221,3 +221,10 @@ class TestExecution:
         error = folder.yaml_error(f"execution: {execution}\ntests:\n{CASE}")
         assert error.detail == f"Field '{field}' is not supported"
         assert "AgentV (TypeScript)" in error.hint
+
+
+def test_a_file_of_cases_that_a_variable_names_is_an_error(folder, monkeypatch):
+    monkeypatch.setenv("LIST", "cases")
+    folder.write("cases.jsonl", [{"id": "a", "criteria": "x", "input": "y"}])
+    error = folder.error(folder.write("d.yaml", "tests: ./${{ LIST }}.jsonl\n"))
+    assert error.detail == "'cases.jsonl' is named by a variable"

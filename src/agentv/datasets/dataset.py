@@ -112,6 +112,9 @@ class Dataset:
         origins = {file: Origin(file, name, folder, self.root, patterns, away) for file in files}
         count = bad = 0
         for batch in self.source.format.read(self.document, self.read_options):
+            if batch.file not in origins:  # the name of the file has a variable, so that it was not known before
+                what, hint = f"'{batch.file}' is named by a variable", "Write the name of the file"
+                raise InvalidDatasetError(f"Invalid dataset: {self.source.path}", what, hint, path=self.source.path)
             cases, bad_ones = self._build(builder, batch, Place(origins[batch.file], batch.line))
             # Repeated ids are reported first: they are on earlier lines than the errors of this batch.
             if seen is not None and not count:

@@ -36,9 +36,8 @@ MAPPED = "records"
 _IN_FOLDERS = (".json", ".yaml", ".yml", ".jsonl", ".toml")
 """Extensions of other tools' files that are opened if a folder is searched."""
 
-
 _FOLDER_FORMATS = ("harbor", "hugging-face")
-_FOLDER_FILES = ("task.toml", "task.yaml", "README.md")
+"""Formats of other tools whose datasets are folders. The others are not imported to look at a folder."""
 
 
 def detect(path: str, *, by_extension: bool = False) -> str | None:
@@ -82,14 +81,8 @@ def foreign_format(path: str, *, in_folders: bool = False) -> str | None:
 
 
 def _foreign_folder(path: str) -> str | None:
-    """Return the format of another tool whose datasets are folders; only folders with its files are looked at."""
-    names = os.listdir(path)
-    if not any(name in _FOLDER_FILES or os.path.isdir(os.path.join(path, name)) for name in names):
-        return None
-    for name in FOREIGN_FORMATS.names():
-        if name in _FOLDER_FORMATS and load_format(name).sniff(b"", path):
-            return name
-    return None
+    """Return the format of another tool that recognizes a folder."""
+    return next((name for name in _FOLDER_FORMATS if load_format(name).sniff(b"", path)), None)
 
 
 def _is_ours(head: bytes) -> bool:

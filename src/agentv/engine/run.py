@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _LARGE_BYTES = 16 * 1024
 ABANDONED = (
     "The last process of this run ended without a summary: it was killed, or code of a target or an evaluator ended it "
-    "(os._exit, a crash of a library). With --executor process, such a job becomes an error and the run goes on."
+    "(os._exit, a crash of a library). With --executor process, such a job becomes an error and the run continues."
 )
 
 

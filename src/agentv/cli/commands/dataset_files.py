@@ -190,7 +190,7 @@ def convert(args: ConvertArguments) -> None:
     for warning in conversion.check():
         warn(warning)
         if args.strict and isinstance(warning, LossWarning):
-            raise UsageError("Something cannot be kept, and --strict is set", str(warning))
+            raise UsageError("Part of the dataset would be lost, and --strict is set", str(warning))
     done = conversion.run()
     if not args.quiet:
         cases = f"{plural(done.cases, 'case')}, identical to {found[0].path}"

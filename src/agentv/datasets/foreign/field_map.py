@@ -41,7 +41,7 @@ class FieldMap(msgspec.Struct, frozen=True):
             if not is_blank(value):
                 self._add(row, key, value)
         if "input" not in row:
-            raise ValueError(f"The record has no '{self.paths['input']}', which is its input")
+            raise ValueError(f"The record has no '{self.paths['input']}', which is mapped to the input")
         return with_outcome(row)
 
     def _add(self, row: dict[str, Any], key: str, value: Any) -> None:

@@ -106,7 +106,7 @@ def _own_row(data: dict[str, Any]) -> dict[str, Any]:
 def _unmapped(path: str, rows: list[dict[str, Any]], names: list[str]) -> InvalidDatasetError:
     """Return the error for records whose fields must be mapped, with a proposal."""
     if not rows:
-        hint = "A table needs a line with names, and at least one more"
+        hint = "A table needs a header line and at least one row"
         return InvalidDatasetError(f"No cases in {path}", "It has no records", hint, path=path, line=1)
     guesses = guess_map(rows)
     what = f"The records have no field 'input', but {', '.join(names[:12])}{' …' if len(names) > 12 else ''}"

@@ -200,7 +200,7 @@ def split_conversation(messages: list[dict[str, Any]], lose: Lose) -> dict[str, 
     """Return the input and the turns of a conversation. The target writes its own replies."""
     users = [index for index, message in enumerate(messages) if message["role"] == "user"]
     if not users:
-        raise ValueError("The conversation has no message of a user")
+        raise ValueError("The conversation has no user message")
     if any(message["role"] in ("assistant", "tool") for message in messages):
         lose("recorded replies in a conversation: the target writes its own")
     before = [message for message in messages[: users[0]] if message["role"] == "system"]

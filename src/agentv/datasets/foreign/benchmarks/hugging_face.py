@@ -19,6 +19,9 @@ _SPLITS = ("test", "testing", "eval", "evaluation", "validation", "valid", "val"
 """Splits, the one that is evaluated first."""
 
 _SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".jsonl.gz")
+_SHARD = re.compile(r"-\d{5}-of-\d{5}\.parquet$")
+"""Without a README, only files named like the shards of the hub count: other tables in a folder may be fixtures."""
+
 _FRONT_MATTER = re.compile(rb"\A---\s*\n(.*?)\n---\s*(?:\n|\Z)", re.DOTALL)
 
 
@@ -29,8 +32,7 @@ class _HuggingFace(ForeignFormat):
     in_folders = True
 
     def sniff(self, head: bytes, path: str) -> bool:  # noqa: ARG002
-        has_data = bool(_configured(path)) or any(name.endswith(".parquet") for name in self.files(path))
-        return has_data and bool(self.files(path))
+        return bool(_configured(path)) or any(map(_SHARD.search, self.files(path)))
 
     def files(self, path: str) -> tuple[str, ...]:
         """Return the files of the split to evaluate."""
