@@ -131,6 +131,8 @@ def test_the_kind_of_a_field_map_is_checked(folder, command):
     assert "Did you mean 'question'" in command("cases", "q.csv", "--map", "input=questoin").stderr
     assert "unknown key 'inptu'" in command("cases", "q.csv", "--map", "inptu=question").stderr
     assert "--map 'input=question,expected_output=answer'" in command("cases", "q.csv").stderr
+    folder.write("evals/d.jsonl", [{"id": "a", "expected_outcome": "x", "input": "y"}])
+    assert "needs files, and evals is a folder" in command("cases", "evals", "--map", "input=x").stderr
 
 
 def test_a_spreadsheet_and_a_parquet_file_are_read(tmp_path, made_tables):

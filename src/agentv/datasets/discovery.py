@@ -63,6 +63,10 @@ def find_datasets(
         else:
             kinds[path] = _existing(path, given_format)
             named.add(path)
+        if found and given_format != _ANY_FORMAT:
+            raise UsageError(
+                f"A format or a field map needs files, and {path} is a folder or a pattern", hint="Name the files"
+            )
         for each, kind in found:
             kinds.setdefault(each, kind)
     skipped: list[str] = []
