@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-import msgspec
-
 from agentv.errors import start_of
-from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response, StreamLog, TargetFailure
 from agentv.model.result import ErrorClass, TokenUsage
+from agentv.sessions.turns import Turns, sum_costs, sum_usage, text_or_none
 from agentv.support.json_values import json_or
 from agentv.targets.apis.api_errors import error_class_of, standard_status
-from agentv.targets.apis.model_api import UsageFields, amount, read_usage
 
 _STATUS = re.compile(r"(?:status|HTTP|Error|code)\W{0,4}\b([45]\d\d)\b|^\W*([45]\d\d)\b", re.IGNORECASE)
 _PHRASES_OVER_STATUS: dict[ErrorClass, str] = {
@@ -49,69 +44,24 @@ class Event(NamedTuple):
     at_ms: float
 
 
-class Transcript:
-    """The work of an agent so far. A turn of the model becomes one assistant message with its text and tool calls.
-
-    `known` are the agent's `id`, `model` and `stop_reason`; `usages` and `costs` are summed up.
-    """
+class Transcript(Turns):
+    """The work of an agent so far. `known` are its `id`, `model` and `stop_reason`; `usages` and `costs` are summed."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.known: dict[str, Any] = {}
         self.usages: list[TokenUsage | None] = []
         self.costs: list[Any] = []
-        self._turns: list[_Turn] = []
-        self._calls: dict[str, _Call] = {}
-        self._failed = 0
-
-    def start_turn(self, key: object = None) -> None:
-        """Start a turn, unless `key` is that of the current one. Some agents have no keys."""
-        if not self._turns or key is None or self._turns[-1].key != key:
-            self._turns.append(_Turn(key))
-
-    def add_text(self, text: str) -> None:
-        """Add text of the model. Without turn keys, text after a tool call starts a turn."""
-        if not self._turns or (self._turns[-1].key is None and self._turns[-1].calls):
-            self.start_turn()
-        self._turns[-1].text += text
-
-    def add_call(self, id: str, tool: str, input: Any, at_ms: float, timestamp: str | None = None) -> None:
-        """Add a tool call. Without turn keys, a call after all others have ended starts a turn."""
-        if id in self._calls:
-            return
-        last = self._turns[-1] if self._turns else None
-        if last is None or (last.key is None and last.calls and all(call.ended for call in last.calls)):
-            self.start_turn()
-        call = self._calls[id] = _Call(str(id), str(tool), input, at_ms, text_or_none(timestamp))
-        self._turns[-1].calls.append(call)
-
-    def add_parts(self, parts: Any, at_ms: float) -> None:
-        """Add the text and tool calls of a message in the format of Anthropic's API or of pi."""
-        for part in [{"type": "text", "text": parts}] if isinstance(parts, str) else parts or ():
-            if part.get("type") == "text":
-                self.add_text(part.get("text", ""))
-            elif part.get("type") in ("tool_use", "toolCall"):
-                self.add_call(part.get("id", ""), part.get("name", ""), part.get("input", part.get("arguments")), at_ms)
-
-    def add_result(
-        self, id: str, output: Any, at_ms: float, *, failed: bool = False, duration_ms: float | None = None
-    ) -> None:
-        """Add the result of a call. Its duration defaults to the time between the events."""
-        call = self._calls.get(id)
-        if call is None or call.ended:
-            return
-        call.output, call.ended = output, True
-        call.duration_ms = round(max(0.0, at_ms - call.at_ms if duration_ms is None else duration_ms), 3)
-        self._failed += failed
 
     def response(self) -> Response:
         """Return the answer, without malformed metadata. Raises NoAnswer if there is no text and no call."""
-        if not any(turn.text.strip() or turn.calls for turn in self._turns):
+        if self.is_empty:
             raise self.failed(NoAnswer())
         return Response(
-            messages=tuple(turn.message for turn in self._turns if turn.text or turn.calls),
+            messages=self.messages,
             usage=sum_usage(self.usages),
-            cost_usd=self._cost_usd,
-            tool_errors=self._failed,
+            cost_usd=sum_costs(self.costs),
+            tool_errors=self.failed_calls,
             id=text_or_none(self.known.get("id")),
             model=text_or_none(self.known.get("model")),
             stop_reason=text_or_none(self.known.get("stop_reason")),
@@ -119,79 +69,8 @@ class Transcript:
 
     def failed(self, failure: TargetFailure) -> TargetFailure:
         """Return the failure of an agent with what its work so far used, which was paid for."""
-        failure.usage, failure.cost_usd = sum_usage(self.usages), self._cost_usd
+        failure.usage, failure.cost_usd = sum_usage(self.usages), sum_costs(self.costs)
         return failure
-
-    @property
-    def _cost_usd(self) -> float | None:
-        costs = [cost for cost in map(amount, self.costs) if cost is not None]
-        return sum(costs) if costs else None
-
-
-@dataclass(slots=True)
-class _Call:
-    id: str
-    tool: str
-    input: Any
-    at_ms: float
-    timestamp: str | None
-    output: Any = None
-    ended: bool = False
-    duration_ms: float | None = None
-
-
-@dataclass(slots=True)
-class _Turn:
-    key: object
-    text: str = ""
-    calls: list[_Call] = field(default_factory=list)
-
-    @property
-    def message(self) -> Message:
-        calls = (ToolCall(e.tool, e.input, e.output, e.id, e.timestamp, e.duration_ms) for e in self.calls)
-        return Message("assistant", self.text or None, tuple(calls))
-
-
-def text_of(content: Any) -> str:
-    """Return the text of a list of parts, or of a string."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
-
-
-def number(data: Any, key: str) -> int:
-    """Return a count in an event, or 0."""
-    value = data.get(key) if isinstance(data, dict) else None
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else 0
-
-
-def text_or_none(value: Any) -> str | None:
-    """Return a string, or None for any other value."""
-    return value if isinstance(value, str) else None
-
-
-def usage(reported: Any, fields: UsageFields) -> TokenUsage | None:
-    """Return the token usage, or None if all counts are 0."""
-    found = read_usage(reported, fields)
-    if found is None or not (found.input or found.output):
-        return None
-    return msgspec.structs.replace(found, cached=found.cached or None)
-
-
-def sum_usage(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
-    """Sum the usage of several model calls."""
-    found = [msgspec.structs.astuple(each) for each in usages if each is not None]
-    sums = [sum(count or 0 for count in counts) for counts in zip(*found, strict=True)]
-    return TokenUsage(*sums[:2], *(count or None for count in sums[2:])) if found else None
-
-
-def milliseconds(timestamp: Any, otherwise: float) -> float:
-    """Return an ISO timestamp in milliseconds, or `otherwise` if it is invalid."""
-    try:
-        return datetime.fromisoformat(timestamp).timestamp() * 1000
-    except (TypeError, ValueError):
-        return otherwise
 
 
 def classify_failure(message: str, status: int | None = None) -> TargetFailure:

@@ -8,19 +8,11 @@ from typing import Any, ClassVar
 import msgspec
 
 from agentv.model.response import Response, TargetFailure
+from agentv.model.token_counts import UsageFields, usage
 from agentv.model.values import to_json
+from agentv.sessions.turns import milliseconds, number, text_of
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation, key_variables_of, options
-from agentv.targets.agents.events import (
-    Event,
-    NoAnswer,
-    Transcript,
-    classify_failure,
-    milliseconds,
-    number,
-    text_of,
-    usage,
-)
-from agentv.targets.apis.model_api import UsageFields
+from agentv.targets.agents.events import Event, NoAnswer, Transcript, classify_failure
 
 _OPENCODE_USAGE = UsageFields(
     # Cached and reasoning tokens are counted separately.

@@ -10,18 +10,11 @@ import msgspec
 from msgspec import Meta
 
 from agentv.model.response import Response
+from agentv.model.token_counts import UsageFields, usage
 from agentv.model.values import to_json
+from agentv.sessions.turns import milliseconds, text_of
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation, ModelHost, options
-from agentv.targets.agents.events import (
-    Event,
-    NoAnswer,
-    Transcript,
-    classify_failure,
-    milliseconds,
-    text_of,
-    usage,
-)
-from agentv.targets.apis.model_api import UsageFields
+from agentv.targets.agents.events import Event, NoAnswer, Transcript, classify_failure
 from agentv.targets.target import Positive
 
 _MODEL_CACHE = "cacheReadInputTokens", "cacheCreationInputTokens"

@@ -8,6 +8,7 @@ import msgspec
 
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Request, Response, content_text
+from agentv.model.token_counts import UsageFields, read_usage
 from agentv.targets.apis import model_api as api
 from agentv.targets.apis.api_messages import (
     JsonFormat,
@@ -112,7 +113,7 @@ class _Answer(api.ApiAnswer, gc=False):
 
 
 _decode_answer = msgspec.json.Decoder(_Answer).decode
-_USAGE = api.UsageFields(
+_USAGE = UsageFields(
     # Cache reads and writes count as input, as with other APIs.
     ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
     ("output_tokens",),
@@ -179,7 +180,7 @@ def read_answer(body: bytes, _: Request) -> Response:
     )
     return Response(
         messages=(api.assistant_message(text, calls),),
-        usage=api.read_usage(answer.usage, _USAGE),
+        usage=read_usage(answer.usage, _USAGE),
         id=answer.id,
         model=answer.model,
         stop_reason=_STOP_REASONS.get(answer.stop_reason or "", answer.stop_reason),
@@ -188,7 +189,7 @@ def read_answer(body: bytes, _: Request) -> Response:
 
 def read_bill(body: dict[str, Any]) -> api.Bill:
     """Return what a reply cost."""
-    return api.Bill(api.read_usage(body.get("usage"), _USAGE))
+    return api.Bill(read_usage(body.get("usage"), _USAGE))
 
 
 def _constant_body(settings: Anthropic) -> dict[str, Any]:

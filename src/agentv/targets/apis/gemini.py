@@ -10,6 +10,7 @@ import msgspec
 
 from agentv.model.message import ImagePart, Message, ToolCall
 from agentv.model.response import Request, Responder, Response, content_text
+from agentv.model.token_counts import UsageFields, read_usage
 from agentv.targets.apis import api_messages
 from agentv.targets.apis import model_api as api
 from agentv.targets.target import Count, HostedApi
@@ -77,7 +78,7 @@ class _Answer(msgspec.Struct, gc=False, rename="camel"):
 
 
 _decode_answer = msgspec.json.Decoder(_Answer).decode
-_USAGE = api.UsageFields(
+_USAGE = UsageFields(
     ("promptTokenCount", "toolUsePromptTokenCount"),
     # Gemini counts thoughts separately; they are output, as with other APIs.
     ("candidatesTokenCount", "thoughtsTokenCount"),
@@ -147,7 +148,7 @@ def read_answer(body: bytes, _: Request) -> Response:
     text = "".join(part.text or "" for part in parts if not part.thought)
     return Response(
         messages=(api.assistant_message(text, calls),),
-        usage=api.read_usage(answer.usage_metadata, _USAGE),
+        usage=read_usage(answer.usage_metadata, _USAGE),
         id=answer.response_id,
         model=answer.model_version,
         stop_reason=_stop_reason(candidate, bool(text or calls), bool(calls)),
@@ -156,7 +157,7 @@ def read_answer(body: bytes, _: Request) -> Response:
 
 def read_bill(body: dict[str, Any]) -> api.Bill:
     """Return what a reply cost."""
-    return api.Bill(api.read_usage(body.get("usageMetadata"), _USAGE))
+    return api.Bill(read_usage(body.get("usageMetadata"), _USAGE))
 
 
 def _constant_body(settings: Gemini) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from agentv.errors import UsageError
 from agentv.model.message import ImagePart, Message, ToolCall
 from agentv.model.response import Request, Response, TargetFailure, content_text
 from agentv.model.result import TokenUsage
+from agentv.model.token_counts import UsageFields, amount, read_usage
 from agentv.model.values import digest, to_json
 from agentv.settings.environment import environment_of
 from agentv.support.json_values import json_or
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
 Read = TypeVar("Read")
 WirePart = dict[str, Any]
-
-_MOST_TOKENS = 2**53
-"""Larger counts are wrong, and not every JSON parser can represent them."""
 
 
 class AnswerError(Exception):
@@ -200,50 +198,6 @@ def deep_merge(body: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
         for name, value in more.items()
     }
     return {**body, **both}
-
-
-class UsageFields(NamedTuple):
-    """Keys, or dotted paths, of an API's token counts. Several are summed; the first input is required."""
-
-    input: tuple[str, ...]
-    output: tuple[str, ...]
-    cached: str = ""
-    reasoning: str = ""
-    cache_write: str = ""
-
-
-def read_usage(reported: Any, fields: UsageFields) -> TokenUsage | None:
-    """Return the token usage, or None if the counts are malformed: a usable answer must not be lost to that."""
-    try:
-        if reported.get(fields.input[0]) is None or reported.get(fields.output[0], 0) is None:
-            return None
-        known = [_count(reported, path) for path in fields[2:]]
-        input, output = (sum(_count(reported, path) or 0 for path in paths) for paths in fields[:2])
-    except (AttributeError, TypeError, ValueError):
-        return None
-    if min(counts := (input, output, *(count or 0 for count in known))) < 0 or max(counts) > _MOST_TOKENS:
-        return None
-    cached, reasoning, cache_write = known
-    return TokenUsage(input, output, cached, reasoning or None, cache_write or None)
-
-
-def _count(reported: Any, path: str) -> int | None:
-    """Return a non-negative count, or None if it is missing. Numeric strings are accepted."""
-    for key in path.split("."):
-        reported = reported.get(key) if isinstance(reported, dict) else None
-    if reported is None:
-        return None
-    count = int(reported)
-    if count < 0 or isinstance(reported, bool) or count != float(reported):
-        raise ValueError(f"{path} is not a count")
-    return count
-
-
-def amount(value: Any) -> float | None:
-    """Return a reported cost, or None if it is not a non-negative number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        return None
-    return float(value)
 
 
 def require_content(response: Response) -> Response:

@@ -9,6 +9,7 @@ import msgspec
 
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Request, Response, content_text
+from agentv.model.token_counts import UsageFields, amount, read_usage
 from agentv.model.values import to_json
 from agentv.targets.apis import model_api as api
 from agentv.targets.apis.api_messages import (
@@ -56,7 +57,7 @@ class _Completion(api.ApiAnswer, gc=False):
 
 _decode_completion = msgspec.json.Decoder(_Completion).decode
 _DETAILS = "prompt_tokens_details.", "completion_tokens_details."
-_USAGE = api.UsageFields(
+_USAGE = UsageFields(
     ("prompt_tokens",),
     ("completion_tokens",),
     _DETAILS[0] + "cached_tokens",
@@ -159,9 +160,9 @@ def _bill(reported: Any) -> api.Bill:
     usage = reported if isinstance(reported, dict) else {}
     cost = usage.get("cost")
     return api.Bill(
-        api.read_usage(usage, _USAGE if usage.get("prompt_tokens_details") else _USAGE_WITHOUT_DETAILS),
+        read_usage(usage, _USAGE if usage.get("prompt_tokens_details") else _USAGE_WITHOUT_DETAILS),
         # Some gateways itemize the cost and add the total.
-        api.amount(cost.get("total_cost") if isinstance(cost, dict) else cost),
+        amount(cost.get("total_cost") if isinstance(cost, dict) else cost),
     )
 
 
@@ -261,7 +262,7 @@ class _ResponsesAnswer(api.ApiAnswer, gc=False):
 
 
 _decode_answer = msgspec.json.Decoder(_ResponsesAnswer).decode
-_RESPONSES_USAGE = api.UsageFields(
+_RESPONSES_USAGE = UsageFields(
     ("input_tokens",),
     ("output_tokens",),
     "input_tokens_details.cached_tokens",
@@ -289,7 +290,7 @@ def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> ap
         constant,
         lambda request: {"input": wire_items(request.messages)},
         read_answer,
-        lambda body: api.Bill(api.read_usage(body.get("usage"), _RESPONSES_USAGE)),
+        lambda body: api.Bill(read_usage(body.get("usage"), _RESPONSES_USAGE)),
         settings.extra_body,
     )
 
@@ -329,7 +330,7 @@ def read_answer(body: bytes, _: Request) -> Response:
     logprobs = [entry for part in parts for entry in part.logprobs or ()]
     return Response(
         messages=_output_messages(answer.output),
-        usage=api.read_usage(answer.usage, _RESPONSES_USAGE),
+        usage=read_usage(answer.usage, _RESPONSES_USAGE),
         id=answer.id,
         model=answer.model,
         stop_reason=_stop_reason(answer),

@@ -11,17 +11,16 @@ from agentv.errors import UsageError
 from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import Request, Responder, Response, TargetFailure, content_text
 from agentv.model.result import ErrorClass, TokenUsage
+from agentv.model.token_counts import UsageFields, read_usage
 from agentv.model.values import digest
 from agentv.settings.environment import environment_of, redacted
 from agentv.support.json_values import json_or
 from agentv.targets.apis import api_messages
 from agentv.targets.apis.api_errors import reported_failure
 from agentv.targets.apis.model_api import (
-    UsageFields,
     assistant_message,
     drop_none,
     find_api_key,
-    read_usage,
     require_content,
 )
 from agentv.targets.target import HostedApi, ModelApi, PriceKey

@@ -1,0 +1,1 @@
+"""Sessions that agents and tracers recorded: one module per format, read one at a time."""

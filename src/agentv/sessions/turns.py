@@ -1,0 +1,156 @@
+"""Build messages from an agent's events or records: turns, and tool calls with their results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from agentv.model.message import Message, ToolCall
+from agentv.model.result import TokenUsage
+from agentv.model.token_counts import amount
+
+
+class Turns:
+    """The messages so far. A turn of the model becomes one assistant message with its text and tool calls."""
+
+    def __init__(self) -> None:
+        self._entries: list[Message | _Turn] = []
+        self._calls: dict[str, _Call] = {}
+        self.failed_calls = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the model has produced no text and no call."""
+        turns = (entry for entry in self._entries if isinstance(entry, _Turn))
+        return not any(turn.text.strip() or turn.calls for turn in turns)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages, without empty turns."""
+        kept = (entry for entry in self._entries if isinstance(entry, Message) or entry.text or entry.calls)
+        return tuple(entry if isinstance(entry, Message) else entry.message for entry in kept)
+
+    def add_message(self, message: Message) -> None:
+        """Add a message that is not part of a turn, such as the user's. What follows starts a turn."""
+        self._entries.append(message)
+
+    def start_turn(self, key: object = None) -> None:
+        """Start a turn, unless `key` is that of the current one. Some agents have no keys."""
+        last = self._last
+        if last is None or key is None or last.key != key:
+            self._entries.append(_Turn(key))
+
+    def add_text(self, text: str) -> None:
+        """Add text of the model. Without turn keys, text after a tool call starts a turn."""
+        last = self._last
+        if last is None or (last.key is None and last.calls):
+            self.start_turn()
+        self._current.text += text
+
+    def add_call(self, id: str, tool: str, input: Any, at_ms: float, timestamp: str | None = None) -> None:
+        """Add a tool call. Without turn keys, a call after all others have ended starts a turn."""
+        if id in self._calls:
+            return
+        last = self._last
+        if last is None or (last.key is None and last.calls and all(call.ended for call in last.calls)):
+            self.start_turn()
+        call = self._calls[id] = _Call(str(id), str(tool), input, at_ms, text_or_none(timestamp))
+        self._current.calls.append(call)
+
+    def add_parts(self, parts: Any, at_ms: float) -> None:
+        """Add the text and tool calls of a message in the format of Anthropic's API or of pi."""
+        for part in [{"type": "text", "text": parts}] if isinstance(parts, str) else parts or ():
+            if part.get("type") == "text":
+                self.add_text(part.get("text", ""))
+            elif part.get("type") in ("tool_use", "toolCall"):
+                self.add_call(part.get("id", ""), part.get("name", ""), part.get("input", part.get("arguments")), at_ms)
+
+    def add_result(
+        self, id: str, output: Any, at_ms: float, *, failed: bool = False, duration_ms: float | None = None
+    ) -> None:
+        """Add the result of a call. Its duration defaults to the time between the events."""
+        call = self._calls.get(id)
+        if call is None or call.ended:
+            return
+        call.output, call.ended = output, True
+        call.duration_ms = round(max(0.0, at_ms - call.at_ms if duration_ms is None else duration_ms), 3)
+        self.failed_calls += failed
+
+    @property
+    def _last(self) -> _Turn | None:
+        last = self._entries[-1] if self._entries else None
+        return last if isinstance(last, _Turn) else None
+
+    @property
+    def _current(self) -> _Turn:
+        last = self._last
+        assert last is not None
+        return last
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str
+    tool: str
+    input: Any
+    at_ms: float
+    timestamp: str | None
+    output: Any = None
+    ended: bool = False
+    duration_ms: float | None = None
+
+
+@dataclass(slots=True)
+class _Turn:
+    key: object
+    text: str = ""
+    calls: list[_Call] = field(default_factory=list)
+
+    @property
+    def message(self) -> Message:
+        calls = (ToolCall(e.tool, e.input, e.output, e.id, e.timestamp, e.duration_ms) for e in self.calls)
+        return Message("assistant", self.text or None, tuple(calls))
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a list of parts, or of a string."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+
+
+def number(data: Any, key: str) -> int:
+    """Return a count in an event, or 0."""
+    value = data.get(key) if isinstance(data, dict) else None
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else 0
+
+
+def text_or_none(value: Any) -> str | None:
+    """Return a string, or None for any other value."""
+    return value if isinstance(value, str) else None
+
+
+def milliseconds(timestamp: Any, otherwise: float) -> float:
+    """Return an ISO timestamp in milliseconds, or `otherwise` if it is invalid."""
+    try:
+        return datetime.fromisoformat(timestamp).timestamp() * 1000
+    except (TypeError, ValueError):
+        return otherwise
+
+
+def sum_usage(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
+    """Sum the usage of several model calls."""
+    found = [msgspec.structs.astuple(each) for each in usages if each is not None]
+    sums = [sum(count or 0 for count in counts) for counts in zip(*found, strict=True)]
+    return TokenUsage(*sums[:2], *(count or None for count in sums[2:])) if found else None
+
+
+def sum_costs(costs: Iterable[Any]) -> float | None:
+    """Sum the costs that are known; None if none is."""
+    known = [cost for cost in map(amount, costs) if cost is not None]
+    return sum(known) if known else None
