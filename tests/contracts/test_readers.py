@@ -9,6 +9,7 @@ from agentv.datasets.formats.dataset_format import (
     Content,
     DatasetFormat,
     ReadOptions,
+    WrittenRow,
     load_format,
     read_head,
     source_of,
@@ -33,7 +34,7 @@ def make(request, tmp_path):
     def write(rows, file=f"d{suffix}"):
         path = tmp_path / file
         source = source_of(str(path), name)
-        source.format.write(Content({"dataset": "d"}, ((row, None) for row in rows)), str(path))
+        source.format.write(Content({"dataset": "d"}, (WrittenRow(row, None, None) for row in rows)), str(path))
         return path
 
     write.kind = name

@@ -1,5 +1,6 @@
 """Properties of all datasets: formats agree, no bytes crash a reader, selections are consistent."""
 
+import csv
 import gzip
 import io
 import json
@@ -9,6 +10,7 @@ import warnings
 from functools import lru_cache
 from itertools import chain
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,9 @@ import agentv
 from agentv import AgentvError, EvalCase
 from agentv.datasets.case.keys import CaseKeys, ExecutionKeys, HeaderKeys
 from agentv.datasets.case.prompts import resolved_data
+from agentv.datasets.discovery import GivenFormat, find_datasets
 from agentv.datasets.files import is_guideline
+from agentv.datasets.formats.dataset_format import BadRow, ReadOptions
 from agentv.datasets.formats.lines import line_batches, open_for_writing
 from agentv.datasets.formats.yaml_parser import YamlError, parse_yaml
 from agentv.datasets.selection import Selection
@@ -493,3 +497,41 @@ def test_shards_are_a_partition_and_a_limit_takes_the_first(ids, count, limit):
     for index, part in enumerate(parts, 1):
         assert part == [id for id in ids if id in set(part)]
         assert chosen(cases, shard=(index, count), limit=limit) == part[:limit]
+
+
+cells = st.text(max_size=8) | st.sampled_from(["", " ", "{", '{"a": 1}', "[1, 2]", "a", "b\nc", 'say "x"'])
+TABLES = [
+    ("id,input,expected_output,topic", ""),
+    ("input,expected_outcome", ""),
+    ("qid,question,answer,topic", "id=qid,input=question,expected_output=answer,metadata.*=*"),
+    ("question,answer,rule", "input=question,expected_output=answer,expected_outcome=rule,metadata.a=answer"),
+]
+
+
+@settings(deadline=None)
+@given(st.sampled_from(TABLES), st.lists(st.lists(cells, min_size=4, max_size=4), min_size=1, max_size=4))
+def test_a_table_is_read_alike_with_and_without_the_fast_path(place, table, rows):
+    header, fields = table
+    width = header.count(",") + 1
+    path = place / "table.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([header.split(","), *(row[:width] for row in rows)])
+    source = find_datasets(str(path), print, print, given_format=GivenFormat(fields=fields))[0]
+    try:
+        document = source.format.open(source)
+    except AgentvError:
+        return
+    both = [
+        [
+            {key: value for key, value in (row if isinstance(row, dict) else _filled(row)).items() if value != ""}
+            for batch in source.format.read(document, ReadOptions(plain=plain))
+            for row in batch.rows
+            if not isinstance(row, BadRow)
+        ]
+        for plain in (True, False)
+    ]
+    assert both[0] == both[1]
+
+
+def _filled(row):
+    return {key: value for key, value in msgspec.structs.asdict(row).items() if value is not None}

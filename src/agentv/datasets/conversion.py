@@ -1,12 +1,15 @@
-"""Convert a dataset to another format, and verify the result by reading it back."""
+"""Convert a dataset to another format: write it next to its destination, read it back, and then move it there."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import shutil
+from array import array
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -15,71 +18,84 @@ from agentv.datasets.case.shorthand import AGENTMARK
 from agentv.datasets.dataset import Dataset, Options
 from agentv.datasets.detection import unsupported
 from agentv.datasets.formats import dataset_format as formats
-from agentv.datasets.formats.dataset_format import Content, DatasetFormat, ReadOptions, Source
+from agentv.datasets.formats.dataset_format import Batch, Content, DatasetFormat, PlainRow, ReadOptions, Row, WrittenRow
 from agentv.datasets.formats.yaml_writer import WrittenInt
-from agentv.datasets.loader import CaseSource, StrictSink, ignore
-from agentv.datasets.selection import Selection
-from agentv.errors import AgentvError, DatasetError, DatasetWarning, LossWarning, MappedNote, UsageError
+from agentv.datasets.loader import StrictSink, ignore
+from agentv.errors import AgentvError, DatasetError, DatasetWarning, LossWarning, MappedNote, UsageError, plural
 from agentv.model.case import EvalCase
+from agentv.support.hash_table import PackedIds
 
 
 class ConvertedDataset(msgspec.Struct, frozen=True):
-    """The files that were written, and the number of cases in them."""
+    """The files that were written, and the number of cases in them. `is_same`: all cases equal those of the source."""
 
     files: tuple[str, ...]
     cases: int
+    is_same: bool = True
 
 
 class Conversion:
-    """A conversion of one dataset. Creating it checks the settings of the dataset and the output paths."""
+    """A conversion of one dataset. Creating it checks the settings of the dataset and the output paths.
 
-    def __init__(self, source: Source, target: str, options: Options, *, overwrite: bool) -> None:
-        self._source = source
+    `write` writes temporary files next to the destination and verifies them; `keep` moves them there. At the end of a
+    `with` statement, files that were not kept are removed.
+    """
+
+    def __init__(
+        self, source: formats.Source, target: str, options: Options, *, overwrite: bool, kind: str = ""
+    ) -> None:
         self._options = options
-        names = formats.suggested(target)
-        kind = next((each for each in names if type(formats.load_format(each)).write is not DatasetFormat.write), None)
-        if kind is None:
-            raise unsupported(target)
-        self._target = formats.source_of(target, kind)
-        self._dataset = Dataset(source, options, StrictSink(ignore))
-        sidecar = (self._target.base + formats.SIDECAR_SUFFIXES[0],) if self._target.format.has_sidecar else ()
-        self._outputs = (target, *sidecar)
+        self._found: list[DatasetWarning] = []
+        self._source = source
+        self._dataset = Dataset(source, options, StrictSink(self._found.append))
+        self._target = target
+        kind = kind or _writable_kind(target)
+        self._format = formats.load_format(kind)
+        folder, name = os.path.split(target)
+        self._partial = formats.source_of(os.path.join(folder, f".partial-{os.getpid()}-{name}"), kind)
+        sidecar = (formats.SIDECAR_SUFFIXES[0],) if self._format.has_sidecar else ()
+        self._outputs = (target, *(formats.base_of(target) + suffix for suffix in sidecar))
+        self._partials = (self._partial.path, *(self._partial.base + suffix for suffix in sidecar))
+        self._hashes = array("q")
+        self._losses: Counter[str] = Counter()
         self._check_outputs(overwrite)
-        self._before: Callable[[], Iterator[EvalCase]] | None = None
 
-    def check(self) -> list[DatasetWarning]:
-        """Read all cases, so that a dataset with an error is not converted. Return what is not kept, and notes."""
-        found: list[DatasetWarning] = []
-        cases = self._cases(self._source, found.append)
-        if {os.path.realpath(path) for path in self._outputs} & {os.path.realpath(path) for path in self._source.files}:
-            kept = list(cases)  # their file will be overwritten by the sidecar
-            self._before = lambda: iter(kept)
-        else:
-            for _ in cases:
-                pass
-            self._before = lambda: self._cases(self._source)
-        return [each for each in found if isinstance(each, MappedNote | LossWarning)]
+    def __enter__(self) -> Self:
+        return self
 
-    def run(self) -> ConvertedDataset:
-        """Write the dataset and read it back. If that fails, restore the files that existed before."""
-        if self._before is None:
-            self.check()
-        assert self._before is not None
-        kept = {path: Path(path).read_bytes() for path in self._outputs if os.path.exists(path)}
+    def __exit__(self, *_: object) -> None:
+        for path in self._partials:
+            with suppress(OSError):
+                Path(path).unlink(missing_ok=True)
+
+    def write(self) -> list[DatasetWarning]:
+        """Write the dataset, and read it back. Return what is not kept, and notes. Raises DatasetError."""
+        rows = self._rows()
+        document = self._dataset.document if self._source.kind == self._partial.kind else None
         try:
-            document = self._dataset.document if self._source.kind == self._target.kind else None
-            content = Content(self._header(), self._rows(), document)
-            self._target.format.write(content, self._target.path)
-            return ConvertedDataset(self._outputs, self._compare(self._before))
-        except BaseException as error:
-            for path in self._outputs:
-                with suppress(PermissionError):  # then nothing was written there
-                    Path(path).unlink(missing_ok=True)
-                    if path in kept:
-                        Path(path).write_bytes(kept[path])
-            if isinstance(error, OSError):
-                raise UsageError(f"Cannot write {error.filename or self._outputs[0]}", error.strerror or "") from error
-            raise
+            self._format.write(Content(self._header(), rows, document, self._lose), self._partial.path)
+        except OSError as error:
+            reason = error.strerror or ""
+            raise UsageError(f"Cannot write {self._outputs[0]}", reason) from error
+        for _ in rows:
+            pass  # a format that keeps the text of the source leaves the rows unread
+        self._compare()
+        lost = (
+            LossWarning(f"{self._target}: not written: {what} ({plural(count, 'time')})", path=self._target)
+            for what, count in self._losses.most_common()
+        )
+        return [*(each for each in self._found if isinstance(each, MappedNote | LossWarning)), *lost]
+
+    def keep(self) -> ConvertedDataset:
+        """Move the files to their destination, the sidecar first."""
+        for partial, path in reversed(list(zip(self._partials, self._outputs, strict=True))):
+            try:
+                if os.path.exists(path):
+                    shutil.copymode(path, partial)
+                os.replace(partial, os.path.realpath(path))
+            except OSError as error:
+                raise UsageError(f"Cannot write {path}", error.strerror or "") from error
+        return ConvertedDataset(self._outputs, len(self._hashes), self._format.is_lossless)
 
     def _check_outputs(self, overwrite: bool) -> None:
         inputs = {os.path.realpath(path) for path in self._source.files}
@@ -112,41 +128,61 @@ class Conversion:
             header["execution"] = {**header.get("execution", {}), "inherit_evaluators": True}
         return header
 
-    def _rows(self) -> Iterator[tuple[dict[str, Any], bytes | None]]:
-        """Yield the rows as plain data, each with its JSON text if the source is JSONL.
+    def _rows(self) -> Iterator[WrittenRow]:
+        """Yield the rows, and remember a hash of each case.
 
         An outcome that is optional under `tests` is written out, because other formats require it.
         """
-        document = self._dataset.document
-        lists_tests = document.lists_tests and not self._dataset.is_agentmark
-        options = ReadOptions(max_line_bytes=self._options.max_line_bytes)
-        for batch in self._source.format.read(document, options):
-            for offset, row in enumerate(batch.rows):
-                if row is not None:
+        plain = self._dataset.read_options.plain and self._format.writes_plain_rows
+        options = ReadOptions(plain, self._options.max_line_bytes)
+        needs_outcome = self._dataset.document.lists_tests and not self._dataset.is_agentmark
+        for batch, cases in self._dataset.rows_and_cases(PackedIds(), options):
+            self._hashes.extend(map(hash, cases))
+            for (offset, row), case in zip(_given(batch), cases, strict=True):
+                if isinstance(row, PlainRow):
+                    data: Any = row
+                else:
                     data = _plain(row)
-                    if lists_tests and all(data.get(key) is None for key in OUTCOME_KEYS):
+                    if needs_outcome and all(data.get(key) is None for key in OUTCOME_KEYS):
                         data["expected_outcome"] = ""
-                    yield data, batch.lines[offset] if batch.lines else None
+                yield WrittenRow(data, batch.lines[offset] if batch.lines else None, case)
 
-    def _compare(self, cases: Callable[[], Iterator[EvalCase]]) -> int:
-        """Return the number of cases, after checking that each equals its source."""
+    def _lose(self, what: str) -> None:
+        self._losses[what] += 1
+
+    def _compare(self) -> None:
+        """Check that each case equals its source; of a format of another tool, that it has as many cases."""
         count = 0
-        before, after = cases(), self._cases(self._target)
-        while True:
-            try:
-                old, new = next(before, None), next(after, None)
-            except DatasetError as error:
-                message = f"Cannot read {self._target.path} back; it was removed"
-                hint = "Files in cases are looked up next to the dataset: write the output to the same folder"
-                raise AgentvError(message, error.detail or error.headline, hint) from None
-            if old is None and new is None:
-                return count
-            if old != new or old is None or new is None or old.dataset != new.dataset:
-                raise RuntimeError(f"case {count + 1} of {self._source.path} changed in {self._target.path}")
-            count += 1
+        try:
+            written = Dataset(self._partial, self._options, StrictSink(ignore))
+            for cases in written.batches(PackedIds()):
+                if self._format.is_lossless:
+                    self._check_same(cases, count)
+                count += len(cases)
+        except DatasetError as error:
+            message = f"Cannot read {self._target} back; it was removed"
+            hint = "Files in cases are looked up next to the dataset: write the output to the same folder"
+            raise AgentvError(message, error.detail or error.headline, hint) from None
+        same_name = written.header.dataset == self._dataset.header.dataset or not self._format.is_lossless
+        if count != len(self._hashes) or not same_name:
+            raise RuntimeError(f"{self._target} has {count} cases, and {self._source.path} {len(self._hashes)}")
 
-    def _cases(self, source: Source, warn: Callable[[DatasetWarning], None] = ignore) -> Iterator[EvalCase]:
-        return CaseSource((source,), self._options, Selection(), StrictSink(warn)).stream()
+    def _check_same(self, cases: list[EvalCase], start: int) -> None:
+        if array("q", map(hash, cases)) != self._hashes[start : start + len(cases)]:
+            raise RuntimeError(f"a case after number {start} of {self._source.path} changed in {self._target}")
+
+
+def _writable_kind(target: str) -> str:
+    """Return the format for the extension of a file to write. Raises DatasetError."""
+    for name in formats.suggested(target):
+        if type(formats.load_format(name)).write is not DatasetFormat.write:
+            return name
+    raise unsupported(target)
+
+
+def _given(batch: Batch) -> Iterator[tuple[int, Row]]:
+    """Yield the rows that are not blank, with their offsets."""
+    return ((offset, row) for offset, row in enumerate(batch.rows) if row is not None)
 
 
 def _plain(value: Any, key: str = "") -> Any:

@@ -98,6 +98,12 @@ class Dataset:
 
     def batches(self, seen: IdSet | PackedIds | None) -> Iterator[list[EvalCase]]:
         """Yield all cases in batches. With `seen`, a repeated id is an error."""
+        return (cases for _, cases in self.rows_and_cases(seen, self.read_options) if cases)
+
+    def rows_and_cases(
+        self, seen: IdSet | PackedIds | None, options: ReadOptions
+    ) -> Iterator[tuple[Batch, list[EvalCase]]]:
+        """Yield all rows in batches, each with the cases that were built from it."""
         builder = CaseBuilder(
             self.header,
             MessageReader(self.finder),
@@ -111,7 +117,7 @@ class Dataset:
         name, files = self.header.dataset, self.source.files
         origins = {file: Origin(file, name, folder, self.root, patterns, away) for file in files}
         count = bad = 0
-        for batch in self.source.format.read(self.document, self.read_options):
+        for batch in self.source.format.read(self.document, options):
             if batch.file not in origins:  # the name of the file has a variable, so that it was not known before
                 what, hint = f"'{batch.file}' is named by a variable", "Write the name of the file"
                 raise InvalidDatasetError(f"Invalid dataset: {self.source.path}", what, hint, path=self.source.path)
@@ -124,8 +130,7 @@ class Dataset:
             bad += len(bad_ones)
             for errors, case in bad_ones:
                 self._sink.bad_case(errors, case)
-            if kept:
-                yield kept
+            yield batch, kept
         if self.document.mapped is not None:
             for warning in self.document.mapped.warnings(self.source.path):
                 self._sink.warning(warning)

@@ -186,15 +186,15 @@ def convert(args: ConvertArguments) -> None:
     if len(found) != 1:
         names = ", ".join(each.path for each in found[:5])
         raise UsageError(f"{args.source} has {plural(len(found), 'dataset')}: {names}", hint="Convert them one by one")
-    conversion = Conversion(found[0], args.target, _reading(args), overwrite=args.force)
-    for warning in conversion.check():
-        warn(warning)
-        if args.strict and isinstance(warning, LossWarning):
-            raise UsageError("Part of the dataset would be lost, and --strict is set", str(warning))
-    done = conversion.run()
+    with Conversion(found[0], args.target, _reading(args), overwrite=args.force) as conversion:
+        for warning in conversion.write():
+            warn(warning)
+            if args.strict and isinstance(warning, LossWarning):
+                raise UsageError("Part of the dataset would be lost, and --strict is set", str(warning))
+        done = conversion.keep()
     if not args.quiet:
-        cases = f"{plural(done.cases, 'case')}, identical to {found[0].path}"
-        output.message(f"Wrote {' and '.join(done.files)}: {cases}")
+        same = f", identical to {found[0].path}" if done.is_same else ""
+        output.message(f"Wrote {' and '.join(done.files)}: {plural(done.cases, 'case')}{same}")
 
 
 def _reading(args: FileOptions) -> Options:

@@ -185,7 +185,10 @@ class ItemIds:
 
     def id_for(self, value: Any) -> str:
         """Return the id of the next row, which has this input."""
-        text = _CANONICAL.encode(value)
+        return self.id_for_json(_CANONICAL.encode(value))
+
+    def id_for_json(self, text: str) -> str:
+        """Return the id of the next row, which has this input as JSON with sorted keys, in ASCII, without spaces."""
         name = hashlib.md5(text.encode("ascii"), usedforsecurity=False).hexdigest()[:12]
         if not self._seen.repeats((name,)):
             return name

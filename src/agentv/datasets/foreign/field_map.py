@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 import msgspec
 
+from agentv.datasets.case.shorthand import ItemIds
+from agentv.datasets.foreign.foreign_format import PlainMapper
 from agentv.datasets.foreign.values import is_blank, messages_of, parsed, text_of, texts_of, with_outcome
+from agentv.datasets.formats.dataset_format import PlainRow
 from agentv.errors import UsageError
 from agentv.settings.diagnostics import did_you_mean
 
@@ -19,6 +23,10 @@ _CHECKS = {
     **dict.fromkeys(("contains_all", "contains_any", "icontains_all", "icontains_any"), True),
 }
 """Evaluators that a field can hold the value of, and whether the value is a list."""
+
+_PLAIN = ("id", "input", "expected_output", "expected_outcome")
+_NOT_PLAIN = ("", "{", "[")
+"""First characters of an input that is blank or JSON."""
 
 _METADATA = "metadata."
 _NOT = "not_"
@@ -62,6 +70,48 @@ class FieldMap(msgspec.Struct, frozen=True):
             name = key.removeprefix(_NOT)
             entry = {"type": name, "value": listed(value) if _CHECKS[name] else value}
             row["assertions"].append({**entry, "negate": True} if key.startswith(_NOT) else entry)
+
+
+def plain_mapper(fields: FieldMap, names: list[str], ids: ItemIds) -> PlainMapper | None:
+    """Return a function that does what `FieldMap.row` does, for a table with a few columns of text."""
+    paths = fields.paths
+    used = {re.split(r"[.\[]", path)[0] for path in paths.values()}
+    others = [name for name in names if name not in used] if f"{_METADATA}*" in paths else []
+    columns = {key: path for key, path in paths.items() if path != "*"}
+    simple = all(key in _PLAIN or key.startswith(_METADATA) for key in columns) and set(columns.values()) <= set(names)
+    if not simple or len(set(names)) < len(names) or "" in names or "input" not in columns:
+        return None
+    extra = [(key.removeprefix(_METADATA), names.index(path)) for key, path in columns.items() if key not in _PLAIN]
+    return _plain_columns(columns, names, [*extra, *((name, names.index(name)) for name in others)], ids.id_for_json)
+
+
+def _plain_columns(
+    columns: dict[str, str], names: list[str], extra: list[tuple[str, int]], id_for: Callable[[str], str]
+) -> PlainMapper:
+    width, missing = len(names), len(names)
+    places = [names.index(columns[key]) if key in columns else missing for key in _PLAIN]
+    id_at, input_at, reference_at, outcome_at = places
+
+    def plain(cells: list[str]) -> PlainRow | None:
+        if len(cells) != width:
+            return None
+        cells.append("")  # where columns that are missing are found
+        id, question, reference, outcome = cells[id_at], cells[input_at], cells[reference_at], cells[outcome_at]
+        has_reference = bool(reference) and not reference.isspace()
+        has_outcome = bool(outcome) and not outcome.isspace()
+        if not (has_reference or has_outcome) or question.lstrip()[:1] in _NOT_PLAIN:
+            del cells[width]
+            return None
+        if not id or id.isspace():
+            text = f'"input":{encode_basestring_ascii(question)}}}'
+            id = id_for(
+                f'{{"expected_outcome":{encode_basestring_ascii(outcome)},{text}' if has_outcome else "{" + text
+            )
+        metadata = {name: cells[at] for name, at in extra if cells[at] and not cells[at].isspace()}
+        reference_text = reference if has_reference else None
+        return PlainRow(id, outcome if has_outcome else "", question, reference_text, None, metadata or None)
+
+    return plain
 
 
 def parse_map(text: str) -> FieldMap:

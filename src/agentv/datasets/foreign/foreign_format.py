@@ -37,6 +37,9 @@ Lose = Callable[[str], None]
 Mapper = Callable[[Record, Lose], Iterable[dict[str, Any]]]
 """Returns the rows of a record."""
 
+PlainMapper = Callable[[list[str]], PlainRow | None]
+"""Returns the row for the cells of a table, if it is a plain one."""
+
 
 class MappedFile:
     """What was made of a file: the title of its format, what became what, and how often something was lost."""
@@ -110,17 +113,39 @@ class ForeignFormat(DatasetFormat):
         mapped.restart()
         rows = self.mapper(document)
         for path in document.source.files:
-            numbered = self._numbered(path, rows, mapped)
-            yield from _batches(path, _as_plain(numbered) if options.plain else numbered)
+            ids, file = ItemIds(), record_file(path)
+            if options.plain and file.kind == "table":
+                numbered = self._table(file, rows, document, ids)
+            else:
+                records = (each for record in self.items(file) for each in self._numbered(record, rows, mapped, ids))
+                numbered = map(_as_plain, records) if options.plain else records
+            yield from _batches(path, numbered)
 
-    def _numbered(self, path: str, rows: Mapper, mapped: MappedFile) -> Iterator[tuple[int, Row]]:
-        ids = ItemIds()
-        for record in self.items(record_file(path)):
-            for row in self._checked(record, rows, mapped):
-                if isinstance(row, dict):
-                    mapped.cases += 1
-                    row = {"id": _id(row, ids), **{key: value for key, value in row.items() if key != "id"}}
-                yield record.line, row
+    def _table(self, file: RecordFile, rows: Mapper, document: Document, ids: ItemIds) -> Iterator[tuple[int, Row]]:
+        """Yield the rows of a table; those with a few texts are mapped without the steps in between."""
+        mapped = document.mapped
+        assert mapped is not None
+        table = file.table()
+        names = next(table)[1]
+        plain = self.plain_mapper(document, names, ids)
+        for line, cells in table:
+            if (row := plain(cells)) is not None:
+                mapped.cases += 1
+                yield line, row
+                continue
+            record = Record(line, dict(zip(names, cells, strict=False)))
+            yield from map(_as_plain, self._numbered(record, rows, mapped, ids))
+
+    def plain_mapper(self, document: Document, names: list[str], ids: ItemIds) -> PlainMapper:  # noqa: ARG002
+        """Return a function for the cells of a table with these names: a PlainRow, or None if `mapper` must map it."""
+        return lambda _: None
+
+    def _numbered(self, record: Record, rows: Mapper, mapped: MappedFile, ids: ItemIds) -> Iterator[tuple[int, Row]]:
+        for row in self._checked(record, rows, mapped):
+            if isinstance(row, dict):
+                mapped.cases += 1
+                row = {"id": _id(row, ids), **{key: value for key, value in row.items() if key != "id"}}
+            yield record.line, row
 
     def _checked(self, record: Record, rows: Mapper, mapped: MappedFile) -> Iterable[dict[str, Any] | BadRow]:
         if not isinstance(record.data, dict):
@@ -134,17 +159,16 @@ class ForeignFormat(DatasetFormat):
         return None if self.in_folders else f"{self.title}: name the file to use it"
 
 
-def _as_plain(rows: Iterator[tuple[int, Row]]) -> Iterator[tuple[int, Row]]:
-    """Return rows of two texts as PlainRows, which become cases several times faster."""
-    for line, row in rows:
-        if type(row) is dict and row.keys() <= _PLAIN and type(row["input"]) is str:
-            expected, metadata = row.get("expected_output"), row.get("metadata")
-            is_flat = metadata is None or all(type(value) in _SCALARS for value in metadata.values())
-            if is_flat and (expected is None or type(expected) is str):
-                outcome = row.get("expected_outcome", "")
-                yield line, PlainRow(row["id"], outcome, row["input"], expected, None, metadata)
-                continue
-        yield line, row
+def _as_plain(numbered: tuple[int, Row]) -> tuple[int, Row]:
+    """Return a row of two texts as a PlainRow, which becomes a case several times faster."""
+    line, row = numbered
+    if type(row) is dict and row.keys() <= _PLAIN and type(row["input"]) is str:
+        expected, metadata = row.get("expected_output"), row.get("metadata")
+        is_flat = metadata is None or all(type(value) in _SCALARS for value in metadata.values())
+        if is_flat and (expected is None or type(expected) is str):
+            outcome = row.get("expected_outcome", "")
+            return line, PlainRow(row["id"], outcome, row["input"], expected, None, metadata)
+    return numbered
 
 
 def _batches(path: str, rows: Iterator[tuple[int, Row]]) -> Iterator[Batch]:

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from agentv.datasets.case.keys import OUTCOME_KEYS, CaseKeys
-from agentv.datasets.case.shorthand import is_result
+from agentv.datasets.case.shorthand import ItemIds, is_result
 from agentv.datasets.foreign.field_map import (
     FieldMap,
     check_fields,
@@ -16,8 +16,17 @@ from agentv.datasets.foreign.field_map import (
     listed,
     map_text,
     parse_map,
+    plain_mapper,
 )
-from agentv.datasets.foreign.foreign_format import ForeignFormat, MappedFile, Mapper, any_has, objects, record_file
+from agentv.datasets.foreign.foreign_format import (
+    ForeignFormat,
+    MappedFile,
+    Mapper,
+    PlainMapper,
+    any_has,
+    objects,
+    record_file,
+)
 from agentv.datasets.foreign.records import SAMPLE, RecordFile
 from agentv.datasets.foreign.values import is_blank, metadata_of, parsed, with_outcome
 from agentv.datasets.formats.dataset_format import Document, Source, sidecar_of
@@ -88,6 +97,13 @@ class _MappedRecords(ForeignFormat):
     def mapper(self, document: Document) -> Mapper:
         fields: FieldMap = document.cases
         return lambda record, _: [_own_row(record.data) if fields is OUR_NAMES else fields.row(record.data)]
+
+    def plain_mapper(self, document: Document, names: list[str], ids: ItemIds) -> PlainMapper:
+        fields: FieldMap = document.cases
+        if fields is OUR_NAMES:
+            own = {name: name for name in names if name in _KEYS}
+            fields = FieldMap({**own, "metadata.*": "*"} if "metadata" not in own else {"metadata": "metadata"})
+        return plain_mapper(fields, names, ids) or super().plain_mapper(document, names, ids)
 
 
 MAPPED_RECORDS = _MappedRecords()

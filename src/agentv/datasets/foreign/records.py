@@ -202,16 +202,24 @@ class RecordFile:
             raise self.problem(f"Invalid JSON - {error}", getattr(error, "lineno", 1)) from None
 
     def _table_rows(self) -> Iterator[Record]:
+        rows = self.table()
+        names = next(rows)[1]
+        return (Record(line, dict(zip(names, cells, strict=False))) for line, cells in rows)
+
+    def table(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the names of a table, and then the cells of each row, with the line. Raises DatasetError."""
         csv.field_size_limit(MAX_CELL_BYTES)
         try:
             with open_lines(self.path) as stream:
                 rows = csv.reader(_decoded_lines(stream, self), delimiter=self._delimiter, strict=False)
                 names = [name.strip() for name in next(rows, [])]
-                start = rows.line_num + 1
+                yield 1, names
+                start, width = rows.line_num + 1, len(names)
                 for cells in rows:
-                    if any(cells):
+                    if len(cells) > width:
                         self._check_width(names, cells, start)
-                        yield Record(start, dict(zip(names, cells, strict=False)))
+                    if any(cells):
+                        yield start, cells
                     start = rows.line_num + 1
         except csv.Error as error:
             raise self.problem(f"Invalid table - {error}") from None
@@ -270,22 +278,36 @@ def _line_of(value: Any, default: int) -> int:
 
 def _decoded_lines(stream: Any, file: RecordFile) -> Iterator[str]:
     """Yield the lines of a table as text, with their ends."""
-    number = 0
+    number = 1
     for lines, cut in line_batches(stream):
-        for position, line in enumerate(lines):
-            number += 1
-            if line is None:
-                raise file.problem("The line is too long", number)
-            if number == 1:
-                file.check_start(line)
-                line = line.removeprefix(_BOM)
-            if b"\0" in line:
-                raise file.problem("The file contains binary data", number)
-            try:
-                text = line.decode("utf-8")
-            except UnicodeDecodeError:
-                raise file.problem("The line is not valid UTF-8", number, "Save the file as UTF-8") from None
-            yield text if cut and position == len(lines) - 1 else text + "\n"
+        if number == 1 and lines[0] is not None:
+            file.check_start(lines[0])
+            lines[0] = lines[0].removeprefix(_BOM)
+        try:
+            text = b"\n".join(lines).decode("utf-8")  # type: ignore[arg-type]
+            is_text = "\0" not in text
+        except (TypeError, UnicodeDecodeError):
+            is_text = False
+        if not is_text:
+            raise _bad_line(lines, number, file)
+        number += len(lines)
+        *whole, last = text.split("\n")  # `splitlines` would also split at other characters
+        yield from [line + "\n" for line in whole]
+        yield last if cut else last + "\n"
+
+
+def _bad_line(lines: list[bytes | None], start: int, file: RecordFile) -> DatasetParseError:
+    """Return the error for the first line that is not text."""
+    for number, line in enumerate(lines, start):
+        if line is None:
+            return file.problem("The line is too long", number)
+        if b"\0" in line:
+            return file.problem("The file contains binary data", number)
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError:
+            return file.problem("The line is not valid UTF-8", number, "Save the file as UTF-8")
+    raise AssertionError("all lines are text")
 
 
 def _skip_blank(text: str, place: int) -> int:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 
 from agentv.datasets.formats.lines import MAX_LINE_BYTES, SUFFIXES, open_lines
 from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, UsageError
+from agentv.model.case import EvalCase
 from agentv.model.message import Message
 from agentv.registry import FOREIGN_FORMATS, FORMATS
 
@@ -27,7 +28,7 @@ HEAD_BYTES = 16 * 1024
 """How much of a file `sniff` receives."""
 
 
-class PlainRow(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class PlainRow(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """A row in the most common shape, type-checked by the parser. Any other row is a dict."""
 
     id: str
@@ -67,6 +68,10 @@ class ReadOptions(msgspec.Struct, frozen=True):
     max_line_bytes: int = MAX_LINE_BYTES
 
 
+def _nothing_lost(what: str) -> None:
+    raise NotImplementedError(f"{what} would be lost")
+
+
 class Document(msgspec.Struct, frozen=True):
     """An open dataset: its settings, the file they are in, and what is known before its rows are read.
 
@@ -85,15 +90,25 @@ class Document(msgspec.Struct, frozen=True):
     mapped: MappedFile | None = None
 
 
-class Content(msgspec.Struct, frozen=True):
-    """A dataset to write: settings, and rows as data, each with its JSON text if the source has it.
+class WrittenRow(NamedTuple):
+    """A row to write: as data, as its JSON text if the source has it, and as the case that it describes."""
 
-    `document` is the source if it has the same format, so that its text can be kept.
+    data: dict[str, Any] | PlainRow
+    text: bytes | None
+    case: EvalCase
+
+
+class Content(msgspec.Struct, frozen=True):
+    """A dataset to write: its settings and its rows.
+
+    `document` is the source if it has the same format, so that its text can be kept. `lose` receives the name of
+    something that the format cannot express.
     """
 
     header: dict[str, Any]
-    rows: Iterator[tuple[dict[str, Any], bytes | None]]
+    rows: Iterator[WrittenRow]
     document: Document | None = None
+    lose: Callable[[str], None] = _nothing_lost
 
 
 class DatasetFormat:
@@ -106,6 +121,12 @@ class DatasetFormat:
     """Settings are in a YAML file of the same name next to the data."""
 
     can_be_sharded: ClassVar[bool] = False
+    writes_plain_rows: ClassVar[bool] = False
+    """Whether `write` accepts PlainRows."""
+
+    is_lossless: ClassVar[bool] = True
+    """Whether `write` keeps everything, so that the file can be compared with its source."""
+
     can_be_compressed: ClassVar[bool] = False
 
     in_folders: ClassVar[bool] = True

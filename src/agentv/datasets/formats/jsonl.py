@@ -144,7 +144,7 @@ _decode_row = msgspec.json.Decoder(dict[str, Any]).decode
 
 class _Jsonl(DatasetFormat):
     suffixes = (".jsonl", ".ndjson")
-    has_sidecar = can_be_sharded = can_be_compressed = True
+    has_sidecar = can_be_sharded = can_be_compressed = writes_plain_rows = True
 
     def sniff(self, head: bytes, path: str) -> bool:  # noqa: ARG002
         first = head.removeprefix(_BOM).lstrip().split(b"\n", 1)[0]
@@ -172,8 +172,8 @@ class _Jsonl(DatasetFormat):
     def write(self, content: Content, path: str) -> None:
         """Write one line per row, with its original JSON text if there is one, and the settings in a sidecar."""
         with open_for_writing(path) as stream:
-            for row, text in content.rows:
-                stream.write((to_json(row) if text is None else text.strip(_BLANK)) + b"\n")
+            for row in content.rows:
+                stream.write((to_json(row.data) if row.text is None else row.text.strip(_BLANK)) + b"\n")
         with Path(base_of(path) + SIDECAR_SUFFIXES[0]).open("wb") as stream:
             write_yaml(content.header, stream)
 

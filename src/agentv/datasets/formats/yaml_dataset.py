@@ -165,7 +165,7 @@ class _Yaml(DatasetFormat):
             if text is not None:
                 stream.write(text)
             else:
-                write_yaml({**content.header, CASE_LIST_KEYS[0]: (row for row, _ in content.rows)}, stream)
+                write_yaml({**content.header, CASE_LIST_KEYS[0]: (row.data for row in content.rows)}, stream)
 
     def insert(self, data: bytes, key: str, values: Mapping[str, Any]) -> bytes:
         """Add `key` to each case that lacks it and whose id is in `values`. Raises ValueError."""
