@@ -14,6 +14,7 @@ from agentv.support.processes.process_memory import claim_process
 COMMANDS = {
     "eval": "Run every case, score the answers and record the results.",
     "compare": "Compare runs and test whether the difference is real.",
+    "noise": "Run the same cases twice and measure the noise.",
     "bisect": "Find the commit that changed the scores.",
     "report": "Write reports of a run: HTML, JUnit, Markdown, CSV or Parquet.",
     "runs": "List runs, show their trend, remove old runs.",
@@ -31,7 +32,9 @@ COMMANDS = {
 }
 
 _HOMES = {
-    "evaluation_options": ("eval", "bisect", "rescore", "judge"),
+    "evaluation_options": ("eval", "bisect", "rescore"),
+    "judge_options": ("judge",),
+    "rehearsal_options": ("noise",),
     "analysis_options": ("compare", "plan", "runs"),
     "commands.report": ("report",),
     "project_options": ("cases", "validate", "convert", "generate", "schema", "targets", "init", "completion"),

@@ -28,7 +28,7 @@ from agentv.calibration.probe_results import ProbeSummary, summarize_probes
 from agentv.cli import output
 from agentv.cli.commands.eval import run_folder
 from agentv.cli.display import RunDisplay
-from agentv.cli.evaluation_options import CalibrateArguments, LabelArguments, ProbeArguments
+from agentv.cli.judge_options import CalibrateArguments, LabelArguments, ProbeArguments
 from agentv.cli.label_loop import LabelSession
 from agentv.cli.options import options_of
 from agentv.datasets.case.header import evaluator_entries, specs_of

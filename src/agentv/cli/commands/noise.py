@@ -1,0 +1,75 @@
+"""`agentv noise`: run the same cases twice and measure the noise."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from agentv.cli import output
+from agentv.cli.commands.eval import short
+from agentv.cli.options import options_of
+from agentv.cli.rehearsal_options import NoiseArguments
+from agentv.cli.run_series import RunSeries, SeriesStopped
+from agentv.comparison.rehearsal.noise_estimate import NoiseFigures, measure_noise, noise_data
+from agentv.comparison.scores import RunScores
+from agentv.engine.prepare import prepare
+from agentv.engine.run_options import EvalOptions
+from agentv.errors import EXIT_FINDINGS, EXIT_OK
+from agentv.report.comparisons.noise_text import noise_lines, noise_notes
+from agentv.report.figures import percent
+from agentv.report.terminal import print_lines
+
+FIRST, SECOND, RESCORED = "first", "second", "rescored"
+
+
+def noise(args: NoiseArguments) -> None:
+    """Make the runs, print the noise and exit with the exit code."""
+    given = options_of(EvalOptions, args, targets=() if args.target is None else (args.target,))
+    if args.dry_run:
+        from agentv.cli.dry_run import print_plan  # late: rarely needed
+
+        output.note("This is the plan of one run; `agentv noise` makes two.")
+        print_plan(prepare(given, given.open_cases(*output.listeners(args.quiet))), as_json=args.as_json)
+        return
+    series = RunSeries.open("noise", FIRST, args)
+    options = series.options(given, FIRST)
+    has_judges = False
+    try:
+        for place, name in enumerate((FIRST, SECOND), 1):
+            plan = series.evaluate(name, options, f"Run {place} of 2")
+            has_judges = bool(plan.checked.judges)
+        if has_judges and not args.no_rescore:
+            series.rescore(RESCORED, FIRST, options, "Scoring the answers of the first run again")
+    except SeriesStopped as stopped:
+        series.stop("agentv noise", stopped)
+    _print(args, series, has_rescored=has_judges and not args.no_rescore)
+
+
+def _print(args: NoiseArguments, series: RunSeries, *, has_rescored: bool) -> None:
+    names = (FIRST, SECOND, *((RESCORED,) if has_rescored else ()))
+    runs = {name: short(series.home / name) for name in names}
+    first, second, *rescored = (RunScores(series.home / name, runs[name]) for name in names)
+    figures = measure_noise(first, second, *rescored)
+    notes = noise_notes(figures, _settings(first))
+    code = _exit_code(args, figures)
+    if args.as_json:
+        output.echo_json(noise_data(figures, code, runs, notes))
+    else:
+        shown = {f"Run {name}": path for name, path in runs.items()}
+        print_lines(noise_lines(figures, shown, notes), sys.stdout, sys.stdout.isatty())
+    if code != EXIT_OK:
+        limit = percent(args.max_flip_rate)
+        output.error(f"The flip rate {percent(figures.flip_rate)} is above --max-flip-rate {limit}", "Gate")
+    sys.exit(code)
+
+
+def _exit_code(args: NoiseArguments, figures: NoiseFigures) -> int:
+    if args.max_flip_rate is None or figures.flip_rate is None:
+        return EXIT_OK
+    return EXIT_FINDINGS if figures.flip_rate > args.max_flip_rate else EXIT_OK
+
+
+def _settings(run: RunScores) -> dict[str, Any]:
+    """Return the settings of the target; empty if there are several."""
+    targets = () if run.manifest is None else run.manifest.targets
+    return targets[0].settings if len(targets) == 1 else {}

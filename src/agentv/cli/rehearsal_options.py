@@ -1,0 +1,53 @@
+"""The arguments of the commands that make several runs: noise and swap."""
+
+from __future__ import annotations
+
+from agentv.cli.evaluation_options import TRIALS, JobArguments
+from agentv.cli.options import AT_LEAST_1, FOLDER, SHARE, declare, flag, option
+
+
+class SeriesOptions(JobArguments):
+    """Options for several runs of the same cases."""
+
+    trials: int | None = option("--trials N", "Number of times to run each case in each run.", TRIALS)
+    executor: str | None = option(
+        "--executor NAME",
+        "Run jobs in this process (local, the default), on all cores (process) or on a cluster (ray).",
+    )
+    processes: int | None = option(
+        "--processes N", "Number of worker processes (default: one for each core).", AT_LEAST_1
+    )
+    ray_address: str | None = option("--ray-address ADDRESS", "Ray cluster to use (default: Ray on this machine).")
+    out: str | None = option("--out DIR", "Folder of the runs (default: a new one in .agentv/results).", FOLDER)
+    dry_run: bool = flag("--dry-run", "Check the inputs and print the plan of one run; call nothing.")
+    resume: bool = flag("--resume", "Continue in the folder given by --out, or in the latest one.")
+    as_json: bool = flag("--json", "Print the figures as JSON on stdout.")
+
+
+class NoiseArguments(SeriesOptions):
+    """Nothing changes between the two runs, so every difference is noise: the flip rate (cases that get another
+    verdict), the noise floor (how much the mean moves), the smallest change that this suite can detect, and the flaky
+    cases. The judge scores the answers of the first run once more, which separates its noise from that of the target.
+    The cache is not used. After an interruption, --resume continues.
+
+    \b
+    Exit codes: 0 measured   1 more flips than --max-flip-rate   2 usage, configuration or dataset error
+                3 no job was scored   4 budget reached   130 interrupted
+    """
+
+    action = "agentv.cli.commands.noise:noise"
+    examples = (
+        "agentv noise evals",
+        "agentv noise evals/dataset.yaml --target gpt --trials 3",
+        "agentv noise evals --sample 50 --budget-usd 2",
+        "agentv noise evals --max-flip-rate 0.05",
+    )
+
+    target: str | None = option("--target -t NAME", "Target to run twice (default: the target of the cases).")
+    no_rescore: bool = flag("--no-rescore", "Do not call the judge again for the answers of the first run.")
+    max_flip_rate: float | None = option(
+        "--max-flip-rate X", "Fail if more than this fraction of the cases gets another verdict (0 to 1).", SHARE
+    )
+
+
+noise_command = declare("noise", NoiseArguments)

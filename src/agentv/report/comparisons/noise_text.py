@@ -1,0 +1,148 @@
+"""The noise of a suite in words: how often verdicts flip, how far the mean moves, and what it can detect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from agentv.comparison.rehearsal.noise_estimate import FlakyCase, NoiseFigures, ScoreNoise
+from agentv.errors import plural
+from agentv.report.figures import (
+    aligned,
+    number,
+    one_line,
+    p_equals,
+    percent,
+    percent_interval,
+    signed,
+    signed_interval,
+    usd,
+)
+from agentv.report.terminal import Line
+from agentv.stats.distributions import Z95
+
+_LONGEST_NAME = 40
+_MOST_CASES = 20
+_MOST_SCORES = 6
+
+
+def noise_lines(figures: NoiseFigures, runs: Mapping[str, str], notes: list[str]) -> list[Line]:
+    """Return the noise as lines for a terminal."""
+    lines: list[Line] = [(flip_sentence(figures), "bold"), *((text, "") for text in _sentences(figures))]
+    lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in notes]
+    rows = list(_source_rows(figures))
+    if rows:
+        lines += [("", ""), ("Standard deviation of one score if nothing changes", "bold")]
+        head, *body = aligned([["", "between runs", "by the judge", "by the target", "flipped"], *rows])
+        lines += [(head, "dim"), *((row, "") for row in body)]
+    if figures.flaky:
+        lines += [("", ""), (f"Flaky cases: {len(figures.flaky):,} of {figures.cases:,}", "bold")]
+        lines += [(row, "yellow") for row in aligned([_flaky_row(case) for case in figures.flaky[:_MOST_CASES]])]
+        if len(figures.flaky) > _MOST_CASES:
+            lines.append((f"and {len(figures.flaky) - _MOST_CASES:,} more; use --json for all", "dim"))
+    lines += [("", ""), (_cost(figures), "dim"), *((f"{name}: {path}", "") for name, path in runs.items())]
+    return lines
+
+
+def flip_sentence(figures: NoiseFigures) -> str:
+    """State how many cases got another verdict."""
+    if figures.flip_rate is None:
+        return "Can't tell: no case has a verdict in both runs."
+    bounds = f"95 % interval {percent_interval(figures.flip_rate_ci95)}"
+    flipped = f"{len(figures.flaky):,} of {plural(figures.cases, 'case')} changed their verdict"
+    if len(figures.flaky) == 1:
+        flipped = f"1 of {plural(figures.cases, 'case')} changed its verdict"
+    if figures.trials == 1:
+        return f"{flipped} although nothing changed: flip rate {percent(figures.flip_rate)} ({bounds})."
+    return (
+        f"{flipped} in {2 * figures.trials} trials: flip rate {percent(figures.flip_rate)} for two trials ({bounds})."
+    )
+
+
+def _sentences(figures: NoiseFigures) -> Iterator[str]:
+    """Yield the noise floor, the smallest detectable change, the difference of the runs, and the noisiest evaluator."""
+    each = "" if figures.trials == 1 else f" with {figures.trials} trials"
+    if figures.floor is not None:
+        moves = f"the mean of {plural(figures.shared, 'case')}{each} moves by {number(figures.floor)} (SD)"
+        yield f"Noise floor: {moves} between two runs, and by less than {number(Z95 * figures.floor)} in 95 % of pairs."
+    if figures.detectable is None:
+        yield f"Smallest detectable change: none; {plural(figures.shared, 'case')} are too few to show any difference."
+    else:
+        power = f"{100 * figures.power:.0f} % power"
+        yield f"Smallest detectable change: {number(figures.detectable)} ({power}). Smaller ones look like noise."
+    paired = figures.comparison.paired
+    if paired is not None and paired.answer != "cannot tell":
+        found = f"{signed(paired.mean_delta)}, 95 % {signed_interval(paired.ci95)}, {p_equals(paired.p_value)}"
+        yield f"Warning: the runs differ by more than chance explains ({found}). Something other than luck changed."
+    elif paired is not None:
+        difference = f"{signed(paired.mean_delta)} (95 % {signed_interval(paired.ci95)})"
+        yield f"The second run differs from the first by {difference}: no more than chance explains."
+    yield from _noisiest(figures)
+
+
+def _noisiest(figures: NoiseFigures) -> Iterator[str]:
+    found = next(iter(figures.evaluators), None)
+    if found is None or not found.total or (len(figures.evaluators) < 2 and found.judge is None):
+        return
+    share = found.judge_share
+    why = "" if share is None else f"; {percent(share)} of its variance comes from the judge, the rest from the target"
+    name = one_line(found.name or "", _LONGEST_NAME)
+    yield f"The noisiest evaluator is {name}: its score varies by {number(found.total)} (SD){why}."
+
+
+def _source_rows(figures: NoiseFigures) -> Iterator[list[str]]:
+    """Yield a row for the score of a case and for each evaluator."""
+    shown = (figures.score, *(figures.evaluators if len(figures.evaluators) > 1 else ()))
+    for found in shown if figures.score.total is not None else ():
+        name = "score of a case" if found.name is None else one_line(found.name, _LONGEST_NAME)
+        flipped = f"{found.flipped:,} of {plural(found.cases, 'case')}"
+        yield [name, number(found.total), _judge(found), number(found.target), flipped]
+
+
+def _judge(found: ScoreNoise) -> str:
+    return "-" if found.judge is None else f"{number(found.judge)} ({plural(found.judged, 'answer')})"
+
+
+def _flaky_row(case: FlakyCase) -> list[str]:
+    is_single = sum(case.verdicts.values()) == len(case.verdicts) == 2
+    verdicts = " → ".join(case.verdicts) if is_single else _counts(case.verdicts)
+    scores = " → ".join(_scores(each) for each in case.scores)
+    prompt = [] if case.prompt is None else [case.prompt]
+    name = " · ".join(one_line(part, _LONGEST_NAME) for part in (case.dataset, case.eval_id, *prompt) if part)
+    return ["  " + name, scores, verdicts]
+
+
+def _counts(verdicts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+
+
+def _scores(scores: tuple[float, ...]) -> str:
+    shown = " ".join(f"{score:.2f}" for score in scores[:_MOST_SCORES])
+    return (shown + " …" if len(scores) > _MOST_SCORES else shown) or "-"
+
+
+def _cost(figures: NoiseFigures) -> str:
+    if figures.cost_usd is None and figures.judge_cost_usd is None:
+        return "Cost: unknown"
+    total = (figures.cost_usd or 0.0) + (figures.judge_cost_usd or 0.0)
+    judges = "" if figures.judge_cost_usd is None else f", {usd(figures.judge_cost_usd)} of it for judges"
+    return f"Cost: {usd(total)}{judges}"
+
+
+def noise_notes(figures: NoiseFigures, settings: Mapping[str, object]) -> list[str]:
+    """Return caveats: errors, answers from a cache, and answers that never vary. `settings` are those of the target."""
+    notes = [
+        f"{plural(side.errors, 'error')} in the {name} run (not scored)"
+        for name, side in zip(("first", "second"), figures.comparison.sides, strict=True)
+        if side.errors
+    ]
+    if figures.cached_answers:
+        count = f"{figures.cached_answers:,} of {plural(2 * figures.answers, 'answer')}"
+        notes.append(f"{count} came from a cache, which hides the noise of the target")
+    if figures.answers and figures.identical_answers == figures.answers:
+        fixed = [f"{name} {settings[name]}" for name in ("temperature", "seed") if settings.get(name) is not None]
+        why = f" ({', '.join(fixed)})" if fixed else ""
+        notes.append(
+            f"All {figures.answers:,} answers are identical in both runs{why}: this target does not vary, "
+            "and one trial per case is enough"
+        )
+    return [*notes, *figures.comparison.notes]
