@@ -132,6 +132,13 @@ def test_cancelling_cancels_jobs_in_flight_and_lets_them_clean_up(executor, work
     assert results == []
 
 
+def test_jobs_that_wait_for_their_first_call_are_dropped_when_the_receiver_stops(executor, work):
+    work, results = msgspec.structs.replace(work, limit=2, capacity=16, seconds=0.05), []
+    run(executor, work, range(200), lambda result: results.append(result) or True)
+    assert sorted(work.steps("enter")) == sorted(result.eval_id for result in results)
+    assert 1 <= len(results) < 100 and sorted(work.steps("begin")) == sorted(work.steps("end"))
+
+
 def test_all_workers_share_the_limit_of_an_endpoint(executor, work):
     work = msgspec.structs.replace(work, limit=3, capacity=16, seconds=0.01)
     results = run(executor, work, range(100))

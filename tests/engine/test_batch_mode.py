@@ -232,6 +232,18 @@ def test_an_interrupted_run_leaves_its_batch_running(project, batched):
     assert len(batched.batches.submitted) == len(batched.batches.billed) == 2
 
 
+def test_a_run_that_stops_does_not_wait_for_batches_and_finds_them_when_it_is_resumed(project, batched):
+    batched.batches.polls = 10_000
+    project.targets({**project.entry}, {"name": "wrong", "provider": "mock", "response": "no", "delay_ms": 400})
+    project.dataset("one", "two")
+    ended = project.eval("--out", "out", "--fail-fast", "--target", "default", "--target", "wrong")
+    assert ended.code == 1 and {record["target"] for record in project.records()} == {"wrong"}
+    assert "Submitted batches keep running" in ended.stdout + ended.stderr
+    batched.batches.polls = 0
+    assert project.eval("--resume", "--out", "out").code == 0
+    assert len(batched.batches.submitted) == len(batched.batches.billed) == 2
+
+
 def test_the_progress_display_shows_the_batch_that_is_waited_for(project, agentv_server):
     batched = agentv_server(echo)
     shown, limits = [], LocalLimits()

@@ -61,6 +61,13 @@ def test_more_than_500_cases_are_several_calls(batching):
     assert batching.summary()["scored"] == 501
 
 
+def test_a_run_that_stops_makes_no_further_call(batching):
+    batching.dataset(*(["q"] * 300), *(["left out"] * 300), *(["q"] * 600))
+    assert batching.eval("--out", "out", "--quiet", "--workers", "1", "--max-errors", "5").code == 3
+    assert [len(call) for call in batching.calls()] == [500]
+    assert len(batching.records()) == 500
+
+
 def test_a_case_without_exactly_one_line_is_an_error(batching):
     batching.dataset("q", "left out", "twice", "q")
     assert batching.eval("--out", "out", "--quiet").code == 0

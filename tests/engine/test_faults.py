@@ -206,12 +206,13 @@ def test_a_run_stops_when_more_jobs_have_errored_than_allowed(project, allowed, 
     assert len(set(jobs_of(project.records()))) == len(project.records()) == 200
 
 
+@pytest.mark.parametrize("executor", ["local", "process", pytest.param("ray", marks=pytest.mark.cluster)])
 @pytest.mark.parametrize("option", ["--max-errors=5", "--fail-fast"])
-def test_jobs_that_wait_for_their_first_call_are_dropped_when_a_run_stops(project, option):
+def test_jobs_that_wait_for_their_first_call_are_dropped_when_a_run_stops(project, option, executor):
     with FaultyServer("yes", faults={"400": 1.0}, latency_s=0.3) as server:
         project.targets(target(server))
         project.dataset(*(["q"] * 200))
-        project.eval("--out", "out", option)
+        project.eval("--out", "out", option, "--executor", executor, "--processes", "2")
         assert server.counts.requests == len(project.records()) < 40
     assert project.summary()["skipped"] == 200 - len(project.records())
     assert project.manifest().get("finished_at") is None

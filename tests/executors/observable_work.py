@@ -76,7 +76,7 @@ class ObservableWorker:
         self._note("begin", job)
         try:
             if self._limit is not None and not self._limit.try_enter():
-                await self._limit.enter()
+                await self._limit.enter(opens_job=True)
             self._note("enter", job)
             await asyncio.sleep(0.005 if job.case.id == "broken" else self.spec.seconds)
             self._note("leave", job)

@@ -15,12 +15,13 @@ from types import FunctionType
 from typing import Any, Protocol
 
 from agentv.errors import AgentvError, UsageError
-from agentv.executors.executor import TURN_S, Emit, Jobs, JobSlots, UnfinishedJob, Worker, WorkSpec
+from agentv.executors.executor import TURN_S, Emit, Jobs, StoppableLimits, UnfinishedJob, Worker, WorkSpec
 from agentv.model.job import Job
 from agentv.model.result import Result
 
 NumberedJob = tuple[int, Job]
-NumberedResult = tuple[int, Result | UnfinishedJob]
+NumberedResult = tuple[int, Result | UnfinishedJob | None]
+"""The number of a job, and what it ended with; None if it was dropped because the run has stopped."""
 
 
 class JobQueue:
@@ -32,11 +33,12 @@ class JobQueue:
     def __init__(
         self,
         worker: Worker,
-        slots: JobSlots,
+        limits: StoppableLimits,
         deliver: Callable[[NumberedResult], None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        self._slots = slots
+        self._limits = limits
+        self._slots = limits.slots
         self._worker = worker
         self._deliver = deliver
         self._fail = fail
@@ -61,15 +63,31 @@ class JobQueue:
             self._tasks.add(task)
             task.add_done_callback(self._ended)
 
+    def stop(self) -> None:
+        """Drop the jobs that have not made a call yet; `deliver` receives None for each."""
+        dropped, self._queued = self._queued, deque()
+        for number, _ in dropped:
+            self._deliver((number, None))
+        self._limits.stop()
+
     async def _work(self) -> None:
         resumed = time.monotonic()
         slots = self._slots
         while self._queued and len(self._tasks) <= slots.total + slots.lent:
             number, job = self._queued.popleft()
-            self._deliver((number, await self._worker.run(job)))
+            self._deliver((number, await self._ended_with(job)))
             if time.monotonic() - resumed > TURN_S:
                 await asyncio.sleep(0)
                 resumed = time.monotonic()
+
+    async def _ended_with(self, job: Job) -> Result | UnfinishedJob | None:
+        try:
+            return await self._worker.run(job)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._limits.is_stopped or (task is not None and task.cancelling()):
+                raise
+            return None
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -140,6 +158,9 @@ class Link(Protocol):
     def send(self, jobs: list[NumberedJob]) -> None:
         """Queue jobs; they start in this order."""
 
+    def stop(self) -> None:
+        """Drop the jobs that have not made a call yet. They are received as None."""
+
     async def receive(self) -> list[NumberedResult]:
         """Wait for results, or until `lent` changes. Raises WorkerLost, or the exception the worker raised."""
         ...
@@ -202,7 +223,7 @@ class Crew:
         self._suspects: deque[NumberedJob] = deque()
         self._losses: Counter[int] = Counter()
         self._in_flight = 0
-        self._is_exhausted = False
+        self._is_exhausted = self._is_stopped = False
         self._changed = asyncio.Event()
         self._finished = asyncio.Event()
         self._failed_starts = 0
@@ -317,12 +338,25 @@ class Crew:
         for number, result in results:
             if flight.pop(number, None) is not None:
                 self._in_flight -= 1
-                self._emit(result)
+                self._pass_on(result)
+        self._settle()
         self._changed.set()  # a job may be ready now
+
+    def _pass_on(self, result: Result | UnfinishedJob | None) -> None:
+        """Emit a result; if the run has to stop, drop the jobs that have not made a call yet."""
+        if result is None or not self._emit(result) or self._is_stopped:
+            return
+        self._is_stopped = self._is_exhausted = True
+        self._again.clear()
+        self._suspects.clear()
+        for link in self._links:
+            link.stop()
 
     def _put_back(self, flight: dict[int, Job], started: int, how: str) -> None:
         self._in_flight -= len(flight)
         for position, (number, job) in enumerate(flight.items()):
+            if self._is_stopped:
+                break
             if position >= started:
                 self._again.append((number, job))
                 continue
@@ -330,7 +364,7 @@ class Crew:
             if self._losses[number] < _MAX_LOSSES:
                 self._suspects.append((number, job))
             else:
-                self._emit(self._spec.failed(job, f"The worker process died twice while running this job: {how}"))
+                self._pass_on(self._spec.failed(job, f"The worker process died twice while running this job: {how}"))
         self._settle()
         self._changed.set()
 

@@ -101,7 +101,10 @@ class JobSlots:
 
 
 class Limits(Protocol):
-    """The endpoint limits of a worker, shared by all workers of a run. `cores` is the total of all workers."""
+    """The endpoint limits of a worker, shared by all workers of a run. `cores` is the total of all workers.
+
+    `on_stop` registers a function that drops jobs which have not made a call yet, when the run stops.
+    """
 
     @property
     def cores(self) -> int: ...
@@ -114,6 +117,30 @@ class Limits(Protocol):
     def budget(self, limit_usd: float) -> RunBudget: ...
 
     def report(self, text: str | None) -> None: ...
+
+    def on_stop(self, drop: Callable[[], None]) -> None: ...
+
+
+class StoppableLimits:
+    """Base of the limits of a process. A stopped run drops the jobs that have not made a call yet."""
+
+    def __init__(self) -> None:
+        self.slots = JobSlots()
+        self.is_stopped = False
+        self._drops: list[Callable[[], None]] = []
+
+    def on_stop(self, drop: Callable[[], None]) -> None:
+        """Call a function when the run stops; now, if it has stopped."""
+        self._drops.append(drop)
+        if self.is_stopped:
+            drop()
+
+    def stop(self) -> None:
+        """Drop the jobs that have not made a call yet."""
+        if not self.is_stopped:
+            self.is_stopped = True
+            for drop in self._drops:
+                drop()
 
 
 class Worker(Protocol):
@@ -183,14 +210,14 @@ class Executor(Protocol):
     def load(self) -> Load: ...
 
 
-class LocalLimits:
+class LocalLimits(StoppableLimits):
     """The limiters of one process, by endpoint. With `shared`, other processes that call a URL count as well."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, shared: bool = True) -> None:
+        super().__init__()
         self._clock = clock
         self._shared = shared
         self.cores = os.cpu_count() or 1
-        self.slots = JobSlots()
         self._limiters: dict[str, Limiter] = {}
         self._text: str | None = None
 
@@ -200,6 +227,7 @@ class LocalLimits:
         if limiter is None:
             lease = LeaseFile(endpoint) if self._shared and "://" in endpoint else None
             limiter = self._limiters[endpoint] = Limiter(start, most, clock=self._clock, lease=lease)
+            self.on_stop(limiter.stop)
         else:
             limiter.restrict(start, most)
         return limiter
@@ -207,11 +235,6 @@ class LocalLimits:
     def budget(self, limit_usd: float) -> Budget:
         """Return the budget of the run."""
         return Budget(limit_usd)
-
-    def stop(self) -> None:
-        """Drop the jobs that have not made a call yet."""
-        for limiter in self._limiters.values():
-            limiter.stop()
 
     def close(self) -> None:
         """Leave the limits to other processes."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from agentv.executors.budget import BudgetHub, LeasedBudget
-from agentv.executors.executor import JobSlots, Load, LocalLimits
+from agentv.executors.executor import Load, LocalLimits, StoppableLimits
 from agentv.executors.limiter import ANSWERED, UNANSWERED, UNLIMITED, CallReport, Limiter, WaitingCalls
 from agentv.executors.outage import EndpointDown
 
@@ -99,19 +99,20 @@ class LimitHub(BudgetHub):
                 self._limits.limit(*endpoint).leave(UNANSWERED)
 
 
-class LeasedLimits:
+class LeasedLimits(StoppableLimits):
     """The limits of one worker, leased from the hub. `cores` is the total of all workers."""
 
     def __init__(self, call: Call, cores: int) -> None:
+        super().__init__()
         self.cores = cores
-        self.slots = JobSlots()
         self._call = call
         self._limits: dict[str, LeasedLimit] = {}
 
     def limit(self, endpoint: str, start: int, most: int) -> LeasedLimit:
         """Return the limit of an endpoint."""
         if endpoint not in self._limits:
-            self._limits[endpoint] = LeasedLimit(Endpoint(endpoint, start, most), self._call)
+            limit = self._limits[endpoint] = LeasedLimit(Endpoint(endpoint, start, most), self._call)
+            self.on_stop(limit.stop)
         return self._limits[endpoint]
 
     def report(self, text: str | None) -> None:
@@ -136,6 +137,7 @@ class LeasedLimit:
         self._waiting = WaitingCalls()
         self._taking: asyncio.Task[None] | None = None
         self._flushing: asyncio.Task[None] | None = None
+        self._is_stopped = False
 
     @property
     def answers(self) -> int:
@@ -159,16 +161,21 @@ class LeasedLimit:
 
     def try_enter(self) -> bool:
         """Use a kept permit, if there is one."""
-        if not self._idle:
+        if not self._idle or self._is_stopped:
             return False
         self._idle -= 1
         self._least_idle = min(self._least_idle, self._idle)
         return True
 
     async def enter(self, patience_s: float = UNLIMITED, *, opens_job: bool = False) -> None:
-        """Wait for a permit. Raises EndpointDown after an outage of `patience_s`."""
+        """Wait for a permit. Raises EndpointDown after an outage of `patience_s`.
+
+        After `stop`, a call that `opens_job` is cancelled.
+        """
         if self.try_enter():
             return
+        if self._is_stopped and opens_job:
+            raise asyncio.CancelledError
         place = self._waiting.add(patience_s, opens_job)
         if self._taking is None or self._taking.done():
             self._taking = asyncio.create_task(self._take())
@@ -187,6 +194,11 @@ class LeasedLimit:
             self._flush_later()
         else:
             self._return(report)
+
+    def stop(self) -> None:
+        """Cancel the first calls of jobs, now and later. Other calls go on: their jobs have been paid for."""
+        self._is_stopped = True
+        self._waiting.drop_jobs()
 
     def _return(self, report: CallReport) -> None:
         self._reports.append(report)

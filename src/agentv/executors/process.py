@@ -140,6 +140,9 @@ class _ProcessLink:
     def send(self, jobs: list[NumberedJob]) -> None:
         self._channel.send(pack(("jobs", jobs)))
 
+    def stop(self) -> None:
+        self._channel.send(pack(("stop", None)))
+
     async def receive(self) -> list[NumberedResult]:
         results: list[NumberedResult] = []
         is_first = True
@@ -272,7 +275,7 @@ class _Server:
             spec, cores = value
             limits = LeasedLimits(self._call, cores)
             worker = spec.open(limits)
-            self._queue = JobQueue(worker, limits.slots, self._deliver, self._fail)
+            self._queue = JobQueue(worker, limits, self._deliver, self._fail)
             limits.slots.changed = lambda: self._fill(limits.slots)
             self._channel.send(pack(("ready", worker.capacity)))
         elif kind == "reply":
@@ -282,6 +285,8 @@ class _Server:
             self._queue.begin(value)
         elif self._queue is not None and kind == "jobs":
             self._queue.add(value)
+        elif self._queue is not None and kind == "stop":
+            self._queue.stop()
 
     def _call(self, method: str, *arguments: Any) -> Awaitable[Any]:
         number = next(self._numbers)

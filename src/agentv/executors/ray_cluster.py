@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from itertools import count
@@ -21,8 +22,8 @@ from agentv.executors.executor import Emit, ExecutorOptions, Jobs, Load, WorkSpe
 from agentv.executors.leases import LeasedLimits, LimitHub
 
 _AHEAD_S = 1.0
-_BATCH_S = 0.5
-"""How long a worker collects results before it sends them."""
+_BATCH_S, _BATCH_FRACTION = 0.5, 0.05
+"""How long a worker collects results before it sends them: a fraction of the time so far, at most this long."""
 _CLOSE_S = 10.0
 _LOAD_S = 0.5
 _CONNECT_S = 10.0
@@ -186,6 +187,9 @@ class _RayLink:
     def send(self, jobs: list[NumberedJob]) -> None:
         self._actor.add.remote(pack(jobs))
 
+    def stop(self) -> None:
+        self._actor.stop.remote()
+
     async def receive(self) -> list[NumberedResult]:
         results: list[NumberedResult]
         results, self.lent = await self._result(self._actor.take.remote())
@@ -221,6 +225,7 @@ class RayWorker:
 
     async def open(self, setting: WorkerSetting, name: str, hub: Any) -> bytes:
         """Open the targets; return the capacity, or the error."""
+        self._opened_at = time.monotonic()
         self._results: list[NumberedResult] = []
         self._left = 0
         self._some, self._all = asyncio.Event(), asyncio.Event()
@@ -239,7 +244,7 @@ class RayWorker:
         except Exception as error:
             return pack(portable(error))
         self._slots = limits.slots
-        self._queue = JobQueue(worker, limits.slots, self._deliver, self._fail)
+        self._queue = JobQueue(worker, limits, self._deliver, self._fail)
         limits.slots.changed = self._fill
         return pack(worker.capacity)
 
@@ -253,11 +258,15 @@ class RayWorker:
         self._left += len(added)
         self._queue.add(added)
 
+    async def stop(self) -> None:
+        """Drop the jobs that have not made a call yet."""
+        self._queue.stop()
+
     async def take(self) -> bytes:
         """Wait for results; while jobs are left, wait a little longer to collect more."""
         await self._some.wait()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_BATCH_S):
+            async with asyncio.timeout(min(_BATCH_S, _BATCH_FRACTION * (time.monotonic() - self._opened_at))):
                 await self._all.wait()
         results, self._results = self._results, []
         self._some.clear()

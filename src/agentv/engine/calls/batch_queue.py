@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from agentv.engine.calls.batch_log import BatchLog, LoggedBatch
 from agentv.errors import plural
+from agentv.executors.executor import Limits
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
 from agentv.model.values import digest
 from agentv.targets.apis.batch_api import BatchApi, BatchState, Outcome
@@ -26,19 +27,21 @@ _SUBMIT_ATTEMPTS = 5
 _UNCLEAR = frozenset({"network", "timeout", "server", "rate_limit"})
 
 Value = TypeVar("Value")
-Report = Callable[[str | None], None]
 Waiting = tuple[Request, "asyncio.Future[Response]"]
 
 
 class BatchQueueWrapper(ResponderWrapper):
-    """Sends requests in batches. `run` and `target` are part of their ids. `report` shows the progress."""
+    """Sends requests in batches. `run` is part of their ids. `limits` shows the progress.
 
-    def __init__(self, inner: Responder, api: BatchApi, log: BatchLog, run: str, report: Report) -> None:
+    When the run stops, requests are dropped: those that were submitted are found when the run is resumed.
+    """
+
+    def __init__(self, inner: Responder, api: BatchApi, log: BatchLog, run: str, limits: Limits) -> None:
         super().__init__(inner)
         self._api = api
         self._log = log
         self._run = run
-        self._report = report
+        self._report = limits.report
         self._seen: Counter[str] = Counter()
         self._open: dict[str, tuple[Request, asyncio.Future[Response], bytes]] = {}
         self._open_bytes = 0
@@ -47,11 +50,16 @@ class BatchQueueWrapper(ResponderWrapper):
         self._followed: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._states: dict[str, BatchState | None] = {}
+        self._polled: dict[str, LoggedBatch] = {}
+        self._is_stopped = False
+        limits.on_stop(self._stop)
 
     async def respond(self, request: Request) -> Response:
         """Add a request to a batch, or find the batch that it is in, and wait for its result."""
         if request.turn:
             raise TargetFailure("refused", "A target in batch mode cannot play conversations")
+        if self._is_stopped:
+            raise asyncio.CancelledError
         id = self._id(request)
         response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._enter(id, (request, response))
@@ -70,6 +78,14 @@ class BatchQueueWrapper(ResponderWrapper):
         self._log.close()
         await self._api.aclose()
         await super().aclose()
+
+    def _stop(self) -> None:
+        """Drop the requests that are not submitted, and those of batches that are not over."""
+        self._is_stopped = True
+        for _, response, _ in self._open.values():
+            response.cancel()
+        for label in list(self._polled):
+            self._followed[label].cancel()
 
     def _id(self, request: Request) -> str:
         case, body = request.case, self.sends(request)
@@ -153,7 +169,7 @@ class BatchQueueWrapper(ResponderWrapper):
             if logged.batch is None and not await self._found(logged):
                 return
             batch = str(logged.batch)
-            state = await self._over(label, batch)
+            state = await self._over(logged, batch)
             await self._patiently(lambda: self._read(batch))
             self._fail(logged, state.failure)
         except TargetFailure as failure:
@@ -176,16 +192,25 @@ class BatchQueueWrapper(ResponderWrapper):
             self._enter(id, self._waiting.pop(id))
         return False
 
-    async def _over(self, label: str, batch: str) -> BatchState:
-        """Wait until a batch is over."""
-        delay_s = _FIRST_POLL_S
-        while True:
-            state: BatchState = await self._patiently(lambda: self._api.state(batch))
-            self._show(label, state)
-            if state.is_over:
-                return state
-            await asyncio.sleep(delay_s)
-            delay_s = min(_SLOWEST_POLL_S, delay_s * _GROWTH)
+    async def _over(self, logged: LoggedBatch, batch: str) -> BatchState:
+        """Wait until a batch is over. If that is cancelled, drop its requests."""
+        label, delay_s = logged.submission.label, _FIRST_POLL_S
+        self._polled[label] = logged
+        try:
+            while not self._is_stopped:
+                state: BatchState = await self._patiently(lambda: self._api.state(batch))
+                self._show(label, state)
+                if state.is_over:
+                    return state
+                await asyncio.sleep(delay_s)
+                delay_s = min(_SLOWEST_POLL_S, delay_s * _GROWTH)
+            raise asyncio.CancelledError
+        except asyncio.CancelledError:
+            for id in [id for id in self._waiting if id in logged.submission.ids]:
+                self._waiting.pop(id)[1].cancel()
+            raise
+        finally:
+            del self._polled[label]
 
     async def _patiently(self, call: Callable[[], Awaitable[Value]]) -> Value:
         """Repeat a call until it works: an outage does not affect the batch. Raises failures that would not go away."""

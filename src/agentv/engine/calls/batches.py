@@ -92,7 +92,11 @@ class BatchWrapper(ResponderWrapper):
         call.add_done_callback(self._calls.discard)
 
     async def _call(self, batch: _Batch) -> None:
-        await self._limiter.enter()
+        try:
+            await self._limiter.enter(opens_job=all(request.opens_job for request, _ in batch.waiting.values()))
+        except asyncio.CancelledError:
+            batch.drop()
+            raise
         outcomes: dict[str, Response | TargetFailure] | Exception
         try:
             requests = [request for request, response in batch.waiting.values() if not response.done()]
@@ -132,10 +136,16 @@ class _Batch:
         if self.timer is not None:
             self.timer.cancel()
 
+    def drop(self) -> None:
+        """Cancel the requests: the run has stopped before the call."""
+        for _, response in self.waiting.values():
+            response.cancel()
+
     def settle(self, outcomes: dict[str, Response | TargetFailure] | Exception) -> None:
-        for id, (_, response) in self.waiting.items():
+        for id, (request, response) in self.waiting.items():
             if response.done():
                 continue  # cancelled
+            request.opens_job = False
             # A copy of the exception for each request, because each raise adds to its traceback.
             outcome = copy.copy(outcomes) if isinstance(outcomes, Exception) else outcomes[id]
             if isinstance(outcome, Exception):

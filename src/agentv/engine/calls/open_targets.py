@@ -181,7 +181,7 @@ class OpenTargets:
 
         spec, price = self._spec, price_of(settings)
         batches, log = settings.open_batches(spec.home), BatchLog(folder, settings.name)
-        wrapped: Responder = BatchQueueWrapper(responder, batches, log, spec.run_id, self._limits.report)
+        wrapped: Responder = BatchQueueWrapper(responder, batches, log, spec.run_id, self._limits)
         if price is not None:
             wrapped = PriceWrapper(wrapped, BatchPrice(price))
         if self.payments is not None:
