@@ -48,6 +48,7 @@ def shape(case, wanted):
         "turns": len(case.turns),
         "goal": case.user.goal if case.user else None,
         "lines": case.line,
+        "workspace_files": [file.path for file in case.workspace.files] if case.workspace else [],
     }
     found["metadata"] = {key: case.metadata.get(key) for key in wanted.get("metadata", {})}
     return {key: found[key] for key in wanted}

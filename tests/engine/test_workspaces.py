@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from waiting import HANGS
 
@@ -255,3 +256,62 @@ def test_a_command_scores_the_files_that_the_target_left_in_its_workspace(projec
     records = project.by_id()
     assert [records[each]["score"] for each in ("right", "wrong")] == [1.0, 0.0]
     assert records["right"]["evaluator_results"][0]["reasoning"] != str(project.path)
+
+
+@pytest.mark.parametrize("files", [["template/given.txt", "template/src"], {"x/y.txt": "template/given.txt"}])
+@pytest.mark.parametrize("base", [{}, {"template": "template"}])
+def test_files_are_added_to_the_workspace(place, command, files, base):
+    judge = [{"type": "code_judge", "script": [sys.executable, "-c", JUDGE]}]
+    workspace = {"workspace": {**base, "files": files}}
+    _, records = evaluate(place, command, {**workspace, "input": "answer"}, evaluators=judge)
+    [result] = records["c0"]["evaluator_results"]
+    added = ["template"] if isinstance(files, list) else ["x"]
+    assert result["details"] == {"files": sorted([*added, *(["given.txt", "src"] if base else [])]), "changes": None}
+
+
+def test_a_changed_file_of_a_workspace_changes_the_fingerprint(place):
+    row = {"id": "a", "expected_outcome": "x", "input": "y", "workspace": {"files": ["template/src"]}}
+    place.write("rows.jsonl", [row])
+    [one] = place.load("rows.jsonl")
+    place.write("template/src/code.py", "print(2)\n")
+    [two] = place.load("rows.jsonl")
+    assert one.input_fingerprint != two.input_fingerprint
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (["nowhere.txt"], "File 'nowhere.txt' was not found"),
+        (["../outside/x"], "'../outside/x' is not a path inside the workspace"),
+        ({"x": "../outside/x"}, "is outside the project root"),
+        ({"/x": "template"}, "'/x' is not a path inside the workspace"),
+    ],
+)
+def test_an_invalid_file_of_a_workspace_is_an_error_before_anything_runs(place, command, files, message):
+    (place.path.parent / "outside").mkdir(exist_ok=True)
+    (place.path.parent / "outside" / "x").write_text("x")
+    place.write(".git/HEAD", "")
+    ended, records = evaluate(place, command, {"workspace": {"files": files}})
+    assert (ended.code, records) == (2, {})
+    assert message in ended.stderr
+
+
+def test_a_file_is_never_written_through_a_link_out_of_the_workspace(place, command):
+    (place.path / "elsewhere").mkdir()
+    (place.path / "template" / "out").symlink_to(place.path / "elsewhere")
+    workspace = {"workspace": {"template": "template", "files": {"out/x.txt": "template/given.txt"}}}
+    _, records = evaluate(place, command, workspace)
+    assert "a link leads out of the workspace" in records["c0"]["error"]["message"]
+    assert list((place.path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("target", ["agent", "cli"])
+def test_a_target_adds_and_removes_files_of_every_workspace(place, command, target):
+    settings = yaml.safe_load((place.path / "targets.yaml").read_text())
+    for entry in settings["targets"]:
+        entry["workspace_files"] = {"AGENTS.md": "template/given.txt", "src": None}
+        entry.pop("command_template", None) and entry.update(command_template="echo yes; ls | paste -sd,")
+    place.write("targets.yaml", settings)
+    _, records = evaluate(place, command, {**WITH_TEMPLATE, "input": "answer"}, {"input": "answer"}, target=target)
+    assert [records[id]["candidate_answer"].split()[-1] for id in ("c0", "c1")] == ["AGENTS.md,given.txt", "AGENTS.md"]
+    assert "file_changes" not in records["c0"]

@@ -368,3 +368,45 @@ def test_the_key_of_a_vendor_is_not_sent_to_another_host(place, monkeypatch, env
     assert ("ANTHROPIC_API_KEY" in reported_environment(place, env=env)["env"]) is is_passed
     named = reported_environment(place, env=env, pass_env=("ANTHROPIC_API_KEY",))["env"]
     assert named["ANTHROPIC_API_KEY"] == "key-of-the-vendor"
+
+
+@pytest.fixture
+def skill(place):
+    folder = place / "my-skill"
+    (folder / "evals").mkdir(parents=True)
+    (folder / "scripts").mkdir()
+    (folder / "SKILL.md").write_text("---\ndescription: x\nname: 'greet'  # the name\n---\nname: no\n")
+    (folder / "scripts" / "run.sh").write_text("true")
+    (folder / "evals" / "evals.json").write_text("the answers")
+    return folder
+
+
+def test_skills_are_installed_in_the_agents_home_without_their_evals(place, skill):
+    seen = reported_environment(place, skills=("my-skill",))
+    assert [file for file in seen["home"] if "skills" in file] == [
+        ".claude/skills/greet/SKILL.md",
+        ".claude/skills/greet/scripts/run.sh",
+    ]
+
+
+def test_with_the_users_home_skills_are_added_to_the_workspace(place, skill):
+    target = ClaudeCode(name="t", provider="claude-code", user_settings=True, skills=("my-skill",))
+    added = {file.path: file.file for file in target.added_files(str(place))}
+    assert added == {f".claude/skills/greet/{name}": str(skill / name) for name in ("SKILL.md", "scripts")}
+
+
+@pytest.mark.parametrize("where", ["home", "work", "parent"])
+def test_an_agent_that_would_see_a_hidden_skill_is_not_started(place, skill, where):
+    root = {"home": place / "template", "work": place / "work", "parent": place}[where]
+    (root / ".claude" / "skills").mkdir(parents=True)
+    (place / "work").mkdir(exist_ok=True)
+    (root / ".claude" / "skills" / "other-folder").symlink_to(skill)
+    settings = {"home_template": "template"} if where == "home" else {"cwd": "work"}
+    with pytest.raises(TargetFailure, match=r"The agent would see the skill 'greet' in .*other-folder"):
+        ask(place, "answer", hidden_skills=("greet",), **settings)
+    assert ask(place, "answer", hidden_skills=("greets",), **settings).text.startswith("yes")
+
+
+def test_an_installed_skill_is_not_hidden(place, skill):
+    seen = reported_environment(place, skills=("my-skill",), hidden_skills=("greet",))
+    assert ".claude/skills/greet/SKILL.md" in seen["home"]

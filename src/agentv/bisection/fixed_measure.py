@@ -92,8 +92,8 @@ def _files(plan: RunPlan) -> Iterator[str]:
 def _files_of_case(case: EvalCase) -> Iterator[str]:
     if not case.names_files:
         return
-    if case.workspace is not None and case.workspace.path:
-        yield case.workspace.path
+    if case.workspace is not None:
+        yield from filter(None, (case.workspace.path, *(file.file for file in case.workspace.files)))
     origin = case.place.origin
     turns = [message for turn in case.turns for message in (*turn.input, *turn.expected_output)]
     for message in (*case.input, *case.expected_output, *turns):

@@ -23,7 +23,8 @@ _PROJECT_MARKS = (CONFIG_FILE, os.path.join(".agentv", "targets.yaml"))
 _CACHE_SIZE = 4096
 _REFUSED_HINT = (
     "A dataset may read only files inside its project, and no hidden ones such as .env. The project is the nearest "
-    "folder with .git, else the outermost with .agentv/config.yaml. Pass --allow-outside-files if you trust the dataset"
+    "folder with .git, else the outermost with .agentv/config.yaml, else the nearest with SKILL.md. Pass "
+    "--allow-outside-files if you trust the dataset"
 )
 _SHOWN_FOLDERS = (
     *((".agentv", name) for name in ("assertions", "evaluators", "graders", "prompts", "templates", "workspaces")),
@@ -86,7 +87,7 @@ def _project_root(folder: str, too_wide: frozenset[str]) -> str:
     for parent in reversed(parents):
         if any(_marks(parent, mark, owners) for mark in _PROJECT_MARKS):
             return parent
-    return folder
+    return next((parent for parent in parents if _marks(parent, "SKILL.md", owners)), folder)
 
 
 def _marks(parent: str, mark: str, owners: set[int] | None) -> bool:

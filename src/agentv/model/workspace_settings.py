@@ -37,14 +37,31 @@ class Repository(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     sparse: tuple[str, ...] = ()
 
 
+class WorkspaceFile(ComparedByContent, frozen=True, gc=False, omit_defaults=True):
+    """A file or folder to copy to `path` in the workspace. Without `file`, its real path, what is there is removed.
+
+    `source` is the path as written, `digest` a hash of the contents. Equality ignores the real path.
+    """
+
+    path: str
+    source: str = ""
+    digest: str = ""
+    file: str = ""
+
+    @property
+    def _content(self) -> tuple[object, ...]:
+        return self.path, self.digest
+
+
 class Workspace(ComparedByContent, frozen=True, gc=False, omit_defaults=True):
-    """A folder that is copied for each job, with commands to run before and after it.
+    """A folder that is copied for each job, with commands to run before and after it. `files` are added to the copy.
 
     Equality includes `digest`, the hash of the template, and ignores two paths: `path` of the template, and `folder`,
     which other paths are relative to if it is not that of the dataset.
     """
 
     template: str | None = None
+    files: tuple[WorkspaceFile, ...] = ()
     setup: str | tuple[str, ...] | None = None
     teardown: str | tuple[str, ...] | None = None
     keep: bool | None = None
@@ -63,11 +80,14 @@ class Workspace(ComparedByContent, frozen=True, gc=False, omit_defaults=True):
     def before_answer(self) -> Workspace:
         """The part that affects an answer: without what happens afterwards, and without paths of this machine."""
         hooks = self.hooks and msgspec.structs.replace(self.hooks, after_each=None, after_all=None)
-        return msgspec.structs.replace(self, teardown=None, keep=None, hooks=hooks, path="", folder="")
+        files = tuple(msgspec.structs.replace(file, source="", file="") for file in self.files)
+        return msgspec.structs.replace(self, files=files, teardown=None, keep=None, hooks=hooks, path="", folder="")
 
     def to_data(self) -> dict[str, Any]:
         """Return the workspace as written in a dataset: hooks have their timeout in milliseconds."""
         data: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, digest="", path="", folder=""))
+        if self.files:
+            data["files"] = {file.path: file.source for file in self.files}
         for hook in data.get("hooks", {}).values():
             if "timeout_s" in hook:
                 hook["timeout_ms"] = round(hook.pop("timeout_s") * 1000)

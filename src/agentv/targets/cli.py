@@ -15,7 +15,8 @@ from agentv.settings.environment import REFERENCE, environment_of
 from agentv.settings.sandbox import Sandboxed
 from agentv.support.hashes import short, words_in
 from agentv.support.isolation.availability import sandbox_of
-from agentv.targets.target import COMMON_ALIASES, Positive, Target, address_complaints
+from agentv.targets.target import COMMON_ALIASES, Positive, address_complaints
+from agentv.targets.workspace_target import WorkspaceTarget
 
 PLACEHOLDERS = ("PROMPT", "PROMPT_FILE", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE")
 PLACEHOLDER = re.compile(r"(?<!\$)\{(?P<name>[A-Z][A-Z0-9_]*)\}")
@@ -183,7 +184,7 @@ class Healthcheck(msgspec.Struct, frozen=True, kw_only=True):
         return complaints + _placeholder_complaints("healthcheck.command_template", self.command_template or "")
 
 
-class Cli(Target, frozen=True, kw_only=True):
+class Cli(WorkspaceTarget, frozen=True, kw_only=True):
     """A shell command that is run for each case.
 
     `files_format` is the format of each file in `{FILES}`, with `{path}` and `{basename}`. `env` sets environment
@@ -203,7 +204,6 @@ class Cli(Target, frozen=True, kw_only=True):
 
     command_template: str
     files_format: str = "{path}"
-    cwd: str | None = None
     env: dict[str, str] = {}
     pass_env: tuple[str, ...] = ()
     healthcheck: Healthcheck | None = None
@@ -217,7 +217,7 @@ class Cli(Target, frozen=True, kw_only=True):
         where = [os.path.join(folder, os.path.expanduser(self.cwd or "")) for folder in folders or (home,)]
         words = [word for text in (self.command_template, *self.env.values()) for word in words_in(text)]
         files = (os.path.join(folder, word) for folder in where for word in words if word)
-        return (path for path in files if os.path.isfile(path))
+        return [*(path for path in files if os.path.isfile(path)), *super().files_named(home, folders)]
 
     def check_note(self, home: str) -> str:
         """Return a note if `cwd` is not an absolute path, because runs use another folder."""
@@ -239,12 +239,13 @@ class Cli(Target, frozen=True, kw_only=True):
         return f"{what}. Instead, {better}"
 
     def check_ready(self, home: str) -> None:
-        """Raise UsageError if the command must be isolated, but cannot be."""
+        """Raise UsageError if a file is missing, or if the command must be isolated, but cannot be."""
+        self.check_files(home)
         sandbox_of(f"Target '{self.name}'", self.sandbox, environment_of(home))
 
     def complaints(self) -> list[str]:
         """Check the command, its placeholders and the health check."""
-        complaints = _placeholder_complaints("command_template", self.command_template)
+        complaints = super().complaints() + _placeholder_complaints("command_template", self.command_template)
         if not self.command_template.strip():
             complaints.append("'command_template' is blank")
         if self.healthcheck is not None:

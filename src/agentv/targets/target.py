@@ -15,6 +15,7 @@ from agentv.errors import UsageError
 from agentv.model.job import CallOverrides
 from agentv.model.response import Responder
 from agentv.model.values import digest
+from agentv.model.workspace_settings import WorkspaceFile
 from agentv.settings.environment import MASK, REFERENCE, SecretTexts, is_secret_field, mask_secrets
 from agentv.support.hashes import contents, file_of
 from agentv.support.patterns import upward
@@ -152,6 +153,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     def needs_workspace(self) -> bool:
         """Whether each job needs its own folder if the case has no workspace."""
         return False
+
+    def added_files(self, home: str) -> tuple[WorkspaceFile, ...]:  # noqa: ARG002
+        """Return the files that it adds to the workspace of every job. `home` is as for `open`."""
+        return ()
 
     @property
     def is_free(self) -> bool:

@@ -44,6 +44,11 @@ def template_uses(template: str) -> Iterator[str]:
         folders[:] = [name for name in folders if name.lower() not in _TOOL_SETTINGS]
 
 
+def is_tool_setting(path: str) -> bool:
+    """Whether a path in a workspace has a name that tools execute on their own."""
+    return any(part.lower() in _TOOL_SETTINGS for part in path.replace("\\", "/").split("/"))
+
+
 def is_repository(names: list[str]) -> bool:
     """Whether Git takes a folder with these names for a repository, whatever the folder is called."""
     found = {name.lower() for name in names}

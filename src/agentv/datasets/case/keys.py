@@ -153,6 +153,7 @@ class WorkspaceKeys(msgspec.Struct, frozen=True, kw_only=True):
     )
 
     template: str | None = None
+    files: tuple[str, ...] | dict[str, str] = ()
     setup: str | tuple[str, ...] | None = None
     teardown: str | tuple[str, ...] | None = None
     keep: bool | None = None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from agentv.datasets.case.keys import HookKeys, RepositoryKeys, WorkspaceKeys
-from agentv.datasets.files import FileError, FileFinder
+from agentv.datasets.files import FileError, FileFinder, Found
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.errors import DatasetError
-from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace
+from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace, WorkspaceFile
 from agentv.settings.diagnostics import KeyPath, Problems, field_name
 from agentv.settings.settings_reader import read_settings
 
@@ -64,6 +65,7 @@ def _workspace(keys: WorkspaceKeys, folder: str, finder: FileFinder, problems: P
     hooks = keys.hooks
     return Workspace(
         template=keys.template,
+        files=tuple(_files(keys, folder, finder, problems)),
         setup=keys.setup,
         teardown=keys.teardown,
         keep=keys.keep,
@@ -81,6 +83,36 @@ def _workspace(keys: WorkspaceKeys, folder: str, finder: FileFinder, problems: P
         path=path,
         folder=folder,
     )
+
+
+def _files(keys: WorkspaceKeys, folder: str, finder: FileFinder, problems: Problems) -> Iterator[WorkspaceFile]:
+    """Yield the files of a workspace; those of a list keep their path as written."""
+    named = keys.files if isinstance(keys.files, dict) else {name: name for name in keys.files}
+    for wanted, source in named.items():
+        place: KeyPath = (*_PATH, "files", wanted)
+        path = os.path.normpath(wanted)
+        if not wanted.strip() or os.path.isabs(path) or path.split(os.sep)[0] in (os.pardir, os.curdir):
+            hint = "Write `files` as an object: the path in the workspace, and the file to copy there"
+            problems.error(place, f"'{wanted}' is not a path inside the workspace", hint)
+            continue
+        try:
+            name = finder.below(folder, source) if folder else source
+            found = _find(name, finder)
+        except FileError as error:
+            problems.error(place, error.message, error.hint)
+            continue
+        yield WorkspaceFile(path, source, found.digest, found.path)
+
+
+def _find(name: str, finder: FileFinder) -> Found:
+    """Return a file, or a folder."""
+    try:
+        return finder.find(name)
+    except FileError as error:
+        try:
+            return finder.find(name, is_folder=True)
+        except FileError:
+            raise error from None
 
 
 def _hook(keys: HookKeys | None, enabled: bool) -> Hook | None:

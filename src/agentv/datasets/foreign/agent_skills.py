@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from itertools import dropwhile
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, document_of, objects
@@ -60,7 +61,7 @@ class _AgentSkills(ForeignFormat):
             "description": data.get("description"),
             "tags": texts_of(data.get("tags")),
             "metadata": metadata_of(data, _USED, data.get("metadata")),
-            "input_files": _files(data, lose),
+            "workspace": filled({"files": _files(data, lose)}),
         }
         if not row["expected_outcome"] and not rubrics and not evaluators:
             row["expected_outcome"] = OUTCOME
@@ -80,13 +81,24 @@ def _question(data: dict[str, Any]) -> Any:
     return first_of(data, "prompt", "input", "query", "task")
 
 
-def _files(data: dict[str, Any], lose: Lose) -> list[str]:
-    """Return the files of an eval; those given with their content have no path and are lost."""
+def _files(data: dict[str, Any], lose: Lose) -> dict[str, str]:
+    """Return the files of an eval by their path in the workspace; those given with their content are lost."""
     found = data.get("files")
     if isinstance(found, dict):
         lose("files that are written inside the eval")
-        return []
-    return [item for item in found if isinstance(item, str)] if isinstance(found, list) else []
+        return {}
+    named = (
+        [item.get("path") if isinstance(item, dict) else item for item in found if item]
+        if isinstance(found, list)
+        else []
+    )
+    return {_place(item): item for item in named if isinstance(item, str)}
+
+
+def _place(path: str) -> str:
+    """Return the path in the workspace: without leading steps out of the folder."""
+    parts = path.replace("\\", "/").split("/")
+    return "/".join(dropwhile(lambda part: part in ("", ".", ".."), parts)) or path
 
 
 def _checks(data: dict[str, Any], lose: Lose) -> tuple[list[Any], list[dict[str, Any]]]:

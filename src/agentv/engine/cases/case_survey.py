@@ -25,7 +25,7 @@ from agentv.trust.consent import require_trust, require_trust_in_run, require_tr
 from agentv.trust.inventory import Inventory, Use, command_text
 from agentv.trust.policy import load_policy
 from agentv.trust.roots import in_project, is_trusted, noted_variables, trusting_only_the_project
-from agentv.trust.template_search import template_uses
+from agentv.trust.template_search import is_tool_setting, template_uses
 
 Evaluators = tuple[EvaluatorSpec, ...] | None
 
@@ -106,7 +106,7 @@ def spec_uses(spec: EvaluatorSpec, file: str) -> Iterator[Use]:
 
 
 def workspace_uses(workspace: Workspace, file: str) -> Iterator[Use]:
-    """Yield the commands of a workspace, its repositories, and settings of tools in its template."""
+    """Yield the commands of a workspace, its repositories, and settings of tools in its template and files."""
     commands = {"workspace.setup": (workspace.setup, None), "workspace.teardown": (workspace.teardown, None)}
     hooks = workspace.hooks
     for name in hooks.__struct_fields__ if hooks is not None else ():
@@ -119,6 +119,11 @@ def workspace_uses(workspace: Workspace, file: str) -> Iterator[Use]:
         yield Use("command", f"git clone {repository.repo}", file, "workspace.repos")
     if workspace.path:
         yield from (Use("template", value, file, "workspace.template") for value in template_uses(workspace.path))
+    for added in workspace.files:
+        if is_tool_setting(added.path):
+            yield Use("template", added.path, file, "workspace.files")
+        elif os.path.isdir(added.file):
+            yield from (Use("template", value, file, "workspace.files") for value in template_uses(added.file))
 
 
 def dataset_uses(source: Source, options: Options, survey: CaseSurvey) -> Inventory:

@@ -134,7 +134,10 @@ class JobContext:
             from agentv.engine.job.suite_workspace import SuiteWorkspaces
 
             self._suites = SuiteWorkspaces(self.spec.run_id, self.environment)
-        return JobWorkspace(job, wanted or Workspace(), self.spec.files.workspaces_folder, self._suites)
+        wanted = wanted or Workspace()
+        if added := settings.added_files(self.spec.home):
+            wanted = msgspec.structs.replace(wanted, files=(*wanted.files, *added))
+        return JobWorkspace(job, wanted, self.spec.files.workspaces_folder, self._suites)
 
     def store_answer(self, job: Job, answer: Answer, text: str) -> None:
         """Store an answer that a target was called for before its evaluators wait. A workspace cannot be stored."""

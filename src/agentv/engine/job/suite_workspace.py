@@ -12,15 +12,16 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from agentv.datasets.files import is_inside
 from agentv.model.job import Job
 from agentv.model.response import TargetFailure, content_text
 from agentv.model.result import Stage
 from agentv.model.values import digest, to_json
-from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace
+from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace, WorkspaceFile
 from agentv.settings.environment import Environment, child_environment
 from agentv.support.processes.subprocesses import ProcessSpec
 from agentv.support.temporary_folders import new_folder, remove_folder
@@ -206,6 +207,37 @@ def copy_template(settings: Workspace, path: str) -> None:
         why = getattr(error, "strerror", None) or str(error)
         message = f"Cannot create the workspace{f' from {settings.template}' if settings.template else ''}: {why}"
         raise TargetFailure("process", message, stage="setup") from None
+
+
+def place_files(files: Iterable[WorkspaceFile], path: str) -> None:
+    """Copy files into a workspace, or remove what is at their place. Raises TargetFailure."""
+    for each in files:
+        place = os.path.join(path, each.path)
+        try:
+            if not is_inside(os.path.realpath(os.path.dirname(place)), os.path.realpath(path)):
+                raise OSError("a link leads out of the workspace")
+            if not each.file or not os.path.isdir(each.file):
+                _remove(place)
+            if each.file:
+                _copy(each.file, place)
+        except OSError as error:
+            message = f"Cannot add {each.source or each.path} to the workspace: {error.strerror or error}"
+            raise TargetFailure("process", message, stage="setup") from None
+
+
+def _remove(place: str) -> None:
+    if os.path.isdir(place) and not os.path.islink(place):
+        shutil.rmtree(place)
+    elif os.path.lexists(place):
+        os.unlink(place)
+
+
+def _copy(file: str, place: str) -> None:
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    if os.path.isdir(file):
+        shutil.copytree(file, place, symlinks=True, dirs_exist_ok=True)
+    else:
+        shutil.copy(file, place)
 
 
 def clone_address(repo: str, folder: str) -> str:

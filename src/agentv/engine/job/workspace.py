@@ -10,7 +10,14 @@ from contextlib import suppress
 
 from agentv.engine.job import file_changes
 from agentv.engine.job.artifacts import stem_of
-from agentv.engine.job.suite_workspace import SuiteWorkspace, SuiteWorkspaces, copy_template, has_base, is_shared
+from agentv.engine.job.suite_workspace import (
+    SuiteWorkspace,
+    SuiteWorkspaces,
+    copy_template,
+    has_base,
+    is_shared,
+    place_files,
+)
 from agentv.model.job import Job
 from agentv.model.response import TargetFailure
 from agentv.model.result import Stage
@@ -24,6 +31,7 @@ class JobWorkspace:
     """The folder of one job, from the start of its first call until its evaluators are done."""
 
     def __init__(self, job: Job, settings: Workspace, kept_folder: str | None, suites: SuiteWorkspaces) -> None:
+        """`settings` are those of the case, with the files that the target adds."""
         self._job = job
         self._settings = settings
         self._kept_folder = kept_folder
@@ -104,12 +112,14 @@ class JobWorkspace:
         except OSError as error:
             raise TargetFailure("process", f"Cannot create the workspace: {error.strerror}", stage="setup") from None
         source = await self._copy()
-        await self._commands("setup", self._settings.setup, timeout_s)
-        path = self.path
+        path, files = self.path, self._settings.files
         assert path is not None
+        if files:
+            await asyncio.to_thread(place_files, files, path)
+        await self._commands("setup", self._settings.setup, timeout_s)
         await self._runner.run("before_each", self._hooks.before_each, path, self._job, self._settings.folder)
         self._original = source
-        if self._shared is not None or self._settings.setup or self._hooks.before_each:
+        if self._shared is not None or files or self._settings.setup or self._hooks.before_each:
             self._original = os.path.join(self._made, "original")
             await asyncio.to_thread(_copy_texts, path, self._original)
         self._before = await asyncio.to_thread(file_changes.snapshot, path)

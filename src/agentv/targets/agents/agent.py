@@ -13,12 +13,15 @@ from agentv.errors import UsageError
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response, TargetFailure
 from agentv.model.values import MAX_DEPTH
+from agentv.model.workspace_settings import WorkspaceFile
 from agentv.settings.environment import environment_of
 from agentv.settings.sandbox import CONTAINERS, Sandboxed
 from agentv.support.hashes import words_in
 from agentv.support.isolation.availability import sandbox_of
 from agentv.targets.agents.events import Event, LogFormat
-from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, Target, is_loopback
+from agentv.targets.agents.skills import SkillPlaces, is_skill, workspace_skill
+from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, is_loopback
+from agentv.targets.workspace_target import WorkspaceTarget
 
 GIT_CONFIG = "[user]\n\tname = agentv\n\temail = agentv@localhost\n"
 """An identity for commits: the agent's own home folder has no Git configuration."""
@@ -63,8 +66,12 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     report: str | None = None
 
 
-class CodingAgent(Target, frozen=True, kw_only=True):
+class CodingAgent(WorkspaceTarget, frozen=True, kw_only=True):
     """Settings of all coding agents. Events are written to `log_dir` in `log_format`; `raw` is the same as `json`.
+
+    `skills` are folders with a SKILL.md. They are installed where the agent looks for them, without their evals: in its
+    own home, or with `user_settings` in the workspace. A call fails if the agent would find a skill of `hidden_skills`
+    anywhere else.
 
     `sandbox` isolates the agent: it may write to its workspace and connect to its vendor only, and never has the key.
     """
@@ -106,11 +113,14 @@ class CodingAgent(Target, frozen=True, kw_only=True):
     instructions: ClassVar[str] = ""
     """The file in its home for the system prompt, for agents without an option for it."""
 
+    skill_places: ClassVar[SkillPlaces] = SkillPlaces((), ())
+
     executable: str
     args: tuple[str, ...] = ()
     model: str | None = None
     system_prompt: str | None = None
-    cwd: str | None = None
+    skills: tuple[str, ...] = ()
+    hidden_skills: tuple[str, ...] = ()
     env: dict[str, str] = {}
     pass_env: tuple[str, ...] = ()
     home_template: str | None = None
@@ -119,25 +129,44 @@ class CodingAgent(Target, frozen=True, kw_only=True):
     log_format: LogFormat | bool = "summary"
     sandbox: Sandboxed | None = None
 
-    def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
-        """Return the home template, the program if it is given as a path, and files in arguments and variables."""
+    def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:
+        """Return the home template, the skills, a program given as a path, and files in arguments and variables."""
         program, template = os.path.expanduser(self.executable), os.path.expanduser(self.home_template or "")
         work = os.path.join(home, os.path.expanduser(self.cwd)) if self.cwd is not None else None
         words = [word for text in (*self.args, *self.env.values()) for word in words_in(text)]
         files = [os.path.join(work or "", word) for word in words if work is not None or os.path.isabs(word)]
         own = [os.path.join(home, program)] if os.sep in program else []
         templates = [os.path.join(home, template)] if template else []
-        return [*(path for path in (*own, *files) if os.path.isfile(path)), *templates]
+        named = [*(path for path in (*own, *files) if os.path.isfile(path)), *templates]
+        return [*named, *self.skill_folders(home), *super().files_named(home, folders)]
+
+    def skill_folders(self, home: str) -> list[str]:
+        """Return the folders of `skills`, which are relative to the targets file."""
+        return [os.path.abspath(os.path.join(home, os.path.expanduser(skill))) for skill in self.skills]
+
+    def added_files(self, home: str) -> tuple[WorkspaceFile, ...]:
+        """Return the files to add to each workspace: also the skills, if the agent has no home of its own."""
+        folders = self.skill_folders(home) if self.user_settings else ()
+        skills = (file for folder in folders for file in workspace_skill(folder, self.skill_places.workspace[0]))
+        return (*super().added_files(home), *skills)
 
     def complaints(self) -> list[str]:
         """Check the program and the home settings."""
-        complaints = [] if self.executable.strip() else ["'executable' is blank"]
+        complaints = super().complaints()
+        if not self.executable.strip():
+            complaints.append("'executable' is blank")
         if self.user_settings and self.home_template is not None:
             complaints.append("'user_settings' and 'home_template' cannot be combined: the agent has only one home")
+        if self.user_settings and self.skills and self.cwd is not None:
+            complaints.append("'skills' with 'user_settings' are added to workspaces only: remove 'cwd'")
         return complaints
 
     def check_ready(self, home: str) -> None:
-        """Raise UsageError if the program does not exist, or if it must be isolated, but cannot be."""
+        """Raise UsageError if the program or a file does not exist, or if it must be isolated, but cannot be."""
+        self.check_files(home)
+        for folder in self.skill_folders(home):
+            if not is_skill(folder):
+                raise UsageError(f"Target '{self.name}' cannot be called", f"There is no SKILL.md in {folder}")
         settings = environment_of(home).sandbox.of(self.sandbox)
         if settings is not None and settings.engine in CONTAINERS:
             sandbox_of(f"Target '{self.name}'", self.sandbox, environment_of(home))  # the program is in the image

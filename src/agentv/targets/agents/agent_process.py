@@ -21,6 +21,7 @@ from agentv.support.temporary_folders import temporary_folder
 from agentv.targets.agents.access import agent_access
 from agentv.targets.agents.agent import GIT_CONFIG, Call, CodingAgent, with_relative_paths
 from agentv.targets.agents.events import MAX_BYTES, Event, EventStream, NoAnswer, classify_failure
+from agentv.targets.agents.skills import SKILL_FILE, find_leak, install_skill
 
 _SESSION_VARIABLES = (
     *("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID"),
@@ -183,12 +184,32 @@ class AgentResponder:
                 os.mkdir(work)
             if home is not None:
                 self._make_home(home)
+            self._check_hidden(home or os.path.expanduser("~"), work)
+            if home is not None:
+                self._install_skills(home)
             yield os.path.abspath(work), home, made
 
     def _make_home(self, home: str) -> None:
         if self._settings.home_template is None:
             os.mkdir(home)
-            return
+        else:
+            self._copy_template(home)
+
+    def _check_hidden(self, home: str, work: str) -> None:
+        """Raise TargetFailure if the agent would see a hidden skill: in its home, its folder or a parent of that."""
+        settings = self._settings
+        added = [os.path.join(os.path.realpath(work), file.path) for file in settings.added_files(self._home)]
+        for name in settings.hidden_skills:
+            leak = find_leak(name, settings.skill_places, home, work)
+            if leak is not None and os.path.join(leak, SKILL_FILE) not in added:
+                raise TargetFailure("process", f"The agent would see the skill '{name}' in {leak}", stage="setup")
+
+    def _install_skills(self, home: str) -> None:
+        for folder in self._settings.skill_folders(self._home):
+            install_skill(folder, os.path.join(home, self._settings.skill_places.home[0]))
+
+    def _copy_template(self, home: str) -> None:
+        assert self._settings.home_template is not None
         template = os.path.join(self._home, os.path.expanduser(self._settings.home_template))
         try:
             shutil.copytree(template, home, symlinks=True)

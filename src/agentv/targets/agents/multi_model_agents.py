@@ -13,6 +13,7 @@ from agentv.model.values import to_json
 from agentv.sessions.turns import milliseconds, number, text_of
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation, key_variables_of, options
 from agentv.targets.agents.events import Event, NoAnswer, Transcript, classify_failure
+from agentv.targets.agents.skills import SkillPlaces
 
 _OPENCODE_USAGE = UsageFields(
     # Cached and reasoning tokens are counted separately.
@@ -36,6 +37,10 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
         "XDG_STATE_HOME": "/.local/state",
     }
     instructions: ClassVar[str] = ".config/opencode/AGENTS.md"
+    skill_places: ClassVar[SkillPlaces] = SkillPlaces(
+        (".config/opencode/skills", ".config/opencode/skill", ".claude/skills", ".agents/skills"),
+        (".opencode/skills", ".opencode/skill", ".claude/skills", ".agents/skills"),
+    )
 
     executable: str = "opencode"
 
@@ -118,6 +123,9 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
         b'{"type":"tool_execution_update"',
         b'{"type":"turn_end"',
         b'{"type":"agent_end"',
+    )
+    skill_places: ClassVar[SkillPlaces] = SkillPlaces(
+        (".pi/agent/skills", ".agents/skills"), (".pi/skills", ".agents/skills")
     )
 
     executable: str = "pi"
@@ -205,6 +213,9 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
         b'{"type":"session.background_tasks_changed"',
         b'{"type":"tool.execution_partial_result"',
         b'{"type":"tool.shell_output"',
+    )
+    skill_places: ClassVar[SkillPlaces] = SkillPlaces(
+        (".copilot/skills", ".claude/skills", ".agents/skills"), (".github/skills", ".claude/skills", ".agents/skills")
     )
 
     executable: str = "copilot"

@@ -15,6 +15,7 @@ from agentv.model.values import to_json
 from agentv.sessions.turns import milliseconds, text_of
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation, ModelHost, options
 from agentv.targets.agents.events import Event, NoAnswer, Transcript, classify_failure
+from agentv.targets.agents.skills import SkillPlaces
 from agentv.targets.target import Positive
 
 _MODEL_CACHE = "cacheReadInputTokens", "cacheCreationInputTokens"
@@ -44,6 +45,7 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
     package: ClassVar[str] = "@anthropic-ai/claude-code"
     login_files: ClassVar[tuple[str, ...]] = (".claude/.credentials.json", ".claude.json")
     home_variables: ClassVar[dict[str, str]] = {"CLAUDE_CONFIG_DIR": "/.claude"}
+    skill_places: ClassVar[SkillPlaces] = SkillPlaces((".claude/skills",), (".claude/skills",))
 
     executable: str = "claude"
     max_turns: Annotated[int, Meta(ge=1)] | None = None
@@ -124,6 +126,9 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
     package: ClassVar[str] = "@openai/codex"
     login_files: ClassVar[tuple[str, ...]] = (".codex/auth.json",)
     home_variables: ClassVar[dict[str, str]] = {"CODEX_HOME": "/.codex"}
+    skill_places: ClassVar[SkillPlaces] = SkillPlaces(
+        (".codex/skills", ".agents/skills"), (".agents/skills", ".codex/skills")
+    )
 
     executable: str = "codex"
     model_reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
@@ -206,6 +211,9 @@ class GeminiCli(CodingAgent, frozen=True, kw_only=True):
     login_files: ClassVar[tuple[str, ...]] = (".gemini/oauth_creds.json",)
     home_variables: ClassVar[dict[str, str]] = {"GEMINI_CLI_HOME": ""}
     instructions: ClassVar[str] = ".gemini/GEMINI.md"
+    skill_places: ClassVar[SkillPlaces] = SkillPlaces(
+        (".gemini/skills", ".agents/skills"), (".gemini/skills", ".agents/skills")
+    )
 
     executable: str = "gemini"
 
