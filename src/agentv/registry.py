@@ -155,7 +155,6 @@ _JUDGE = "agentv.evaluators.judges.llm_judge"
 
 _ELSEWHERE = {
     "assert-set": "Use `composite`, with `aggregator: {type: threshold, threshold: …}`",
-    "javascript": "Use `code_judge` with a program, or `python` with a function",
     "webhook": "Use `code_judge` with a program that calls the URL",
     "agent-rubric": "Use `rubric`, with a coding agent as its `target`",
     "trajectory:tool-used": "Use `tool_trajectory` with `mode: any_order` and `minimums: {TOOL: 1}`",
@@ -198,6 +197,7 @@ EVALUATORS = Registry(
         "code_judge": "agentv.evaluators.code.code_judge:CodeJudge code_grader script",
         "python": "agentv.evaluators.code.code_judge:PythonJudge",
         "command": "agentv.evaluators.code.command:CommandCheck",
+        "javascript": "agentv.evaluators.code.javascript:JavaScriptCheck",
         "composite": "agentv.evaluators.composite:Composite",
         "tool_trajectory": "agentv.evaluators.checks.tool_trajectory:ToolTrajectory",
         "skill_trigger": "agentv.evaluators.checks.skill_trigger:SkillTrigger",

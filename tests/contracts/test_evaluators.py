@@ -22,6 +22,7 @@ OWN = {
     "code_judge": {"script": ["python3", "judge.py"]},
     "python": {"function": "judge.py:judge"},
     "command": {"command": ["python3", "judge.py"], "fail_codes": [1, 2]},
+    "javascript": {"code": "output.length > 3"},
     "composite": {"evaluators": [{"type": "contains", "value": "a"}, "Greets"], "aggregator": "weighted_average"},
     "tool_trajectory": {"mode": "any_order", "minimums": {"search": 1}},
     "skill_trigger": {"skill": "csv-analyzer"},

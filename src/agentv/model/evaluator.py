@@ -85,14 +85,14 @@ class FileReference(msgspec.Struct, frozen=True):
     """A value in an evaluator's settings that may name files, programs or functions. `cwd` is its working directory.
 
     `check(find_file, folder)` returns problems without running anything; programs are started in `folder`. `executes`
-    tells what scoring does with the value: start a command, import code, or neither.
+    tells what scoring does with the value: start a command, import code, run it as a script, or none of these.
     """
 
     path: KeyPath
     value: Any
     check: Callable[[FindFile, str], Problems] | None = None
     cwd: str | None = None
-    executes: Literal["", "command", "code"] = ""
+    executes: Literal["", "command", "code", "script"] = ""
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,11 +11,12 @@ import msgspec
 from agentv.errors import plural
 from agentv.support.hashes import short
 
-UseKind = Literal["command", "code", "template", "file", "host", "variable"]
+UseKind = Literal["command", "code", "script", "template", "file", "host", "variable"]
 
 KINDS: dict[UseKind, str] = {
     "command": "command",
     "code": "Python import",
+    "script": "JavaScript check",
     "template": "tool configuration",
     "file": "output file",
     "host": "host",
@@ -71,7 +72,7 @@ class Inventory:
     @property
     def running(self) -> list[Use]:
         """Return what starts a program or imports code."""
-        return self.of_kinds("command", "code", "template")
+        return self.of_kinds("command", "code", "script", "template")
 
     @property
     def totals(self) -> str:

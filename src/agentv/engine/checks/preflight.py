@@ -308,7 +308,9 @@ class Preflight:
             hint = "Use another evaluator, for example `{type: contains, value: …}`"
             yield Problem(path, f"Evaluators of type '{spec.type}' are not supported in this version", hint)
         if evaluator.refusal:
+            is_sandboxed = getattr(evaluator, "sandbox", "") == "required"
             hint = f"{NO_SANDBOX_HINT}. Or set `sandbox: preferred`, which runs without isolation if there is none"
+            hint = hint if is_sandboxed else ""
             yield Problem(path, f"Evaluator '{spec.name}': {evaluator.refusal}", hint)
         elif evaluator.caution and self._is_new(evaluator.caution):
             yield Problem(path, evaluator.caution, NO_SANDBOX_HINT, "warning")

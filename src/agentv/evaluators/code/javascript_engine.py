@@ -1,0 +1,190 @@
+"""Run JavaScript in QuickJS, which gives code no files, network, modules or timers.
+
+A judging process imports this module, so its imports must stay small.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from agentv.evaluators.base import cut, missed, passed
+from agentv.evaluators.code.judge_io import score_in
+from agentv.model.evaluator import EvaluatorFailure, Score
+
+INSTALL = "pip install 'agentv[js]'"
+
+_MIB = 1024 * 1024
+_STACK_BYTES = 512 * 1024
+_LONGEST_REASON = 1000
+
+_HARNESS = """
+(function (code, output, context, isTransform) {
+  const shown = (error) => {
+    const isError = error instanceof Error;
+    return {threw: isError ? String(error.name) : "", message: String(isError ? error.message : error)};
+  };
+  const compiled = (body) => new Function("output", "context", "process", "console", body);
+  const AsyncFunction = (async () => {}).constructor;
+  const compile = () => {
+    const text = code.trim().replace(/;+\\s*$/, "");
+    const attempts = code.trimEnd().includes("\\n") && !isTransform
+      ? [() => compiled(code)]
+      : [
+          () => /^(const|let|var)\\s/.test(text) ? undefined : compiled("return " + text),
+          () => /\\breturn\\b/.test(text) ? compiled(code) : undefined,
+          () => compiled(text) && compiled("return eval(" + JSON.stringify(text) + ")"),
+        ];
+    if (/\\bawait\\b/.test(code)) {
+      attempts.push(() => new AsyncFunction("output", "context", "process", "console", "return " + text));
+      attempts.push(() => new AsyncFunction("output", "context", "process", "console", code));
+    }
+    let first;
+    for (const attempt of attempts) {
+      try {
+        const made = attempt();
+        if (made) return made;
+      } catch (error) {
+        first = first || error;
+      }
+    }
+    throw first;
+  };
+  const settle = (found) => { globalThis.__found = found; };
+  const give = (value) => settle(
+    typeof value === "number" && !Number.isFinite(value) ? {odd: String(value)}
+      : value === undefined || typeof value === "function" ? {odd: typeof value}
+      : {value: value}
+  );
+  let made;
+  try {
+    made = compile();
+  } catch (error) {
+    return settle({syntax: shown(error).message});
+  }
+  const quiet = () => undefined;
+  const console = {log: quiet, info: quiet, warn: quiet, error: quiet, debug: quiet};
+  try {
+    const returned = made(output, context, {env: {}}, console);
+    if (returned && typeof returned.then === "function") {
+      settle({odd: "a promise that is never resolved"});
+      returned.then(give, (error) => settle(shown(error)));
+    } else {
+      give(returned);
+    }
+  } catch (error) {
+    settle(shown(error));
+  }
+})
+"""
+
+
+def javascript_score(data: dict[str, Any]) -> Score:
+    """Score an answer with the code in `config`. Raises EvaluatorFailure if the code gives no verdict."""
+    config = data["config"]
+    found = run_code(config["code"], config["output"], config["context"], config["memory_mb"], config["seconds"])
+    return score_of_value(found, config)
+
+
+def transformed(data: dict[str, Any]) -> Score:
+    """Return the text that the code in `config` makes of an answer, as the details of a score."""
+    config = data["config"]
+    found = run_code(
+        config["code"], config["output"], config["context"], config["memory_mb"], config["seconds"], is_transform=True
+    )
+    if "value" not in found:
+        raise EvaluatorFailure(_failure_of(found))
+    value = found["value"]
+    return Score(1.0, details="" if value is None else value if isinstance(value, str) else json.dumps(value))
+
+
+def run_code(
+    code: str, output: Any, context: dict[str, Any], memory_mb: int, seconds: float, *, is_transform: bool = False
+) -> dict[str, Any]:
+    """Run code in a new engine: `value`, or the reason why there is none. Raises EvaluatorFailure beyond a limit."""
+    try:
+        import quickjs  # late: an extra
+    except ImportError:
+        raise EvaluatorFailure(f"quickjs-ng is not installed. Install it with: {INSTALL}") from None
+    engine = quickjs.Context()
+    engine.set_memory_limit(memory_mb * _MIB)
+    engine.set_max_stack_size(_STACK_BYTES)
+    engine.set_time_limit(seconds)
+    try:
+        start = engine.eval(_HARNESS)
+        start(code, _given(engine, output), _given(engine, context), is_transform)
+        while engine.execute_pending_job():
+            pass
+        text = engine.eval("JSON.stringify(globalThis.__found)")
+    except (quickjs.JSException, quickjs.StackOverflow) as error:
+        raise EvaluatorFailure(_limit_text(str(error), memory_mb, seconds)) from None
+    except UnicodeError:
+        raise EvaluatorFailure("The JavaScript code returned text that is not valid Unicode") from None
+    found: dict[str, Any] = json.loads(text)
+    if found.get("threw") == "InternalError" or "call stack" in found.get("message", ""):
+        raise EvaluatorFailure(_limit_text(f"{found['threw']}: {found['message']}", memory_mb, seconds))
+    return found
+
+
+def _given(engine: Any, value: Any) -> Any:
+    return engine.parse_json(json.dumps(value))
+
+
+def _limit_text(message: str, memory_mb: int, seconds: float) -> str:
+    first = message.partition("\n")[0]
+    if "interrupted" in first:
+        return f"The JavaScript code took longer than {seconds:g} s"
+    if "out of memory" in first:
+        return f"The JavaScript code needs more than {memory_mb} MB of memory"
+    if "call stack" in first:
+        return "The JavaScript code calls itself too deeply"
+    return f"The JavaScript code failed: {cut(first)}"
+
+
+def _failure_of(found: dict[str, Any]) -> str:
+    if "syntax" in found:
+        return f"The JavaScript code is not valid: {cut(found['syntax'])}"
+    if "odd" in found:
+        hint = ". Code of several lines needs a `return`" if found["odd"] == "undefined" else ""
+        return f"The JavaScript code must return a boolean, a number or {{pass, score, reason}}, got {found['odd']}{hint}"
+    text = _thrown(found)
+    hint = ""
+    if found["threw"] == "ReferenceError":
+        hint = ". Inline code has no modules, files or network; use `file:` to run it with Node.js"
+    return f"The JavaScript code threw {cut(text)}{hint}"
+
+
+def _thrown(found: dict[str, Any]) -> str:
+    return f"{found['threw']}: {found['message']}" if found["threw"] else str(found["message"])
+
+
+def score_of_value(found: dict[str, Any], config: dict[str, Any]) -> Score:
+    """Convert what the code returned to a score. A boolean passes or fails; so does a number, by `threshold`."""
+    if "value" not in found:
+        if config.get("on_throw") == "fail" and found.get("threw", "ReferenceError") != "ReferenceError":
+            return missed(cut(f"threw {_thrown(found)}", _LONGEST_REASON))
+        raise EvaluatorFailure(_failure_of(found))
+    value, threshold = found["value"], config.get("threshold")
+    if isinstance(value, bool):
+        return passed("returned true") if value else missed("returned false")
+    if isinstance(value, int | float):
+        return _number_score(value, threshold)
+    if not isinstance(value, dict):
+        raise EvaluatorFailure(_failure_of({"odd": "null" if value is None else type(value).__name__}))
+    score = value.get("score")
+    if isinstance(score, int | float) and not isinstance(score, bool) and not 0 <= score <= 1:
+        value = {**value, "score": min(1, max(0, score)), "details": {"returned": score}}
+    return score_in(value, "The JavaScript code", "returned")
+
+
+def _number_score(value: float, threshold: float | None) -> Score:
+    is_pass = value > 0 if threshold is None else value >= threshold
+    limit = "above 0" if threshold is None else f"at least {threshold:g}"
+    sentence = f"returned {value:g}; must be {limit}"
+    return Score(
+        min(1.0, max(0.0, float(value))),
+        hits=(sentence,) if is_pass else (),
+        misses=() if is_pass else (sentence,),
+        details=None if 0 <= value <= 1 else {"returned": value},
+        verdict="pass" if is_pass else "fail",
+    )
