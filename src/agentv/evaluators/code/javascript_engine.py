@@ -86,18 +86,6 @@ def javascript_score(data: dict[str, Any]) -> Score:
     return score_of_value(found, config)
 
 
-def transformed(data: dict[str, Any]) -> Score:
-    """Return the text that the code in `config` makes of an answer, as the details of a score."""
-    config = data["config"]
-    found = run_code(
-        config["code"], config["output"], config["context"], config["memory_mb"], config["seconds"], is_transform=True
-    )
-    if "value" not in found:
-        raise EvaluatorFailure(_failure_of(found))
-    value = found["value"]
-    return Score(1.0, details="" if value is None else value if isinstance(value, str) else json.dumps(value))
-
-
 def run_code(
     code: str, output: Any, context: dict[str, Any], memory_mb: int, seconds: float, *, is_transform: bool = False
 ) -> dict[str, Any]:
@@ -146,7 +134,9 @@ def _failure_of(found: dict[str, Any]) -> str:
         return f"The JavaScript code is not valid: {cut(found['syntax'])}"
     if "odd" in found:
         hint = ". Code of several lines needs a `return`" if found["odd"] == "undefined" else ""
-        return f"The JavaScript code must return a boolean, a number or {{pass, score, reason}}, got {found['odd']}{hint}"
+        return (
+            f"The JavaScript code must return a boolean, a number or {{pass, score, reason}}, got {found['odd']}{hint}"
+        )
     text = _thrown(found)
     hint = ""
     if found["threw"] == "ReferenceError":
