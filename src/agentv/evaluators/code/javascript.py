@@ -153,7 +153,7 @@ def output_of(judgement: Judgement) -> Any:
 def context_of(judgement: Judgement) -> dict[str, Any]:
     """Return the second argument of the code, under promptfoo's names."""
     case, response, metrics = judgement.case, judgement.response, judgement.execution_metrics
-    variables = case.variables or {}
+    variables: dict[str, Any] = case.variables or {}
     cost = response.cost_usd if metrics is None else metrics.cost_usd
     latency = response.duration_ms if metrics is None else metrics.duration_ms
     return {

@@ -6,6 +6,7 @@ A judging process imports this module, so its imports must stay small.
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from typing import Any
 
 from agentv.evaluators.base import cut, missed, passed
@@ -91,7 +92,7 @@ def run_code(
 ) -> dict[str, Any]:
     """Run code in a new engine: `value`, or the reason why there is none. Raises EvaluatorFailure beyond a limit."""
     try:
-        import quickjs  # late: an extra
+        quickjs: Any = import_module("quickjs")  # late: an extra
     except ImportError:
         raise EvaluatorFailure(f"quickjs-ng is not installed. Install it with: {INSTALL}") from None
     engine = quickjs.Context()
