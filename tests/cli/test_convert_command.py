@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import agentv
 from agentv.cli import cli
+from agentv.datasets.conversion import ContentHash
 from agentv.datasets.formats.yaml_parser import parse_yaml
 from agentv.datasets.formats.yaml_writer import write_yaml
 from agentv.errors import UsageError
@@ -213,3 +214,34 @@ def test_an_unwritable_target_is_an_error_without_a_traceback(folder, command):
     ended = command("convert", "d.yaml", "other.jsonl")
     assert ended.code == 2 and "Error: Cannot write other.yaml" in ended.stderr
     assert not (folder.path / "other.jsonl").exists()
+
+
+FIELDS = {
+    "expected_outcome": ["", "polite"],
+    "input": ["a", "b", [{"role": "system", "content": "a"}, {"role": "user", "content": "a"}]],
+    "expected_output": ["1", "2", {"n": 1}],
+    "conversation_id": ["c"],
+    "metadata": [{"a": 1}, {"a": 2}],
+    "tags": [["x"], ["y"]],
+    "execution": [{"target": "t"}, {"trials": 3}],
+    "evaluators": [[{"type": "equals", "value": "1"}], [{"type": "equals", "value": "1", "weight": 2}]],
+    "context": [["a"], ["b"]],
+    "turns": [[{"input": "more"}], [{"input": "more", "assertions": [{"type": "contains", "value": "x"}]}]],
+    "workspace": [{"template": "."}],
+}
+
+
+@pytest.mark.filterwarnings("ignore::agentv.DatasetWarning")
+def test_the_hash_that_verifies_a_conversion_covers_every_field(folder):
+    cases = [
+        {"id": "a", "expected_outcome": "fine", "input": "q", key: value}
+        for key, values in FIELDS.items()
+        for value in values
+    ]
+    own = ContentHash()
+    hashes = []
+    for number, case in enumerate(cases):
+        hashes.append(own(agentv.load_cases(folder.write(f"{number}.yaml", {"evalcases": [case]}))[0]))
+    assert len(set(hashes)) == len(cases)
+    again = [ContentHash()(agentv.load_cases(f"{number}.yaml")[0]) for number in range(len(cases))]
+    assert again == hashes

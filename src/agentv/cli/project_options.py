@@ -80,11 +80,13 @@ class ConvertArguments(FileOptions):
         "agentv convert evals/dataset.jsonl evals/readable.yaml",
         "agentv convert evals/dataset.yaml data/dataset.jsonl.gz",
         "agentv convert questions.csv evals/questions.yaml --map 'input=question,expected_output=answer'",
+        "agentv convert evals/dataset.yaml samples.jsonl --to inspect",
     )
 
     source: str = argument()
     target: str = argument(type=click.Path(dir_okay=False))
     source_format: str | None = option("--from FORMAT", "Format of SOURCE, if it is not recognized.")
+    target_format: str | None = option("--to FORMAT", "Write for another tool: deepeval or inspect.")
     strict: bool = flag("--strict", "Fail if something in SOURCE cannot be kept.")
     force: bool = flag("--force", "Replace existing files.")
 

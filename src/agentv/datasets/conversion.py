@@ -22,8 +22,38 @@ from agentv.datasets.formats.dataset_format import Batch, Content, DatasetFormat
 from agentv.datasets.formats.yaml_writer import WrittenInt
 from agentv.datasets.loader import StrictSink, ignore
 from agentv.errors import AgentvError, DatasetError, DatasetWarning, LossWarning, MappedNote, UsageError, plural
-from agentv.model.case import EvalCase
+from agentv.model.case import NO_DETAILS, EvalCase, case_to_data
+from agentv.model.evaluator import execution_to_data
+from agentv.model.values import to_json
+from agentv.registry import FOREIGN_FORMATS
+from agentv.settings.diagnostics import did_you_mean
 from agentv.support.hash_table import PackedIds
+
+_MOST_SETTINGS = 1024
+
+
+class ContentHash:
+    """Computes a hash of everything in a case that equality compares. A case's own hash covers its id only."""
+
+    def __init__(self) -> None:
+        self._settings: dict[tuple[int, int], tuple[int, EvalCase]] = {}
+
+    def __call__(self, case: EvalCase) -> int:
+        if case.details is not NO_DETAILS:
+            return hash(to_json(case_to_data(case)))
+        shared = self._settings.get((id(case.execution), id(case.evaluators)))
+        settings = self._add(case) if shared is None else shared[0]
+        texts = (case.id, case.expected_outcome, case.input, case.expected_output, case.conversation_id)
+        return hash((texts, case.metadata, case.tags, settings))
+
+    def _add(self, case: EvalCase) -> int:
+        """Return the hash of settings that many cases share. The case is kept, so that no other object gets its ids."""
+        if len(self._settings) >= _MOST_SETTINGS:
+            self._settings.clear()
+        written = [to_json(spec.to_data()) for spec in case.evaluators]
+        found = hash((to_json(execution_to_data(case.execution)), *written))
+        self._settings[id(case.execution), id(case.evaluators)] = found, case
+        return found
 
 
 class ConvertedDataset(msgspec.Struct, frozen=True):
@@ -49,13 +79,14 @@ class Conversion:
         self._source = source
         self._dataset = Dataset(source, options, StrictSink(self._found.append))
         self._target = target
-        kind = kind or _writable_kind(target)
+        kind = _foreign_kind(kind, target) if kind else _writable_kind(target)
         self._format = formats.load_format(kind)
         folder, name = os.path.split(target)
         self._partial = formats.source_of(os.path.join(folder, f".partial-{os.getpid()}-{name}"), kind)
         sidecar = (formats.SIDECAR_SUFFIXES[0],) if self._format.has_sidecar else ()
         self._outputs = (target, *(formats.base_of(target) + suffix for suffix in sidecar))
         self._partials = (self._partial.path, *(self._partial.base + suffix for suffix in sidecar))
+        self._hash = ContentHash()
         self._hashes = array("q")
         self._losses: Counter[str] = Counter()
         self._check_outputs(overwrite)
@@ -137,7 +168,7 @@ class Conversion:
         options = ReadOptions(plain, self._options.max_line_bytes)
         needs_outcome = self._dataset.document.lists_tests and not self._dataset.is_agentmark
         for batch, cases in self._dataset.rows_and_cases(PackedIds(), options):
-            self._hashes.extend(map(hash, cases))
+            self._hashes.extend(map(self._hash, cases))
             for (offset, row), case in zip(_given(batch), cases, strict=True):
                 if isinstance(row, PlainRow):
                     data: Any = row
@@ -168,7 +199,7 @@ class Conversion:
             raise RuntimeError(f"{self._target} has {count} cases, and {self._source.path} {len(self._hashes)}")
 
     def _check_same(self, cases: list[EvalCase], start: int) -> None:
-        if array("q", map(hash, cases)) != self._hashes[start : start + len(cases)]:
+        if array("q", map(self._hash, cases)) != self._hashes[start : start + len(cases)]:
             raise RuntimeError(f"a case after number {start} of {self._source.path} changed in {self._target}")
 
 
@@ -178,6 +209,17 @@ def _writable_kind(target: str) -> str:
         if type(formats.load_format(name)).write is not DatasetFormat.write:
             return name
     raise unsupported(target)
+
+
+def _foreign_kind(kind: str, target: str) -> str:
+    """Return the name of another tool's format that can be written to a file of this name. Raises UsageError."""
+    writable = {name: found.writes for name in FOREIGN_FORMATS.names() if (found := formats.load_format(name)).writes}
+    if kind not in writable:
+        hint = did_you_mean(kind, writable) or f"Formats: {', '.join(writable)}; leave out --to for our own"
+        raise UsageError(f"--to: cannot write '{kind}'", hint=hint)
+    if not target.endswith(writable[kind]):
+        raise UsageError(f"--to {kind}: {target} must end with {' or '.join(writable[kind])}")
+    return kind
 
 
 def _given(batch: Batch) -> Iterator[tuple[int, Row]]:

@@ -186,7 +186,9 @@ def convert(args: ConvertArguments) -> None:
     if len(found) != 1:
         names = ", ".join(each.path for each in found[:5])
         raise UsageError(f"{args.source} has {plural(len(found), 'dataset')}: {names}", hint="Convert them one by one")
-    with Conversion(found[0], args.target, _reading(args), overwrite=args.force) as conversion:
+    with Conversion(
+        found[0], args.target, _reading(args), overwrite=args.force, kind=args.target_format or ""
+    ) as conversion:
         for warning in conversion.write():
             warn(warning)
             if args.strict and isinstance(warning, LossWarning):

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, document_of, objects
+from agentv.datasets.foreign.foreign_format import (
+    ForeignFormat,
+    Lose,
+    all_have,
+    any_has,
+    document_of,
+    objects,
+    write_records,
+)
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import (
     call_of,
@@ -20,6 +29,9 @@ from agentv.datasets.foreign.values import (
     text_of,
     with_outcome,
 )
+from agentv.datasets.foreign.written_case import calls_of, chat_messages, count_losses, extra_data, text_in
+from agentv.datasets.formats.dataset_format import Content
+from agentv.model.case import EvalCase
 
 _MARKS = (
     *("retrieval_context", "retrievalContext", "expected_tools", "expectedTools", "tools_called", "toolsCalled"),
@@ -37,6 +49,7 @@ _USED = (
 class _DeepEvalGoldens(ForeignFormat):
     title = "goldens of DeepEval"
     fields = "input → input, expected_output → expected_output, context → context, expected_tools → tool_trajectory"
+    writes = (".json", ".jsonl")
 
     def fits(self, file: RecordFile) -> bool:
         if any(isinstance(document_of(file).get(key), list) for key in _LISTS):
@@ -66,6 +79,13 @@ class _DeepEvalGoldens(ForeignFormat):
         scenario = data.get("scenario")
         row |= _single(data, lose) if is_blank(scenario) else _conversation(data, lose)
         return [with_outcome(row)]
+
+    def write(self, content: Content, path: str) -> None:
+        """Write goldens. A file of DeepEval has questions or conversations: the first case decides which."""
+        first = next(content.rows)
+        golden = _conversation_golden if first.case.is_conversation else _golden
+        records = (golden(row.case, content.lose) for row in chain((first,), content.rows))
+        write_records(records, path)
 
 
 DEEPEVAL_GOLDENS = _DeepEvalGoldens()
@@ -106,3 +126,28 @@ def _conversation(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
         }
     persona = text_of(first_of(data, "user_description", "userDescription", "persona"))
     return {**outcome, "input": scenario, "user": filled({"goal": scenario, "persona": persona})}
+
+
+def _golden(case: EvalCase, lose: Lose) -> dict[str, Any]:
+    count_losses(case, lose, ("rubrics", "tool_trajectory"))
+    reference = text_in(case.expected_output, lose) if case.expected_output else ""
+    calls = [{"name": call["tool"], "input_parameters": call.get("args")} for call in calls_of(case)]
+    golden = {"input": text_in(case.input, lose), "expected_output": reference, "expected_tools": calls}
+    return filled({**golden, "comments": case.expected_outcome, **_shared(case)})
+
+
+def _conversation_golden(case: EvalCase, lose: Lose) -> dict[str, Any]:
+    count_losses(case, lose, ("turns", "user", "rubrics"))
+    if case.user is None and case.turns:
+        lose("that turns have fixed texts: DeepEval simulates the user")
+    later = [message for turn in case.turns for message in turn.input]
+    scenario = (case.user and case.user.goal) or case.description or text_in(case.input, lose)
+    outcome = case.expected_outcome or text_in(case.expected_output, lose)
+    persona = case.user.persona if case.user else None
+    golden = {"scenario": scenario, "expected_outcome": outcome, "user_description": persona}
+    return filled({**golden, "turns": chat_messages((*case.input, *later), lose) if later else [], **_shared(case)})
+
+
+def _shared(case: EvalCase) -> dict[str, Any]:
+    extra = extra_data(case, rubrics=[dict(item) for item in case.rubrics])
+    return {"name": case.id, "context": list(case.context), "additional_metadata": extra}

@@ -24,8 +24,9 @@ from agentv.datasets.formats.dataset_format import (
     Row,
     Source,
 )
-from agentv.datasets.formats.lines import BATCH
+from agentv.datasets.formats.lines import BATCH, open_for_writing
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, LossWarning, MappedNote, plural
+from agentv.model.values import to_json
 from agentv.settings.diagnostics import type_word
 
 _SCALARS = (str, int, float, bool)
@@ -77,6 +78,7 @@ class ForeignFormat(DatasetFormat):
     """What becomes what, such as `ideal → expected_output`."""
 
     in_folders = False
+    is_lossless = False
 
     def fits(self, file: RecordFile) -> bool:
         """Whether the file is one of this tool."""
@@ -157,6 +159,17 @@ class ForeignFormat(DatasetFormat):
 
     def why_not(self, path: str) -> str | None:  # noqa: ARG002
         return None if self.in_folders else f"{self.title}: name the file to use it"
+
+
+def write_records(records: Iterable[dict[str, Any]], path: str) -> None:
+    """Write records as JSON Lines, or as one JSON array, according to the extension."""
+    as_lines = path.endswith(".jsonl")
+    with open_for_writing(path) as stream:
+        stream.write(b"" if as_lines else b"[")
+        for number, record in enumerate(records):
+            between = b"" if not number else b"\n" if as_lines else b",\n"
+            stream.write(between + to_json(record))
+        stream.write(b"\n" if as_lines else b"]\n")
 
 
 def _as_plain(numbered: tuple[int, Row]) -> tuple[int, Row]:

@@ -6,9 +6,21 @@ from collections.abc import Iterable
 from string import ascii_uppercase
 from typing import Any
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, objects
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, objects, write_records
 from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.foreign.values import any_of, is_blank, messages_of, metadata_of, parsed, texts_of, with_outcome
+from agentv.datasets.foreign.values import (
+    any_of,
+    filled,
+    is_blank,
+    messages_of,
+    metadata_of,
+    parsed,
+    texts_of,
+    with_outcome,
+)
+from agentv.datasets.foreign.written_case import chat_messages, count_losses, extra_data, text_in
+from agentv.datasets.formats.dataset_format import Content
+from agentv.model.case import EvalCase
 
 _USED = ("id", "input", "target", "choices", "metadata", "files", "setup", "sandbox")
 
@@ -16,6 +28,7 @@ _USED = ("id", "input", "target", "choices", "metadata", "files", "setup", "sand
 class _InspectSamples(ForeignFormat):
     title = "samples of Inspect"
     fields = "input → input, target → expected_output, choices → the question"
+    writes = (".jsonl", ".json")
 
     def fits(self, file: RecordFile) -> bool:
         rows = objects(file)
@@ -43,6 +56,9 @@ class _InspectSamples(ForeignFormat):
                 row["metadata"][key] = data[key]
         return [with_outcome(row)]
 
+    def write(self, content: Content, path: str) -> None:
+        write_records((_sample(row.case, content.lose) for row in content.rows), path)
+
 
 INSPECT_SAMPLES = _InspectSamples()
 
@@ -66,3 +82,21 @@ def _with_choices(question: Any, choices: list[str]) -> Any:
     if isinstance(last.get("content"), str):
         return [*question[:-1], {**last, "content": f"{last['content']}\n\n{listed}"}]
     return [*question, {"role": "user", "content": listed}]
+
+
+def _sample(case: EvalCase, lose: Lose) -> dict[str, Any]:
+    """Return a sample. The target is the reference, or else the outcome, which a model can grade by."""
+    count_losses(case, lose, ("rubrics",))
+    reference = text_in(case.expected_output, lose) if case.expected_output else ""
+    more = {
+        "expected_outcome": case.expected_outcome if reference else "",
+        "context": list(case.context),
+        "rubrics": [dict(item) for item in case.rubrics],
+    }
+    is_question = len(case.input) == 1 and case.input[0].role == "user"
+    return {
+        "id": case.id,
+        "input": text_in(case.input, lose) if is_question else chat_messages(case.input, lose),
+        "target": reference or case.expected_outcome,
+        **filled({"metadata": extra_data(case, **more)}),
+    }

@@ -124,6 +124,9 @@ class DatasetFormat:
     writes_plain_rows: ClassVar[bool] = False
     """Whether `write` accepts PlainRows."""
 
+    writes: ClassVar[tuple[str, ...]] = ()
+    """Extensions of the files that `convert --to` can write in this format of another tool."""
+
     is_lossless: ClassVar[bool] = True
     """Whether `write` keeps everything, so that the file can be compared with its source."""
 
