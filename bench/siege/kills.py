@@ -3,9 +3,11 @@
     python bench/siege/kills.py --kills 200
     python bench/siege/kills.py --kills 10000 --report kills.jsonl
 
-Some stops are Ctrl-C instead of a kill. With --report, each run is appended to the file, and the same command continues
-where it was stopped. The exit code is 1 if a job or a case is missing or there twice, if a score is wrong, if `agentv
-runs check` finds damage, or if more calls were paid again than were in flight.
+Commands run in forks of one process, which has imported agentv. A stop comes at a random time, or at a random write,
+sync or rename: before it, after it, or in the middle of a write. Some stops are Ctrl-C. With --report, each run is
+appended to the file, and the same command continues where it was stopped. The exit code is 1 if a job or a case is
+missing or there twice, if a score is wrong, if `agentv runs check` finds damage, or if more calls were paid again than
+were in flight.
 """
 
 from __future__ import annotations
@@ -14,22 +16,25 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shapes import SHAPES, WORKERS, Project, project
+from fork_server import MOMENTS, ForkServer
+from shapes import SHAPES, Project, project
 
-from harness import environment
-
-STOPS_PER_RUN = 6
+STOPS_PER_COMMAND = 12
 EXECUTORS = ("local", "process")
-WRONG = ("missing", "twice", "cases_wrong", "wrong_scores", "damage", "overpaid", "failed")
+WRONG = ("missing", "twice", "cases_wrong", "wrong_scores", "damage", "overpaid", "unpaid", "failed")
+DURATIONS: defaultdict[tuple[str, str], float] = defaultdict(lambda: 0.5)
+"""About how long a command of a shape and executor takes, in seconds."""
 
 
 def main() -> int:
@@ -43,15 +48,26 @@ def main() -> int:
     options = parser.parse_args()
     runs = read_report(options.report)
     pairs = [(shape, executor) for executor in options.executors.split(",") for shape in options.shapes.split(",")]
-    while sum(run["stops"] for run in runs) < options.kills:
-        shape, executor = pairs[len(runs) % len(pairs)]
-        chance = random.Random(f"{options.seed} {len(runs)}")
-        runs.append(trial(shape, executor, options.interrupts, chance))
-        if options.report is not None:
-            with options.report.open("a") as file:
-                file.write(json.dumps(runs[-1]) + "\n")
+    with ForkServer() as server:
+        preload(server, dict(pairs))
+        while sum(run["stops"] for run in runs) < options.kills:
+            chance = random.Random(f"{options.seed} {len(runs)}")
+            runs.append(trial(pairs[len(runs) % len(pairs)], options.interrupts, chance, server))
+            if options.report is not None:
+                with options.report.open("a") as file:
+                    file.write(json.dumps(runs[-1]) + "\n")
     print(table(runs))
-    return 1 if any(run[name] for run in runs for name in WRONG) else 0
+    stops, wrong = sum(run["stops"] for run in runs), sum(any(run[name] for name in WRONG) for run in runs)
+    print(f"kills: {stops:,} stops in {len(runs):,} runs, {wrong} runs wrong")
+    return 1 if wrong else 0
+
+
+def preload(server: ForkServer, executors: dict[str, str]) -> None:
+    """Let the server import what each shape needs."""
+    for shape in executors:
+        with tempfile.TemporaryDirectory() as folder, project(Path(folder), SHAPES[shape], "local") as made:
+            for command in (*made.first, *made.commands):
+                server.preload(made.folder, command)
 
 
 def read_report(path: Path | None) -> list[dict[str, Any]]:
@@ -60,63 +76,82 @@ def read_report(path: Path | None) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
-def trial(shape: str, executor: str, interrupts: float, chance: random.Random) -> dict[str, Any]:
+def trial(pair: tuple[str, str], interrupts: float, chance: random.Random, server: ForkServer) -> dict[str, Any]:
     """Run once, stop it a few times, and return what its folder contains at the end."""
+    shape, executor = pair
     with tempfile.TemporaryDirectory() as folder, project(Path(folder), SHAPES[shape], executor) as made:
-        stops: Counter[str] = Counter()
-        while stops.total() < STOPS_PER_RUN and not stops["ended by itself"]:
-            stops[stopped(made, chance, interrupts)] += 1
-        ended = subprocess.run(made.command, cwd=folder, env=environment(), capture_output=True, text=True)
-        found = account(made, stops["killed"] + stops["interrupted"])
-        failed = int(ended.returncode != 0)
-        if failed:
-            print(ended.stderr, file=sys.stderr)
-        return {"shape": shape, "executor": executor, "failed": failed, **found}
+        failed = sum(server.run(made.folder, command) != 0 for command in made.first)
+        paid_before, stops = made.paid(), 0
+        for command in made.commands:
+            for _ in range(STOPS_PER_COMMAND):
+                if not stopped(made, command, server, Stop.drawn(chance, interrupts, DURATIONS[pair])):
+                    break
+                stops += 1
+            began = time.monotonic()
+            failed += server.run(made.folder, command) != 0
+            DURATIONS[pair] = max(0.1, DURATIONS[pair] * 0.9, time.monotonic() - began)
+        found = account(made, paid_before, stops, server)
+        run = {"shape": shape, "executor": executor, "failed": failed, **found}
+        if any(run[name] for name in WRONG):
+            keep_evidence(made.folder, run)
+        return run
 
 
-def stopped(made: Project, chance: random.Random, interrupts: float) -> str:
-    """Start or resume the run, and stop it during start-up or after some more records."""
-    results = made.folder / "out" / "results.jsonl"
-    process = subprocess.Popen(made.command, cwd=made.folder, env=environment(), stderr=subprocess.DEVNULL)
-    before, starting = size_of(results), chance.random() < 0.25
-    until = time.monotonic() + (chance.random() * 0.8 if starting else 60)
-    grown = chance.randrange(1, 6_000)
-    while process.poll() is None and time.monotonic() < until and (starting or size_of(results) < before + grown):
-        time.sleep(0.0005)
-    process.send_signal(signal.SIGINT if chance.random() < interrupts else signal.SIGKILL)
-    code = process.wait(60)
+@dataclass(frozen=True)
+class Stop:
+    """How to stop a command: at a call that changes files, or after some time, by a kill or Ctrl-C."""
+
+    call: tuple[int, str] | None
+    after_s: float
+    signal: int
+
+    @classmethod
+    def drawn(cls, chance: random.Random, interrupts: float, duration_s: float) -> Stop:
+        after_s, kind = chance.random() * duration_s, chance.random()
+        if kind < interrupts:
+            return cls(None, after_s, signal.SIGINT)
+        at_call = (1 + int(chance.random() ** 2 * 45), chance.choice(MOMENTS)) if kind < 0.6 else None
+        return cls(at_call, 60.0 if at_call else after_s, signal.SIGKILL)
+
+
+def stopped(made: Project, command: list[str], server: ForkServer, stop: Stop) -> bool:
+    """Start or resume a run, stop it, and return whether it was stopped before it ended by itself."""
+    pid = server.start(made.folder, command, stop.call)
+    if stop.call is None:
+        time.sleep(stop.after_s)
+        with suppress(ProcessLookupError):
+            os.kill(pid, stop.signal)
     # Ctrl-C may arrive before Python handles it; then it ends the process like any signal.
-    return {-signal.SIGKILL: "killed", 130: "interrupted", -signal.SIGINT: "interrupted"}.get(code, "ended by itself")
+    return server.wait() in (-signal.SIGKILL, 130, -signal.SIGINT)
 
 
-def size_of(path: Path) -> int:
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return 0
+def keep_evidence(folder: Path, run: dict[str, Any]) -> None:
+    """Copy the folder of a trial that went wrong, for the person who looks into it."""
+    aside = Path(tempfile.mkdtemp(prefix="agentv-kills-"))
+    shutil.copytree(folder, aside / "project")
+    print(f"Wrong: {run}. Its files are in {aside}", file=sys.stderr, flush=True)
 
 
-def account(made: Project, stops: int) -> dict[str, Any]:
+def account(made: Project, paid_before: int, stops: int, server: ForkServer) -> dict[str, Any]:
     """Compare the content of the folder with what it must be."""
     out, shape = made.folder / "out", made.shape
     records = [json.loads(line) for line in (out / "results.jsonl").open()]
     cases = Counter(json.loads(line)["id"] for line in (out / "cases.jsonl").open())
     jobs = Counter((each["eval_id"], each.get("prompt"), each["trial"]) for each in records)
     answered = sum(each["status"] == "ok" for each in records)
-    check = [sys.executable, "-m", "agentv", "runs", "check", "out", "--json"]
-    checked = subprocess.run(check, cwd=made.folder, env=environment(), capture_output=True, text=True)
-    again = made.paid() - answered * shape.calls_per_job
+    again = made.paid() - paid_before - answered * shape.calls_per_job
     return {
         "jobs": shape.jobs,
         "stops": stops,
         "paid_again": again,
-        "in_flight": stops * WORKERS * shape.calls_per_job,
-        "overpaid": max(0, again - stops * WORKERS * shape.calls_per_job),
+        "in_flight": stops * shape.most_in_flight,
+        "overpaid": max(0, again - stops * shape.most_in_flight),
+        "unpaid": max(0, -again),
         "missing": shape.jobs - len(jobs),
         "twice": sum(count > 1 for count in jobs.values()),
         "cases_wrong": abs(shape.cases - len(cases)) + sum(count > 1 for count in cases.values()),
         "wrong_scores": sum(each["status"] == "ok" and each["score"] != 1.0 for each in records),
-        "damage": len(json.loads(checked.stdout)["problems"]) if checked.stdout else 1,
+        "damage": int(server.run(made.folder, ["runs", "check", "out"]) != 0),
     }
 
 

@@ -18,15 +18,21 @@ SPOILT = ("half_closed", "truncated")
 FAULTS = dict.fromkeys(("429", "500", "503", "reset", *SPOILT), 0.01)
 AGENT = """
 import os, time
+from posix import write as pay  # not counted as a write of agentv
 
 LOG = os.open({log!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 def answer(prompt):
     time.sleep(0.005)
-    os.write(LOG, b"call\\n")
+    pay(LOG, b"call\\n")
     return prompt
+
+def judge(prompt):
+    answer(prompt)
+    return '{{"score": 1.0, "hits": ["good"], "misses": [], "reasoning": "fine"}}'
 """
 JUDGED = '{"score": 1.0, "hits": ["good"], "misses": [], "reasoning": "fine"}'
+SHARDS = 3
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,8 @@ class Shape:
     judge: bool = False
     target: str = "function"
     options: tuple[str, ...] = ()
+    shards: int = 1
+    rescored: bool = False
 
     @property
     def jobs(self) -> int:
@@ -49,16 +57,24 @@ class Shape:
     def calls_per_job(self) -> int:
         return 2 if self.turns else 1
 
+    @property
+    def most_in_flight(self) -> int:
+        """The paid calls whose answers a kill can lose. A batch is found again by its id."""
+        return 0 if self.target == "batch" else WORKERS * self.calls_per_job
+
 
 SHAPES = {
-    "function": Shape(),
-    "trials": Shape(cases=14, trials=3),
-    "prompts": Shape(cases=20, prompts=True),
-    "conversation": Shape(cases=20, turns=True),
+    "function": Shape(cases=80),
+    "trials": Shape(cases=28, trials=3),
+    "prompts": Shape(cases=40, prompts=True),
+    "conversation": Shape(cases=40, turns=True),
     "command": Shape(cases=24, target="command"),
-    "model": Shape(target="model", options=("--max-retries", "6")),
-    "judge": Shape(cases=30, judge=True),
-    "record": Shape(options=("--record", "calls.jsonl")),
+    "model": Shape(cases=60, target="model", options=("--max-retries", "6")),
+    "judge": Shape(cases=60, judge=True),
+    "record": Shape(cases=60, options=("--record", "calls.jsonl")),
+    "batch": Shape(cases=20, target="batch"),
+    "shards": Shape(cases=30, shards=SHARDS),
+    "rescore": Shape(cases=60, rescored=True),
 }
 
 
@@ -72,12 +88,30 @@ class Project:
     paid: Callable[[], int]
 
     @property
-    def command(self) -> list[str]:
-        """The command that starts or resumes the run."""
+    def first(self) -> list[list[str]]:
+        """The commands that come before those that are killed."""
+        return [["eval", self._dataset, "--out", "base", "--quiet"]] if self.shape.rescored else []
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """The commands to kill, each repeated until it ends: they start or resume the run."""
         where = ["--executor", self.executor] if self.executor != "local" else []
-        name = "d.yaml" if self.shape.turns or self.shape.prompts else "d.jsonl"
-        start = [sys.executable, "-m", "agentv", "eval", name, "--resume", "--out", "out", "--quiet"]
-        return [*start, *where, *self.shape.options]
+        more = ["--quiet", *where, *self.shape.options]
+        if self.shape.rescored:
+            judged = ["-e", '{"type": "llm_judge", "name": "good"}', "--judge", "judge"]
+            return [["rescore", "base", *judged, "--resume", "--out", "out", *more]]
+        if self.shape.shards == 1:
+            return [["eval", self._dataset, "--resume", "--out", "out", *more]]
+        names = [f"shard-{number}" for number in range(1, self.shape.shards + 1)]
+        shards = [
+            ["eval", self._dataset, "--shard", f"{number}/{len(names)}", "--resume", "--out", name, *more]
+            for number, name in enumerate(names, 1)
+        ]
+        return [*shards, ["runs", "merge", *names, "--out", "out"]]
+
+    @property
+    def _dataset(self) -> str:
+        return "d.yaml" if self.shape.turns or self.shape.prompts else "d.jsonl"
 
 
 @contextmanager
@@ -90,14 +124,19 @@ def project(folder: Path, shape: Shape, executor: str) -> Iterator[Project]:
     _write_dataset(folder, shape)
     (folder / "agent.py").write_text(AGENT.format(log=str(log)))
     (folder / "count.sh").write_text(f"echo call >> {log}\n")
-    with FaultyServer("yes", latency_s=0.005, keep=0, faults=FAULTS) as server:
+    faults = FAULTS if shape.target == "model" else {}
+    with FaultyServer("yes", latency_s=0.005, keep=0, faults=faults) as server:
         targets: list[dict[str, Any]] = [{"name": "default", "workers": WORKERS, **_target(shape, server.url)}]
+        if shape.rescored:
+            targets.append({"name": "judge", "workers": WORKERS, "provider": "python", "function": "agent.py:judge"})
         if shape.judge:
             targets.append({"name": "judge", "provider": "mock", "response": JUDGED, "delay_ms": 5})
         (folder / ".agentv").mkdir()
         (folder / ".agentv" / "targets.yaml").write_text(json.dumps({"targets": targets}))
 
         def paid() -> int:
+            if shape.target == "batch":
+                return len(server.batches.submitted)
             if shape.target != "model":
                 return log.read_bytes().count(b"\n")
             # A truncated body has status 200 too, but is not a usable response.
@@ -109,6 +148,8 @@ def project(folder: Path, shape: Shape, executor: str) -> Iterator[Project]:
 def _target(shape: Shape, url: str) -> dict[str, Any]:
     if shape.target == "model":
         return {"provider": "openai", "model": "m", "base_url": url}
+    if shape.target == "batch":
+        return {"provider": "openai", "model": "m", "base_url": url, "api_key": "none", "batch": True}
     if shape.target == "command":
         return {"provider": "cli", "command_template": "cat {PROMPT_FILE}; sh count.sh"}
     return {"provider": "python", "function": "agent.py:answer"}

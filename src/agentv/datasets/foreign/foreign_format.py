@@ -156,6 +156,8 @@ class ForeignFormat(DatasetFormat):
             return list(rows(record, mapped.lose))
         except ValueError as error:
             return [BadRow(str(error), hint=f"The file was read as {self.title}")]
+        except KeyError as error:  # the first records have the field, this one does not
+            return [BadRow(f"Missing field '{error.args[0]}'", hint=f"The file was read as {self.title}")]
 
     def why_not(self, path: str) -> str | None:  # noqa: ARG002
         return None if self.in_folders else f"{self.title}: name the file to use it"
@@ -175,7 +177,7 @@ def write_records(records: Iterable[dict[str, Any]], path: str) -> None:
 def _as_plain(numbered: tuple[int, Row]) -> tuple[int, Row]:
     """Return a row of two texts as a PlainRow, which becomes a case several times faster."""
     line, row = numbered
-    if type(row) is dict and row.keys() <= _PLAIN and type(row["input"]) is str:
+    if type(row) is dict and row.keys() <= _PLAIN and type(row.get("input")) is str:
         expected, metadata = row.get("expected_output"), row.get("metadata")
         is_flat = metadata is None or all(type(value) in _SCALARS for value in metadata.values())
         if is_flat and (expected is None or type(expected) is str):
