@@ -124,12 +124,12 @@ def test_runs_that_are_killed_are_accounted_for_and_the_report_is_continued(tmp_
         done = bench("siege/kills.py", "--kills", "1", *options)
         assert done.returncode == 0, done.stdout + done.stderr
     (run,) = map(json.loads, report.read_text().splitlines())
-    assert run["stops"] >= 1 and "| all | all | 1 | 42 |" in done.stdout
+    assert run["stops"] >= 1 and "| all | all | 1 | 84 |" in done.stdout
 
 
 def test_a_condition_of_the_siege_is_checked():
     done = bench("siege/conditions.py", "--only", "clock_jumps")
-    assert done.returncode == 0 and "| 40 records | as it must be |" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "| 80 records | as it must be |" in done.stdout, done.stdout + done.stderr
 
 
 def test_every_reader_accepts_or_refuses_the_corpus():

@@ -47,6 +47,7 @@ def main() -> int:
             what, result, failed = f"{error}".replace("\n", " ")[:300], "**wrong**", True
         rows.append(f"| {name.replace('_', ' ')} | {what} | {result} |")
     print("\n".join(rows))
+    print(f"conditions: {len(rows) - 2} tried, {'at least one wrong' if failed else 'none wrong'}")
     return 1 if failed else 0
 
 

@@ -64,6 +64,7 @@ class ForkServer:
 
 def serve() -> None:
     """Carry out the orders on stdin, one per line."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # until a command handles it
     for line in sys.stdin:
         order = json.loads(line)
         if "import" in order:
@@ -82,13 +83,13 @@ def serve() -> None:
 
 def run_here(order: dict[str, Any]) -> NoReturn:
     """Run a command in this process, which ends with it."""
-    os.setsid()
-    os.chdir(order["folder"])
-    for name, stream in (("/dev/null", 0), ("stdout.txt", 1), ("stderr.txt", 2)):
-        os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), stream)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     code: object = 1
     try:
+        os.setsid()
+        os.chdir(order["folder"])
+        for name, stream in (("/dev/null", 0), ("stdout.txt", 1), ("stderr.txt", 2)):
+            os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), stream)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         code = call(order)
     except SystemExit as ended:
         code = ended.code

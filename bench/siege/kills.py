@@ -48,6 +48,7 @@ def main() -> int:
     options = parser.parse_args()
     runs = read_report(options.report)
     pairs = [(shape, executor) for executor in options.executors.split(",") for shape in options.shapes.split(",")]
+    pairs = [(shape, executor) for shape, executor in pairs if executor == "local" or not SHAPES[shape].rescored]
     with ForkServer() as server:
         preload(server, dict(pairs))
         while sum(run["stops"] for run in runs) < options.kills:
@@ -135,8 +136,8 @@ def keep_evidence(folder: Path, run: dict[str, Any]) -> None:
 def account(made: Project, paid_before: int, stops: int, server: ForkServer) -> dict[str, Any]:
     """Compare the content of the folder with what it must be."""
     out, shape = made.folder / "out", made.shape
-    records = [json.loads(line) for line in (out / "results.jsonl").open()]
-    cases = Counter(json.loads(line)["id"] for line in (out / "cases.jsonl").open())
+    records, stored = lines_of(out / "results.jsonl"), lines_of(out / "cases.jsonl")
+    cases = Counter(case["id"] for case in stored)
     jobs = Counter((each["eval_id"], each.get("prompt"), each["trial"]) for each in records)
     answered = sum(each["status"] == "ok" for each in records)
     again = made.paid() - paid_before - answered * shape.calls_per_job
@@ -153,6 +154,10 @@ def account(made: Project, paid_before: int, stops: int, server: ForkServer) -> 
         "wrong_scores": sum(each["status"] == "ok" and each["score"] != 1.0 for each in records),
         "damage": int(server.run(made.folder, ["runs", "check", "out"]) != 0),
     }
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.open()] if path.exists() else []
 
 
 def table(runs: list[dict[str, Any]]) -> str:

@@ -88,6 +88,12 @@ class Project:
     paid: Callable[[], int]
 
     @property
+    def command(self) -> list[str]:
+        """The command of a run that takes only one, as a process of its own."""
+        (only,) = self.commands
+        return [sys.executable, "-m", "agentv", *only]
+
+    @property
     def first(self) -> list[list[str]]:
         """The commands that come before those that are killed."""
         return [["eval", self._dataset, "--out", "base", "--quiet"]] if self.shape.rescored else []

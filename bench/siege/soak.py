@@ -43,7 +43,7 @@ def main() -> int:
     print("\n".join("| " + " | ".join(f"{value:,.0f}" for value in row) + " |" for row in rows))
     twice = len(records) - len({record["eval_id"] for record in records})
     wrong = sum(record["status"] == "ok" and record["score"] != 1.0 for record in records)
-    print(f"\nrecorded twice: {twice}, wrong scores: {wrong}")
+    print(f"\nsoak: {len(records):,} jobs, recorded twice: {twice}, wrong scores: {wrong}")
     early, late = rows[len(rows) // 4], rows[-1]
     grew = late[2] > early[2] + 30 or late[3] > 1.5 * early[3] + 4 or late[4] > 1.5 * early[4] + 4
     return 1 if twice or wrong or grew else 0

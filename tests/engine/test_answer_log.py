@@ -72,6 +72,30 @@ def test_a_killed_run_calls_only_the_judge_again(project, models):
     assert not (project.path / "out" / "answers").exists()
 
 
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
+def test_every_paid_answer_of_a_stopped_run_is_in_its_cost_once(project, models, stop):
+    project.write("hold", "")
+    project.write(
+        "judge.py",
+        "import os, time, json\nwhile os.path.exists('hold'):\n    time.sleep(0.01)\n"
+        "print(json.dumps({'score': 1.0}))\n",
+    )
+    project.dataset("one", "two", "three", evaluators=[{"type": "code_judge", "command": "python judge.py"}])
+    for before in (0, 3):  # stopped twice: the second time, all answers are known already
+        process = project.spawn("d.yaml", "--resume", "--target", "default", "--out", "out", "--workers", "3")
+        wait_until(lambda: sum(map(len, lines_of(project))) == 3 and models.calls["default"] == 3)
+        wait_until(lambda before=before: before == 0 or (project.path / "out" / ".lock").exists())
+        process.send_signal(stop)
+        process.communicate()
+        assert models.calls["default"] == 3
+        if process.returncode == 130:
+            assert project.manifest()["unrecorded_cost_usd"] == pytest.approx(0.03)
+    (project.path / "hold").unlink()
+    assert project.eval("--resume", "--out", "out").code == 0
+    assert project.summary()["cost_usd"] == pytest.approx(0.03)
+    assert project.manifest().get("unrecorded_cost_usd", 0) == 0
+
+
 def lines_of(project):
     return [path.read_bytes().splitlines() for path in (project.path / "out" / "answers").glob("*.jsonl")]
 
@@ -85,7 +109,7 @@ def stopped_by_budget(project, models):
 
 def test_a_run_stopped_by_its_budget_keeps_the_answer(project, models):
     stopped_by_budget(project, models)
-    assert project.manifest().get("unrecorded_cost_usd", 0) == 0
+    assert project.manifest()["unrecorded_cost_usd"] == project.manifest()["stored_cost_usd"] == pytest.approx(0.01)
     assert project.eval("--resume", "--out", "out", "--budget-usd", "0.015").code == 4
     assert models.calls == {"default": 1, "judge": 1}
     assert project.eval("--resume", "--out", "out", "--budget-usd", "1").code == 0

@@ -109,3 +109,48 @@ def test_a_replay_repeats_the_cost_of_failures(project, agentv_server):
     project.eval("--out", "out", "--record", "calls.jsonl")
     project.eval("--out", "again", "--replay", "calls.jsonl")
     assert used(project.by_id("again")["c0"]) == used(project.by_id()["c0"])
+
+
+CUT = RawReply(b'{"id": "x", "choices": [{"message": {"content": "yes, this reply is cut off he')
+
+
+def test_a_reply_that_was_cut_off_has_an_estimated_cost(project, agentv_server):
+    replies = iter([Answer("yes", usage=USAGE), CUT])
+    project.targets(openai(agentv_server(lambda _: next(replies)), max_retries=0))
+    project.dataset("one", "two")
+    ended = project.eval("--out", "out")
+    costs = [record["execution_metrics"]["cost_usd"] for record in project.records()]
+    assert costs == [pytest.approx(COST)] * 2  # as much as the other call
+    assert [record["execution_metrics"].get("estimated_cost_usd") for record in project.records()] == [None, COST]
+    summary = project.summary()
+    assert (summary["cost_usd"], summary["estimated_cost_usd"]) == (pytest.approx(2 * COST), pytest.approx(COST))
+    assert "$0.0040 (2 jobs, $0.0020 of it estimated)" in ended.stdout
+
+
+def test_a_cut_off_reply_that_was_retried_was_paid_for_too(project, agentv_server):
+    server = agentv_server(Answer("yes", usage=USAGE), faults=[None, "half_closed"])
+    project.targets(openai(server, retry_initial_delay_ms=1))
+    project.dataset("one", "two")
+    assert project.eval("--out", "out").code == 0
+    (metrics,) = (each for record in project.records() if "estimated_cost_usd" in (each := record["execution_metrics"]))
+    assert (metrics["cost_usd"], metrics["estimated_cost_usd"]) == (pytest.approx(2 * COST), pytest.approx(COST))
+
+
+def test_a_judge_reply_that_was_cut_off_has_an_estimated_cost(project, agentv_server):
+    project.targets(
+        {"name": "default", "provider": "mock"}, {**openai(agentv_server(CUT), max_retries=0), "name": "judge"}
+    )
+    project.dataset("yes", evaluators=[{"type": "llm_judge"}])
+    project.eval("--target", "default", "--out", "out")
+    (found,) = project.by_id()["c0"]["evaluator_results"]
+    (call,) = found["evaluator_provider_request"]["calls"]
+    assert found["cost_usd"] == call["cost_usd"] == call["estimated_cost_usd"] > 0
+
+
+def test_estimated_costs_count_against_the_budget_after_a_resume(project, agentv_server):
+    server = agentv_server(CUT)
+    project.targets(openai(server, max_retries=0, max_output_tokens=1000))
+    project.dataset(*["yes"] * 9)
+    assert project.eval("--out", "out", "--budget-usd", "0.03").code == 4
+    assert (server.counts.requests, project.eval("--resume", "--out", "out", "--budget-usd", "0.031").code) == (3, 4)
+    assert server.counts.requests <= 4

@@ -71,7 +71,7 @@ def test_a_price_is_never_guessed(settings):
 def request(answers, settings):
     async def once(server):
         target = openai(base_url=server.url, api_key="none")
-        responder = PriceWrapper(target.open("."), price_of(settings))
+        responder = PriceWrapper(target.open("."), price_of(settings), settings)
         try:
             return await responder.respond(SampleRequest())
         finally:

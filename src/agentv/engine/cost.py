@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from agentv.engine.job.artifacts import ANSWERS
 from agentv.engine.scoring.scorer import total_cost
 from agentv.errors import AgentvError
 from agentv.model.result import EvaluatorResult, JobKey, Result
@@ -67,7 +68,8 @@ def costs_so_far(plan: RunPlan, store: RunStore) -> RunCosts:
     budget_usd, rescored, begun = plan.options.budget_usd, plan.rescored, store.manifest
     settings = {target.name: target for target in plan.targets}
     cost_of = partial(job_cost, settings_of=settings.__getitem__) if rescored is None else rescored.cost_of
-    costs = RunCosts(budget_usd, cost_of, 0.0 if begun is None else begun.unrecorded_cost_usd)
+    lost = 0.0 if begun is None else begun.unrecorded_cost_usd - begun.stored_cost_usd
+    costs = RunCosts(budget_usd, cost_of, max(0.0, lost))
     if begun is not None and budget_usd is not None:
         from agentv.engine.answers.answer_log import UnscoredAnswers  # late: few runs are resumed
 
@@ -77,6 +79,15 @@ def costs_so_far(plan: RunPlan, store: RunStore) -> RunCosts:
             done.add(result.key)
         costs.add_answers(UnscoredAnswers(store.path, done).costs)
     return costs
+
+
+def stored_cost(store: RunStore) -> float:
+    """Return the cost of the stored answers of a run whose jobs have no record yet."""
+    if not (store.path / ANSWERS).is_dir():
+        return 0.0
+    from agentv.engine.answers.answer_log import UnscoredAnswers  # late: as above
+
+    return math.fsum(UnscoredAnswers(store.path, store.done_jobs()).costs.values())
 
 
 def job_cost(result: Result, settings_of: SettingsOf) -> float:

@@ -14,7 +14,7 @@ import msgspec
 from agentv.engine.cases.case_lines import CaseLines
 from agentv.engine.cases.case_stream import CaseStream, ChangedFilesError
 from agentv.engine.cases.dependencies import DependencyGate
-from agentv.engine.cost import CostUnknown, costs_so_far
+from agentv.engine.cost import CostUnknown, costs_so_far, stored_cost
 from agentv.engine.gates import ErrorWatch, Stop, Verdict, judge, with_missing
 from agentv.engine.interrupts import InterruptibleLoop, call_later
 from agentv.engine.job.answer import now
@@ -68,7 +68,7 @@ class Observer:
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a run."""
+    """The outcome of a run; see `RunManifest` for the costs that are not in its summary."""
 
     folder: Path
     summary: RunSummary
@@ -78,6 +78,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     skipped_cases: int = 0
     stopped: Stop | None = None
     stopped_early: bool = False
+    unrecorded_usd: float = 0.0
+    stored_usd: float = 0.0
 
 
 def open_store(plan: RunPlan, out: str | None = None, *, resume: bool = False, listed: bool = True) -> RunStore:
@@ -331,6 +333,8 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
     verdict = with_missing(verdict, missing)
     digests = {**running.store.digests, folder.summary_path.name: folder.write_summary(summary)}
     is_complete = stopped in (None, "decided")
+    stored_usd = 0.0 if is_complete else stored_cost(running.store)
+    unrecorded_usd = running.costs.unrecorded_usd + stored_usd
     if is_complete:
         rmtree(folder.path / ANSWERS, ignore_errors=True)
     stops = (target.early_stop for target in summary.targets.values())
@@ -342,7 +346,8 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
             stopped_early=is_complete and spared,
             exit_code=verdict.exit_code,
             counts=summary.counts(checked.cases),
-            unrecorded_cost_usd=running.costs.unrecorded_usd,
+            unrecorded_cost_usd=unrecorded_usd,
+            stored_cost_usd=stored_usd,
             digests=digests,
         )
     )
@@ -355,6 +360,8 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
         skipped_cases=plan.cases.sink.skipped,
         stopped=stopped,
         stopped_early=is_complete and spared,
+        unrecorded_usd=unrecorded_usd,
+        stored_usd=stored_usd,
     )
 
 

@@ -69,7 +69,8 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     needed. `paths` and `options` come from the command, `defaults` from the project's configuration. `judges` are the
     targets that evaluators call; `fingerprints` are those of evaluators, by name. `rescored_from` is the run whose
     answers were rescored; `merged_from` are the runs that were merged into this one. `unrecorded_cost_usd` is the cost
-    of jobs that have no record, because the budget was used up before they were finished.
+    of jobs that have no record, because the run stopped before they were finished. `stored_cost_usd` is the part of it
+    for stored answers, which a resume scores: it is then part of their records.
 
     `digests` are hashes of the run's other files, written when it ends or stops. `lost` are the fields that `agentv
     runs repair` could not restore. `checksum` is a hash of all other fields.
@@ -95,6 +96,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     git_commit: str | None = None
     counts: Counts | None = None
     unrecorded_cost_usd: float = 0.0
+    stored_cost_usd: float = 0.0
     digests: dict[str, str] = {}
     lost: tuple[str, ...] = ()
     checksum: str = ""
@@ -181,7 +183,8 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     is the smallest difference that a comparison with a second run on the scored cases shows with a probability of 80 %;
     null if there are too few cases to show any. `truncated` counts the jobs whose answer ended at a token or turn
     limit, `fallbacks` those that a fallback target answered. `suspicious` counts the errors that the answer may have
-    caused, by making the judge repeat a verdict; `suspicious_cases` are the first of them.
+    caused, by making the judge repeat a verdict; `suspicious_cases` are the first of them. `estimated_cost_usd` is the
+    part of `cost_usd` that is estimated, for replies that were cut off.
     """
 
     cases: int
@@ -201,6 +204,7 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     pass_rate_ci95: Interval | None = None
     pass_rate_ci95_with_errors: Interval | None = None
     cost_usd: float | None = None
+    estimated_cost_usd: float | None = None
     judge_cost_usd: float | None = None
     duration_ms: float | None = None
     evaluators: dict[str, PartSummary] = {}

@@ -82,9 +82,10 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     `stop_reason` is `stop`, `tool_calls`, `length`, or a value specific to the API. `logprobs` are the token log
     probabilities as the API returned them. `wait_s` is how long the endpoint cannot take another such call. A `cached`
-    response comes from an earlier run and keeps the cost and duration of that run. `tool_errors` counts failed tool
-    calls. `answered_by` is the fallback target that answered. `calls_unknown` if the target reports only text, which
-    may have taken any number of calls.
+    response comes from an earlier run and keeps the cost and duration of that run. `estimated_usd` is the part of the
+    cost that is estimated, for failed calls before it. `tool_errors` counts failed tool calls. `answered_by` is the
+    fallback target that answered. `calls_unknown` if the target reports only text, which may have taken any number of
+    calls.
     """
 
     messages: tuple[Message, ...]
@@ -100,6 +101,7 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     answered_by: str | None = None
     calls_unknown: bool = False
     cached: bool = False
+    estimated_usd: float = 0.0
 
     @property
     def text(self) -> str:
@@ -125,7 +127,8 @@ class TargetFailure(Exception):
     """A failed call to a target. Its class decides whether to retry; it is never a score.
 
     A reply that cannot be used may have been paid for: `usage` and `cost_usd` are what it used, also in earlier
-    attempts. `is_billed` if a reply arrived whose cost is unknown.
+    attempts. `is_billed` if a reply arrived whose cost is unknown; `estimated_usd` is the part of the cost that is
+    estimated for such replies.
     """
 
     duration_ms: float | None = None
@@ -133,6 +136,7 @@ class TargetFailure(Exception):
     cost_usd: float | None = None
     model: str | None = None
     is_billed: bool = False
+    estimated_usd: float = 0.0
 
     def __init__(
         self,
@@ -159,6 +163,7 @@ class TargetFailure(Exception):
         if other is not None:
             self.usage = add_usage(self.usage, other.usage)
             self.cost_usd = add_cost(self.cost_usd, other.cost_usd)
+            self.estimated_usd += other.estimated_usd
         return self
 
     def added_to(self, response: Response) -> Response:
@@ -166,8 +171,13 @@ class TargetFailure(Exception):
         if self.usage is None and self.cost_usd is None:
             return response
         usage = None if response.usage is None else add_usage(response.usage, self.usage)
-        cost_usd = None if response.cost_usd is None else add_cost(response.cost_usd, self.cost_usd)
-        return msgspec.structs.replace(response, usage=usage, cost_usd=cost_usd)
+        if response.cost_usd is None:
+            return msgspec.structs.replace(response, usage=usage)
+        cost_usd, estimated_usd = (
+            add_cost(response.cost_usd, self.cost_usd),
+            response.estimated_usd + self.estimated_usd,
+        )
+        return msgspec.structs.replace(response, usage=usage, cost_usd=cost_usd, estimated_usd=estimated_usd)
 
 
 def add_usage(first: TokenUsage | None, second: TokenUsage | None) -> TokenUsage | None:

@@ -88,6 +88,8 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
 
     `stop_reason` is set if the answer did not end normally, such as `length` for one that was cut off. `logprobs` are
     those of the API, for targets that request them. `answered_by` is the fallback target that answered, if one did.
+    `estimated_cost_usd` is the part of the cost that is estimated, for replies that were cut off: they are paid for,
+    but their tokens are unknown.
     """
 
     token_usage: TokenUsage | None = None
@@ -97,6 +99,7 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
     stop_reason: str | None = None
     logprobs: Any = None
     answered_by: str | None = None
+    estimated_cost_usd: float | None = None
 
 
 class ConversationSummary(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -161,12 +161,14 @@ def _target(
 
 def _use(target: TargetSummary, details: TargetDetails | None) -> Iterator[Line]:
     """Yield cost and time, with the number of jobs for which they are known."""
-    for name, cost, count in (
-        ("cost  ", target.cost_usd, details.priced if details else None),
-        ("judges", target.judge_cost_usd, details.judge_priced if details else None),
+    for name, cost, count, estimated in (
+        ("cost  ", target.cost_usd, details.priced if details else None, target.estimated_cost_usd),
+        ("judges", target.judge_cost_usd, details.judge_priced if details else None, None),
     ):
         if cost is not None:
-            yield f"  {name}      {usd(cost)}" + (f" ({plural(count, 'job')})" if count is not None else ""), "dim"
+            notes = [] if count is None else [plural(count, "job")]
+            notes += [] if estimated is None else [f"{usd(estimated)} of it estimated"]
+            yield f"  {name}      {usd(cost)}" + (f" ({', '.join(notes)})" if notes else ""), "dim"
     if target.duration_ms is not None and details is not None and details.timed:
         mean, total = duration(target.duration_ms / details.timed), duration(target.duration_ms)
         yield f"  time        {mean} per job, {total} in total ({plural(details.timed, 'job')})", "dim"

@@ -145,7 +145,7 @@ class _Target:
         self.suspicious = self._recurring = 0
         self._suspicious_cases: list[str] = []
         self.priced = self.judge_priced = self.timed = 0
-        self.cost = self.judge_cost = self.duration_ms = 0.0
+        self.cost = self.estimated_cost = self.judge_cost = self.duration_ms = 0.0
         self.scores, self._passes = MeanAccumulator(), MeanAccumulator()
         self._evaluators: dict[str, MeanAccumulator] = defaultdict(MeanAccumulator)
         self._evaluator_errors: Counter[str] = Counter()
@@ -153,8 +153,7 @@ class _Target:
         self.error_classes: Counter[str] = Counter()
         self._first_errors: dict[str, CaseNote] = {}
         self._errors: Counter[int | None] = Counter()
-        self._bins, self._worst, self._slowest = [0] * BINS, _Ranking(), _Ranking()
-        self._by_case = by_case
+        self._bins, self._worst, self._slowest, self._by_case = [0] * BINS, _Ranking(), _Ranking(), by_case
         self._cases: dict[int, int] = {}
         self._case_scores = MeanAccumulator()
         self._clusters: dict[object, int] = {}
@@ -184,8 +183,7 @@ class _Target:
         for found in result.evaluator_results:
             if found.score is not None:
                 self._evaluators[found.name].add(found.score, cluster)
-            if found.details is not None:
-                has_details = True
+            has_details = has_details or found.details is not None
         if has_details and result.score is not None:
             self._votes.add(result)
 
@@ -212,6 +210,7 @@ class _Target:
             if metrics.cost_usd is not None:
                 self.priced += 1
                 self.cost += metrics.cost_usd
+                self.estimated_cost += metrics.estimated_cost_usd or 0.0
             if metrics.duration_ms is not None:
                 self.timed += 1
                 self.duration_ms += metrics.duration_ms
@@ -258,6 +257,7 @@ class _Target:
             pass_rate_ci95=self._passes.ci95,
             pass_rate_ci95_with_errors=_with_errors(self._passes, self._errors),
             cost_usd=self.cost if self.priced else None,
+            estimated_cost_usd=self.estimated_cost or None,
             judge_cost_usd=self.judge_cost if self.judge_priced else None,
             duration_ms=self.duration_ms if self.timed else None,
             evaluators=_parts(self._evaluators, self._errors, self._evaluator_errors),

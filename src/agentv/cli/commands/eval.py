@@ -21,6 +21,7 @@ from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, Gates, parse_max_errors
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import EXIT_FINDINGS, EXIT_UNDECIDED, UsageError, plural
+from agentv.report.figures import usd
 from agentv.report.summary_text import headlines
 from agentv.report.terminal import Ending, print_ending
 from agentv.runs.folder import export_records, output_paths
@@ -160,6 +161,13 @@ def _notes(outcome: Outcome) -> list[str]:
         )
     if any(PERMANENT & set(details.error_classes) for details in outcome.details.values()):
         notes.append(f"Errors of the classes {', '.join(sorted(PERMANENT))} recur until their cause is fixed.")
+    if outcome.unrecorded_usd:
+        stored = (
+            f"; {usd(outcome.stored_usd)} of it for stored answers, which --resume scores" if outcome.stored_usd else ""
+        )
+        notes.append(
+            f"{usd(outcome.unrecorded_usd)} was paid for jobs without a record, and is not in the cost{stored}."
+        )
     if outcome.stopped is not None and (outcome.folder / BATCHES).is_dir():
         notes.append("Submitted batches keep running at the provider. Resume the run to collect their results.")
     return notes

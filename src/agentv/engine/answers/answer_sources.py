@@ -52,7 +52,9 @@ async def live_answer(job: Job, request: CaseRequest, target: OpenTarget, contex
 def _metrics_of(failure: TargetFailure) -> ExecutionMetrics | None:
     """Return what a failed call used, as far as it is known."""
     known = (failure.usage, failure.cost_usd, failure.duration_ms)
-    return None if known == (None, None, None) else ExecutionMetrics(*known)
+    if known == (None, None, None):
+        return None
+    return ExecutionMetrics(*known, estimated_cost_usd=failure.estimated_usd or None)
 
 
 def given_answer(job: Job, given: GivenAnswer, request: CaseRequest) -> Answer:

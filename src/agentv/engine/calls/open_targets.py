@@ -154,15 +154,15 @@ class OpenTargets:
         is_batched = is_batching(responder)
 
         def priced(model: Responder) -> Responder:
-            model = model if price is None else PriceWrapper(model, price)
-            return model if payments is None or is_batched else payments.wrapped(model, settings, price)
+            model = model if price is None else PriceWrapper(model, price, settings)
+            return model if payments is None or is_batched else payments.wrapped(model, settings)
 
         wrapped = self._with_tools(settings, priced(responder), priced)
         wrapped = WorkspaceWrapper(wrapped)
         wrapped = LimitWrapper(wrapped, limiter, self._max_outage_s(settings))
         if is_batching(responder):
             wrapped = BatchWrapper(responder, wrapped, limiter, self._line_log(settings))
-            wrapped = wrapped if payments is None else payments.wrapped(wrapped, settings, price)
+            wrapped = wrapped if payments is None else payments.wrapped(wrapped, settings)
         # The cache is outside the limit: cached responses need no place at the endpoint.
         return wrapped if self._kept is None else self._kept.cached(settings, wrapped)
 
@@ -183,9 +183,9 @@ class OpenTargets:
         batches, log = settings.open_batches(spec.home), BatchLog(folder, settings.name)
         wrapped: Responder = BatchQueueWrapper(responder, batches, log, spec.run_id, self._limits)
         if price is not None:
-            wrapped = PriceWrapper(wrapped, BatchPrice(price))
+            wrapped = PriceWrapper(wrapped, BatchPrice(price), settings)
         if self.payments is not None:
-            wrapped = self.payments.wrapped(wrapped, settings, price)
+            wrapped = self.payments.wrapped(wrapped, settings)
         wrapped = WorkspaceWrapper(wrapped)
         return wrapped if self._kept is None else self._kept.cached(settings, wrapped)
 

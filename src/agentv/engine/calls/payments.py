@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from contextvars import ContextVar
 
-from agentv.engine.calls.prices import BatchPrice, OwnPrice, Price, price_of
+from agentv.engine.calls.prices import BatchPrice, expected_tokens, price_of
 from agentv.executors.executor import RunBudget, UnfinishedJob
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
-from agentv.model.result import Result, TokenUsage
+from agentv.model.result import Result
 from agentv.targets.target import Target
-
-_CHARACTERS_PER_TOKEN, _USUAL_OUTPUT = 4, 1000
-"""For the cost of a reply that was cut off, if no other call of the target has a known cost."""
 
 
 class JobAccount:
@@ -57,22 +54,20 @@ class Payments:
         lost_usd = max(0.0, account.spent_usd - account.stored_usd)
         return UnfinishedJob(lost_usd) if account.is_refused else result
 
-    def wrapped(self, responder: Responder, settings: Target, price: Price | OwnPrice | None) -> Responder:
+    def wrapped(self, responder: Responder, settings: Target) -> Responder:
         """Wrap a target so that its calls are counted."""
-        return responder if settings.is_free else PaymentWrapper(responder, self._budget, settings, price)
+        return responder if settings.is_free else PaymentWrapper(responder, self._budget)
 
 
 class PaymentWrapper(ResponderWrapper):
     """Counts the cost of every reply, with or without an answer. Refuses calls when the budget is exceeded.
 
-    A reply that was cut off has no known cost, but was paid for: it counts like the target's other calls.
+    A reply that was cut off was paid for. If its target has no price, it costs as much as the target's other calls.
     """
 
-    def __init__(self, inner: Responder, budget: RunBudget, settings: Target, price: Price | OwnPrice | None) -> None:
+    def __init__(self, inner: Responder, budget: RunBudget) -> None:
         super().__init__(inner)
         self._budget = budget
-        self._price = price
-        self._most_output: int | None = getattr(settings, "max_output_tokens", None)
         self._total, self._known = 0.0, 0
 
     async def respond(self, request: Request) -> Response:
@@ -85,8 +80,9 @@ class PaymentWrapper(ResponderWrapper):
         try:
             response = await self._inner.respond(request)
         except TargetFailure as failure:
-            cost = self._estimate(request) if failure.is_billed and failure.cost_usd is None else failure.cost_usd
-            self._pay(cost, account)
+            if failure.is_billed and failure.cost_usd is None and self._known:
+                failure.cost_usd = failure.estimated_usd = self._total / self._known
+            self._pay(failure.cost_usd, account)
             raise
         self._pay(response.cost_usd, account)
         return response
@@ -102,21 +98,11 @@ class PaymentWrapper(ResponderWrapper):
         else:
             self._budget.spend(cost, in_job=False)
 
-    def _estimate(self, request: Request) -> float | None:
-        if self._known or self._price is None:
-            return self._total / max(1, self._known)
-        return self._price.cost_usd(_expected_tokens(request, self._most_output))
-
 
 def batch_cost(settings: Target | None, request: Request) -> float | None:
     """Return the expected cost of a request in a batch: many are submitted before the first cost is known."""
     price = None if settings is None else price_of(settings)
-    most_output: int | None = getattr(settings, "max_output_tokens", None)
-    return None if price is None else BatchPrice(price).cost_usd(_expected_tokens(request, most_output))
-
-
-def _expected_tokens(request: Request, most_output: int | None) -> TokenUsage:
-    return TokenUsage(len(request.prompt) // _CHARACTERS_PER_TOKEN, most_output or _USUAL_OUTPUT)
+    return None if price is None else BatchPrice(price).cost_usd(expected_tokens(request, settings))
 
 
 def _discard(job: Awaitable[Result]) -> None:

@@ -18,6 +18,8 @@ from agentv.model.result import TokenUsage
 from agentv.targets.target import PriceKey, Prices, Target, is_loopback
 
 BATCH_DISCOUNT = 0.5
+_CHARACTERS_PER_TOKEN, _USUAL_OUTPUT = 4, 1000
+"""For the cost of a reply that was cut off, if no other call of the target has a known cost."""
 INSTALL = "pip install 'agentv[prices]'"
 
 
@@ -93,11 +95,16 @@ class BatchPrice:
 
 
 class PriceWrapper(ResponderWrapper):
-    """Adds the cost to responses, and to failures that were paid for, of targets that do not report it."""
+    """Adds the cost to responses, and to failures that were paid for, of targets that do not report it.
 
-    def __init__(self, inner: Responder, price: Price | OwnPrice | BatchPrice) -> None:
+    A reply that was cut off was paid for, but its tokens are unknown: its cost is estimated from the other calls.
+    """
+
+    def __init__(self, inner: Responder, price: Price | OwnPrice | BatchPrice, settings: Target) -> None:
         super().__init__(inner)
         self._price = price
+        self._settings = settings
+        self._known: TokenUsage | None = None
 
     async def respond(self, request: Request) -> Response:
         try:
@@ -105,10 +112,21 @@ class PriceWrapper(ResponderWrapper):
         except TargetFailure as failure:
             if failure.cost_usd is None and failure.usage is not None:
                 failure.cost_usd = self._price.cost_usd(failure.usage, failure.model)
+            elif failure.cost_usd is None and failure.is_billed:
+                usage = self._known or expected_tokens(request, self._settings)
+                failure.cost_usd = self._price.cost_usd(usage)
+                failure.estimated_usd = failure.cost_usd or 0.0
             raise
         if response.cost_usd is not None or response.usage is None:
             return response
+        self._known = response.usage
         return msgspec.structs.replace(response, cost_usd=self._price.cost_usd(response.usage, response.model))
+
+
+def expected_tokens(request: Request, settings: Target | None) -> TokenUsage:
+    """Return the tokens that a call is expected to use, as long as those of no other call are known."""
+    most_output: int | None = getattr(settings, "max_output_tokens", None)
+    return TokenUsage(len(request.prompt) // _CHARACTERS_PER_TOKEN, most_output or _USUAL_OUTPUT)
 
 
 def price_of(settings: Target) -> Price | OwnPrice | None:

@@ -130,6 +130,7 @@ class _Loop:
             messages=tuple(self.messages),
             usage=_total([each.usage for each in self.responses], sum_usage),
             cost_usd=_total([each.cost_usd for each in self.responses], sum),
+            estimated_usd=sum(each.estimated_usd for each in self.responses),
             duration_ms=round((time.perf_counter() - self._started) * 1000, 3),
             stop_reason="max_turns" if self.is_cut_off else last.stop_reason,
             tool_errors=self.tool_errors,

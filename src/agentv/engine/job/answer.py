@@ -103,7 +103,14 @@ def metrics_of(response: Response) -> ExecutionMetrics:
     durations = tool_durations(response.messages)
     usage, cost_usd, duration_ms = response.usage, response.cost_usd, response.duration_ms
     return ExecutionMetrics(
-        usage, cost_usd, duration_ms, durations, stop_reason, response.logprobs, response.answered_by
+        usage,
+        cost_usd,
+        duration_ms,
+        durations,
+        stop_reason,
+        response.logprobs,
+        response.answered_by,
+        response.estimated_usd or None,
     )
 
 

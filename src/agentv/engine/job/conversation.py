@@ -156,8 +156,12 @@ class Conversation:
             failure = failed
         response = self._merged()
         if failure is not None:
-            usage, cost_usd = add_usage(response.usage, failure.usage), add_cost(response.cost_usd, failure.cost_usd)
-            response = msgspec.structs.replace(response, usage=usage, cost_usd=cost_usd)
+            response = msgspec.structs.replace(
+                response,
+                usage=add_usage(response.usage, failure.usage),
+                cost_usd=add_cost(response.cost_usd, failure.cost_usd),
+                estimated_usd=response.estimated_usd + failure.estimated_usd,
+            )
         answer = answer_to(final_request(self._first, self._replies), response, 1 + self._retries)
         return msgspec.structs.replace(
             answer,
@@ -183,6 +187,7 @@ class Conversation:
             stop_reason=last.stop_reason,
             tool_errors=sum(response.tool_errors for response in responses),
             cached=bool(responses) and all(response.cached for response in responses),
+            estimated_usd=sum(response.estimated_usd for response in responses),
             answered_by=next((each.answered_by for each in responses if each.answered_by), None),
             calls_unknown=any(response.calls_unknown for response in responses),
         )

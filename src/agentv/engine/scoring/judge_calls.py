@@ -200,6 +200,7 @@ class JudgeCall(msgspec.Struct, eq=False):
         data["sample"] = self.sample
         if response is not None:
             data |= _given(token_usage=response.usage, cost_usd=self.cost_usd, duration_ms=response.duration_ms)
+            data |= {"estimated_cost_usd": response.estimated_usd} if response.estimated_usd else {}
             data |= {"model": response.model} if response.model is not None else {}
             data |= {"cached": True} if response.cached else {}
             data |= {"answered_by": response.answered_by} if response.answered_by is not None else {}
@@ -210,6 +211,7 @@ class JudgeCall(msgspec.Struct, eq=False):
             data["reply"] = f"{self.texts} vectors" if self.texts else shortened(response.text)
         elif self.failure is not None:
             data |= _given(token_usage=self.usage, cost_usd=self.cost_usd)
+            data |= {"estimated_cost_usd": self.failure.estimated_usd} if self.failure.estimated_usd else {}
             data["error"] = {"class": self.failure.error_class, "message": shortened(self.failure.message)}
         if self.attempts > 1:
             data["attempts"] = self.attempts

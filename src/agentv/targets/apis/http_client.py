@@ -103,6 +103,7 @@ class HttpClient:
         session = self._session or self._open()
         if not self._policy.allows_host(url):
             raise self.failure("invalid_response", f"Your policy does not allow calls to '{URL(url).host}'")
+        is_ok = False
         try:
             raw = await session.request(
                 method,
@@ -114,6 +115,7 @@ class HttpClient:
                 allow_redirects=False,
                 timeout=_timeout(timeout_s),
             )
+            is_ok = raw.status < 300
             try:
                 response = HttpResponse(
                     raw.status, raw.headers, repair_json(await _whole_body(raw, self.max_bytes)), url
@@ -128,7 +130,9 @@ class HttpClient:
             raise self.failure("timeout", f"{URL(url).origin()}: no response within {timeout_s:g} s") from None
         except aiohttp.ClientError as error:
             error_class, what = _explained(error)
-            raise self.failure(error_class, f"{URL(url).origin()}: {what}") from None
+            failure = self.failure(error_class, f"{URL(url).origin()}: {what}")
+            failure.is_billed = isinstance(error, aiohttp.ClientPayloadError) and is_ok
+            raise failure from None
         if response.status >= 300:
             raise self._reported(response)
         return response

@@ -37,6 +37,7 @@ class StoredResponse(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_d
     logprobs: Any = None
     tool_errors: int = 0
     calls_unknown: bool = False
+    estimated_usd: float = 0.0
 
 
 _COPIED_FIELDS = tuple(name for name in StoredResponse.__struct_fields__ if name != "messages")
@@ -89,6 +90,7 @@ class RecordedFailure(msgspec.Struct, frozen=True, gc=False, omit_defaults=True,
     duration_ms: float | None = None
     usage: TokenUsage | None = None
     cost_usd: float | None = None
+    estimated_usd: float = 0.0
 
 
 class RecordedCall(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -128,7 +130,7 @@ class RecordingResponder(ResponderWrapper):
         try:
             response = await self._inner.respond(request)
         except TargetFailure as failure:
-            used = (failure.duration_ms, failure.usage, failure.cost_usd)
+            used = (failure.duration_ms, failure.usage, failure.cost_usd, failure.estimated_usd)
             failed = RecordedFailure(failure.error_class, failure.message, failure.status, *used)
             self._write(_line(self._call(request, failure=failed)))
             raise

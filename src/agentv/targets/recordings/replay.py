@@ -222,6 +222,7 @@ class RecordedResponder:
             status = _BAD_REQUEST if fell_back else failure.status
             raised = TargetFailure(failure.error_class, failure.message, status=status)
             raised.duration_ms, raised.usage, raised.cost_usd = failure.duration_ms, failure.usage, failure.cost_usd
+            raised.estimated_usd = failure.estimated_usd
             raise raised
         try:
             return restored(msgspec.json.decode(call.response, type=StoredResponse), cached=call.cached)
