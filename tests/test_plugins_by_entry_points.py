@@ -49,6 +49,22 @@ import os
 TOY = Toy()
 FOLDER = ToyFolder()
 ''',
+    "toy/quiz.py": '''
+from agentv.datasets.foreign.foreign_format import ForeignFormat, any_has, objects
+
+class Quiz(ForeignFormat):
+    """Records with a quiz."""
+
+    title = "a quiz"
+
+    def fits(self, file):
+        return any_has(objects(file), "quiz")
+
+    def rows(self, record, lose):
+        return [{"id": record.data["quiz"], "input": record.data["quiz"], "expected_output": record.data["solution"]}]
+
+QUIZ = Quiz()
+''',
     "toy/evaluator.py": '''
 from agentv.evaluators.base import Evaluator
 from agentv.model.evaluator import Score
@@ -116,6 +132,9 @@ toy = toy.dataset:TOY
 toy-folder = toy.dataset:FOLDER
 broken = toy.missing:NOTHING
 
+[agentv.foreign_formats]
+quiz = toy.quiz:QUIZ
+
 [agentv.evaluators]
 same_length = toy.evaluator:SameLength
 
@@ -168,6 +187,13 @@ def test_a_dataset_format_plug_in_is_used_by_every_command(toys):
     toys.run("convert", "evals/sums.toy", "sums.jsonl")
     assert (toys.path / "sums.jsonl").read_text().count("\n") == 2
     assert "is read-only" not in toys.run("convert", "sums.jsonl", "other.toy", code=2).stdout
+
+
+def test_a_plug_in_can_read_the_files_of_another_tool(toys):
+    toys.write("quiz.jsonl", [{"quiz": "1 + 1", "solution": "2"}])
+    for arguments in ([], ["--from", "quiz"]):
+        toys.run("convert", "quiz.jsonl", "own.yaml", "--force", *arguments)
+        assert json.loads(toys.run("cases", "own.yaml").stdout)["id"] == "1 + 1"
 
 
 def test_a_plug_in_is_recognized_by_content_when_the_extension_is_unknown(toys):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentv.datasets.formats.dataset_format import load_format
-from agentv.registry import FOREIGN_FORMATS
+from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS
 
 
 def page() -> Iterator[str]:
@@ -18,7 +18,7 @@ def page() -> Iterator[str]:
     yield ""
     yield "| format | files | what becomes what |"
     yield "|---|---|---|"
-    for name in FOREIGN_FORMATS.names():
+    for name in (*FOREIGN_FOLDERS.names(), *FOREIGN_FORMATS.names()):
         found = load_format(name)
         star = "*" if found.in_folders else ""
         yield f"| `{name}`{star} | {found.title} | {found.fields or 'fields by `--map`'} |"

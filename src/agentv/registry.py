@@ -124,8 +124,6 @@ FOREIGN_FORMATS = Registry(
         "deepeval": f"{_FOREIGN}.deepeval_goldens:DEEPEVAL_GOLDENS",
         "vally": f"{_FOREIGN}.agents.vally:VALLY",
         "waza": f"{_FOREIGN}.agents.waza:WAZA",
-        "harbor": f"{_FOREIGN}.agents.harbor:HARBOR",
-        "hugging-face": f"{_FOREIGN}.benchmarks.hugging_face:HUGGING_FACE",
         "lm-eval": f"{_FOREIGN}.benchmarks.lm_eval:LM_EVAL",
         "adk": f"{_FOREIGN}.agents.adk:ADK",
         "pydantic-evals": f"{_FOREIGN}.platforms.pydantic_cases:PYDANTIC_CASES",
@@ -146,7 +144,17 @@ FOREIGN_FORMATS = Registry(
         "records": f"{_FOREIGN}.mapped_records:MAPPED_RECORDS",
     },
 )
-"""Formats of other tools' datasets, each a `ForeignFormat`; the first that recognizes a file reads it."""
+"""Formats of other tools' files, each a `ForeignFormat`; the first that recognizes a file reads it."""
+
+FOREIGN_FOLDERS = Registry(
+    "agentv.foreign_folders",
+    "formats of other tools' folders",
+    {
+        "harbor": f"{_FOREIGN}.agents.harbor:HARBOR",
+        "hugging-face": f"{_FOREIGN}.benchmarks.hugging_face:HUGGING_FACE",
+    },
+)
+"""Formats of other tools whose datasets are folders. The others are not imported to look at a folder."""
 
 _TEXT = "agentv.evaluators.checks.text_checks"
 _JSON = "agentv.evaluators.checks.json_checks"

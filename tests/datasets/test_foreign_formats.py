@@ -13,7 +13,7 @@ from agentv.datasets.dataset import Options
 from agentv.datasets.detection import detect
 from agentv.datasets.loader import case_source
 from agentv.errors import LossWarning, MappedNote
-from agentv.registry import FOREIGN_FORMATS
+from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS
 
 DATA = Path(__file__).parent.parent / "data" / "foreign"
 SECOND = yaml.safe_load((DATA / "second-group.yaml").read_text("utf-8"))
@@ -88,7 +88,7 @@ def test_every_format_has_enough_examples():
     few = {kind: len(found) for kind, found in FIRST.items() if len(found) < 5}
     few |= {kind: len(found) for kind, found in SECOND.items() if len(found) < 3}
     assert not few
-    assert set(FOREIGN_FORMATS.names()) == {*FIRST, *SECOND}
+    assert {*FOREIGN_FORMATS.names(), *FOREIGN_FOLDERS.names()} == {*FIRST, *SECOND}
 
 
 @pytest.mark.parametrize(("kind", "example"), EXAMPLES)

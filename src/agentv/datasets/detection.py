@@ -22,7 +22,7 @@ from agentv.datasets.formats.dataset_format import (
 )
 from agentv.datasets.formats.foreign_files import hint_for
 from agentv.errors import DatasetNotFoundError
-from agentv.registry import FOREIGN_FORMATS
+from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS
 
 _OUR_LIST = re.compile(rb"""(?m)^["']?(?:evalcases|eval_cases)["']?\s*:""")
 _TESTS = re.compile(rb"""(?m)^["']?tests["']?\s*:""")
@@ -35,9 +35,6 @@ MAPPED = "records"
 
 _IN_FOLDERS = (".json", ".yaml", ".yml", ".jsonl", ".toml")
 """Extensions of other tools' files that are opened if a folder is searched."""
-
-_FOLDER_FORMATS = ("harbor", "hugging-face")
-"""Formats of other tools whose datasets are folders. The others are not imported to look at a folder."""
 
 
 def detect(path: str, *, by_extension: bool = False) -> str | None:
@@ -72,8 +69,8 @@ def _has_field_map(path: str) -> bool:
 
 
 def foreign_format(path: str, *, in_folders: bool = False) -> str | None:
-    """Return the first format of another tool that recognizes a file."""
-    for name in FOREIGN_FORMATS.all_names():
+    """Return the first format of another tool that recognizes a file: a known one, a plug-in, or any records."""
+    for name in sorted(FOREIGN_FORMATS.all_names(), key=MAPPED.__eq__):
         found = load_format(name)
         if (found.in_folders or not in_folders) and found.sniff(b"", path):
             return name
@@ -82,7 +79,7 @@ def foreign_format(path: str, *, in_folders: bool = False) -> str | None:
 
 def _foreign_folder(path: str) -> str | None:
     """Return the format of another tool that recognizes a folder."""
-    return next((name for name in _FOLDER_FORMATS if load_format(name).sniff(b"", path)), None)
+    return next((name for name in FOREIGN_FOLDERS.all_names() if load_format(name).sniff(b"", path)), None)
 
 
 def _is_ours(head: bytes) -> bool:

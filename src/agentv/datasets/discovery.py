@@ -11,7 +11,7 @@ import msgspec
 from agentv.datasets.detection import MAPPED, detect, unsupported
 from agentv.datasets.formats import dataset_format as formats
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidDatasetError, UsageError
-from agentv.registry import FOREIGN_FORMATS, FORMATS
+from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS, FORMATS
 from agentv.settings.diagnostics import nearest
 from agentv.support import patterns as globs
 
@@ -35,7 +35,8 @@ class GivenFormat(msgspec.Struct, frozen=True):
     fields: str = ""
 
     def __post_init__(self) -> None:
-        if self.kind and self.kind not in (*FORMATS.names(), *FOREIGN_FORMATS.names()):
+        tables = (FORMATS, FOREIGN_FORMATS, FOREIGN_FOLDERS)
+        if self.kind and not any(self.kind in table.all_names() for table in tables):
             raise UsageError(f"Unknown format '{self.kind}'", hint=FOREIGN_FORMATS.suggestion(self.kind))
 
 

@@ -17,7 +17,7 @@ from agentv.datasets.formats.lines import MAX_LINE_BYTES, SUFFIXES, open_lines
 from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, UsageError
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
-from agentv.registry import FOREIGN_FORMATS, FORMATS
+from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS, FORMATS
 
 if TYPE_CHECKING:
     from agentv.datasets.foreign.foreign_format import MappedFile
@@ -178,7 +178,9 @@ class DatasetFormat:
 
 def load_format(name: str) -> DatasetFormat:
     """Return the format of this name, built-in or from a plug-in."""
-    found = (FOREIGN_FORMATS if name in FOREIGN_FORMATS.names() else FORMATS).find(name)
+    tables = (FORMATS, FOREIGN_FORMATS, FOREIGN_FOLDERS)
+    table = next((each for each in tables if name in each.names()), None)
+    found = (table or next((each for each in tables if name in each.all_names()), FORMATS)).find(name)
     if not isinstance(found, DatasetFormat):
         raise UsageError(f"The plug-in '{name}' is not an instance of {__name__}.DatasetFormat")
     return found

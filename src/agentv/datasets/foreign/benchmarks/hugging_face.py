@@ -55,7 +55,7 @@ class _HuggingFace(ForeignFormat):
     def _inner(self, source: Source) -> Source:
         """Return the source of the files in the format that recognizes their records."""
         first = record_file(source.files[0])
-        kind = next((name for name in FOREIGN_FORMATS.names() if name != NAME and _fits(name, first)), "records")
+        kind = next((name for name in FOREIGN_FORMATS.all_names() if _fits(name, first)), "records")
         inner = source_of(source.files[0], kind, source.fields)
         return Source(source.files, inner.base, kind, source.path, source.fields)
 
@@ -63,13 +63,12 @@ class _HuggingFace(ForeignFormat):
         return False
 
 
-NAME = "hugging-face"
 HUGGING_FACE = _HuggingFace()
 
 
 def _fits(name: str, file: RecordFile) -> bool:
     found = load_format(name)
-    return isinstance(found, ForeignFormat) and not found.is_folder and found.fits(file)
+    return isinstance(found, ForeignFormat) and found.fits(file)
 
 
 def _configured(path: str) -> dict[str, list[str]]:
