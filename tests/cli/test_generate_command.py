@@ -309,6 +309,21 @@ def test_templates_make_cases_from_rows_without_a_model(project):
     assert len(load_cases("sub/out.jsonl")) == 3
 
 
+def test_a_field_map_fills_fields_from_any_kind_of_rows(project):
+    rain = {"q": {"text": "Rain?"}, "a": ["wet"], "must": "wet|cold", "n": 1}
+    rows = [rain, {"q": {"text": "Sun?"}, "a": [], "n": 2}]
+    (project.path / "rows.json").write_text(json.dumps(rows))
+    fields = "input=q.text,expected_output=a[0],contains_all=must,metadata.*=*"
+    arguments = ["--map", fields, "--expected-outcome", "Says {{ a | join }}"]
+    ended = project.command("generate", "evals", "rows.json", "--out", "out.jsonl", *arguments)
+    assert ended.code == 0, ended
+    first, second = cases_in(project)
+    assert (first["input"], first["expected_output"], first["expected_outcome"]) == ("Rain?", "wet", "Says wet")
+    assert first["assertions"] == [{"type": "contains_all", "value": ["wet", "cold"]}] and "assertions" not in second
+    assert first["metadata"] == {"n": 1, "source": "rows.json", "row": 1}
+    assert calls(project) == [] and len(load_cases("out.jsonl")) == 2
+
+
 def test_a_model_writes_fields_without_a_template(project):
     project.write("rows.jsonl", [{"topic": "rain", "id": 7}, {"topic": "snow"}])
     ended = project.command("generate", "evals", "rows.jsonl", "--out", "out.jsonl", "--expected-outcome", "Is right")
@@ -338,13 +353,14 @@ def test_failed_rows_are_counted_and_retried(project):
 @pytest.mark.parametrize(
     ("name", "content", "arguments", "message"),
     [
-        ("rows.csv", "a,b\n1\n", [], "line 2: expected 2 cells, got 1"),
-        ("rows.csv", "a,a\n1,2\n", [], "name the columns, each once"),
+        ("rows.csv", "a,b\n1,2,3\n", [], "The row has 3 cells, and the first line 2"),
+        ("rows.csv", "a,b\n1\n", ["--input", "{{ b }}"], "there is no column 'b'"),
+        ("rows.csv", "a,a\n1,2\n", [], "The column 'a' occurs twice"),
         ("rows.csv", "a\n", [], "has no rows"),
         ("rows.csv", 'a\n"x\n', [], "rows.csv, line"),
-        ("rows.jsonl", "[1]\n", [], "line 1: expected a JSON object"),
+        ("rows.jsonl", "[1]\n", [], "line 1: expected an object, got integer"),
         ("rows.jsonl", '{"a": 1}\n{', [], "line 2"),
-        ("rows.txt", "x", [], "Rows can be in .csv, .tsv and .jsonl"),
+        ("rows.txt", "x", [], "Rows can be in .csv, .tsv, .jsonl"),
         ("rows.csv", "a\n1\n", ["--input", "{{ b }}"], "--input: there is no column 'b'. The row has: a"),
         ("rows.csv", "name,a\n1,2\n", ["--input", "{{ nmae }}"], "no column 'nmae'. Did you mean 'name'?"),
         ("rows.csv", "a\n1\n", ["--input", "{{ a"], "--input: "),

@@ -197,6 +197,7 @@ class GenerateArguments(Arguments):
     """\b
     agentv generate rubrics FILE            add rubrics to the cases without them
     agentv generate evals ROWS --out FILE   write one case per row, with templates or a model
+    agentv generate from-openai --out DIR   download the evals of OpenAI's hosted service
     """
 
     examples = (
@@ -239,10 +240,10 @@ class RubricsArguments(ModelOptions):
 class EvalsArguments(ModelOptions):
     """Create a dataset with one case per row.
 
-    ROWS is a .csv, .tsv or .jsonl file. Templates can use its columns as variables. A model writes the fields without a
-    template: `input`, `expected_outcome`, and `expected_output` if the row contains one. With templates for the first
-    two, no model is called. Each case is validated, written to disk as soon as it exists, and has its row number in
-    `metadata`.
+    ROWS is a .csv, .tsv, .jsonl, .json, .xlsx or .parquet file. Templates can use its columns as variables; --map takes
+    fields as they are. A model writes the other fields: `input`, `expected_outcome`, and `expected_output` if the row
+    contains one. If the first two are given, no model is called. Each case is validated, written to disk as soon as it
+    exists, and has its row number in `metadata`.
     """
 
     action = "agentv.cli.commands.generate:evals"
@@ -254,6 +255,10 @@ class EvalsArguments(ModelOptions):
 
     rows: str = argument(type=click.Path(exists=True, dir_okay=False))
     out: str = option("--out FILE", "Write the cases to this .jsonl file.", FILE, required=True)
+    fields: str | None = option(
+        "--map FIELDS",
+        "Take fields from the rows, such as 'input=question,expected_output=answers[0]'.",
+    )
     id_template: str | None = option(
         "--id TEMPLATE", "Template of the id (default: the id of the row, else row-1, row-2 …)."
     )
@@ -264,6 +269,30 @@ class EvalsArguments(ModelOptions):
     resume: bool = flag("--resume", "Continue an existing file: add the cases that are missing.")
 
 
+class FromOpenAIArguments(Arguments):
+    """Download the evals of OpenAI's hosted service, which ends on 30 November 2026.
+
+    For each eval, DIR gets a dataset with its items and criteria, which `agentv eval` reads, and one .jsonl file for
+    each run with its answers and grades. The key is read from OPENAI_API_KEY, also in .env. After an interruption, the
+    same command continues: runs that are complete are not downloaded again.
+    """
+
+    action = "agentv.cli.commands.generate:from_openai"
+    examples = (
+        "agentv generate from-openai --out evals/openai",
+        "agentv generate from-openai eval_68a1 --out evals/openai",
+    )
+
+    evals: tuple[str, ...] = argument(required=False, nargs=-1)
+    out: str = option("--out DIR", "Write to this folder.", click.Path(file_okay=False), required=True)
+    base_url: str | None = option("--base-url URL", "Address of the API (default: OPENAI_BASE_URL, or that of OpenAI).")
+    quiet: bool = flag("--quiet -q", "Hide notes.")
+
+
 generate_command = declare(
-    "generate", GenerateArguments, declare("rubrics", RubricsArguments), declare("evals", EvalsArguments)
+    "generate",
+    GenerateArguments,
+    declare("rubrics", RubricsArguments),
+    declare("evals", EvalsArguments),
+    declare("from-openai", FromOpenAIArguments),
 )

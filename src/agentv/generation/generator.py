@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import os
 import re
 import time
@@ -17,8 +15,9 @@ import minijinja
 import msgspec
 
 from agentv.datasets.files import project_root
+from agentv.datasets.foreign.field_map import FieldMap
+from agentv.datasets.foreign.records import RecordFile
 from agentv.datasets.formats.dataset_format import Source
-from agentv.datasets.formats.foreign_files import TABLES
 from agentv.datasets.loader import case_source
 from agentv.engine.calls.open_targets import OpenTargets
 from agentv.engine.checks.preflight import FALLBACK_JUDGE
@@ -38,7 +37,7 @@ from agentv.model.message import Message
 from agentv.model.response import answer
 from agentv.model.values import freeze, to_json
 from agentv.runs.folder import write_whole
-from agentv.settings.diagnostics import did_you_mean
+from agentv.settings.diagnostics import did_you_mean, type_word
 from agentv.support.templates import environment, first_line, missing_name, names_in
 from agentv.trust.consent import check_policy
 
@@ -169,8 +168,13 @@ async def generate_rubrics(
     return result
 
 
+_TEMPLATES = ("id", "input", "expected_outcome", "expected_output")
+
+
 class RowTemplates(msgspec.Struct, frozen=True, kw_only=True):
-    """Templates that fill fields of a case from a row; the model writes the other fields."""
+    """A field map and templates that fill fields of a case from a row; the model writes the other fields."""
+
+    fields: FieldMap = FieldMap({})
 
     id: str | None = None
     input: str | None = None
@@ -180,12 +184,13 @@ class RowTemplates(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def are_complete(self) -> bool:
         """Whether no model is needed."""
-        return self.input is not None and self.expected_outcome is not None
+        given = self.fields.paths
+        return all(getattr(self, name) is not None or name in given for name in ("input", "expected_outcome"))
 
-    def render(self, row: Mapping[str, Any]) -> dict[str, str]:
-        """Return the fields of a case that have templates. Raises ValueError if a template does not fit the row."""
-        found = {}
-        for name in self.__struct_fields__:
+    def render(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of a case that are mapped or have templates. Raises ValueError if one does not fit."""
+        found = self.fields.values(row)
+        for name in _TEMPLATES:
             template = getattr(self, name)
             if template is not None:
                 try:
@@ -334,43 +339,12 @@ _CASE_FORMAT: ResponseFormat[dict[str, Any]] = ResponseFormat(freeze(_CASE_SCHEM
 
 
 def read_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read the numbered rows of a CSV, TSV or JSONL file. Raises UsageError with the location of a problem."""
-    suffix = os.path.splitext(path)[1].lower()
-    try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"Cannot read {path}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"Cannot read {path}", f"Byte {error.start} is not valid UTF-8", "Save it as UTF-8") from None
-    if suffix in TABLES:
-        return _from_table(text, TABLES[suffix], path)
-    if suffix in (".jsonl", ".ndjson"):
-        return _from_lines(text, path)
-    raise UsageError(f"Unsupported file type: {path}", hint="Rows can be in .csv, .tsv and .jsonl files")
-
-
-def _from_table(text: str, delimiter: str, path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    try:
-        head = [name.strip() for name in next(reader, [])]
-        if not head or len(set(head)) < len(head) or not all(head):
-            raise UsageError(f"The first line of {path} must name the columns, each once")
-        filled = (cells for cells in reader if any(cell.strip() for cell in cells))
-        for number, cells in enumerate(filled, 1):
-            if len(cells) != len(head):
-                raise UsageError(f"{path}, line {reader.line_num}: expected {len(head)} cells, got {len(cells)}")
-            yield number, dict(zip(head, cells, strict=True))
-    except csv.Error as error:
-        raise UsageError(f"{path}, line {reader.line_num}: {error}") from None
-
-
-def _from_lines(text: str, path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    filled = ((place, line) for place, line in enumerate(text.split("\n"), 1) if line.strip())
-    for number, (line_number, line) in enumerate(filled, 1):
-        try:
-            row = msgspec.json.decode(line)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise UsageError(f"{path}, line {line_number}: {error}") from None
-        if not isinstance(row, dict):
-            raise UsageError(f"{path}, line {line_number}: expected a JSON object")
-        yield number, row
+    """Read the numbered records of a table, a JSON array or JSON Lines. Raises AgentvError with the place."""
+    file = RecordFile(path)
+    if not file.kind:
+        hint = "Rows can be in .csv, .tsv, .jsonl, .json, .xlsx and .parquet files"
+        raise UsageError(f"Unsupported file type: {path}", hint=hint)
+    for number, record in enumerate(file.records(), 1):
+        if not isinstance(record.data, dict):
+            raise UsageError(f"{path}, line {record.line}: expected an object, got {type_word(record.data)}")
+        yield number, record.data

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from agentv_testing.batches import BatchScript
     from agentv_testing.faults import Fault
     from agentv_testing.gemini_content import GeminiContent
+    from agentv_testing.hosted_evals import HostedEvals
     from agentv_testing.openai_chat import ChatCompletions
     from agentv_testing.openai_responses import Responses
     from agentv_testing.server import FaultyServer, ServerCounts
@@ -24,6 +25,7 @@ __all__ = [
     "Fault",
     "FaultyServer",
     "GeminiContent",
+    "HostedEvals",
     "RawReply",
     "ReceivedRequest",
     "Responses",
@@ -33,7 +35,7 @@ __all__ = [
 ]
 
 _MODULES = (
-    *("wire", "faults", "server", "batches"),
+    *("wire", "faults", "server", "batches", "hosted_evals"),
     *("openai_chat", "openai_responses", "anthropic_messages", "gemini_content"),
 )
 

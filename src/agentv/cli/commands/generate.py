@@ -13,7 +13,10 @@ from typing import Any
 import msgspec
 
 from agentv.cli import output
-from agentv.cli.project_options import EvalsArguments, RubricsArguments
+from agentv.cli.project_options import EvalsArguments, FromOpenAIArguments, RubricsArguments
+from agentv.datasets.files import project_root
+from agentv.datasets.foreign.field_map import check_fields, parse_map
+from agentv.datasets.foreign.records import SAMPLE
 from agentv.datasets.loader import InMemoryCases
 from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, AgentvError, UsageError, plural
 from agentv.generation.generator import (
@@ -30,6 +33,7 @@ from agentv.generation.generator import (
 )
 from agentv.model.values import to_json
 from agentv.runs.writer import ResultWriter
+from agentv.settings.environment import load_environment
 
 
 def rubrics(args: RubricsArguments) -> None:
@@ -73,6 +77,7 @@ def _model(folder: str, args: RubricsArguments | EvalsArguments) -> ProjectModel
 def evals(args: EvalsArguments) -> None:
     """Create a dataset from rows."""
     templates = RowTemplates(
+        fields=parse_map(args.fields or "", needs_input=False),
         id=args.id_template,
         input=args.input_template,
         expected_outcome=args.outcome_template,
@@ -103,6 +108,29 @@ def evals(args: EvalsArguments) -> None:
     _exit(done.interrupted, done.failed + writer.failed, again)
 
 
+def from_openai(args: FromOpenAIArguments) -> None:
+    """Download hosted evals to a folder."""
+    from agentv.generation.hosted_evals import DownloadedEval, HostedEvals, download  # late: only this command uses it
+
+    variables = load_environment(os.getcwd(), project_root(os.getcwd())).variables
+    key = variables.get("OPENAI_API_KEY")
+    if not key:
+        raise UsageError("OPENAI_API_KEY is not set", hint="Export the key of the project whose evals you want to keep")
+    base_url = args.base_url or variables.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+    note = output.discard if args.quiet else output.note
+
+    async def run() -> list[DownloadedEval]:
+        async with aclosing(HostedEvals(base_url, key)) as api:
+            return await download(api, args.out, args.evals, note)
+
+    found = asyncio.run(run())
+    for each in found:
+        runs = f"{plural(each.runs, 'run')}, {each.new_runs:,} new"
+        output.message(f"Wrote {each.path}: {plural(each.items, 'item')}, {runs}")
+    if not found:
+        output.message("There are no evals with items")
+
+
 def _exit(interrupted: bool, failed: int, again: str) -> None:
     """Exit with an error code if the generation is incomplete; `again` completes it."""
     if interrupted:
@@ -121,6 +149,7 @@ def _rows(args: EvalsArguments, templates: RowTemplates) -> dict[int, dict[str, 
     rows = dict(islice(read_rows(args.rows), args.limit))
     if not rows:
         raise UsageError(f"{args.rows} has no rows")
+    check_fields(templates.fields, islice(rows.values(), SAMPLE), args.rows)
     try:
         templates.render(next(iter(rows.values())))
     except ValueError as error:
@@ -186,7 +215,8 @@ class _CaseWriter:
     def _write(self, number: int, case: dict[str, Any]) -> None:
         id = case.pop("id", "") or str(self._rows[number].get("id") or f"row-{number}")
         id = free_id(" ".join(id.split()), self._ids)
-        line = {"id": id, **case, "metadata": {"source": self._source, "row": number}}
+        known = {"source": self._source, "row": number}
+        line = {"id": id, **case, "metadata": {**case.get("metadata", {}), **known}}
         try:
             InMemoryCases([line])
         except AgentvError as error:

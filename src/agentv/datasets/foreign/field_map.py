@@ -11,7 +11,7 @@ import msgspec
 
 from agentv.datasets.case.shorthand import ItemIds
 from agentv.datasets.foreign.foreign_format import PlainMapper
-from agentv.datasets.foreign.values import is_blank, messages_of, parsed, text_of, texts_of, with_outcome
+from agentv.datasets.foreign.values import filled, is_blank, messages_of, parsed, text_of, texts_of, with_outcome
 from agentv.datasets.formats.dataset_format import PlainRow
 from agentv.errors import UsageError
 from agentv.settings.diagnostics import did_you_mean
@@ -43,14 +43,19 @@ class FieldMap(msgspec.Struct, frozen=True):
 
     def row(self, data: dict[str, Any]) -> dict[str, Any]:
         """Return the row for a record. Raises ValueError if it has no input."""
+        row = self.values(data)
+        if "input" not in row:
+            raise ValueError(f"The record has no '{self.paths['input']}', which is mapped to the input")
+        return with_outcome(row)
+
+    def values(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return the keys of the row that the record has values for."""
         row: dict[str, Any] = {"metadata": {}, "assertions": []}
         for key, path in self.paths.items():
             value = data if path == "*" else value_at(data, path)
             if not is_blank(value):
                 self._add(row, key, value)
-        if "input" not in row:
-            raise ValueError(f"The record has no '{self.paths['input']}', which is mapped to the input")
-        return with_outcome(row)
+        return filled(row)
 
     def _add(self, row: dict[str, Any], key: str, value: Any) -> None:
         if key == f"{_METADATA}*":
@@ -114,7 +119,7 @@ def _plain_columns(
     return plain
 
 
-def parse_map(text: str) -> FieldMap:
+def parse_map(text: str, *, needs_input: bool = True) -> FieldMap:
     """Parse `key=path,key=path`. Raises UsageError."""
     paths: dict[str, str] = {}
     place = 0
@@ -124,10 +129,10 @@ def parse_map(text: str) -> FieldMap:
             raise UsageError(f"--map: cannot read '{text[place:]}'", hint=f"For example: {EXAMPLE}")
         paths[found[1]] = found[2]
         place = found.end()
-    return checked_map(paths)
+    return checked_map(paths, needs_input=needs_input)
 
 
-def checked_map(paths: dict[str, str]) -> FieldMap:
+def checked_map(paths: dict[str, str], *, needs_input: bool = True) -> FieldMap:
     """Return the map after checking its keys. Raises UsageError."""
     known = {"criteria": "expected_outcome", "outcome": "expected_outcome"}
     paths = {known.get(key, key.replace("-", "_")): path for key, path in paths.items()}
@@ -135,7 +140,7 @@ def checked_map(paths: dict[str, str]) -> FieldMap:
         if key not in KEYS and not key.startswith(_METADATA):
             hint = did_you_mean(key, KEYS) or f"Keys: {', '.join(KEYS)}"
             raise UsageError(f"--map: unknown key '{key}'", hint=hint)
-    if "input" not in paths:
+    if needs_input and "input" not in paths:
         raise UsageError("--map: no field is mapped to 'input'", hint=f"For example: {EXAMPLE}")
     return FieldMap(paths)
 

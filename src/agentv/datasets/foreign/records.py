@@ -209,10 +209,12 @@ class RecordFile:
     def table(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the names of a table, and then the cells of each row, with the line. Raises DatasetError."""
         csv.field_size_limit(MAX_CELL_BYTES)
+        start = 1
         try:
             with open_lines(self.path) as stream:
-                rows = csv.reader(_decoded_lines(stream, self), delimiter=self._delimiter, strict=False)
+                rows = csv.reader(_decoded_lines(stream, self), delimiter=self._delimiter, strict=True)
                 names = [name.strip() for name in next(rows, [])]
+                self._check_names(names)
                 yield 1, names
                 start, width = rows.line_num + 1, len(names)
                 for cells in rows:
@@ -222,7 +224,7 @@ class RecordFile:
                         yield start, cells
                     start = rows.line_num + 1
         except csv.Error as error:
-            raise self.problem(f"Invalid table - {error}") from None
+            raise self.problem(f"Invalid table - {error}", start, "Write a quote inside a quoted cell twice") from None
         except DatasetError:
             raise
         except Exception as error:
@@ -234,6 +236,12 @@ class RecordFile:
         first = self.head.split(b"\n", 1)[0]
         given = _DELIMITERS.get(self.suffix, ",")
         return ";" if given == "," and b"," not in first and b";" in first else given
+
+    def _check_names(self, names: list[str]) -> None:
+        named = [name for name in names if name]
+        if len(set(named)) < len(named):
+            twice = next(name for name in named if named.count(name) > 1)
+            raise self.problem(f"The column '{twice}' occurs twice", hint="Name the columns, each once")
 
     def _check_width(self, names: Sequence[str], cells: list[str], line: int) -> None:
         if len(cells) > len(names) and any(cells[len(names) :]):

@@ -1,0 +1,168 @@
+"""Download the evals of OpenAI's hosted service: criteria and items as datasets, and the answers of their runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from agentv.datasets.foreign.values import object_at
+from agentv.engine.calls.retry import RetryPolicy
+from agentv.errors import AgentvError
+from agentv.model.response import TargetFailure
+from agentv.model.values import to_json
+from agentv.support.json_values import json_or
+from agentv.targets.apis.http_client import HttpClient
+
+_PAGE = 100
+_TIMEOUT_S = 120.0
+_STATUS_CODES = (408, 429, 500, 502, 503, 504)
+_KEPT = ("id", "name", "testing_criteria", "data_source_config", "metadata")
+_UNSAFE = re.compile(r"[^\w.-]+")
+
+
+class DownloadedEval(msgspec.Struct):
+    """One eval that was downloaded: its dataset, and how many items and runs it has."""
+
+    path: str
+    items: int = 0
+    runs: int = 0
+    new_runs: int = 0
+
+
+class HostedEvals:
+    """The API of the hosted service. Failed requests are retried."""
+
+    def __init__(self, base_url: str, key: str, *, max_retries: int = 6) -> None:
+        self._base = base_url.rstrip("/")
+        self._client = HttpClient(self._base, {"Authorization": f"Bearer {key}"}, (key,))
+        self._retries = RetryPolicy(max_retries, status_codes=_STATUS_CODES)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def listed(self, path: str) -> AsyncIterator[dict[str, Any]]:
+        """Yield the objects of a list, page by page."""
+        after = ""
+        while True:
+            page = await self.get(f"{path}?limit={_PAGE}&order=asc{after}")
+            found = page.get("data") if isinstance(page, dict) else None
+            if not isinstance(found, list):
+                raise AgentvError(f"{self._base}/{path} did not return a list", hint="Check the base URL")
+            for item in found:
+                yield item
+            if not found or not page.get("has_more"):
+                return
+            last = page.get("last_id") or found[-1].get("id")
+            if f"&after={quote(str(last))}" == after:
+                raise AgentvError(f"{self._base}/{path} returned the same page twice")
+            after = f"&after={quote(str(last))}"
+
+    async def get(self, path: str) -> Any:
+        """Return the JSON at a path. Raises AgentvError."""
+        return json_or(await self.read(path), None)
+
+    async def read(self, path: str) -> bytes:
+        """Return the body at a path. Raises AgentvError after the last attempt."""
+        retries = 0
+        while True:
+            try:
+                return (await self._client.send("GET", f"{self._base}/{path}", None, _TIMEOUT_S)).body
+            except TargetFailure as failure:
+                delay_s = self._retries.delay_s(failure, retries)
+                if delay_s is None:
+                    raise _explained(failure, path) from None
+                retries += 1
+                await asyncio.sleep(delay_s)
+
+
+def _explained(failure: TargetFailure, path: str) -> AgentvError:
+    hint = "The same command continues where it stopped"
+    if failure.error_class == "auth":
+        hint = "Check OPENAI_API_KEY: it needs permission to read evals"
+    return AgentvError(f"Cannot download {path.partition('?')[0]}", str(failure), hint)
+
+
+async def download(
+    api: HostedEvals, folder: str, wanted: Iterable[str], note: Callable[[str], None]
+) -> list[DownloadedEval]:
+    """Download evals to a folder; all of them if none is named. Runs that are there already are not read again."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    names = list(wanted)
+    evals = [await api.get(f"evals/{quote(name)}") for name in names] if names else None
+    done = []
+    async for each in _each(evals) if evals is not None else api.listed("evals"):
+        found = await _download_eval(api, folder, each, note)
+        if found is not None:
+            done.append(found)
+    return done
+
+
+async def _each(values: list[Any]) -> AsyncIterator[Any]:
+    for value in values:
+        yield value
+
+
+async def _download_eval(
+    api: HostedEvals, folder: str, found: dict[str, Any], note: Callable[[str], None]
+) -> DownloadedEval | None:
+    name = found.get("name") or found["id"]
+    path = os.path.join(folder, f"{_UNSAFE.sub('-', name).strip('-.')[:80] or 'eval'}-{_UNSAFE.sub('-', found['id'])}")
+    done = DownloadedEval(f"{path}.json")
+    items: dict[bytes, Any] = {}
+    messages: Any = None
+    async for run in api.listed(f"evals/{quote(found['id'])}/runs"):
+        done.runs += 1
+        source = object_at(run, "data_source")
+        messages = source.get("input_messages") or messages
+        for item in [*await _source_items(api, source.get("source")), *await _run_items(api, path, run, done)]:
+            items.setdefault(to_json(item), item)
+    done.items = len(items)
+    if not items:
+        note(f"{name}: it has no items, so that there is no dataset; its data are in logs of the service")
+        return None
+    kept = {key: found[key] for key in _KEPT if key in found}
+    content = {**kept, **({"input_messages": messages} if messages else {}), "items": list(items.values())}
+    _write(done.path, [to_json(content)])
+    return done
+
+
+async def _source_items(api: HostedEvals, source: Any) -> list[dict[str, Any]]:
+    """Return the items of a run's source: in the run itself, or in an uploaded file."""
+    if not isinstance(source, dict):
+        return []
+    rows: list[Any] = source.get("content") or []
+    if source.get("type") == "file_id" and isinstance(source.get("id"), str):
+        text = await api.read(f"files/{quote(source['id'])}/content")
+        rows = [json_or(line, None) for line in text.splitlines() if line.strip()]
+    return [{"item": row["item"]} for row in rows if isinstance(row, dict) and isinstance(row.get("item"), dict)]
+
+
+async def _run_items(api: HostedEvals, path: str, run: dict[str, Any], done: DownloadedEval) -> list[dict[str, Any]]:
+    """Return the items that a run answered. Its answers and grades are written to a file, once the run has ended."""
+    file = f"{path}.{_UNSAFE.sub('-', run['id'])}.jsonl"
+    if os.path.exists(file):
+        outputs = [json_or(line, {}) for line in Path(file).read_bytes().splitlines()]
+    else:
+        where = f"evals/{quote(run.get('eval_id') or '')}/runs/{quote(run['id'])}/output_items"
+        outputs = [output async for output in api.listed(where)]
+        if run.get("status") not in ("queued", "in_progress"):
+            _write(file, map(to_json, outputs))
+            done.new_runs += 1
+    found = (output.get("datasource_item") for output in outputs if isinstance(output, dict))
+    return [{"item": item} for item in found if isinstance(item, dict)]
+
+
+def _write(path: str, lines: Iterable[bytes]) -> None:
+    """Write a file that is complete as soon as it exists."""
+    partial = f"{path}.part"
+    with open(partial, "wb") as stream:
+        stream.writelines(line + b"\n" for line in lines)
+    os.replace(partial, path)
