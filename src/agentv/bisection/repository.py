@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import subprocess
+import tarfile
+from io import BytesIO
 from pathlib import Path
 
 import msgspec
@@ -46,7 +48,7 @@ class GitRepository:
 
     def __init__(self, folder: str) -> None:
         if shutil.which("git") is None:
-            raise UsageError("bisect needs Git, but there is no `git` on the PATH")
+            raise UsageError("This needs Git, but there is no `git` on the PATH")
         self.root = os.path.realpath(folder)
         found = self._run("rev-parse", "--show-toplevel")
         if found.returncode:
@@ -89,6 +91,20 @@ class GitRepository:
         folder, name = os.path.split(os.path.abspath(path))
         below = os.path.relpath(os.path.join(os.path.realpath(folder), name), self.root)
         return None if below.startswith(os.pardir) else below
+
+    def changes_of(self, path: str, most: int) -> list[str]:
+        """Return the newest commits that changed a file or folder below the root, newest first."""
+        return self._run("log", f"-{most}", "--format=%H", "--no-show-signature", "--", path).stdout.split()
+
+    def export(self, sha: str, path: str, folder: Path) -> bool:
+        """Write a folder as it is in a commit to another folder; return whether the commit has it."""
+        command = ["git", "-C", self.root, "archive", "--format=tar", f"{sha}:{'' if path == os.curdir else path}"]
+        found = subprocess.run(command, capture_output=True, env=plain_environment(), check=False)  # noqa: S603
+        if found.returncode:
+            return False
+        with tarfile.open(fileobj=BytesIO(found.stdout)) as archive:
+            archive.extractall(folder, filter="data")
+        return True
 
     def is_tracked(self, path: str) -> bool:
         """Whether Git tracks a file of the checkout."""

@@ -15,6 +15,8 @@ COMMANDS = {
     "eval": "Run every case, score the answers and record the results.",
     "compare": "Compare runs and test whether the difference is real.",
     "noise": "Run the same cases twice and measure the noise.",
+    "skill": "Measure whether an Agent Skill helps your coding agents.",
+    "ablate": "Measure whether a prompt, a file or an MCP server helps.",
     "bisect": "Find the commit that changed the scores.",
     "report": "Write reports of a run: HTML, JUnit, Markdown, CSV or Parquet.",
     "runs": "List runs, show their trend, remove old runs.",
@@ -34,6 +36,7 @@ COMMANDS = {
 _HOMES = {
     "evaluation_options": ("eval", "bisect", "rescore"),
     "judge_options": ("judge",),
+    "ablation_options": ("skill", "ablate"),
     "rehearsal_options": ("noise",),
     "analysis_options": ("compare", "plan", "runs"),
     "commands.report": ("report",),

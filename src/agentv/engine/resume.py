@@ -92,6 +92,8 @@ def _check_stored(stored: EvalOptions, given: EvalOptions, run: str) -> None:
         is_path = name != "ray_address"
         if value and value != getattr(given, name) and not (is_path and is_trusted(value)):
             uses.append(Use("file" if is_path else "host", value, run, f"--{name.replace('_', '-')}"))
+    if stored.variants != given.variants:
+        uses += (Use("command", f"{each.base} {each.settings}", run, each.name) for each in stored.variants)
     entries = getattr(stored, "evaluators", None)
     if entries and entries != getattr(given, "evaluators", None):
         uses += (use for spec in specs_of(entries)[0] for use in spec_uses(spec, run))

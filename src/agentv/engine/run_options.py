@@ -22,6 +22,7 @@ from agentv.model.evaluator import DEFAULT_TARGET
 from agentv.settings.diagnostics import MOST_TRIALS, Problems, did_you_mean
 from agentv.settings.sandbox import Engine
 from agentv.settings.settings_reader import ProjectConfig, RunDefaults, check_config, read_settings
+from agentv.targets.variants import Variant
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Options = TypeVar("Options", bound="EvalOptions")
@@ -68,6 +69,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     `retry_errors` and `changed_since` name an earlier run whose valid records are carried over; `only` selects the
     cases with that outcome in the run `only_from`, `cases_from` those listed in a file. `dump_prompts` and
     `dump_traces` are folders; empty means one inside the run folder. `experiment` is a name that groups runs.
+    `variants` are further targets, made from those of the file.
     """
 
     paths: tuple[str, ...] = ()
@@ -116,6 +118,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ray_address: str | None = None
     experiment: str | None = None
     sandbox: Engine | None = None
+    variants: tuple[Variant, ...] = ()
 
     @property
     def selection(self) -> Selection:

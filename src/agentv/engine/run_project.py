@@ -97,7 +97,8 @@ class Project:
         self.defaults = load_defaults(folder, self.root, warn)
         folders = (os.path.abspath(each.folder) for each in sources if is_trusted(each.folder))
         self.folders = tuple(dict.fromkeys(folders)) or (os.getcwd(),)
-        self.file = open_targets(folder, options.targets_file, options.sandbox, self.defaults.sandbox)
+        file = open_targets(folder, options.targets_file, options.sandbox, self.defaults.sandbox)
+        self.file = file.with_variants(options.variants)
         self.replay = None if options.replay is None else os.path.abspath(run_path(options.replay))
         self.is_remote = is_remote(options.executor)
         self._replaying: Callable[..., Target] = Target

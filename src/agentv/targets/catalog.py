@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -46,6 +46,7 @@ from agentv.targets.targets_file import (
     placed,
     repeated_names,
 )
+from agentv.targets.variants import Variant, variant_entries
 from agentv.trust.inventory import Inventory
 from agentv.trust.roots import in_project, is_trusted, own_root
 
@@ -59,15 +60,14 @@ targets:
     api_key: ${{ OPENAI_API_KEY }}"""
 
 _SHOWN_PROBLEMS = 10
-
 LineOf = Callable[[KeyPath], int | None]
 
 
 class Targets:
     """The targets of one file. Variables are looked up per target, so that those of unused targets may be unset.
 
-    `home` is the argument of `Target.open`: the folder that contains the file, or its `.agentv` folder. `warnings` are
-    about the file and the targets read so far.
+    `home`, for `Target.open`, is the folder with the file or its `.agentv` folder. `warnings` are about the file and
+    the targets read so far.
     """
 
     def __init__(
@@ -118,6 +118,11 @@ class Targets:
             return self.names
         listed = f"Targets in {self.path}: {', '.join(self.names) or 'none'}"
         raise UsageError("No target is named, and there is no target named 'default'", listed, "Pass --target NAME")
+
+    def with_variants(self, variants: Sequence[Variant]) -> Targets:
+        """Return these targets and variants of them."""
+        entries = {**self._entries, **variant_entries(variants, self._entries)}
+        return Targets(entries, self.path, self.environment, self._line_of, self._repeated) if variants else self
 
     def get(self, name: str) -> Target:
         """Return a target's settings with all variables filled in."""

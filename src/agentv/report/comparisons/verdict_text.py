@@ -60,17 +60,24 @@ def _power(paired: Paired) -> str:
 
 def verdict(comparison: Comparison) -> str:
     """State the verdict. If there is none, say whether errors or too few cases are the reason."""
+    paired = comparison.paired
+    text = named_verdict(comparison)
+    if paired is None or paired.answer != "cannot tell" or text.startswith("Can't tell:"):
+        return text
+    runs = " ".join(shlex.quote(side.label) for side in comparison.sides)
+    return f"{text} Run `agentv plan {runs}` to see how many you need."
+
+
+def named_verdict(comparison: Comparison, names: tuple[str, str] = ("A", "B")) -> str:
+    """State the verdict with these names of the runs, without advice."""
     paired, errors = comparison.paired, comparison.errors
     if paired is None:
-        return sentence(None)
+        return sentence(None, *names)
     if errors is not None and errors.leaves_open(paired.answer):
-        only = _errored_only(errors, ("A", "B"))
-        without = _claim(paired, "B") if paired.answer != "cannot tell" else f"{_scored(paired, 'B')}."
-        return f"Can't tell: {only}. Without them, {without} {errors_sentence(errors)}."
-    if paired.answer != "cannot tell":
-        return sentence(paired) + more_errors(errors)
-    runs = " ".join(shlex.quote(side.label) for side in comparison.sides)
-    return f"{sentence(paired)}{more_errors(errors)} Run `agentv plan {runs}` to see how many you need."
+        only = _errored_only(errors, names)
+        without = _claim(paired, names[1]) if paired.answer != "cannot tell" else f"{_scored(paired, names[1])}."
+        return f"Can't tell: {only}. Without them, {without} {errors_sentence(errors, names[1])}."
+    return sentence(paired, *names) + more_errors(errors, names)
 
 
 def _errored_only(errors: ErrorBounds, names: tuple[str, str]) -> str:
@@ -79,19 +86,19 @@ def _errored_only(errors: ErrorBounds, names: tuple[str, str]) -> str:
     return " and ".join(f"{plural(count, 'case')} errored only in {name}" for count, name in counts if count)
 
 
-def more_errors(errors: ErrorBounds | None) -> str:
+def more_errors(errors: ErrorBounds | None, names: tuple[str, str] = ("A", "B")) -> str:
     """State that a run has more errors, if that is shown; empty otherwise."""
     if errors is None or errors.rates.answer == "cannot tell":
         return ""
-    more, less = ("B", "A") if errors.rates.mean_delta > 0 else ("A", "B")
+    less, more = names if errors.rates.mean_delta > 0 else names[::-1]
     low, high = sorted((errors.rates.mean_before, errors.rates.mean_after))
     return f" {more} errors more often: {percent(high)} of trials against {percent(low)} in {less}."
 
 
-def errors_sentence(errors: ErrorBounds) -> str:
+def errors_sentence(errors: ErrorBounds, after: str = "B") -> str:
     """State the difference with errors counted as 0 and as 1."""
     worst, best = signed(errors.against.mean_delta), signed(errors.in_favour.mean_delta)
-    return f"If every error counts against B the difference is {worst}, in its favour {best}"
+    return f"If every error counts against {after} the difference is {worst}, in its favour {best}"
 
 
 def margin_sentence(comparison: Comparison) -> str | None:

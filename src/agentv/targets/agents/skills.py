@@ -13,12 +13,10 @@ from agentv.model.workspace_settings import WorkspaceFile
 
 SKILL_FILE = "SKILL.md"
 _NAME = re.compile(r"^name:[ \t]*[\"']?([A-Za-z0-9][\w.-]{0,63})[\"']?[ \t]*(?:#.*)?$", re.MULTILINE)
-_FRONT_MATTER = re.compile(r"\A﻿?---[ \t]*\r?\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
 _LONGEST = 64 * 1024
 _DEEPEST = 4
-_LEFT_OUT = re.compile(
-    r"evals?|evals?\.json|.*trigger[_-]?evals?.*\.jsonl?|\.git|__pycache__|\.DS_Store", re.IGNORECASE
-)
+_LEFT_OUT = re.compile(r"evals?|evals?\.json|.*trigger[_-]?evals?.*\.jsonl?|\.git|\.agentv|__pycache__", re.IGNORECASE)
 """What is not installed: evals contain the answers."""
 
 

@@ -1,0 +1,139 @@
+"""The arms of a comparison: the same target with and without something, as variants of the configured target."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from agentv.errors import UsageError
+from agentv.registry import TARGETS
+from agentv.targets.agents.agent import CodingAgent
+from agentv.targets.agents.skills import find_leak, skill_name
+from agentv.targets.catalog import Targets
+from agentv.targets.target import ModelApi, Target
+from agentv.targets.variants import Variant
+from agentv.targets.workspace_target import WorkspaceTarget
+
+WITHOUT, PREVIOUS, WITH, OTHER = "without", "previous", "with", "against"
+
+
+class Arm(msgspec.Struct, frozen=True, kw_only=True):
+    """One side of a comparison: a target, and the settings that differ from those of the file."""
+
+    base: str
+    label: str
+    settings: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The name of the variant in runs."""
+        return f"{self.base}-{self.label}"
+
+    @property
+    def variant(self) -> Variant:
+        """The target to run."""
+        return Variant(name=self.name, base=self.base, settings=self.settings)
+
+
+def coding_agents(file: Targets, named: Iterable[str]) -> list[CodingAgent]:
+    """Return the named coding agents, else all of a targets file. Raises UsageError for another kind of target."""
+    names = file.pick(named) if (named := tuple(named)) else file.names
+    found = []
+    for name in names:
+        if not named and not _is_agent(file, name):
+            continue
+        target = file.get(name)
+        if isinstance(target, CodingAgent):
+            found.append(target)
+        elif named:
+            detail = f"Its provider is '{target.provider}'; skills are installed for coding agents"
+            raise UsageError(
+                f"Target '{name}' is not a coding agent", detail, "Use `agentv ablate` for a prompt or file"
+            )
+    if not found:
+        hint = "Add a target with provider claude-code, codex, gemini-cli, copilot-cli, opencode or pi-coding-agent"
+        raise UsageError("No target is a coding agent", f"Targets: {', '.join(file.names) or 'none'}", hint)
+    return found
+
+
+def _is_agent(file: Targets, name: str) -> bool:
+    """Whether a target's provider is a coding agent, without the values of its variables."""
+    provider = file.raw(name).get("provider")
+    known = TARGETS.canonical(provider) if isinstance(provider, str) else None
+    return known is not None and isinstance(kind := TARGETS.find(known), type) and issubclass(kind, CodingAgent)
+
+
+def skill_arms(target: CodingAgent, home: str, folders: Mapping[str, str]) -> list[Arm]:
+    """Return the arms of an agent: without the skill, and with each version of it, by label and folder."""
+    name = next(skill_name(folder) for folder in folders.values())
+    kept = zip(target.skills, target.skill_folders(home), strict=True)
+    others = [skill for skill, folder in kept if skill_name(folder) != name]
+    hidden = [*target.hidden_skills, name]
+    versions = {WITHOUT: [], **{label: [os.path.abspath(folder)] for label, folder in folders.items()}}
+    return [
+        Arm(base=target.name, label=label, settings={"skills": [*others, *own], "hidden_skills": hidden})
+        for label, own in versions.items()
+    ]
+
+
+def check_leaks(target: CodingAgent, name: str, home: str, temporary: str) -> None:
+    """Raise UsageError if the agent would see the skill anyway: in a home, its folder, or a parent of that."""
+    template = None if target.home_template is None else os.path.join(home, os.path.expanduser(target.home_template))
+    own = os.path.expanduser("~") if target.user_settings else template
+    work = temporary if target.cwd is None else os.path.join(home, os.path.expanduser(target.cwd))
+    leak = find_leak(name, target.skill_places, own, work)
+    if leak is None:
+        return
+    detail = f"{leak} is a skill of the same name, which it would see without yours too"
+    hint = f"Move it away while you measure: mv {leak} {os.path.dirname(os.path.dirname(leak))}/{name}.away"
+    if target.cwd is not None:
+        hint = "Remove `cwd` of the target: each job then has a folder of its own"
+    raise UsageError(f"Target '{target.name}' cannot be measured without the skill '{name}'", detail, hint)
+
+
+def prompt_arms(target: Target, text: str, other: str | None) -> list[Arm]:
+    """Return the arms of a target with a system prompt, and without it or with another one."""
+    if "system_prompt" not in target.__struct_fields__:
+        detail = f"Provider '{target.provider}' has no `system_prompt`"
+        raise UsageError(f"Target '{target.name}' cannot have a prompt", detail, "Use a model API or a coding agent")
+    return _pair(target.name, {"system_prompt": text}, {"system_prompt": other}, has_other=other is not None)
+
+
+def file_arms(target: Target, path: str, file: str, other: str | None) -> list[Arm]:
+    """Return the arms of a target with a file in the workspace, and without it or with another one."""
+    if not isinstance(target, WorkspaceTarget):
+        detail = f"Targets of provider '{target.provider}' do not work in a folder"
+        raise UsageError(f"Target '{target.name}' has no workspace", detail, "Use a coding agent or a `cli` target")
+    kept = {name: source for name, source in target.workspace_files.items() if name != path}
+    before = None if other is None else os.path.abspath(other)
+    settings = [{"workspace_files": {**kept, path: source}} for source in (os.path.abspath(file), before)]
+    return _pair(target.name, *settings, has_other=other is not None)
+
+
+def mcp_arms(target: Target, name: str, written: Mapping[str, Any]) -> list[Arm]:
+    """Return the arms of a target with and without one of its MCP servers. `written` are its settings in the file."""
+    tools = written.get("tools")
+    tools = list(tools) if isinstance(tools, list) and isinstance(target, ModelApi) else []
+    found = [tool for tool in tools if isinstance(tool, dict) and _names(tool.get("mcp"), name)]
+    if len(found) != 1:
+        servers = [tool["mcp"] for tool in tools if isinstance(tool, dict) and "mcp" in tool]
+        shown = "; ".join(each if isinstance(each, str) else " ".join(map(str, each)) for each in servers) or "none"
+        what = "has no MCP server" if not found else "has several MCP servers"
+        hint = "MCP servers are in `tools` of model targets; for a coding agent, pass its file: --file .mcp.json"
+        raise UsageError(f"Target '{target.name}' {what} '{name}'", f"Its MCP servers: {shown}", hint)
+    left = [tool for tool in tools if tool is not found[0]]
+    return _pair(target.name, {"tools": tools}, {"tools": left}, has_other=False)
+
+
+def _names(server: Any, name: str) -> bool:
+    """Whether a command or an address of an MCP server contains a name."""
+    words = [server] if isinstance(server, str) else server if isinstance(server, list) else []
+    return any(name.lower() in str(word).lower() for word in words)
+
+
+def _pair(base: str, own: dict[str, Any], other: dict[str, Any], *, has_other: bool) -> list[Arm]:
+    label = OTHER if has_other else WITHOUT
+    return [Arm(base=base, label=label, settings=other), Arm(base=base, label=WITH, settings=own)]

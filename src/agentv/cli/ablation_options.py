@@ -1,0 +1,85 @@
+"""The arguments of the commands that compare a target with and without something: skill and ablate."""
+
+from __future__ import annotations
+
+import click
+
+from agentv.cli.evaluation_options import EvaluatedTargets
+from agentv.cli.options import AT_LEAST_0, FILE, argument, declare, option
+from agentv.cli.rehearsal_options import SeriesOptions
+
+_GATES = ["regression", "worse", "any-loss", "no-help", "never"]
+
+
+class ArmOptions(EvaluatedTargets, SeriesOptions):
+    """Options of a comparison with and without something."""
+
+    fail_on: str = option(
+        "--fail-on",
+        "Exit with 1 if it is shown to make a target worse (regression), lowers a mean (worse) or loses a case "
+        "(any-loss). With no-help, also exit with 5 if it is not shown to help every target.",
+        click.Choice(_GATES),
+        default="regression",
+    )
+    changes: int = option("--changes N", "Number of changed cases to show for each target.", AT_LEAST_0, default=5)
+    html: str | None = option("--html FILE", "Write the report as an HTML page.", FILE)
+    md: str | None = option("--md FILE", "Write the report as Markdown, for a pull request.", FILE)
+
+
+class SkillArguments(ArmOptions):
+    """DIR is the folder of an Agent Skill: SKILL.md, and evals in evals/. Every coding agent of the targets file, or
+    those named with --target, answers each eval with and without the skill, in a home and a workspace of its own. The
+    skill is installed where the agent looks for skills; an agent that would find it elsewhere is refused. Answers are
+    compared case by case, with the statistics of `agentv compare`. Trigger sets in evals/ give precision and recall.
+
+    \b
+    Exit codes: 0 passed   1 the --fail-on condition is met   2 usage, configuration or dataset error
+                3 too many errors   4 budget reached   5 can't tell   130 interrupted
+    """
+
+    action = "agentv.cli.commands.skill:measure_skill"
+    examples = (
+        "agentv skill skills/release-notes",
+        "agentv skill skills/release-notes --target claude --trials 3",
+        "agentv skill skills/release-notes --previous --fail-on no-help --md report.md",
+        "agentv skill skills/release-notes --resume",
+    )
+
+    paths: tuple[str, ...] = argument(nargs=-1, metavar="DIR")
+    previous: str | None = option(
+        "--previous [REF]",
+        "Also run the version of a commit; without REF, the newest version in Git that differs.",
+        is_flag=False,
+        flag_value="",
+    )
+
+
+class AblateArguments(ArmOptions):
+    """Runs the cases of the datasets in PATHS with and without a system prompt, a file of the workspace or an MCP
+    server, and compares the answers case by case, with the statistics of `agentv compare`. With --against, two versions
+    of the prompt or file are compared instead.
+
+    \b
+    Exit codes: 0 passed   1 the --fail-on condition is met   2 usage, configuration or dataset error
+                3 too many errors   4 budget reached   5 can't tell   130 interrupted
+    """
+
+    action = "agentv.cli.commands.ablate:ablate"
+    examples = (
+        "agentv ablate evals --prompt prompts/system.md",
+        "agentv ablate evals --prompt new.md --against old.md --target gpt",
+        "agentv ablate evals --file AGENTS.md --target claude --trials 3",
+        "agentv ablate evals --mcp search-server --fail-on no-help",
+    )
+
+    prompt: str | None = option("--prompt FILE", "Text file with the system prompt to measure.", FILE)
+    file: str | None = option(
+        "--file PATH|DEST=PATH",
+        "File or folder to measure. It is added to each workspace at the same path, or at DEST.",
+    )
+    mcp: str | None = option("--mcp NAME", "MCP server in `tools` of the target, by a part of its command or address.")
+    against: str | None = option("--against FILE", "Compare with this version of the prompt or file, not with none.")
+
+
+skill_command = declare("skill", SkillArguments)
+ablate_command = declare("ablate", AblateArguments)

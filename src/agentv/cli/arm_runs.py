@@ -1,0 +1,92 @@
+"""Run the arms of a comparison, print the findings and exit with the code of the gate."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from agentv.ablation.arms import WITHOUT, Arm
+from agentv.ablation.findings import Findings, Gate, find, findings_data
+from agentv.cli import output
+from agentv.cli.ablation_options import ArmOptions
+from agentv.cli.commands.eval import short
+from agentv.cli.options import options_of
+from agentv.cli.run_series import RunSeries, SeriesStopped
+from agentv.engine.prepare import prepare
+from agentv.engine.run_options import EvalOptions
+from agentv.errors import file_errors, plural
+from agentv.report.comparisons.ablation_text import ablation_html, ablation_lines, ablation_markdown
+from agentv.report.terminal import print_lines
+
+EVALS, TRIGGERS = "evals", "triggers"
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """What is measured: its name in sentences, its arms, and the datasets of its runs."""
+
+    command: str
+    subject: str
+    arms: tuple[Arm, ...]
+    datasets: Mapping[str, tuple[str, ...]]
+    skill: str | None = None
+    versions: Mapping[str, str] = {}
+
+
+def run_options(args: ArmOptions, measured: Measured, run: str) -> EvalOptions:
+    """Return the options of a run: its datasets, and the arms that answer them. Triggers need the skill."""
+    arms = [arm for arm in measured.arms if run == EVALS or arm.label != WITHOUT]
+    return options_of(
+        EvalOptions,
+        args,
+        paths=measured.datasets[run],
+        targets=tuple(arm.name for arm in arms),
+        variants=tuple(arm.variant for arm in arms),
+    )
+
+
+def print_plans(args: ArmOptions, measured: Measured) -> None:
+    """Print the plan of each run; call nothing."""
+    from agentv.cli.dry_run import print_plan  # late: rarely needed
+
+    for run in measured.datasets:
+        if not args.as_json:
+            output.note(f"Run {run}: {plural(len(measured.arms), 'arm')}")
+        options = run_options(args, measured, run)
+        print_plan(prepare(options, options.open_cases(*output.listeners(args.quiet))), as_json=args.as_json)
+
+
+def measure(args: ArmOptions, series: RunSeries, measured: Measured) -> None:
+    """Make the runs that are not complete, print the findings and exit."""
+    try:
+        for place, run in enumerate(measured.datasets, 1):
+            options = series.options(run_options(args, measured, run), run)
+            series.evaluate(run, options, f"Run {place} of {len(measured.datasets)}: {run}")
+    except SeriesStopped as stopped:
+        series.stop(measured.command, stopped)
+    runs = {run: series.home / run for run in measured.datasets}
+    findings = Findings(
+        subject=measured.subject,
+        targets=find(measured.arms, runs, measured.skill, args.changes),
+        folders={run: short(path) for run, path in runs.items()},
+        versions=dict(measured.versions),
+        trials=args.trials,
+    )
+    gate = cast("Gate", args.fail_on)
+    code = findings.exit_code(gate)
+    _write(args, findings)
+    if args.as_json:
+        output.echo_json(findings_data(findings, gate, code))
+    else:
+        print_lines(ablation_lines(findings), sys.stdout, sys.stdout.isatty())
+    sys.exit(code)
+
+
+def _write(args: ArmOptions, findings: Findings) -> None:
+    for path, text in ((args.html, ablation_html), (args.md, ablation_markdown)):
+        if path is not None:
+            with file_errors(f"Cannot write {path}"):
+                Path(path).write_text(text(findings), encoding="utf-8")

@@ -1,0 +1,194 @@
+"""`agentv skill`: the same cases with and without a skill, and with an earlier version of it."""
+
+import json
+
+import pytest
+from skill_project import HELPFUL, USELESS, agent, evals
+
+
+def measure(command, *options, code=0):
+    ended = command("skill", "skills/greet", "--json", "--quiet", "--out", "out", *options)
+    assert ended.code == code, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_a_skill_that_changes_the_answers_helps(project, command):
+    [found] = measure(command)["targets"]
+    against = found["against"]["without"]
+    assert (against["answer"], against["summary"]["mean_delta"], against["summary"]["n"]) == ("better", 1.0, 12)
+    assert (found["loaded"]["with"]["count"], found["loaded"]["without"]["count"]) == (12, 0)
+    assert against["cost_usd"]["n"] == 12
+
+
+def test_a_skill_that_does_nothing_does_not_help(project, command):
+    project.skill(USELESS)
+    [found] = measure(command)["targets"]
+    assert found["against"]["without"]["answer"] == "cannot tell"
+
+
+@pytest.mark.parametrize(
+    ("text", "gate", "code"),
+    [
+        (HELPFUL, "no-help", 0),
+        (USELESS, "no-help", 5),
+        (USELESS, "regression", 0),
+        (USELESS, "never", 0),
+        (HELPFUL.replace("Ahoy!", "No."), "regression", 1),
+        (HELPFUL.replace("Ahoy!", "No."), "never", 0),
+    ],
+)
+def test_gates_have_the_exit_codes_of_compare(project, command, text, gate, code):
+    project.skill(text)
+    if "No." in text:
+        project.evals(evals(assertions=[{"type": "contains", "value": "do not know"}]))
+    assert measure(command, "--fail-on", gate, code=code)["exit_code"] == code
+
+
+def test_the_report_is_one_page_in_every_format(project, command):
+    project.triggers(("greet Ann", True), ("Make a list", False))
+    ended = command("skill", "skills/greet", "--out", "out", "--html", "r.html", "--md", "r.md")
+    assert ended.code == 0, ended.stderr
+    texts = (ended.stdout, (project.path / "r.html").read_text(), (project.path / "r.md").read_text())
+    for text in texts:
+        assert "claude with the skill" in text
+        assert "is better by 1.000" in text
+        assert "12 of 12" in text
+    assert ended.stdout.startswith("Helps: claude with the skill 'greet' is better by 1.000 (95 % ")
+
+
+def test_trigger_sets_give_precision_and_recall(project, command):
+    project.triggers(("greet Ann", True), ("Say hello to Bo", True), ("greet no one", False), ("Sum it", False))
+    [found] = measure(command)["targets"]
+    counts = found["triggers"]["with"]
+    assert (counts["precision"]["count"], counts["precision"]["total"]) == (1, 2)
+    assert (counts["recall"]["value"], counts["wanted"], counts["unwanted"]) == (0.5, 2, 2)
+    assert list(found["triggers"]) == ["with"]
+
+
+def test_trigger_sets_work_without_evals(project, command):
+    (project.path / "skills/greet/evals/evals.json").unlink()
+    project.triggers(("greet Ann", True))
+    [found] = measure(command)["targets"]
+    assert (found["against"], found["triggers"]["with"]["recall"]["value"]) == ({}, 1.0)
+
+
+def test_the_previous_version_is_the_newest_in_git_that_differs(project, command):
+    project.skill(USELESS)
+    project.commit("one")
+    project.skill(HELPFUL)
+    project.commit("two")
+    project.evals(evals(10))
+    project.commit("more evals")
+    found = measure(command, "--previous")
+    against = found["targets"][0]["against"]
+    assert {label: each["answer"] for label, each in against.items()} == {"without": "better", "previous": "better"}
+    assert len(found["versions"]["previous"]) == 40
+
+
+def test_a_version_without_a_difference_is_refused(project, command):
+    project.commit("one")
+    ended = command("skill", "skills/greet", "--previous")
+    assert ended.code == 2
+    assert "There is no earlier version to compare with" in ended.stderr
+    assert not (project.path / ".agentv/results").exists() or not list((project.path / ".agentv/results").iterdir())
+
+
+def test_several_agents_are_measured_and_named_ones_only(project, command):
+    project.folder.write(
+        "targets.yaml", {"targets": [agent(), agent("second"), {"name": "model", "provider": "mock", "response": "x"}]}
+    )
+    project.evals(evals(3))
+    assert [each["target"] for each in measure(command)["targets"]] == ["claude", "second"]
+    ended = command("skill", "skills/greet", "--target", "model")
+    assert (ended.code, "Target 'model' is not a coding agent" in ended.stderr) == (2, True)
+
+
+def test_the_evals_are_never_in_the_agents_sight(project, command):
+    measure(command)
+    copied = sorted(path.name for path in (project.path / "out/versions/with/greet").rglob("*"))
+    assert copied == ["SKILL.md"]
+
+
+@pytest.mark.parametrize("place", ["home/.claude/skills/greet", "work/.claude/skills/other", ".claude/skills/greet"])
+def test_an_agent_that_would_see_the_skill_anyway_is_refused(project, command, place):
+    project.folder.write(f"{place}/SKILL.md", HELPFUL)
+    settings = {"home_template": "home"} if place.startswith("home") else {"cwd": "work"}
+    (project.path / "work").mkdir(exist_ok=True)
+    project.folder.write("targets.yaml", {"targets": [agent(**settings)]})
+    ended = command("skill", "skills/greet")
+    assert ended.code == 2
+    assert "Target 'claude' cannot be measured without the skill 'greet'" in ended.stderr
+
+
+def test_the_users_home_is_checked_and_the_skill_goes_to_the_workspace(project, command, monkeypatch):
+    monkeypatch.setenv("HOME", str(project.path / "me"))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    (project.path / "me").mkdir()
+    project.folder.write("targets.yaml", {"targets": [agent(user_settings=True)]})
+    [found] = measure(command)["targets"]
+    assert found["against"]["without"]["answer"] == "better"
+    project.folder.write("me/.claude/skills/greet/SKILL.md", HELPFUL)
+    ended = command("skill", "skills/greet")
+    assert ended.code == 2
+    assert "is a skill of the same name" in ended.stderr
+
+
+def test_a_skill_in_the_template_of_a_case_is_an_error_of_the_arm_without(project, command):
+    project.folder.write("template/.claude/skills/greet/SKILL.md", HELPFUL)
+    case = {"id": "a", "expected_outcome": "x", "input": "greet", "workspace": {"template": "template"}}
+    checks = [{"type": "contains", "value": "Ahoy"}]
+    (project.path / "skills/greet/evals/evals.json").unlink()
+    project.folder.write("skills/greet/evals/own.yaml", {"evaluators": checks, "evalcases": [case]})
+    project.commit("all")
+    ended = command("skill", "skills/greet", "--out", "out")
+    assert ended.code == 3
+    assert "The agent would see the skill 'greet'" in ended.stderr
+
+
+def test_a_stopped_run_is_resumed_and_a_changed_skill_refused(project, command):
+    ended = command("skill", "skills/greet", "--out", "out", "--budget-usd", "0.05", "--workers", "1")
+    assert ended.code == 4, ended.stderr
+    assert "agentv skill skills/greet --resume --out out" in ended.stderr
+    project.skill(USELESS)
+    ended = command("skill", "skills/greet", "--resume", "--out", "out")
+    assert (ended.code, "the skill 'greet' has changed" in ended.stderr) == (2, True)
+    project.skill(HELPFUL)
+    [found] = measure(command, "--resume", "--budget-usd", "5")["targets"]
+    assert found["against"]["without"]["summary"]["n"] == 12
+    assert len((project.path / "out/evals/results.jsonl").read_text().splitlines()) == 24
+
+
+def test_a_dry_run_calls_nothing_and_leaves_nothing(project, command):
+    project.triggers(("greet Ann", True))
+    ended = command("skill", "skills/greet", "--dry-run")
+    assert ended.code == 0, ended.stderr
+    assert "claude-with: 12 jobs (claude-code)" in ended.stdout
+    assert "claude-without: 12 jobs (claude-code)" in ended.stdout
+    assert ended.stdout.count("Nothing was called.") == 2
+    assert not (project.path / ".agentv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "There is no SKILL.md in nowhere"),
+        (["skills"], "Skills in it: empty, greet"),
+        (["skills/greet", "skills"], "Name the folder of one skill"),
+        (["skills/empty"], "The skill 'empty' has no evals"),
+        (["skills/greet", "--target", "other"], "Unknown target 'other'"),
+    ],
+)
+def test_mistakes_are_explained(project, command, arguments, message):
+    project.folder.write("skills/empty/SKILL.md", "Nothing")
+    ended = command("skill", *arguments)
+    assert ended.code == 2
+    assert message in ended.stderr
+
+
+def test_a_link_out_of_the_project_is_not_copied(project, command, tmp_path_factory):
+    secret = tmp_path_factory.mktemp("secret") / "key"
+    secret.write_text("k")
+    (project.path / "skills/greet/key").symlink_to(secret)
+    project.commit("all")
+    ended = command("skill", "skills/greet")
+    assert (ended.code, "is a link out of the project" in ended.stderr) == (2, True)
