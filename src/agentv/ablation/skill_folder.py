@@ -35,7 +35,7 @@ class SkillFolder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open_skill(path: str) -> SkillFolder:
-    """Read the folder of a skill. Raises UsageError if it is none, or if it has no evals."""
+    """Read the folder of a skill. Raises UsageError if it has no SKILL.md or no evals."""
     if os.path.basename(path) == SKILL_FILE:
         path = os.path.dirname(path) or "."
     if not is_skill(path):
