@@ -13,7 +13,7 @@ import pytest
 from agentv.engine.calls.open_targets import OpenTarget, OpenTargets, concurrency_of
 from agentv.engine.job.spec import RunSpec
 from agentv.executors.executor import LocalLimits
-from agentv.executors.limiter import CallReport, Limiter
+from agentv.executors.limiter import ANSWERED, CallReport, Limiter
 from agentv.model.response import TargetFailure
 from agentv.targets.apis.openai import OpenAI
 from agentv.targets.cli import Cli
@@ -272,6 +272,75 @@ def test_callers_are_served_in_order():
         return order
 
     assert run(main()) == list(range(10))
+
+
+def test_calls_of_jobs_that_have_begun_come_before_those_of_new_jobs():
+    async def main():
+        limiter = Limiter(1, 1, clock=asyncio.get_running_loop().time)
+        order = []
+
+        async def call(name, lane, opens_job):
+            await limiter.lane(lane).enter(opens_job=opens_job)
+            order.append(name)
+            await passes(0.1)
+            limiter.lane(lane).leave()
+
+        waiting = [
+            ("a1", "a", True),
+            ("a2", "a", True),
+            ("b1", "b", True),
+            ("judge", "b", False),
+            ("retry", "a", False),
+        ]
+        await asyncio.gather(*(call(*each) for each in waiting))
+        return order
+
+    assert run(main()) == ["a1", "judge", "retry", "a2", "b1"]
+
+
+FAILED = CallReport(ok=False, overloaded=True)
+
+
+@pytest.mark.parametrize(("has_answered", "is_down"), [(True, True), (False, False)])
+def test_an_outage_of_one_model_does_not_hold_back_another_at_its_endpoint(has_answered, is_down):
+    async def main():
+        limiter = Limiter(4, 4, clock=asyncio.get_running_loop().time)
+        target, judge = limiter.lane("target"), limiter.lane("judge")
+
+        async def call(lane, report=ANSWERED):
+            await lane.enter()
+            await passes(0.1)
+            lane.leave(report)
+
+        for report in [*([ANSWERED] if has_answered else []), *[FAILED] * 8]:
+            await asyncio.gather(call(target), call(judge, report))
+        assert (judge.down_for_s > 0) is is_down and target.down_for_s == 0
+        waiting = [asyncio.create_task(call(judge, FAILED)) for _ in range(20)]
+        started = asyncio.get_running_loop().time()
+        await asyncio.gather(*(call(target) for _ in range(30)))
+        for each in waiting:
+            each.cancel()
+        return asyncio.get_running_loop().time() - started
+
+    # Calls that fail quickly reduce the concurrency, but not for long.
+    assert run(main()) < (0.1 * 30 / 3 + 0.3 if is_down else 0.1 * 50)
+
+
+def test_an_endpoint_that_accepts_no_connection_is_waited_for_only_for_a_moment():
+    async def main():
+        limiter = Limiter(4, 4, clock=asyncio.get_running_loop().time)
+        lane = limiter.lane("m")
+        assert lane.try_enter()
+        lane.leave(CallReport(ok=False, overloaded=True, unreached=True))
+        assert lane.may_be_down and not lane.try_enter()
+        calls = [asyncio.create_task(lane.enter(600, opens_job=True)) for _ in range(50)]
+        while not all(call.done() for call in calls):
+            await passes(0.5)
+            if limiter.in_flight:
+                lane.leave(CallReport(ok=False, overloaded=True, unreached=True))
+        return asyncio.get_running_loop().time()
+
+    assert 10 <= run(main()) < 13
 
 
 @pytest.mark.parametrize("moment", ["while it waits", "just as its turn came"])

@@ -5,7 +5,7 @@ import types
 import pytest
 from run_project import jobs_of
 
-from agentv_testing import Answer, Fault, FaultyServer
+from agentv_testing import Answer, Fault, FaultyServer, RawReply
 
 CASES = 150
 EVERY_KIND = {
@@ -119,7 +119,7 @@ def test_an_unreachable_server_is_an_error_of_every_case(project):
         }
     )
     project.dataset("q", "q")
-    ended = project.eval("--out", "out")
+    ended = project.eval("--out", "out", "--max-outage", "0")
     assert ended.code == 3
     assert "Every job errored" in ended.stderr and "First network error in c" in ended.stderr
     assert {(record["error"]["class"], record["attempts"]) for record in project.records()} == {("network", 2)}
@@ -170,8 +170,9 @@ def test_later_authentication_errors_do_not_stop_a_run(project):
 def test_a_run_stops_if_its_first_jobs_reach_no_server(project):
     project.targets(target(types.SimpleNamespace(url="http://127.0.0.1:9/v1"), max_retries=1, workers=4))
     project.dataset(*(["q"] * 200))
-    ended = project.eval("--out", "out")
+    ended = project.eval("--out", "out", "--max-outage", "1")
     assert ended.code == 3 and 20 <= len(project.records()) < 80
+    assert "agentv targets check default" in ended.stderr
     assert "Failed: Stopped: no job so far reached its server. Check the address and the server." in ended.stderr
     assert "agentv eval --retry-errors out" in ended.stdout
 
@@ -185,9 +186,47 @@ def test_a_run_stops_if_the_judge_of_its_first_jobs_is_dead(project, is_up, reas
         dead = judge if is_up else types.SimpleNamespace(url="http://127.0.0.1:9/v1")
         project.targets(target(server, workers=4), target(dead, name="judge", workers=4, max_retries=0))
         project.dataset(*(["q"] * 200), evaluators=[{"type": "llm_judge", "name": "j"}])
-        ended = project.eval("--out", "out")
+        ended = project.eval("--out", "out", "--max-outage", "0")
         assert server.counts.requests < 80
     assert ended.code == 3 and f"Failed: Stopped: {reason}" in ended.stderr
+
+
+VERDICT = '{"reasoning": "fine", "hits": [], "misses": [], "score": 1.0}'
+
+
+@pytest.mark.parametrize(("executor", "answered"), [("local", 0), ("local", 5), ("process", 5)])
+def test_a_dead_judge_holds_back_the_target_and_stops_a_run_that_can_be_resumed(project, executor, answered):
+    dead_from = [answered]
+
+    def verdict(request):
+        return VERDICT if request.number <= dead_from[0] else RawReply(b"{}", 503)
+
+    with FaultyServer("yes", latency_s=0.02) as server, FaultyServer(verdict) as judge:
+        address = judge if answered else types.SimpleNamespace(url="http://127.0.0.1:9/v1")
+        project.targets(target(server, workers=4), target(address, name="judge", workers=4))
+        project.dataset(*(["q"] * 200), evaluators=[{"type": "llm_judge", "name": "j"}])
+        ended = project.eval("--out", "out", "--max-outage", "2", "--executor", executor, "--processes", "2")
+        assert server.counts.requests < 60 and ended.code == 3 and len(project.records()) <= answered
+        assert "Stopped: the judge 'judge' does not answer" in ended.stderr
+        assert "agentv eval --resume --out out" in ended.stdout
+        assert answered or "agentv targets check judge" in ended.stderr
+        if answered:
+            dead_from[0] = 10_000
+            assert project.eval("--resume", "--out", "out", "--quiet").code == 0
+            assert server.counts.requests == 200 and len(set(jobs_of(project.records()))) == 200
+
+
+def test_a_judge_model_that_fails_is_not_an_outage_of_the_target_at_its_endpoint(project):
+    def reply(request):
+        return RawReply(b"{}", 503) if request.model == "wrong" else "yes"
+
+    with FaultyServer(reply, latency_s=0.01) as server:
+        project.targets(target(server, workers=20), target(server, name="judge", model="wrong", workers=20))
+        judged = {"evaluators": [{"type": "llm_judge", "name": "j"}]}
+        project.dataset(*[{"input": "q", **(judged if number % 2 else {})} for number in range(80)])
+        project.eval("--out", "out", "--quiet", "--max-retries", "1")
+    found = project.records()
+    assert sum(record["status"] == "ok" for record in found) == 40 and len(found) == 80
 
 
 @pytest.mark.parametrize(("allowed", "least"), [("5", 6), ("10%", 21)])

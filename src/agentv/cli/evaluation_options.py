@@ -88,11 +88,15 @@ class JobArguments(SelectionOptions, ReadingOptions, JudgeOptions):
     max_retries: int | None = option("--max-retries N", "Maximum retries of a failed call.", AT_LEAST_0)
     max_outage_s: float | None = option(
         "--max-outage SECONDS",
-        "Longest time to wait for an endpoint that has stopped answering before its jobs fail (default: 600).",
+        "Longest time to wait for an endpoint that has stopped answering before its jobs fail, or before the run stops "
+        "if it is a judge (default: 600). A server that never accepted a connection gets at most 10 s.",
         NOT_NEGATIVE,
     )
     budget_usd: float | None = option(
-        "--budget-usd USD", "Stop when the calls of the run have cost this much, judges and errors included.", POSITIVE
+        "--budget-usd USD",
+        "Stop when the calls of the run have cost this much, judges and errors included. Each shard has its own "
+        "budget.",
+        POSITIVE,
     )
     deadline_s: float | None = option(
         "--deadline SECONDS",

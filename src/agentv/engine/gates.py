@@ -26,6 +26,7 @@ Stop = Literal[
     "interrupted",
     "judge_auth",
     "judge_network",
+    "judge_outage",
     "network",
 ]
 
@@ -51,6 +52,9 @@ _STOPPED: dict[str | None, Verdict] = {
     ),
     "judge_network": Verdict(
         EXIT_ERRORS, ("Stopped: no job so far reached its judge. Check the address and the server of the judge.",)
+    ),
+    "judge_outage": Verdict(
+        EXIT_ERRORS, ("Answers without a score are stored. Resume the run when the judge is back.",)
     ),
 }
 

@@ -149,6 +149,7 @@ class RunInProgress:
         self._executor = executor
         self._observer = observer
         self.has_begun = False
+        self.outage: str | None = None
         self._stopped: Stop | None = "budget" if self.costs.is_used_up else None
         options, jobs = plan.options, plan.checked.total
         self._errors = ErrorWatch(options.gates, jobs, keep_going=options.keep_going)
@@ -175,7 +176,9 @@ class RunInProgress:
         """Return the progress so far; may be called from another thread."""
         load = self._executor.load()
         seen = self.summary.snapshot(self.plan.checked.total, load.concurrency, load.waits_s)
-        return msgspec.structs.replace(seen, down=load.down, down_s=load.down_s, text=load.text)
+        return msgspec.structs.replace(
+            seen, down=load.down, down_s=load.down_s, unreached=load.unreached, text=load.text
+        )
 
     def interrupt(self) -> None:
         """Stop the run, from any thread: cancel jobs in flight, keep completed ones."""
@@ -216,7 +219,8 @@ class RunInProgress:
             self._gate.ended()
         if isinstance(result, UnfinishedJob):
             self.costs.unrecorded_usd += result.cost_usd
-            self._stopped = self._stopped or "budget"
+            self._stopped = self._stopped or ("budget" if result.outage is None else "judge_outage")
+            self.outage = self.outage or result.outage
             return True
         result = self._keep(result)
         self._observer.result(result)
@@ -330,6 +334,8 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
             summary = catch_up(summary, early_stop, plan.rescored, folder.path)
         summary = label(summary, early_stop, folder.path)
     verdict = judge(summary, plan.options.gates, stopped, checked.thresholds)
+    if stopped == "judge_outage":
+        verdict = Verdict(verdict.exit_code, (f"Stopped: {running.outage}", *verdict.reasons))
     verdict = with_missing(verdict, missing)
     digests = {**running.store.digests, folder.summary_path.name: folder.write_summary(summary)}
     is_complete = stopped in (None, "decided")

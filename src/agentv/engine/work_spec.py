@@ -44,6 +44,7 @@ def _spec(plan: RunPlan, run_id: str, folder: Path) -> RunSpec:
         timeout_s=options.timeout_s,
         max_retries=options.max_retries,
         max_outage_s=MAX_OUTAGE_S if options.max_outage_s is None else options.max_outage_s,
+        stops_at_outage=options.max_outage_s != 0 and not options.keep_going,
         defaults=project.defaults,
         files=project.run_files(options, folder),
         replay=project.replay,

@@ -12,15 +12,19 @@ import msgspec
 
 from agentv.executors.budget import Budget
 from agentv.executors.lease_file import LeaseFile
-from agentv.executors.limiter import CallReport, Limiter
+from agentv.executors.limiter import CallReport, Lane, Limiter
 from agentv.model.job import Job
 from agentv.model.result import Result
 
 
 class UnfinishedJob(msgspec.Struct, frozen=True):
-    """A job without a record, because the budget is used up. Its calls, if there were any, cost this much."""
+    """A job without a record: the budget is used up, or its judge is down (`outage` is the message).
+
+    Its calls, if there were any, cost this much.
+    """
 
     cost_usd: float = 0.0
+    outage: str | None = None
 
 
 Emit = Callable[[Result | UnfinishedJob], bool | None]
@@ -33,7 +37,7 @@ TURN_S = 0.02
 
 
 class EndpointLimit(Protocol):
-    """The limit of one endpoint; see `agentv.executors.limiter.Limiter`."""
+    """The limit of one lane at an endpoint; see `agentv.executors.limiter.Lane`."""
 
     @property
     def answers(self) -> int: ...
@@ -46,6 +50,12 @@ class EndpointLimit(Protocol):
 
     @property
     def down_for_s(self) -> float: ...
+
+    @property
+    def may_be_down(self) -> bool: ...
+
+    @property
+    def longest_wait_s(self) -> float: ...
 
     def try_enter(self) -> bool: ...
 
@@ -103,7 +113,8 @@ class JobSlots:
 class Limits(Protocol):
     """The endpoint limits of a worker, shared by all workers of a run. `cores` is the total of all workers.
 
-    `on_stop` registers a function that drops jobs which have not made a call yet, when the run stops.
+    Calls to different models of an endpoint have different lanes. `on_stop` registers a function that drops jobs which
+    have not made a call yet, when the run stops.
     """
 
     @property
@@ -112,7 +123,7 @@ class Limits(Protocol):
     @property
     def slots(self) -> JobSlots: ...
 
-    def limit(self, endpoint: str, start: int, most: int) -> EndpointLimit: ...
+    def limit(self, endpoint: str, start: int, most: int, lane: str = ...) -> EndpointLimit: ...
 
     def budget(self, limit_usd: float) -> RunBudget: ...
 
@@ -177,14 +188,15 @@ class ExecutorOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Load(msgspec.Struct, frozen=True):
     """The load shown in the progress display: the concurrency, and the longest wait an endpoint asked for.
 
-    `down` is the endpoint that has been down for the longest time, `down_s`. `text` is what else the run waits for,
-    such as a batch.
+    `down` is the endpoint that has been down for the longest time, `down_s`, since the start if it is `unreached`.
+    `text` is what else the run waits for, such as a batch.
     """
 
     concurrency: int = 0
     waits_s: float = 0.0
     down: str | None = None
     down_s: float = 0.0
+    unreached: bool = False
     text: str | None = None
 
 
@@ -221,8 +233,12 @@ class LocalLimits(StoppableLimits):
         self._limiters: dict[str, Limiter] = {}
         self._text: str | None = None
 
-    def limit(self, endpoint: str, start: int, most: int) -> Limiter:
-        """Return the limiter of an endpoint. A configured limit replaces an adaptive one, and a lower one a higher."""
+    def limit(self, endpoint: str, start: int, most: int, lane: str = "") -> Lane:
+        """Return a lane of an endpoint. A configured limit replaces an adaptive one, and a lower one a higher."""
+        return self.limiter(endpoint, start, most).lane(lane)
+
+    def limiter(self, endpoint: str, start: int, most: int) -> Limiter:
+        """Return the limiter of an endpoint."""
         limiter = self._limiters.get(endpoint)
         if limiter is None:
             lease = LeaseFile(endpoint) if self._shared and "://" in endpoint else None
@@ -250,5 +266,8 @@ class LocalLimits(StoppableLimits):
         limiters = dict(self._limiters)
         concurrency = sum(limiter.limit for limiter in limiters.values())
         waits_s = max((limiter.closed_for_s for limiter in limiters.values()), default=0.0)
-        down_s, down = max(((limiter.down_for_s, name) for name, limiter in limiters.items()), default=(0.0, ""))
-        return Load(concurrency, waits_s, down.partition("#")[0] if down_s else None, down_s, self._text)
+        lanes = ((name, lane) for name, limiter in limiters.items() for lane in list(limiter.lanes.values()))
+        down_s, unreached, down = max(
+            ((lane.down_for_s, lane.outage.is_unreached, name) for name, lane in lanes), default=(0.0, False, "")
+        )
+        return Load(concurrency, waits_s, down.partition("#")[0] if down_s else None, down_s, unreached, self._text)

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from agentv.executors.budget import BudgetHub, LeasedBudget
+from agentv.executors.call_queue import UNLIMITED, WaitingCalls
 from agentv.executors.executor import Load, LocalLimits, StoppableLimits
-from agentv.executors.limiter import ANSWERED, UNANSWERED, UNLIMITED, CallReport, Limiter, WaitingCalls
+from agentv.executors.limiter import ANSWERED, UNANSWERED, CallReport, Lane, Limiter
 from agentv.executors.outage import EndpointDown
 
 _FLUSH_S = 0.1
@@ -23,27 +24,30 @@ Call = Callable[..., Awaitable[Any]]
 
 
 class Endpoint(NamedTuple):
-    """An endpoint and its limits: calls in flight at the start, and at most."""
+    """A lane of an endpoint and its limits: calls in flight at the start, and at most."""
 
     name: str
     start: int
     most: int
+    lane: str = ""
 
 
 class EndpointState(NamedTuple):
-    """The state of an endpoint: whether permits may be kept between calls, and the counters of its limiter."""
+    """The state of a lane: whether permits may be kept between calls, its counters, and its outage."""
 
     has_room: bool = False
     answers: int = 0
     failures: int = 0
     failures_in_a_row: int = 0
     down_for_s: float = 0.0
+    may_be_down: bool = False
+    longest_wait_s: float = UNLIMITED
 
     @classmethod
-    def of(cls, limiter: Limiter) -> EndpointState:
-        """Return the state of a limiter."""
-        counts = (limiter.answers, limiter.failures, limiter.failures_in_a_row)
-        return cls(limiter.has_room, *counts, limiter.down_for_s)
+    def of(cls, limiter: Limiter, lane: Lane) -> EndpointState:
+        """Return the state of a lane."""
+        counts = (lane.answers, lane.failures, lane.failures_in_a_row)
+        return cls(limiter.has_room(lane), *counts, lane.down_for_s, lane.may_be_down, lane.longest_wait_s)
 
 
 class LimitHub(BudgetHub):
@@ -64,31 +68,35 @@ class LimitHub(BudgetHub):
         return self._limits.load()
 
     async def take(
-        self, worker: str, endpoint: Endpoint, wanted: int, patience_s: float = UNLIMITED
+        self, worker: str, endpoint: Endpoint, wanted: int, patience_s: float = UNLIMITED, opens_job: bool = False
     ) -> tuple[int, EndpointState]:
         """Wait for a permit; return the number granted, 0 after an outage of `patience_s`."""
-        limiter = self._limits.limit(*endpoint)
+        limiter, lane = self._lane(endpoint)
         try:
-            await limiter.enter(patience_s)
+            await lane.enter(patience_s, opens_job=opens_job)
         except EndpointDown:
-            return 0, EndpointState.of(limiter)
+            return 0, EndpointState.of(limiter, lane)
         granted = 1
-        while granted < wanted and limiter.try_enter():
+        while granted < wanted and lane.try_enter():
             granted += 1
         self._held.setdefault(worker, Counter())[endpoint] += granted
         if worker in self._lost:
             self.lose(worker)
-        return granted, EndpointState.of(limiter)
+        return granted, EndpointState.of(limiter, lane)
 
     async def give(self, worker: str, endpoint: Endpoint, reports: list[CallReport], reused: int) -> EndpointState:
         """Take permits back, with how their last calls ended; `reused` counts calls made with kept permits."""
-        limiter = self._limits.limit(*endpoint)
-        limiter.renew(reused)
+        limiter, lane = self._lane(endpoint)
+        limiter.renew(reused, lane)
         held = self._held.get(worker, Counter[Endpoint]())
         for report in reports[: held[endpoint]]:
             held[endpoint] -= 1
-            limiter.leave(report)
-        return EndpointState.of(limiter)
+            lane.leave(report)
+        return EndpointState.of(limiter, lane)
+
+    def _lane(self, endpoint: Endpoint) -> tuple[Limiter, Lane]:
+        limiter = self._limits.limiter(endpoint.name, endpoint.start, endpoint.most)
+        return limiter, limiter.lane(endpoint.lane)
 
     def lose(self, worker: str) -> None:
         """Take back all permits of a lost worker, and what its jobs reserved of the budget."""
@@ -106,14 +114,15 @@ class LeasedLimits(StoppableLimits):
         super().__init__()
         self.cores = cores
         self._call = call
-        self._limits: dict[str, LeasedLimit] = {}
+        self._limits: dict[tuple[str, str], LeasedLimit] = {}
 
-    def limit(self, endpoint: str, start: int, most: int) -> LeasedLimit:
-        """Return the limit of an endpoint."""
-        if endpoint not in self._limits:
-            limit = self._limits[endpoint] = LeasedLimit(Endpoint(endpoint, start, most), self._call)
+    def limit(self, endpoint: str, start: int, most: int, lane: str = "") -> LeasedLimit:
+        """Return a lane of an endpoint."""
+        limit = self._limits.get((endpoint, lane))
+        if limit is None:
+            limit = self._limits[endpoint, lane] = LeasedLimit(Endpoint(endpoint, start, most, lane), self._call)
             self.on_stop(limit.stop)
-        return self._limits[endpoint]
+        return limit
 
     def report(self, text: str | None) -> None:
         """Do nothing: each worker waits for something else."""
@@ -124,7 +133,7 @@ class LeasedLimits(StoppableLimits):
 
 
 class LeasedLimit:
-    """The limit of one endpoint in one worker. Its counters are those of the hub, as of the last message."""
+    """The limit of one lane in one worker. Its counters are those of the hub, as of the last message."""
 
     def __init__(self, endpoint: Endpoint, call: Call) -> None:
         self._endpoint = endpoint
@@ -158,6 +167,16 @@ class LeasedLimit:
     def down_for_s(self) -> float:
         """Seconds without an answer if the endpoint is down, else 0."""
         return self._state.down_for_s
+
+    @property
+    def may_be_down(self) -> bool:
+        """Whether failures may be an outage."""
+        return self._state.may_be_down
+
+    @property
+    def longest_wait_s(self) -> float:
+        """How long calls may wait for an answer."""
+        return self._state.longest_wait_s
 
     def try_enter(self) -> bool:
         """Use a kept permit, if there is one."""
@@ -213,10 +232,11 @@ class LeasedLimit:
         waiting = self._waiting
         try:
             while wanted := waiting.prune():
-                granted, self._state = await self._call("take", self._endpoint, wanted, waiting.least_patience_s)
+                patience_s, opens_job = waiting.least_patience_s, not waiting.has_begun_jobs
+                granted, self._state = await self._call("take", self._endpoint, wanted, patience_s, opens_job)
                 self._add(granted)
-                if not granted:
-                    waiting.dismiss(self._state.down_for_s)
+                if not granted and waiting.dismiss(self._state.down_for_s, self._state.longest_wait_s):
+                    await asyncio.sleep(_FLUSH_S)  # the run may stop
         except Exception as error:  # the hub is gone
             waiting.fail(error)
 

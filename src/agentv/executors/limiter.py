@@ -5,102 +5,103 @@ endpoint is overloaded or first refuses calls (429). The pace (calls started per
 refusal. Then it starts at the rate the endpoint accepted, grows slowly, and is cut by further refusals; halving the
 concurrency again would starve slow calls. A few failures among many calls change nothing. While an endpoint that has
 answered before answers nothing at all, calls wait, except one probe at a time; then the former limit returns quickly.
+The calls to each model are a lane with an outage of its own; all lanes share the limit and the pace.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
 from agentv.executors.call_pace import CallPace
+from agentv.executors.call_queue import UNLIMITED, WaitingCalls
 from agentv.executors.lease_file import LeaseFile
-from agentv.executors.outage import Congestion, EndpointDown, Outage
+from agentv.executors.outage import Congestion, Outage
 
 _TICK_S, _DOUBLING_S = 0.25, 2.0
 """While calls wait, the limit grows this often, and doubles in this time, whatever their latency."""
 _HALVING_S = 0.5
 _RESUMED = 0.5
 """The fraction of the former limit with which calls resume after an outage."""
-UNLIMITED = float("inf")
+GRACE_S = 10.0
+"""How long calls wait for an endpoint that has not accepted a connection in this run: it may be starting."""
+_DISMISSAL_S = 0.05
 
 
 class CallReport(NamedTuple):
     """How a call ended: answered, refused because of a rate limit, or failed: the endpoint is overloaded or down.
 
-    A call that ended in another way, such as a cancelled one, does not count.
+    `unreached` if there was no server at its address. A call that ended in another way, such as a cancelled one, does
+    not count.
     """
 
     ok: bool = True
     refused: bool = False
     overloaded: bool = False
     retry_after_s: float | None = None
+    unreached: bool = False
 
 
 ANSWERED, UNANSWERED = CallReport(), CallReport(ok=False)
 
 
-class WaitingCalls(deque[tuple["asyncio.Future[None]", float, bool]]):
-    """Calls that wait for a place, first come, first served.
+class Lane:
+    """The state of a lane. Calls to one model may fail while the endpoint answers those to another.
 
-    Each has the longest outage it waits for, and whether it is the first call of its job.
+    `answers` and `failures` count calls by how they ended. `answers_before` are those of the whole endpoint when the
+    calls of this lane began to fail.
     """
 
-    def add(self, patience_s: float, opens_job: bool) -> asyncio.Future[None]:
-        """Return a future that is done when the call may start."""
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.append((place, patience_s, opens_job))
-        return place
-
-    def start_next(self) -> bool:
-        """Let the first call start; return whether there was one."""
-        while self:
-            place, _, _ = self.popleft()
-            if not place.done():
-                place.set_result(None)
-                return True
-        return False
-
-    def prune(self) -> int:
-        """Remove cancelled calls; return the number of calls left."""
-        left = [each for each in self if not each[0].done()]
-        self.clear()
-        self.extend(left)
-        return len(self)
+    def __init__(self, endpoint: Limiter) -> None:
+        self._endpoint = endpoint
+        self.waiting = WaitingCalls()
+        self.outage = Outage()
+        self.in_flight = self.answers = self.failures = 0
+        self.answers_before = 0
 
     @property
-    def least_patience_s(self) -> float:
-        """The shortest outage that one of the calls waits for."""
-        return min((patience_s for _, patience_s, _ in self), default=UNLIMITED)
+    def failures_in_a_row(self) -> int:
+        """The number of failed calls since the last answer."""
+        return self.outage.failures
 
-    def dismiss(self, down_for_s: float) -> None:
-        """Fail the calls that do not wait for an outage of this length."""
-        for place, patience_s, _ in self:
-            if patience_s <= down_for_s and not place.done():
-                place.set_exception(EndpointDown(down_for_s))
-        self.prune()
+    @property
+    def down_for_s(self) -> float:
+        """Seconds without an answer if the endpoint is down, else 0; may be called from another thread."""
+        return self.outage.lasts_s(self._endpoint.now())
 
-    def drop_jobs(self) -> None:
-        """Cancel the calls whose jobs have not made a call yet."""
-        for place, _, opens_job in self:
-            if opens_job:
-                place.cancel()
-        self.prune()
+    @property
+    def may_be_down(self) -> bool:
+        """Whether failures may be an outage: the endpoint has answered calls like these, or none since they fail.
 
-    def fail(self, error: Exception) -> None:
-        """Fail all calls."""
-        for place, _, _ in self:
-            if not place.done():
-                place.set_exception(error)
-        self.clear()
+        If it only answers other calls, the model is wrong. If it never answered, the address may be wrong.
+        """
+        answers = self._endpoint.answers
+        return bool(self.answers or (answers and answers == self.answers_before) or self.outage.is_unreached)
+
+    @property
+    def longest_wait_s(self) -> float:
+        """How long calls may wait for an answer: not long if the endpoint has never accepted a connection."""
+        return GRACE_S if self.outage.is_unreached else UNLIMITED
+
+    def try_enter(self) -> bool:
+        """Take a place if one is free, without waiting."""
+        return self._endpoint.try_enter(self)
+
+    async def enter(self, patience_s: float = UNLIMITED, *, opens_job: bool = False) -> None:
+        """Wait for a place; see `Limiter.enter`."""
+        await self._endpoint.enter(patience_s, opens_job=opens_job, lane=self)
+
+    def leave(self, report: CallReport = ANSWERED) -> None:
+        """Give a place back; see `Limiter.leave`."""
+        self._endpoint.leave(report, self)
 
 
 class Limiter:
     """The limit of one endpoint, shared by all targets and judges that call it. Used in one event loop only.
 
-    `answers` and `failures` count calls by how they ended.
+    `answers` and `failures` count calls by how they ended. Methods without a lane use the first one.
     """
 
     def __init__(
@@ -115,13 +116,13 @@ class Limiter:
         self._is_fixed = start == most
         self.in_flight = 0
         self.answers = self.failures = 0
-        self._waiting = WaitingCalls()
+        self.lanes: dict[str, Lane] = {}
+        self._first_lane = self.lane("")
         self._is_stopped = False
         self._closed_until = 0.0
         self._halved_at = float("-inf")
         self._goal = float(self.most)
         self._pace = CallPace()
-        self._outage = Outage()
         self._congestion = Congestion()
         self._timer: asyncio.TimerHandle | None = None
         self._ramp: asyncio.TimerHandle | None = None
@@ -136,21 +137,26 @@ class Limiter:
         """Seconds until calls may start again after a Retry-After; may be called from another thread."""
         return max(0.0, self._closed_until - self._clock()) if self._closed_until else 0.0
 
-    @property
-    def down_for_s(self) -> float:
-        """Seconds without an answer if the endpoint is down, else 0; may be called from another thread."""
-        return self._outage.lasts_s(self._clock())
+    def now(self) -> float:
+        """Return the time of the limiter's clock."""
+        return self._clock()
 
-    @property
-    def failures_in_a_row(self) -> int:
-        """The number of failed calls since the last answer."""
-        return self._outage.failures
+    def lane(self, name: str) -> Lane:
+        """Return the lane of a model or target."""
+        lane = self.lanes.get(name)
+        if lane is None:
+            lane = self.lanes[name] = Lane(self)
+        return lane
 
-    @property
-    def has_room(self) -> bool:
+    def has_room(self, lane: Lane) -> bool:
         """Whether a new call waits for nothing but the concurrency limit."""
-        is_open = self._closed_until <= self._clock() and self._outage.since is None
+        is_open = self._closed_until <= self._clock() and lane.outage.since is None
         return is_open and not self._waiting and not self._pace.is_limited
+
+    @property
+    def _waiting(self) -> int:
+        """The number of calls that wait."""
+        return sum(map(len, [lane.waiting for lane in self.lanes.values()]))
 
     def restrict(self, start: int, most: int) -> None:
         """Apply the limits of another target at this endpoint: configured before adaptive ones, then the lower ones."""
@@ -160,13 +166,14 @@ class Limiter:
             self._limit = float(most) if not was_fixed else min(self._limit, float(most))
             self._goal = min(self._goal, float(most))
 
-    def renew(self, calls: int) -> None:
+    def renew(self, calls: int, lane: Lane | None = None) -> None:
         """Count answered calls whose places were reused immediately."""
         if calls:
-            now = self._clock()
+            now, lane = self._clock(), lane or self._first_lane
             self.answers += calls
-            if self._outage.failures:
-                self._recover(self._outage)
+            lane.answers += calls
+            if lane.outage.failures:
+                self._recover(lane)
             for _ in range(calls):
                 self._pace.started(now)
                 if self.in_flight + 1 >= self.limit and self._limit < self.most:
@@ -174,55 +181,62 @@ class Limiter:
         if self._waiting:
             self._wake()
 
-    def try_enter(self) -> bool:
+    def try_enter(self, lane: Lane | None = None) -> bool:
         """Take a place if one is free, without waiting."""
-        if self._waiting or self.in_flight + 1 > self._limit or self.in_flight >= self._leased or self._is_stopped:
+        if self.in_flight + 1 > self._limit or self.in_flight >= self._leased or self._is_stopped:
             return False
-        now = self._clock()
-        is_free = not self._closed_until and self._outage.since is None and not self._pace.is_limited
-        if not is_free:
-            if self._delay_s(now) > 0:
+        lane = lane or self._first_lane
+        # The calls of a lane that is down do not keep others out.
+        for each in self.lanes.values():
+            if each.waiting and (each is lane or each.outage.since is None):
                 return False
-            self._outage.probed(now)
-        self.in_flight += 1
-        self._pace.started(now)
+        now = self._clock()
+        is_free = not self._closed_until and lane.outage.since is None and not self._pace.is_limited
+        if not is_free and self._delay_s(lane, now) > 0:
+            return False
+        self._start(lane, now)
         return True
 
-    async def enter(self, patience_s: float = UNLIMITED, *, opens_job: bool = False) -> None:
-        """Wait for a place, first come, first served. Raises EndpointDown after an outage of `patience_s`.
+    async def enter(self, patience_s: float = UNLIMITED, *, opens_job: bool = False, lane: Lane | None = None) -> None:
+        """Wait for a place; see `WaitingCalls` for the order. Raises EndpointDown after an outage of `patience_s`.
 
         After `stop`, a call that `opens_job` is cancelled.
         """
-        if self.try_enter():
+        lane = lane or self._first_lane
+        if self.try_enter(lane):
             return
         if self._is_stopped and opens_job:
             raise asyncio.CancelledError
-        place = self._waiting.add(patience_s, opens_job)
+        place = lane.waiting.add(patience_s, opens_job)
         if self._lease is not None and self._asking is None:
             self._renew_lease(self._lease)
         self._wake()
         try:
             await place
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
+            if place.done() and not place.cancelled() and place.exception() is None:
                 self.in_flight -= 1
+                lane.in_flight -= 1
             self._wake()
             raise
 
-    def leave(self, report: CallReport = ANSWERED) -> None:
+    def leave(self, report: CallReport = ANSWERED, lane: Lane | None = None) -> None:
         """Give a place back and adapt the limits to how the call ended."""
+        lane = lane or self._first_lane
         self.in_flight -= 1
+        lane.in_flight -= 1
         if report.ok:
             self.answers += 1
-            if self._outage.failures:
-                self._recover(self._outage)
+            lane.answers += 1
+            if lane.outage.failures:
+                self._recover(lane)
             if report.retry_after_s:
                 # Answered, but the next call has to wait: the rate limit is used up, the concurrency is fine.
                 self._closed_until = max(self._closed_until, self._clock() + report.retry_after_s)
             elif self.in_flight + 2 >= self.limit and self._limit < self.most:
                 self._grow()
         elif report.refused or report.overloaded:
-            self._back_off(self._clock(), report.refused, report.retry_after_s or 0.0)
+            self._back_off(lane, report)
         elif report.retry_after_s:
             self._closed_until = max(self._closed_until, self._clock() + report.retry_after_s)
         if self._waiting:
@@ -231,7 +245,8 @@ class Limiter:
     def stop(self) -> None:
         """Cancel the first calls of jobs, now and later. Other calls go on: their jobs have been paid for."""
         self._is_stopped = True
-        self._waiting.drop_jobs()
+        for lane in self.lanes.values():
+            lane.waiting.drop_jobs()
 
     def close(self) -> None:
         """Give back the calls leased for this process."""
@@ -241,7 +256,7 @@ class Limiter:
 
     def _renew_lease(self, lease: LeaseFile) -> None:
         """Ask how many calls other processes leave to this one, and ask again later, until there are no more calls."""
-        calls = self.in_flight + len(self._waiting)
+        calls = self.in_flight + self._waiting
         if not calls:
             self._end_lease(lease)
             return
@@ -258,11 +273,12 @@ class Limiter:
         lease.release(self._pace.rate if self._pace.is_limited else None)
         self._leased, self._asking = 0, None
 
-    def _recover(self, outage: Outage) -> None:
+    def _recover(self, lane: Lane) -> None:
         """Return to the limits before an outage; after an overload, to the calls that the endpoint kept."""
+        outage = lane.outage
         if outage.was_total:
-            self._goal = outage.limit_before
-            self._limit = max(self._limit, _RESUMED * self._goal)
+            self._goal = float(self.most) if outage.is_unreached else outage.limit_before
+            self._limit = max(self._limit, _RESUMED * min(self._goal, outage.limit_before))
             self._pace.restore(outage.rate_before)
             self._congestion.reset()
         elif self._limit < outage.limit_before and not self._congestion.is_trying:
@@ -274,13 +290,19 @@ class Limiter:
         if self._congestion.may_grow(self._clock(), self.answers, self._limit):
             self._limit = min(self.most, self._limit + 1.0)
 
-    def _back_off(self, now: float, refused: bool, wait_s: float) -> None:
+    def _back_off(self, lane: Lane, report: CallReport) -> None:
+        now, limit, outage, refused = self._clock(), self._limit, lane.outage, report.refused
         self.failures += 1
-        self._closed_until = max(self._closed_until, now + wait_s)
-        limit, outage = self._limit, self._outage
+        lane.failures += 1
+        self._closed_until = max(self._closed_until, now + (report.retry_after_s or 0.0))
         if not outage.failures:
             outage.limit_before, outage.rate_before = limit, self._pace.rate
-        outage.failed(now, self.answers > 0, self.in_flight, refused)
+            lane.answers_before = self.answers
+        outage.survivors = self.in_flight
+        if report.unreached and not self.answers:
+            outage.unreached(now)
+            return
+        outage.failed(now, lane.may_be_down, lane.in_flight, refused)
         if outage.since is not None:
             return  # probes do not change the limits
         if refused:
@@ -293,35 +315,49 @@ class Limiter:
         if self._limit < limit:
             self._goal = 0.0
 
-    def _delay_s(self, now: float) -> float:
-        return max(self._closed_until - now, self._outage.probe_delay_s(now), self._pace.delay_s(now))
+    def _delay_s(self, lane: Lane, now: float) -> float:
+        return max(self._closed_until - now, lane.outage.probe_delay_s(now), self._pace.delay_s(now))
 
-    def _start(self, now: float) -> None:
+    def _start(self, lane: Lane, now: float) -> None:
         self.in_flight += 1
+        lane.in_flight += 1
         self._pace.started(now)
-        self._outage.probed(now)
+        if lane.outage.since is not None:
+            lane.outage.probed(now)
 
     def _wake(self) -> None:
         """Start waiting calls that have a place, and set a timer if the others only wait for time to pass."""
-        if self._outage.since is not None:
-            self._waiting.dismiss(self.down_for_s)
-        while self._waiting and self.in_flight < self._room:
+        down = [lane for lane in self.lanes.values() if lane.outage.since is not None]
+        has_more = [lane.waiting.dismiss(lane.down_for_s, lane.longest_wait_s) for lane in down]
+        if any(has_more):
+            asyncio.get_running_loop().call_later(_DISMISSAL_S, self._wake)
+        while (lane := self._next_lane()) is not None:
             now = self._clock()
-            delay_s = self._delay_s(now)
+            delay_s = self._delay_s(lane, now)
             if delay_s > 0:
                 if self._timer is not None:
                     self._timer.cancel()
                 self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
                 return
-            if self._waiting.start_next():
-                self._start(now)
-        if self._waiting and self._ramp is None and self._limit < self._goal:
+            if lane.waiting.start_next():
+                self._start(lane, now)
+        if self._ramp is None and self._limit < self._goal and self._waiting:
             self._ramp = asyncio.get_running_loop().call_later(_TICK_S, self._ramp_up)
 
-    @property
-    def _room(self) -> float:
+    def _next_lane(self) -> Lane | None:
+        """Return the lane whose next call starts first: after the shortest delay, then in the order of the calls."""
+        best: Lane | None = None
+        best_key = (UNLIMITED, (True, 0))
+        for lane in self.lanes.values():
+            order = lane.waiting.next_in_line
+            if order is not None and self.in_flight < self._room(lane):
+                key = (max(0.0, lane.outage.probe_delay_s(self._clock())), order)
+                best, best_key = (lane, key) if best is None or key < best_key else (best, best_key)
+        return best
+
+    def _room(self, lane: Lane) -> float:
         """The limit; during an outage the former one, because probes that hang must not prevent others."""
-        return min(self._leased, self._limit if self._outage.since is None else self._outage.limit_before) // 1
+        return min(self._leased, self._limit if lane.outage.since is None else lane.outage.limit_before) // 1
 
     def _ramp_up(self) -> None:
         self._ramp = None

@@ -19,7 +19,7 @@ class EndpointDown(Exception):
 
 
 class Outage:
-    """Whether an endpoint is down. It has to have answered once: a wrong address never becomes an outage.
+    """Whether an endpoint is down. It has to have answered once, or never accepted a connection (`is_unreached`).
 
     `failures` counts those since the last answer. `since` is the time of the first of them once the endpoint is down;
     `limit_before` and `rate_before` are the limits on calls in flight and on calls per second at that time.
@@ -30,24 +30,34 @@ class Outage:
         self.failures = 0
         self.limit_before = self.rate_before = float("inf")
         self.survivors = 0
+        self.is_unreached = False
         self._has_refusals = False
         self._first_at = self._probe_at = 0.0
 
-    def failed(self, now: float, has_answered: bool, in_flight: int, refused: bool) -> None:
-        """Count a failed call, given whether a call was ever answered, and the number of those that may still be."""
+    def unreached(self, now: float) -> None:
+        """Count a call that found no server, while no call has found one: that is an outage immediately."""
+        if self.since is None:
+            self.since = self._first_at = now
+            self._probe_at = now + _FIRST_PROBE_S
+        self.failures += 1
+        self.is_unreached = True
+
+    def failed(self, now: float, may_be_down: bool, in_flight: int, refused: bool) -> None:
+        """Count a failed call, given whether there may be an outage, and the number of calls that may be answered."""
         if not self.failures:
             self._first_at, self._has_refusals = now, False
         self.failures += 1
-        self.survivors = in_flight
         self._has_refusals = self._has_refusals or refused
         least_s = _LEAST_REFUSED_S if refused else _LEAST_S
         is_clear = self.failures >= max(_LEAST_FAILURES, in_flight) and now - self._first_at >= least_s
-        if self.since is None and has_answered and is_clear:
+        if not may_be_down:
+            self.since = None
+        elif self.since is None and is_clear:
             self.since, self._probe_at = self._first_at, now + _FIRST_PROBE_S
 
     def answered(self) -> None:
         """Take note that a call was answered."""
-        self.since, self.failures = None, 0
+        self.since, self.failures, self.is_unreached = None, 0, False
 
     @property
     def was_total(self) -> bool:

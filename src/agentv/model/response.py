@@ -128,7 +128,7 @@ class TargetFailure(Exception):
 
     A reply that cannot be used may have been paid for: `usage` and `cost_usd` are what it used, also in earlier
     attempts. `is_billed` if a reply arrived whose cost is unknown; `estimated_usd` is the part of the cost that is
-    estimated for such replies.
+    estimated for such replies. `is_unreachable` if no server is at the address.
     """
 
     duration_ms: float | None = None
@@ -137,6 +137,7 @@ class TargetFailure(Exception):
     model: str | None = None
     is_billed: bool = False
     estimated_usd: float = 0.0
+    is_unreachable: bool = False
 
     def __init__(
         self,

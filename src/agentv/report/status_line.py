@@ -43,7 +43,8 @@ def status_line(snapshot: Snapshot, rate: float | None) -> str:
     if snapshot.text is not None:
         parts.append(snapshot.text)
     if snapshot.down is not None and done != total:
-        parts.append(f"waiting for {snapshot.down}: no answer for {duration(1000 * snapshot.down_s)}")
+        missing = "connection" if snapshot.unreached else "answer"
+        parts.append(f"waiting for {snapshot.down}: no {missing} for {duration(1000 * snapshot.down_s)}")
     elif snapshot.waits_s >= _LONG_WAIT_S and done != total:
         parts.append(f"waiting {duration(1000 * snapshot.waits_s)} as requested by the endpoint")
     elif rate and total and total > done:

@@ -61,10 +61,9 @@ class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a run. `total` and `concurrency` are None if unknown.
+    """The progress of a run. `waits_s` is how long an endpoint's rate limit requires calls to wait.
 
-    `waits_s` is how long an endpoint's rate limit requires calls to wait. `down` is an endpoint that has not answered
-    for `down_s`. `text` is what else the run waits for.
+    `down` is an endpoint that has not answered for `down_s`, never if `unreached`. `text` is what else the run awaits.
     """
 
     done: int
@@ -77,6 +76,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     waits_s: float = 0.0
     down: str | None = None
     down_s: float = 0.0
+    unreached: bool = False
     text: str | None = None
 
 

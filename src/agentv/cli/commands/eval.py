@@ -148,7 +148,7 @@ def _print_outcome(outcome: Outcome, args: EvalArguments) -> None:
     elif not outcome.verdict.reasons and (errors := sum(each.errors for each in outcome.summary.targets.values())):
         output.message(f"{plural(errors, 'error')} (not scored): {short(outcome.folder)}")
     print_reasons(outcome)
-    if outcome.stopped in ("interrupted", "deadline") and args.quiet:
+    if outcome.stopped in ("interrupted", "deadline", "judge_outage") and args.quiet:
         output.message(f"Resume with: {_next_commands(outcome)[0]}")
 
 

@@ -124,7 +124,8 @@ class OpenTargets:
         if responder is None:
             responder = settings.open_embeddings(spec.home) if embeddings else _opened(settings, spec.home)
         start, most = concurrency_of(settings, spec.workers, spec.defaults.workers, self._limits.cores)
-        limiter = self._limits.limit(responder.endpoint, start, most)
+        lane = getattr(settings, "model", None) or settings.name
+        limiter = self._limits.limit(responder.endpoint, start, most, f"{lane} embeddings" if embeddings else lane)
         per_call = MAX_BATCH if is_batching(responder) else 1
         if settings.is_batched and is_live and spec.files.batches_folder is not None and not embeddings:
             wrapped, most = self._queued(settings, responder, spec.files.batches_folder), MOST_BATCHED
@@ -159,7 +160,7 @@ class OpenTargets:
 
         wrapped = self._with_tools(settings, priced(responder), priced)
         wrapped = WorkspaceWrapper(wrapped)
-        wrapped = LimitWrapper(wrapped, limiter, self._max_outage_s(settings))
+        wrapped = LimitWrapper(wrapped, limiter, self._max_outage_s(settings), settings.name)
         if is_batching(responder):
             wrapped = BatchWrapper(responder, wrapped, limiter, self._line_log(settings))
             wrapped = wrapped if payments is None else payments.wrapped(wrapped, settings)

@@ -34,7 +34,7 @@ class Payments:
         self._budget = budget
 
     async def run(
-        self, target: str, job: Awaitable[Result], expected_usd: float | None = None
+        self, target: str, job: Awaitable[Result | UnfinishedJob], expected_usd: float | None = None
     ) -> Result | UnfinishedJob:
         """Run a job when the budget allows it. A job whose calls were refused has no record: it runs on resume.
 
@@ -47,11 +47,13 @@ class Payments:
         job_account.set(account)
         try:
             result = await job
-            ok = result.status != "error"
+            ok = isinstance(result, Result) and result.status != "error"
         finally:
             account.is_open = False
             self._budget.end(target, account.spent_usd, ok=ok)
         lost_usd = max(0.0, account.spent_usd - account.stored_usd)
+        if isinstance(result, UnfinishedJob):
+            return UnfinishedJob(lost_usd, result.outage)
         return UnfinishedJob(lost_usd) if account.is_refused else result
 
     def wrapped(self, responder: Responder, settings: Target) -> Responder:
@@ -105,7 +107,7 @@ def batch_cost(settings: Target | None, request: Request) -> float | None:
     return None if price is None else BatchPrice(price).cost_usd(expected_tokens(request, settings))
 
 
-def _discard(job: Awaitable[Result]) -> None:
+def _discard(job: Awaitable[object]) -> None:
     """Close a coroutine that is not awaited, which Python would warn about."""
     close = getattr(job, "close", None)
     if close is not None:

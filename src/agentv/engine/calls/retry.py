@@ -66,7 +66,7 @@ class SpentAttempts:
     """Counts the failed attempts of a request by what happened to other calls since its last failure.
 
     If the endpoint answered them, the request itself fails. If it answered none, it is down, and the attempt does not
-    count, up to `max_outage_s`. An endpoint that has never answered is not down: its address may be wrong.
+    count, up to `max_outage_s`. An endpoint that has never answered is not down, but may be starting.
     """
 
     __slots__ = ("_answers", "_down_since", "_failures", "_is_suspect", "_limit", "_max_outage_s", "_own", "count")
@@ -91,7 +91,7 @@ class SpentAttempts:
             self._is_suspect = self._own > 0
             self._own, self._down_since = 0, asyncio.get_running_loop().time()
         self._own += 1
-        if not (limit.answers and self._max_outage_s and failure.error_class in _RETRYABLE):
+        if not (limit.may_be_down and self._max_outage_s and failure.error_class in _RETRYABLE):
             self.count += 1
         elif answered:
             in_company = failed > answered or limit.failures_in_a_row >= _IN_COMPANY
@@ -102,11 +102,10 @@ class SpentAttempts:
             self.count += _DISTURBED
 
     def _is_final(self) -> bool:
-        """Whether the outage lasts too long, or the request is probably its cause."""
+        """Whether the request is probably the cause of the outage. The limit ends the wait for a long outage."""
         waited_s = asyncio.get_running_loop().time() - self._down_since
         is_alone = self._limit.failures_in_a_row <= self._own
-        may_be_cause = (is_alone and waited_s > _ALONE_S) or (self._is_suspect and waited_s > _SUSPECT_S)
-        return may_be_cause or self._limit.down_for_s > self._max_outage_s
+        return (is_alone and waited_s > _ALONE_S) or (self._is_suspect and waited_s > _SUSPECT_S)
 
 
 class RetryWrapper(ResponderWrapper):
@@ -121,14 +120,14 @@ class RetryWrapper(ResponderWrapper):
     ) -> None:
         super().__init__(inner)
         self.policy = policy
-        self._limit = limit
+        self.limit = limit
         self._sleep = sleep
         self._max_outage_s = max_outage_s
 
     async def respond(self, request: Request, final: frozenset[int] = frozenset()) -> Response:
         """Answer, or raise the last failure. Failures with a status in `final` are not retried."""
         request.attempt = 1
-        limit = self._limit
+        limit = self.limit
         answers, failures = limit.answers, limit.failures
         failed: TargetFailure | None = None
         spent: SpentAttempts | None = None

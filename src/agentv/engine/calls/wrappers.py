@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 
 import msgspec
 
+from agentv.executors.call_queue import UNLIMITED
 from agentv.executors.executor import EndpointLimit
 from agentv.executors.limiter import ANSWERED, UNANSWERED, CallReport
 from agentv.executors.outage import EndpointDown
@@ -23,11 +24,12 @@ class OutageFailure(TargetFailure):
 class LimitWrapper(ResponderWrapper):
     """Waits for a place at the endpoint, measures the duration of the call, and reports how it ended.
 
-    If the endpoint is down, calls wait for `patience_s` before they fail.
+    If the endpoint is down, calls wait for `patience_s` before they fail. `name` is the target's.
     """
 
-    def __init__(self, inner: Responder, limiter: EndpointLimit, patience_s: float) -> None:
+    def __init__(self, inner: Responder, limiter: EndpointLimit, patience_s: float, name: str = "NAME") -> None:
         super().__init__(inner)
+        self._name = name
         self._limiter = limiter
         self._patience_s = patience_s
         self._last_failure: TargetFailure | None = None
@@ -56,17 +58,24 @@ class LimitWrapper(ResponderWrapper):
         try:
             await self._limiter.enter(self._patience_s, opens_job=request.opens_job)
         except EndpointDown as down:
-            last = self._last_failure
-            where = self.endpoint.partition("#")[0]
-            message = f"{where} has been down for {down.down_for_s:.0f} s"
-            if last is None:
-                raise OutageFailure("network", message) from None
-            raise OutageFailure(last.error_class, f"{message}: {last.message}", status=last.status) from None
+            raise self._outage_failure(down.down_for_s) from None
+
+    def _outage_failure(self, down_for_s: float) -> OutageFailure:
+        last, where = self._last_failure, self.endpoint.partition("#")[0]
+        if self._limiter.longest_wait_s < UNLIMITED:
+            problem = f"{where}: no connection" if last is None else last.message
+            hint = f"Check the address and the server with: agentv targets check {self._name}"
+            return OutageFailure("network", f"{problem} (tried for {down_for_s:.0f} s). {hint}")
+        message = f"{where} has been down for {down_for_s:.0f} s"
+        if last is None:
+            return OutageFailure("network", message)
+        return OutageFailure(last.error_class, f"{message}: {last.message}", status=last.status)
 
 
 def _report(failure: TargetFailure) -> CallReport:
     refused, overloaded = failure.error_class == "rate_limit", failure.error_class in _OVERLOADED
-    return CallReport(failure.error_class in _RESPONDED, refused, overloaded, failure.retry_after_s)
+    ok, wait_s = failure.error_class in _RESPONDED, failure.retry_after_s
+    return CallReport(ok, refused, overloaded, wait_s, failure.is_unreachable)
 
 
 class TimeoutWrapper(ResponderWrapper):

@@ -10,7 +10,7 @@ import msgspec
 from agentv.engine.job.run_job import JobContext, run_job
 from agentv.engine.job.spec import RunSpec
 from agentv.errors import TargetsError, UsageError
-from agentv.executors.executor import Limits
+from agentv.executors.executor import Limits, UnfinishedJob
 from agentv.model.job import Job
 from agentv.model.result import Result
 from agentv.runs.record import decode_record, encode_record
@@ -49,9 +49,11 @@ class PortableSpec(msgspec.Struct, frozen=True):
         return self.spec.failed(job, message)
 
 
-async def run_redacted(job: Job, context: JobContext) -> Result:
+async def run_redacted(job: Job, context: JobContext) -> Result | UnfinishedJob:
     """Return the record of one job without secrets: the driver may not have the secrets of this machine."""
     result = await run_job(job, context)
+    if isinstance(result, UnfinishedJob):
+        return result
     line = encode_record(result)
     redacted = context.redact_line(line)
     return result if redacted is line else decode_record(redacted)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,12 @@ from agentv.engine.calls.open_targets import MOST_BATCHED, OpenTarget, OpenTarge
 from agentv.engine.calls.payments import batch_cost, job_account
 from agentv.engine.job.answer import Answer, JobOutcome, failed, make_record, metrics_of, summarise_trace
 from agentv.engine.job.artifacts import JobFiles, StreamLogs
+from agentv.engine.job.judge_hold import JudgeHold
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.job.spec import MOST_AT_ONCE, RunSpec
 from agentv.engine.scoring.grades import Checks, Grade, failed_result, grade, grade_groups
 from agentv.engine.scoring.judge_calls import ScoringContext
-from agentv.engine.scoring.scorer import Scorer
+from agentv.engine.scoring.scorer import Scorer, total_cost
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.executors.executor import Limits, UnfinishedJob
 from agentv.model.evaluator import Verdicts, turn_evaluator_name
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from agentv.engine.job.workspace import JobWorkspace
 
 Results = list[EvaluatorResult | None]
-Runner = Callable[[Job, "JobContext"], Awaitable[Result]]
+Runner = Callable[[Job, "JobContext"], Awaitable[Result | UnfinishedJob]]
 
 
 class JobContext:
@@ -70,8 +72,9 @@ class JobContext:
             settings = self.targets.get(name).settings
             if spec.replay is None:
                 settings.check_ready(spec.home)
-        for name in spec.embedders:
-            self.targets.get(name, embeddings=True)
+        judges = [self.targets.get(name).alone.limit for name in spec.judges]
+        judges += [self.targets.get(name, embeddings=True).alone.limit for name in spec.embedders]
+        self.judge_hold = JudgeHold(judges, limits) if judges else None
 
     @property
     def capacity(self) -> int:
@@ -89,7 +92,7 @@ class JobContext:
         return self.targets.missing
 
     def run(self, job: Job) -> Awaitable[Result | UnfinishedJob]:
-        """Return the record of one job, even if it fails; none if the budget is used up."""
+        """Return the record of one job, even if it fails; none if the budget is used up, or its judge is down."""
         payments = self.targets.payments
         made = self._runner(job, self)
         if payments is None:
@@ -108,6 +111,16 @@ class JobContext:
             if self._suites is not None:
                 stack.push_async_callback(self._suites.aclose)
             await self.host.aclose()
+
+    async def wait_for_judges(self, job: Job, hold: JudgeHold) -> None:
+        """Wait while a judge is down, if the job needs one."""
+        specs = job.case.evaluators if self.spec.evaluators is None else self.spec.evaluators
+        if any(spec.evaluator is None or not spec.evaluator.is_plain for spec in specs) or job.case.turns:
+            await hold.wait()
+
+    def scoring(self) -> AbstractContextManager[None]:
+        """Return a context for scoring an answer with evaluators that wait."""
+        return nullcontext() if self.judge_hold is None else self.judge_hold
 
     def find_file(self, origin: Origin, *, own: bool) -> Callable[[str], str]:
         """Return a function that finds files as for paths in the dataset; with `own`, as for paths in the project."""
@@ -161,8 +174,8 @@ class JobContext:
             self.prompts.write_prompt(job, request, target.responder)
 
 
-async def run_job(job: Job, context: JobContext) -> Result:
-    """Answer a job, score the answer, and return its record."""
+async def run_job(job: Job, context: JobContext) -> Result | UnfinishedJob:
+    """Answer a job, score the answer, and return its record; none if its judge has been down for too long."""
     request = CaseRequest(job.case, prompt_id=job.prompt, trial=job.trial)
     workspace: JobWorkspace | None = None
     try:
@@ -170,6 +183,8 @@ async def run_job(job: Job, context: JobContext) -> Result:
             answer = given_answer(job, job.answer, request)
         else:
             target = context.targets.get(job.target)
+            if context.judge_hold is not None and context.judge_hold.is_closed:
+                await context.wait_for_judges(job, context.judge_hold)
             workspace = request.job_workspace = context.workspace_of(job, target.settings)
             if workspace is not None:
                 await workspace.reserve()
@@ -179,7 +194,11 @@ async def run_job(job: Job, context: JobContext) -> Result:
             outcome = scored
         else:
             context.store_answer(job, answer, scored[0].candidate_answer)
-            outcome = await _score_all(job, answer, context, *scored)
+            asking = _scoring_context(job, context)
+            with context.scoring():
+                outcome = await _score_all(job, answer, context, asking, scored)
+            if asking.outages and context.spec.stops_at_outage:
+                return UnfinishedJob(_lost_usd(outcome), asking.outages[0])
         result = make_record(job, outcome, context.spec.run_id)
         if context.traces is not None and job.answer is None:
             context.traces.write_trace(job, answer, result)
@@ -218,18 +237,24 @@ def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tu
     return _outcome(answer, judgement, tuple(results), grade(results, specs, verdicts), context)
 
 
+def _lost_usd(outcome: JobOutcome) -> float:
+    """Return the known cost of judge calls that have to be made again."""
+    return math.fsum(total_cost(result) or 0.0 for result in outcome.results)
+
+
 async def _score_all(
-    job: Job, answer: Answer, context: JobContext, judgement: Judgement, results: Results
+    job: Job, answer: Answer, context: JobContext, asking: ScoringContext, scored: tuple[Judgement, Results]
 ) -> JobOutcome:
     """Return the outcome of a job after running the evaluators that do I/O."""
+    judgement, results = scored
     given = context.spec.evaluators
     specs = job.case.evaluators if given is None else given
-    turns = await _check_turns(job, answer, context) if answer.replies and given is None else []
+    turns = await _check_turns(job, answer, context, asking) if answer.replies and given is None else []
     waiting = [spec for spec, result in zip(specs, results, strict=True) if result is None]
-    found = iter(await context.scorer.score_all(waiting, judgement, _scoring_context(job, context)) if waiting else ())
+    found = iter(await context.scorer.score_all(waiting, judgement, asking) if waiting else ())
     whole = [(spec, result or next(found)) for spec, result in zip(specs, results, strict=True)]
-    graded, scored = _graded(job, [*turns, whole], context)
-    return _outcome(answer, judgement, scored, graded, context)
+    graded, checked = _graded(job, [*turns, whole], context)
+    return _outcome(answer, judgement, checked, graded, context)
 
 
 def _graded(job: Job, groups: list[Checks], context: JobContext) -> tuple[Grade, tuple[EvaluatorResult, ...]]:
@@ -253,7 +278,7 @@ def _outcome(
     return JobOutcome(answer, graded, results, text, tuple(map(message_to_data, messages)))
 
 
-async def _check_turns(job: Job, answer: Answer, context: JobContext) -> list[Checks]:
+async def _check_turns(job: Job, answer: Answer, context: JobContext, asking: ScoringContext) -> list[Checks]:
     """Score the reply to each turn with that turn's evaluators, whose results are named after the turn."""
     turns: list[Checks] = []
     for number, reply in enumerate((reply for reply in answer.replies if reply.turn is not None), 1):
@@ -273,7 +298,8 @@ async def _check_turns(job: Job, answer: Answer, context: JobContext) -> list[Ch
                     judgement = _judgement(
                         msgspec.structs.replace(answer, request=request), reply.response, text, context
                     )
-                    result = await context.scorer.score(spec, judgement, _scoring_context(job, context, number))
+                    of_turn = msgspec.structs.replace(asking, job=f"{asking.job}/turn-{number}")
+                    result = await context.scorer.score(spec, judgement, of_turn)
                 except ValueError as error:
                     result = failed_result(spec, f"Cannot transform the answer: {error}")
             checks.append((spec, msgspec.structs.replace(result, name=name)))
@@ -288,9 +314,9 @@ def _transformed(response: Response, job: Job, context: JobContext) -> str:
     return apply_transform(response.text, settings.transform, context.find_file(job.case.place.origin, own=True))
 
 
-def _scoring_context(job: Job, context: JobContext, turn: int | None = None) -> ScoringContext:
+def _scoring_context(job: Job, context: JobContext) -> ScoringContext:
     keep = None if context.prompts is None else partial(context.prompts.write_judge_prompt, job)
-    parts = (job.target, job.prompt, str(job.trial), None if turn is None else f"turn-{turn}")
+    parts = (job.target, job.prompt, str(job.trial))
     return ScoringContext(job.target, context.verdicts_of(job), keep_prompt=keep, job="/".join(filter(None, parts)))
 
 

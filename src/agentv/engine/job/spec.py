@@ -44,6 +44,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     `home`; `folders` are the dataset folders. `replay` is a file that answers in place of targets: a recording for all
     of them, results for those in `answering`. `jobs` is the number of jobs; `most_given` limits how many jobs with a
     provided answer are scored concurrently. `budget_usd` is what is left of the budget, if there is one.
+    With `stops_at_outage`, a job whose judge has been down for too long stops the run; else it is an error.
     """
 
     run_id: str
@@ -68,6 +69,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int = MOST_AT_ONCE
     most_given: int | None = None
     budget_usd: float | None = None
+    stops_at_outage: bool = True
 
     def open(self, limits: Limits) -> JobContext:
         """Build the worker of this process and open its targets. Raises the error of a target that cannot be opened."""

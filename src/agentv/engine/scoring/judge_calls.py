@@ -10,6 +10,7 @@ import msgspec
 
 from agentv.engine.calls.open_targets import OpenTarget, OpenTargets
 from agentv.engine.calls.payments import job_account
+from agentv.engine.calls.wrappers import OutageFailure
 from agentv.engine.checks.preflight import judges_of
 from agentv.engine.job.request import CaseRequest
 from agentv.errors import end_of, start_of
@@ -36,7 +37,8 @@ KeepPrompt = Callable[[str, CaseRequest, Responder], None]
 class ScoringContext(msgspec.Struct, frozen=True, gc=False):
     """The context of scoring an answer: its target, verdict limits and job, which distinguishes identical calls.
 
-    `judge` is the judge named by the enclosing evaluator. `keep_prompt` receives the prompts sent to judges.
+    `judge` is the judge named by the enclosing evaluator. `keep_prompt` receives the prompts sent to judges. `outages`
+    are the messages of judge calls that failed because their endpoint has been down for too long.
     """
 
     target: str = ""
@@ -44,6 +46,7 @@ class ScoringContext(msgspec.Struct, frozen=True, gc=False):
     judge: str | tuple[str, ...] | None = None
     keep_prompt: KeepPrompt | None = None
     job: str = ""
+    outages: list[str] = msgspec.field(default_factory=list)
 
 
 _NO_CONTEXT = ScoringContext()
@@ -236,6 +239,7 @@ class JudgeCalls:
         self._judges = judges
         self._calls: list[JudgeCall] = []
         self._account = job_account.get()
+        self._outages = context.outages
 
     async def ask(
         self, target: str | None, messages: tuple[Message, ...], wanted: CallOverrides = _NO_OVERRIDES
@@ -256,6 +260,7 @@ class JudgeCalls:
         if call.response is None:
             failure = call.failure
             assert failure is not None
+            self._note_outage(name, failure)
             raise EvaluatorFailure(f"The {self._judging.noun} '{name}' failed ({failure.error_class}): {failure}")
         return msgspec.structs.replace(call.response, cost_usd=call.cost_usd)
 
@@ -267,8 +272,13 @@ class JudgeCalls:
         self._calls.append(call)
         await call.send(live, CaseRequest(EvalCase("embeddings", input=messages)))
         if call.response is None:
+            self._note_outage(str(target), call.failure)
             raise EvaluatorFailure(f"Target '{target}' returned no embeddings: {call.failure}")
         return call.response
+
+    def _note_outage(self, name: str, failure: TargetFailure | None) -> None:
+        if isinstance(failure, OutageFailure):
+            self._outages.append(f"the judge '{name}' does not answer: {failure.message}")
 
     @property
     def usage(self) -> TokenUsage | None:

@@ -15,9 +15,11 @@ are not followed, because that would send API keys to another host.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
+import socket
 import ssl
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
@@ -45,6 +47,7 @@ CONNECT_TIMEOUT_S = 30.0
 """Much shorter than the timeout of a response: a host that is up accepts connections quickly."""
 
 _NO_CONTENT = 204
+_NO_SERVER = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH})
 _SNIFFED_BYTES, _SHOWN_CHARACTERS = 1024, 100
 _LARGE_BODY_BYTES = 2**20
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|password|cookie", re.IGNORECASE)
@@ -132,6 +135,7 @@ class HttpClient:
             error_class, what = _explained(error)
             failure = self.failure(error_class, f"{URL(url).origin()}: {what}")
             failure.is_billed = isinstance(error, aiohttp.ClientPayloadError) and is_ok
+            failure.is_unreachable = _has_no_server(error)
             raise failure from None
         if response.status >= 300:
             raise self._reported(response)
@@ -276,6 +280,13 @@ def _explained(error: aiohttp.ClientError) -> tuple[ErrorClass, str]:
     if isinstance(error, OSError):
         return "network", f"the connection failed: {_cause(error)}"
     return "network", f"the connection failed: {type(error).__name__}"
+
+
+def _has_no_server(error: aiohttp.ClientError) -> bool:
+    """Whether nothing listens at the address, or its name is unknown."""
+    if not isinstance(error, aiohttp.ClientConnectorError):
+        return False
+    return isinstance(error.os_error, socket.gaierror) or error.os_error.errno in _NO_SERVER
 
 
 def _cause(error: OSError) -> str:
