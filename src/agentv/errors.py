@@ -18,6 +18,7 @@ Any other exception is a bug in agentv and shows its traceback.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,7 +69,13 @@ def file_errors(headline: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise AgentvError(headline, error.strerror or str(error)) from error
+        raise AgentvError(headline, error.strerror or str(error), open_files_hint(error)) from error
+
+
+def open_files_hint(error: OSError) -> str:
+    """Return what to do if there are too many open files; an empty string for other errors."""
+    is_limit = error.errno in (errno.EMFILE, errno.ENFILE)
+    return "Raise the limit on open files, e.g. with `ulimit -n 4096`" if is_limit else ""
 
 
 class UsageError(AgentvError):

@@ -152,8 +152,19 @@ def test_a_server_that_accepts_ten_calls_and_fails_the_rest_answers_every_job(wo
 def test_calls_that_fail_by_chance_hardly_slow_a_run_down(kind, chance, least, latency_s, jobs):
     workers = 50
     took_s, failures = simulate(Endpoint(latency_s, kind, chance=chance), jobs, (workers, workers))
-    assert len(failures) <= jobs * chance**4 * 2
+    assert len(failures) <= 3 + jobs * chance**4 * 2
     assert jobs * latency_s / workers / took_s >= least
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "jobs", "workers"),
+    [(0.2, 500, 20), (0.2, 1000, 20), (0.2, 1000, 50), (0.05, 2000, 20), (0.05, 2000, 50)],
+)
+@pytest.mark.parametrize("kind", ["reset", "500"])
+def test_a_short_run_with_failures_takes_little_longer_than_one_backoff(kind, latency_s, jobs, workers):
+    took_s, failures = simulate(Endpoint(latency_s, kind, chance=0.1), jobs, (workers, workers))
+    assert len(failures) <= 2
+    assert (jobs * latency_s / workers + POLICY.initial_delay_s) / took_s >= 0.85
 
 
 @pytest.mark.parametrize("workers", [(1, 1), (4, 4), (10, 200)])

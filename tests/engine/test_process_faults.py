@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from agentv_testing import FaultyServer
 from waiting import HANGS, still_running, wait_until, whole_lines
 
 DIES = "import os, signal\n\ndef answer(prompt):\n    if prompt == 'yes 3':\n        {how}\n    return prompt\n"
@@ -52,6 +53,24 @@ def test_an_exception_of_a_function_is_an_error_of_its_job(project, keyword, err
     assert project.eval("--out", "out").code == 0
     assert [record["status"] for record in project.by_id().values()].count("error") == 1
     assert error in project.by_id()["c1"]["error"]["message"]
+
+
+@pytest.mark.parametrize("executor", ["local", "process"])
+def test_few_descriptors_reduce_the_connections_to_targets_and_judges(project, executor):
+    verdict = '{"reasoning": "fine", "hits": [], "misses": [], "score": 1.0}'
+    with FaultyServer("yes", latency_s=0.05) as server, FaultyServer(verdict, latency_s=0.05) as judge:
+        own = {"provider": "openai", "model": "m", "workers": 100, "max_retries": 0}
+        project.targets(
+            {"name": "default", **own, "base_url": server.url}, {"name": "judge", **own, "base_url": judge.url}
+        )
+        project.dataset(*(["q"] * 120), evaluators=[{"type": "llm_judge", "name": "j"}])
+        limit = (64, 64)
+        code, _, shown = project.run(
+            *("d.yaml", "--out", "out", "--executor", executor, "--processes", "2"),
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit),
+        )
+    assert (code, "Too many open files" in shown) == (0, False)
+    assert {record["status"] for record in project.records()} == {"ok"} and len(project.records()) == 120
 
 
 @pytest.mark.parametrize("hard", [64, 100])

@@ -82,8 +82,8 @@ class Outage:
 _WINDOW_S, _LEAST_RATE_S, _EXEMPT_S = 3.0, 0.5, 30.0
 _FEW, _KNOWN, _ROUNDS = 3, 30, 1.5
 """The failures that a decision needs; the answers that a rate needs, also as a multiple of the limit."""
-_TOLERATED, _CERTAIN = 0.15, 0.6
-"""Fractions of failed calls: not worth a cut, and certainly caused by too many calls."""
+_TOLERATED, _CERTAIN, _DEVIATIONS = 0.15, 0.6, 1.5
+"""Fractions of failed calls: not worth a cut, even if this many deviations higher, and certainly caused by too many."""
 _USELESS = 0.75
 """If half of the calls get less than this fraction of the answers, their number is not the cause of the failures."""
 _NEAR, _CUT, _SMALL_CUT = 1.2, 0.5, 0.85
@@ -132,7 +132,7 @@ class Congestion:
         answered, failed = answers - self._from[1], self._failures - self._from[2]
         # Calls often fail faster than they are answered.
         fraction = failed / (answered + failed + in_flight)
-        if failed < _FEW or fraction < _TOLERATED:
+        if failed < _FEW or (fraction * (1 - _DEVIATIONS / failed**0.5) < _TOLERATED and fraction < _CERTAIN):
             return limit
         if fraction >= _CERTAIN:
             is_near = self._ceiling / _NEAR < limit < self._ceiling * _NEAR

@@ -11,7 +11,7 @@ from threading import Event, Thread
 from time import monotonic
 from typing import NoReturn
 
-from agentv.errors import AgentvError, file_errors
+from agentv.errors import AgentvError, file_errors, open_files_hint
 from agentv.support.private_files import open_file
 
 SYNC_INTERVAL_S = 1.0
@@ -189,10 +189,11 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
         if isinstance(error, FileNotFoundError):
             detail = "The file was deleted, moved or replaced while it was written"
             raise AgentvError(f"Cannot write {self.path}", detail, f"Restore it, then {self._next_step}") from error
+        remedy = open_files_hint(error) or "Free disk space or fix the cause"
         raise AgentvError(
             f"Cannot write {self.path}",
             error.strerror or str(error),
-            f"All earlier lines are complete. Free disk space or fix the cause, then {self._next_step}",
+            f"All earlier lines are complete. {remedy}, then {self._next_step}",
         ) from error
 
 

@@ -22,6 +22,7 @@ from agentv.executors.executor import EndpointLimit, Limits
 from agentv.model.job import NO_OVERRIDES, CallOverrides, OverrideKey
 from agentv.model.response import Request, Responder, Response, TargetFailure
 from agentv.runs.redaction import Redactor
+from agentv.support.processes.process_gate import most_connections
 from agentv.support.user_code import may_import
 from agentv.targets.target import ModelApi, Target
 
@@ -123,7 +124,7 @@ class OpenTargets:
         is_live = responder is None
         if responder is None:
             responder = settings.open_embeddings(spec.home) if embeddings else _opened(settings, spec.home)
-        start, most = concurrency_of(settings, spec.workers, spec.defaults.workers, self._limits.cores)
+        start, most = self._concurrency_of(settings)
         lane = getattr(settings, "model", None) or settings.name
         limiter = self._limits.limit(responder.endpoint, start, most, f"{lane} embeddings" if embeddings else lane)
         per_call = MAX_BATCH if is_batching(responder) else 1
@@ -137,6 +138,16 @@ class OpenTargets:
         has_fallbacks = settings.fallback_targets and not embeddings
         responder = self._with_fallbacks(settings, alone, wanted) if has_fallbacks else alone
         return OpenTarget(settings, responder, alone, most * per_call)
+
+    def _concurrency_of(self, settings: Target) -> tuple[int, int]:
+        """Return the initial and maximum concurrency, within what the number of open files allows."""
+        spec = self._spec
+        start, most = concurrency_of(settings, spec.workers, spec.defaults.workers, self._limits.cores)
+        if not settings.is_api:
+            return start, most
+        called = {*spec.answering, *spec.users, *spec.judges, *spec.embedders}
+        room = most_connections(len(called))
+        return min(start, room), min(most, room)
 
     def _with_fallbacks(self, settings: Target, alone: RetryWrapper, wanted: CallOverrides) -> FallbackWrapper:
         """Add the target's fallbacks. They keep their own model and format; their own fallbacks are not called."""

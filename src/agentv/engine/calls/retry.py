@@ -19,6 +19,8 @@ _RETRYABLE = frozenset({"timeout", "rate_limit", "server", "network"})
 _DISTURBED = 0.25
 """How much an attempt counts that failed among other failures, or timed out while there was no answer."""
 _IN_COMPANY = 3
+_CHANCE, _MANY_ANSWERS = frozenset({"server", "network"}), 4
+"""A failure of these classes is isolated if this many times more other calls were answered meanwhile."""
 _ALONE_S, _SUSPECT_S = 60.0, 15.0
 """How long a request waits for an outage of which it may be the cause."""
 
@@ -34,14 +36,16 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     backoff_factor: float = 2.0
     status_codes: tuple[int, ...] = ()
 
-    def delay_s(self, failure: TargetFailure, retries: int) -> float | None:
+    def delay_s(self, failure: TargetFailure, retries: int, *, is_isolated: bool = False) -> float | None:
         """Return the seconds to wait before the next attempt; None if the failure is final.
 
-        Uses full jitter, so that calls that failed together are not retried together.
+        Uses full jitter, so that calls that failed together are not retried together. The delay of an isolated failure
+        does not grow: the endpoint answers other calls.
         """
         if retries >= self.max_retries or not self._is_retryable(failure):
             return None
-        backoff = min(self.max_delay_s, self.initial_delay_s * self.backoff_factor**retries)
+        growth = 1.0 if is_isolated else self.backoff_factor**retries
+        backoff = min(self.max_delay_s, self.initial_delay_s * growth)
         return max(random.uniform(0, backoff), failure.retry_after_s or 0.0)  # noqa: S311  # not for secrets
 
     def _is_retryable(self, failure: TargetFailure) -> bool:
@@ -69,7 +73,10 @@ class SpentAttempts:
     count, up to `max_outage_s`. An endpoint that has never answered is not down, but may be starting.
     """
 
-    __slots__ = ("_answers", "_down_since", "_failures", "_is_suspect", "_limit", "_max_outage_s", "_own", "count")
+    __slots__ = (
+        *("_answers", "_down_since", "_failures", "_is_suspect", "_limit", "_max_outage_s", "_own"),
+        *("count", "is_isolated"),
+    )
 
     def __init__(self, limit: EndpointLimit, answers: int, failures: int, max_outage_s: float) -> None:
         self.count = 0.0
@@ -79,6 +86,7 @@ class SpentAttempts:
         self._max_outage_s = max_outage_s
         self._own = 0
         self._is_suspect = False
+        self.is_isolated = False
         self._down_since = 0.0
 
     def add(self, failure: TargetFailure) -> None:
@@ -86,6 +94,7 @@ class SpentAttempts:
         limit = self._limit
         answered, failed = limit.answers - self._answers, limit.failures - self._failures - 1
         self._answers, self._failures = limit.answers, limit.failures
+        self.is_isolated = failure.error_class in _CHANCE and answered > _MANY_ANSWERS * (failed + 1)
         if answered or not self._own:
             # It failed before, and then others were answered.
             self._is_suspect = self._own > 0
@@ -139,7 +148,8 @@ class RetryWrapper(ResponderWrapper):
                 failed = failure.add_use(failed)
                 spent = spent or SpentAttempts(limit, answers, failures, self._max_outage_s)
                 spent.add(failure)
-                delay_s = self.policy.delay_s(failure, max(0, int(spent.count) - 1))
+                retries = max(0, int(spent.count) - 1)
+                delay_s = self.policy.delay_s(failure, retries, is_isolated=spent.is_isolated)
                 if delay_s is None or failure.status in final or isinstance(failure, OutageFailure):
                     raise
             await self._sleep(delay_s)

@@ -1,4 +1,4 @@
-"""Limit concurrent programs to what the number of open files allows."""
+"""Limit concurrent programs and connections to what the number of open files allows."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def raise_descriptor_limit() -> int:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def most_connections(targets: int) -> int:
+    """Return how many connections each of some targets may have. Some files stay free: closed ones end later."""
+    return max(1, (raise_descriptor_limit() - _OTHER_DESCRIPTORS) * 3 // (4 * max(1, targets)))
 
 
 class ProcessGate:

@@ -33,7 +33,7 @@ from aiohttp.http_exceptions import ContentEncodingError
 from yarl import URL
 
 from agentv import __version__
-from agentv.errors import UsageError, start_of
+from agentv.errors import UsageError, open_files_hint, start_of
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.settings.environment import SHORTEST_SECRET, redacted
@@ -292,5 +292,6 @@ def _has_no_server(error: aiohttp.ClientError) -> bool:
 def _cause(error: OSError) -> str:
     """Return the operating system's message; asyncio's would repeat the address."""
     if error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno)
+        hint = open_files_hint(error)
+        return f"{os.strerror(error.errno)}. {hint}" if hint else os.strerror(error.errno)
     return error.strerror or type(error).__name__
