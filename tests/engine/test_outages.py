@@ -167,6 +167,40 @@ def test_a_short_run_with_failures_takes_little_longer_than_one_backoff(kind, la
     assert (jobs * latency_s / workers + POLICY.initial_delay_s) / took_s >= 0.85
 
 
+@dataclass
+class JudgedWork(Work):
+    """The same with a judge at the endpoint: a second call for each answer. Counts answers without a verdict."""
+
+    unjudged: int = 0
+    most_unjudged: int = 0
+
+    def open(self, limits):
+        limit = limits.limit(self.endpoint.endpoint, *self.workers, "judge")
+        self.judge = LimitWrapper(self.endpoint, limit, self.max_outage_s)
+        return super().open(limits)
+
+    async def run(self, job):
+        request = SampleRequest("q", case=job.case)
+        request.opens_job = True
+        await self.responder.respond(request)
+        self.unjudged += 1
+        self.most_unjudged = max(self.most_unjudged, self.unjudged)
+        await self.judge.respond(SampleRequest("verdict", case=job.case))
+        self.unjudged -= 1
+        return job.case.id, None
+
+
+def test_a_target_and_a_judge_take_turns_at_their_endpoint():
+    async def main():
+        executor, work = LocalExecutor(ExecutorOptions()), JudgedWork(Endpoint(), (20, 20))
+        executor.limits = LocalLimits(asyncio.get_running_loop().time, shared=False)
+        await executor.run(work, (Job(EvalCase(f"c{number}"), "t") for number in range(500)), lambda _: None)
+        assert work.most_unjudged <= 20
+        return asyncio.get_running_loop().time()
+
+    assert 500 * 2 * LATENCY_S / 20 / run(main()) >= 0.95
+
+
 @pytest.mark.parametrize("workers", [(1, 1), (4, 4), (10, 200)])
 @pytest.mark.parametrize("bad", [{"c50"}, {"c49", "c50", "c51", "c52", "c53"}])
 def test_prompts_that_always_fail_are_errors_and_do_not_hold_the_run(bad, workers):

@@ -82,22 +82,29 @@ def test_without_a_writable_folder_the_limit_is_not_shared(tmp_path):
     lease.release()
 
 
-def prepare(project, server):
-    project.targets({"name": "default", "provider": "openai", "model": "m", "base_url": server.url, "workers": 4})
-    project.dataset(*(["q"] * 40))
+def prepare(project, server, *, is_judged):
+    own = {"provider": "openai", "base_url": server.url, "workers": 4}
+    project.targets({"name": "default", **own, "model": "m"}, {"name": "judge", **own, "model": "j"})
+    judged = {"evaluators": [{"type": "llm_judge", "name": "j"}]} if is_judged else {}
+    project.dataset(*(["q"] * (20 if is_judged else 40)), **judged)
 
 
-def test_two_processes_stay_within_the_limit_of_an_endpoint(project):
-    with FaultyServer("yes", latency_s=0.05) as server:
-        prepare(project, server)
+VERDICT = '{"reasoning": "fine", "hits": [], "misses": [], "score": 1.0}'
+
+
+@pytest.mark.parametrize("is_judged", [False, True])
+def test_two_processes_stay_within_the_limit_of_an_endpoint(project, is_judged):
+    with FaultyServer(lambda request: "yes" if request.prompt == "q" else VERDICT, latency_s=0.05) as server:
+        prepare(project, server, is_judged=is_judged)
         runs = [project.spawn("d.yaml", "--out", out, "--quiet") for out in ("a", "b")]
         assert [run.communicate(timeout=60) for run in runs] == [("", ""), ("", "")]
     assert server.counts.requests == 80 and server.counts.most_at_once == 4
 
 
-def test_the_calls_of_a_killed_process_are_free_again(project):
-    with FaultyServer("yes", latency_s=0.05) as server:
-        prepare(project, server)
+@pytest.mark.parametrize("is_judged", [False, True])
+def test_the_calls_of_a_killed_process_are_free_again(project, is_judged):
+    with FaultyServer(lambda request: "yes" if request.prompt == "q" else VERDICT, latency_s=0.05) as server:
+        prepare(project, server, is_judged=is_judged)
         killed, other = (project.spawn("d.yaml", "--out", out, "--quiet") for out in ("a", "b"))
         wait_until(lambda: server.counts.requests > 12)
         killed.kill()
