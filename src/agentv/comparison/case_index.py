@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
+from agentv.comparison.case_table import first_places
 from agentv.comparison.run_change import ValueChange, changed_values
 from agentv.comparison.scores import RunScores
 from agentv.model.evaluator import Verdicts
 from agentv.model.values import digest
 from agentv.runs.store import StoredCase
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Fields = dict[str, Any]
 """A case as stored in `cases.jsonl`."""
@@ -33,27 +38,35 @@ class CaseIndex:
         self._run = run
         self._default = _default_limits(run)
         self._known_evaluators: dict[str, int] = {}
-        lines: dict[int, int] = {}
-        hashes = array("q")
-        for line, case in enumerate(run.run.cases()):
-            lines.setdefault(hash((case.dataset_path, case.id)), line)
-            hashes.extend(self._hashes(case))
-        hashes.extend((0,) * len(_HASHES))  # line -1: cases that were not stored
-        known = (lines.get(hash(key), -1) for key in zip(run.paths, run.cases.ids(), strict=True))
-        self._lines = np.fromiter(known, dtype=np.intp, count=len(run.cases))
-        columns = np.array(hashes, dtype=np.int64).reshape(-1, len(_HASHES))[self._lines].T
-        self.wholes, self.questions, self.references, self.evaluators, self.limits = columns
+        start, starts, names = 0, array("q"), array("q")
+        columns = [array("q") for _ in _HASHES]
+        for case in run.run.cases():
+            names.append(hash(case.id) ^ hash(case.dataset_path))
+            starts.append(start)
+            start += len(case.data)
+            for column, value in zip(columns, self._hashes(case), strict=True):
+                column.append(value)
+        paths = np.array([hash(path) for path in run.path_names], dtype=np.int64)[run.paths]
+        lines = first_places(np.asarray(names), run.cases.codes_with(paths))
+        starts.append(-1)  # line -1: cases that were not stored
+        self._starts = np.asarray(starts)[lines]
+        for name in _HASHES:
+            column = columns.pop(0)
+            column.append(0)
+            setattr(self, name, np.asarray(column)[lines])
 
-    def fields(self, cases: Iterable[int]) -> dict[int, Fields]:
-        """Return the stored fields of some cases, by their numbers."""
-        wanted: dict[int, list[int]] = {}
-        for case in cases:
-            wanted.setdefault(int(self._lines[case]), []).append(case)
-        found: dict[int, Fields] = {}
-        for line, stored in enumerate(self._run.run.cases() if wanted else ()):
-            for case in wanted.get(line, ()):
-                found[case] = stored.fields
-        return found
+    wholes: NDArray[Any]
+    questions: NDArray[Any]
+    references: NDArray[Any]
+    evaluators: NDArray[Any]
+    limits: NDArray[Any]
+
+    def fields(self, cases: NDArray[Any]) -> Iterator[Fields | None]:
+        """Yield the stored fields of some cases; None for a case that the run did not store."""
+        starts = self._starts[cases].tolist()
+        if max(starts, default=-1) < 0:
+            return repeat(None, len(starts))
+        return (None if case is None else case.fields for case in self._run.run.cases_at(starts))
 
     def verdicts(self, fields: Fields) -> dict[str, Any]:
         """Return the verdict limits of a case, given its fields."""

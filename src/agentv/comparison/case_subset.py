@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from agentv.comparison.case_table import first_places, number_codes
 from agentv.comparison.scores import GroupedCases, RunScores
 from agentv.errors import UsageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
-Name = tuple[str | None, ...]
 
 _CHECKS = 10
 """Held-out checks per run, each with another random part of the cases."""
@@ -55,19 +54,22 @@ class Subset(msgspec.Struct, frozen=True, kw_only=True):
 def choose_subset(runs: Sequence[RunScores], size: int, seed: int = 0) -> Subset:
     """Choose `size` of the cases that were scored in all runs with the same input and references."""
     sides = [GroupedCases(run, (0, 1)) for run in runs]
-    names = list(dict.fromkeys(name for side in sides for name in side.names))
-    table = np.array([_by_name(side, names, side.means(side.run.scores)) for side in sides]).T
-    there = np.flatnonzero(~np.isnan(table).any(axis=1) & _is_unchanged(sides, names))
+    codes = np.concatenate([side.codes for side in sides])
+    codes = codes[number_codes(codes)[0]]
+    rows = [first_places(side.codes, codes) for side in sides]
+    columns = (np.append(side.means(side.run.scores), np.nan) for side in sides)
+    table = np.array([column[row] for column, row in zip(columns, rows, strict=True)]).T
+    there = np.flatnonzero(~np.isnan(table).any(axis=1) & _is_unchanged(sides, rows))
     if size >= len(there):
-        scored = f"{len(there):,} of {len(names):,} cases were scored in every run"
+        scored = f"{len(there):,} of {len(codes):,} cases were scored in every run"
         raise UsageError(f"Cannot choose {size:,} cases: {scored}", hint="Choose fewer cases than were scored")
     scores = table[there]
     chosen = np.sort(representatives(scores, size))
     error, means = _held_out(scores, size, np.random.default_rng(seed)) if len(runs) > 1 else (None, [None] * len(runs))
     return Subset(
-        cases=tuple((str(names[there[row]][0]), str(names[there[row]][1])) for row in chosen),
+        cases=tuple((case.dataset, case.eval_id) for case in map(sides[0].case_id, rows[0][there[chosen]].tolist())),
         total=len(there),
-        left_out=len(names) - len(there),
+        left_out=len(codes) - len(there),
         runs=tuple(
             SubsetRun(label=run.label, mean=float(mean), held_out_mean=held_out)
             for run, mean, held_out in zip(runs, scores.mean(axis=0), means, strict=True)
@@ -78,19 +80,15 @@ def choose_subset(runs: Sequence[RunScores], size: int, seed: int = 0) -> Subset
     )
 
 
-def _by_name(side: GroupedCases, names: Sequence[Name], values: NDArray[Any]) -> NDArray[Any]:
-    """Return the values of a run's cases in the order of `names`; NaN for cases that it does not have."""
-    rows = [side.names.get(name, -1) for name in names]
-    return np.append(values, np.nan)[rows]
+def _is_unchanged(sides: Sequence[GroupedCases], rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return which cases have the same fingerprint in all runs; runs of other tools have none, and do not count.
 
-
-def _is_unchanged(sides: Sequence[GroupedCases], names: Sequence[Name]) -> NDArray[Any]:
-    """Return which cases have the same fingerprint in all runs; runs of other tools have none, and do not count."""
-    known = np.zeros(len(names), dtype=np.int64)
-    same = np.ones(len(names), dtype=bool)
-    for side in sides:
-        prints = np.append(np.array(side.run.fingerprints, dtype=np.int64)[list(side.first)], 0)
-        found = prints[[side.names.get(name, -1) for name in names]]
+    `rows` are those of each case in each run, -1 if the run does not have it.
+    """
+    known = np.zeros(len(rows[0]), dtype=np.int64)
+    same = np.ones(len(known), dtype=bool)
+    for side, row in zip(sides, rows, strict=True):
+        found = np.append(np.asarray(side.run.fingerprints, dtype=np.int64)[side.first], 0)[row]
         same &= (known == 0) | (found == 0) | (known == found)
         known = np.where(known == 0, found, known)
     return same

@@ -3,85 +3,146 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 CaseKey = tuple[str, str, str, str | None]
 """Dataset, id, target, prompt."""
 
 CaseName = tuple[str | None, ...]
+"""Some fields of a key, which several runs share."""
 
 _Group = tuple[str, str, str | None]
 """Dataset, target, prompt: few in a run."""
 
+_ID = 1
+_SPREAD = 0x9E3779B97F4A7C15
 
-class CaseTable(Mapping[CaseKey, int]):
-    """The number of each case. Ids are stored once for each dataset, target and prompt, without their keys."""
+
+class CaseTable:
+    """The keys of cases, numbered from 0. A case takes about 40 bytes: its id as UTF-8, a hash of it, and its group.
+
+    `codes` are 64-bit hashes of names, which match cases of several runs without building their names. Among a million
+    cases, two different names have the same hash with a probability of about one in thirty million.
+    """
 
     def __init__(self) -> None:
         self._groups: dict[_Group, int] = {}
-        self._ids: list[dict[str, int]] = []
+        self._group_names: list[_Group] = []
         self._group_of = array("i")
+        self._hashes = array("q")
+        self._text = bytearray()
+        self._ends = array("q", (0,))
+        self._slots = array("i", bytes(4 * 4096))
 
     def add(self, key: CaseKey) -> int:
         """Return the number of a case, which is the next one if it is new."""
-        dataset, id, *rest = key
-        group = self._groups.setdefault((dataset, *rest), len(self._groups))  # type: ignore[arg-type]
-        if group == len(self._ids):
-            self._ids.append({})
-        count = len(self._group_of)
-        number = self._ids[group].setdefault(id, count)
-        if number == count:
-            self._group_of.append(group)
+        dataset, id, target, prompt = key
+        group = self._groups.get((dataset, target, prompt))
+        if group is None:
+            group = self._groups[dataset, target, prompt] = len(self._groups)
+            self._group_names.append((dataset, target, prompt))
+        code, slots = hash(id), self._slots
+        mask = len(slots) - 1
+        slot = (code ^ group * _SPREAD) & mask
+        while held := slots[slot]:  # a number plus 1
+            number = held - 1
+            if self._hashes[number] == code and self._group_of[number] == group and self.id(number) == id:
+                return number
+            slot = (slot + 1) & mask
+        number = len(self._hashes)
+        slots[slot] = number + 1
+        self._hashes.append(code)
+        self._group_of.append(group)
+        self._text += id.encode("utf-8", "surrogatepass")
+        self._ends.append(len(self._text))
+        if number * 3 > mask * 2:
+            self._enlarge()
         return number
 
-    def __getitem__(self, key: CaseKey) -> int:
-        dataset, id, target, prompt = key
-        return self._ids[self._groups[dataset, target, prompt]][id]
+    def _enlarge(self) -> None:
+        """Double the number of slots."""
+        slots, mask = array("i", bytes(8 * len(self._slots))), 2 * len(self._slots) - 1
+        for number, (code, group) in enumerate(zip(self._hashes, self._group_of, strict=True), 1):
+            slot = (code ^ group * _SPREAD) & mask
+            while slots[slot]:
+                slot = (slot + 1) & mask
+            slots[slot] = number
+        self._slots = slots
+
+    def finish(self) -> None:
+        """Free the memory that only `add` needs. No case can be added afterwards."""
+        del self._slots
 
     def __len__(self) -> int:
-        return len(self._group_of)
+        return len(self._hashes)
 
     def __iter__(self) -> Iterator[CaseKey]:
-        groups, ids = list(self._groups), [iter(each) for each in self._ids]
-        for number in self._group_of:
-            dataset, target, prompt = groups[number]
-            yield dataset, next(ids[number]), target, prompt
+        return map(self.key, range(len(self)))
 
-    def dataset_of(self, number: int) -> str:
-        """Return the dataset of the case with a number."""
-        return self._datasets[self._group_of[number]]
+    def key(self, number: int) -> CaseKey:
+        """Return the key of a case."""
+        dataset, target, prompt = self._group_names[self._group_of[number]]
+        return dataset, self.id(number), target, prompt
 
-    @cached_property
-    def _datasets(self) -> list[str]:
-        return [dataset for dataset, _, _ in self._groups]
+    def id(self, number: int) -> str:
+        """Return the id of a case."""
+        return self._text[self._ends[number] : self._ends[number + 1]].decode("utf-8", "surrogatepass")
 
-    def ids(self) -> Iterator[str]:
-        """Yield the id of each case."""
-        found = [iter(each) for each in self._ids]
-        return (next(found[number]) for number in self._group_of)
+    def dataset(self, number: int) -> str:
+        """Return the dataset of a case."""
+        return self._group_names[self._group_of[number]][0]
+
+    def datasets(self) -> tuple[NDArray[Any], list[str]]:
+        """Return the dataset of each case as a number, and the names of the datasets."""
+        numbers: dict[str, int] = {}
+        of_group = [numbers.setdefault(dataset, len(numbers)) for dataset, _, _ in self._groups]
+        return np.array(of_group, dtype=np.int32)[self._group_of], list(numbers)
+
+    def codes(self, parts: Sequence[int]) -> NDArray[Any]:
+        """Return a hash of the name of each case: the fields of its key at the positions `parts`, with the id."""
+        keys = ((dataset, "", target, prompt) for dataset, target, prompt in self._groups)
+        groups = [hash(tuple(key[part] for part in parts if part != _ID)) for key in keys]
+        found: NDArray[Any] = np.array(groups, dtype=np.int64)[self._group_of]
+        found ^= np.asarray(self._hashes, dtype=np.int64)
+        return found
+
+    def codes_with(self, others: NDArray[Any]) -> NDArray[Any]:
+        """Return a hash of the id of each case, combined with another hash for each case."""
+        found: NDArray[Any] = np.asarray(self._hashes, dtype=np.int64) ^ others
+        return found
 
 
-class CaseNames(Mapping[CaseName, int]):
-    """The names of the cases of a run with one target and one prompt: their datasets and ids."""
+def first_places(codes: NDArray[Any], wanted: NDArray[Any]) -> NDArray[Any]:
+    """Return the first position of each wanted code; -1 for a code that does not occur."""
+    if not len(codes):
+        return np.full(len(wanted), -1, dtype=np.intp)
+    order = np.argsort(codes, kind="stable")
+    places = np.searchsorted(codes, wanted, sorter=order)
+    found: NDArray[Any] = order[np.minimum(places, len(codes) - 1)]
+    found[codes[found] != wanted] = -1
+    return found
 
-    def __init__(self, cases: CaseTable) -> None:
-        self._cases = cases
-        _, _, *self._rest = next(iter(cases), ("", "", "", None))
 
-    def __getitem__(self, name: CaseName) -> int:
-        return self._cases[(*name, *self._rest)]  # type: ignore[index]
+def number_codes(codes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Number the distinct codes in order of appearance. Return the first position of each, and each code's number."""
+    _, first, index = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    ranks = np.empty_like(order)
+    ranks[order] = np.arange(len(order))
+    return first[order], ranks[index]
 
-    def __len__(self) -> int:
-        return len(self._cases)
 
-    def at(self, number: int) -> CaseName:
-        """Return the name of the case with a number."""
-        return self._cases.dataset_of(number), self._ids[number]
-
-    @cached_property
-    def _ids(self) -> list[str]:
-        return list(self._cases.ids())
-
-    def __iter__(self) -> Iterator[CaseName]:
-        return (key[:2] for key in self._cases)
+def mixed_codes(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return a hash of each row of some columns of integers."""
+    found = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column in columns:
+        found ^= column.astype(np.int64).view(np.uint64)
+        found *= np.uint64(_SPREAD)
+        found ^= found >> np.uint64(32)
+    return found.view(np.int64)

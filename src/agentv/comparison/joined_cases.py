@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentv.comparison.case_table import CaseNames
 from agentv.comparison.measure import SharedCases
 from agentv.comparison.scores import Column, GroupedCases, RunScores, clusters_of
 
@@ -36,42 +33,29 @@ class JoinedCases:
         self.notes: list[str] = []
         self.parts = name_parts((before, after), self.notes)
         self.sides = GroupedCases(before, self.parts), GroupedCases(after, self.parts)
-        if self.sides[0].names.keys().isdisjoint(self.sides[1].names):
-            self._join_by_id(before, after)
-        names, others = (side.names for side in self.sides)
-        common = array("l")
-        for row, name in enumerate(names):
-            if (other := others.get(name)) is not None:
-                common.extend((row, other))
-        named = np.array(common, dtype=np.intp).reshape(-1, 2)
+        named = _common_rows(self.sides)
+        if not len(named):
+            named = self._join_by_id(before, after, named)
         self.shared = SharedCases(self.sides, named)
-        self.matched = named[self.shared.same_input]
+        self.matched = _picked(named, self.shared.same_input)
         self.notes += self.shared.notes
         first, second, there = self._means(before.scores, after.scores)
         self.rows = len(self.matched)
-        self.index = self.matched[there]
-        self.scores = first[there], second[there]
+        self.index = _picked(self.matched, there)
+        self.scores = _picked(first, there), _picked(second, there)
         self.unscored = int(np.isnan(first).sum()), int(np.isnan(second).sum())
-        self.unmatched = len(names) - len(named), len(others) - len(named)
+        self.unmatched = len(self.sides[0]) - len(named), len(self.sides[1]) - len(named)
         self.unmatched_ids = self._only_in(0), self._only_in(1)
         self.clusters = clusters_of(self.sides, self.index)
 
     def name(self, row: int) -> Name:
         """Return the name of the case in a row of `scores`."""
-        return self._name_at(int(self.index[row][0]))
-
-    @cached_property
-    def _names(self) -> list[Name]:
-        return list(self.sides[0].names)
-
-    def _name_at(self, row: int) -> Name:
-        names = self.sides[0].names
-        return names.at(row) if isinstance(names, CaseNames) else self._names[row]
+        return self.sides[0].name(int(self.index[row][0]))
 
     def column(self, before: Column, after: Column) -> Columns:
         """Return two columns over the cases where both runs have a number, and the clusters of those cases."""
         first, second, there = self._means(before, after)
-        return first[there], second[there], clusters_of(self.sides, self.matched[there])
+        return _picked(first, there), _picked(second, there), clusters_of(self.sides, _picked(self.matched, there))
 
     def _means(self, before: Column, after: Column) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Return the means of the matched cases in both runs, and where both have a number."""
@@ -83,10 +67,10 @@ class JoinedCases:
         """Return the rows of `scores` by dataset; empty if datasets are not part of the names."""
         if 0 not in self.parts:
             return {}
-        numbers: dict[str, int] = {}
-        codes = array("l", (numbers.setdefault(str(name[0]), len(numbers)) for name in self.sides[0].names))
-        found = np.array(codes, dtype=np.intp)[self.index[:, 0]]
-        return {name: np.flatnonzero(found == code) for name, code in numbers.items() if (found == code).any()}
+        side = self.sides[0]
+        codes, names = side.run.cases.datasets()
+        found = codes[side.first[self.index[:, 0]]]
+        return {name: rows for code, name in enumerate(names) if len(rows := np.flatnonzero(found == code))}
 
     def tags(self) -> dict[str, NDArray[Any]]:
         """Return the rows of `scores` by tag; a tag in either run counts."""
@@ -94,7 +78,7 @@ class JoinedCases:
             return {}
         known, codes = [], []
         for side, index in zip(self.sides, self.index.T, strict=True):
-            numbers = np.array(side.run.tags, dtype=np.intp)[np.array(side.first, dtype=np.intp)[index]]
+            numbers = np.asarray(side.run.tags)[side.first[index]].astype(np.intp)
             known.append(list(side.run.tag_sets))
             codes.append(numbers)
         found, which = np.unique(codes[0] * len(known[1]) + codes[1], return_inverse=True)
@@ -105,13 +89,15 @@ class JoinedCases:
                 parts.setdefault(tag, []).append(part)
         return {tag: np.sort(np.concatenate(parts[tag])) for tag in sorted(parts)}
 
-    def _join_by_id(self, before: RunScores, after: RunScores) -> None:
+    def _join_by_id(self, before: RunScores, after: RunScores, named: NDArray[Any]) -> NDArray[Any]:
         """Match by id only, if ids are unique: a dataset may be renamed, or another tool may not store its name."""
         by_id = GroupedCases(before, (1,)), GroupedCases(after, (1,))
-        unique = all(len(side.names) == len({key[:2] for key in side.run.cases}) for side in by_id)
-        if unique and not by_id[0].names.keys().isdisjoint(by_id[1].names):
+        is_unique = all(len(side) == len(GroupedCases(side.run, (0, 1))) for side in by_id)
+        found = _common_rows(by_id) if is_unique else named
+        if len(found):
             self.sides, self.parts = by_id, (1,)
             self.notes.append("The runs have no dataset in common; cases are matched by id only")
+        return found
 
     def _only_in(self, side: int) -> tuple[str, ...]:
         if not self.unmatched[side]:
@@ -136,10 +122,21 @@ def name_parts(runs: Sequence[RunScores], notes: list[str]) -> tuple[int, ...]:
     return parts
 
 
+def _common_rows(sides: Sequence[GroupedCases]) -> NDArray[Any]:
+    """Return the row in each run of each case that all runs have, in the order of the first run."""
+    first, *others = sides
+    rows = [np.arange(len(first)), *(side.rows_of(first) for side in others)]
+    there = np.logical_and.reduce([each >= 0 for each in rows])
+    return np.stack([_picked(each, there).astype(np.int32) for each in rows], axis=1)
+
+
+def _picked(values: NDArray[Any], mask: NDArray[Any]) -> NDArray[Any]:
+    """Return the values where the mask is set, without a copy if it is set everywhere."""
+    return values if mask.all() else values[mask]
+
+
 def shared_by_all(sides: Sequence[GroupedCases]) -> tuple[list[SharedCases], NDArray[Any]]:
     """Return the cases that the first run shares with each other run, and the rows of those with the same input."""
-    first, *others = sides
-    common = [name for name in first.names if all(name in side.names for side in others)]
-    rows = np.array([[side.names[name] for side in sides] for name in common], dtype=np.intp).reshape(-1, len(sides))
-    shared = [SharedCases((first, side), rows[:, [0, place]]) for place, side in enumerate(others, 1)]
+    rows = _common_rows(sides)
+    shared = [SharedCases((sides[0], side), rows[:, [0, place]]) for place, side in enumerate(sides[1:], 1)]
     return shared, rows[np.all([each.same_input for each in shared], axis=0)]

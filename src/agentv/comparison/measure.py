@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import filecmp
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from agentv.comparison.case_index import (
     changed_references,
     reference_text,
 )
+from agentv.comparison.case_table import mixed_codes, number_codes
 from agentv.comparison.comparison import Reason, Unfinished
 from agentv.comparison.run_change import CaseId, ChangeKind, RunChange, ValueChange, changed_entries, changed_values
 from agentv.comparison.scores import GroupedCases, JudgeUse, RunScores
@@ -32,6 +33,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from agentv.model.manifest import RunManifest, TargetEntry
+
+
+class _Affected(NamedTuple):
+    """The number of cases with a change, and the row of the first of them."""
+
+    cases: int
+    row: int
+
+    def more(self, cases: int) -> _Affected:
+        return self._replace(cases=self.cases + cases)
 
 
 class SharedCases:
@@ -46,15 +57,13 @@ class SharedCases:
     def __init__(self, sides: tuple[GroupedCases, GroupedCases], rows: NDArray[Any]) -> None:
         self.sides = sides
         self._runs = sides[0].run, sides[1].run
-        self._cases = [np.array(side.first, dtype=np.intp)[rows[:, place]] for place, side in enumerate(sides)]
-        prints = (np.array(run.fingerprints, dtype=np.int64) for run in self._runs)
-        self._fingerprints = [each[cases] for each, cases in zip(prints, self._cases, strict=True)]
-        first, second = self._fingerprints
+        self._cases = [side.first[rows[:, place]] for place, side in enumerate(sides)]
+        first, second = self._fingerprints()
         known = (first != 0) & (second != 0)
         self.unchecked = int((~known).sum())
         self.same_input = np.ones(len(rows), dtype=bool)
         self.other_prompts: list[int] = []
-        self._references: dict[str, list[int]] = {}
+        self._references: dict[str, _Affected] = {}
         self._examine(np.flatnonzero(known & (first != second)).tolist())
         self.other_inputs = self._case_ids(rows[~self.same_input][:, 0].tolist())
 
@@ -90,29 +99,26 @@ class SharedCases:
 
     def name(self, row: int) -> str:
         """Return the id of the case in a row."""
-        return self._ids[int(self._cases[0][row])]
+        return self._runs[0].cases.id(int(self._cases[0][row]))
 
-    def fields(self, rows: Iterable[int]) -> Iterator[tuple[int, Fields | None, Fields | None]]:
+    def fields(self, rows: Sequence[int]) -> Iterator[tuple[int, Fields | None, Fields | None]]:
         """Yield rows with the case as stored in each run; None if a run did not store it."""
-        numbers = [(row, int(self._cases[0][row]), int(self._cases[1][row])) for row in rows]
-        first = self._indexes[0].fields(number for _, number, _ in numbers)
-        second = self._indexes[1].fields(number for _, _, number in numbers)
-        return ((row, first.get(number), second.get(other)) for row, number, other in numbers)
+        first, second = (index.fields(cases[rows]) for index, cases in zip(self._indexes, self._cases, strict=True))
+        return zip(rows, first, second, strict=True)
 
     def _case_ids(self, rows: list[int]) -> tuple[CaseId, ...]:
         """Return the cases in some rows of the first run, sorted; one with several targets or prompts counts once."""
         side = self.sides[0]
-        names = list(side.names) if rows else []
-        found = {side.case_id(names[row], row) for row in rows}
+        found = set(map(side.case_id, rows))
         return tuple(sorted(found, key=lambda case: (case.dataset, case.eval_id)))
-
-    @cached_property
-    def _ids(self) -> list[str]:
-        return list(self._runs[0].cases.ids())
 
     @cached_property
     def _indexes(self) -> tuple[CaseIndex, CaseIndex]:
         return CaseIndex(self._runs[0]), CaseIndex(self._runs[1])
+
+    def _fingerprints(self) -> list[NDArray[Any]]:
+        """Return the fingerprints of the shared cases in both runs."""
+        return [np.asarray(run.fingerprints)[cases] for run, cases in zip(self._runs, self._cases, strict=True)]
 
     def _columns(self, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return a column of both case indexes over the shared cases."""
@@ -126,7 +132,7 @@ class SharedCases:
         questions, references = self._columns("questions"), self._columns("references")
         for row, before, after in self.fields(rows):
             if before is None or after is None or not self._is_stored[row]:
-                self._references.setdefault("input or references", []).append(row)
+                self._add_reference("input or references", row)
             elif questions[0][row] != questions[1][row]:
                 self.same_input[row] = False
             else:
@@ -134,39 +140,41 @@ class SharedCases:
                     self.other_prompts.append(row)
                 if references[0][row] != references[1][row]:
                     for field in changed_references(before, after):
-                        self._references.setdefault(field, []).append(row)
+                        self._add_reference(field, row)
+
+    def _add_reference(self, field: str, row: int) -> None:
+        found = self._references.get(field, _Affected(0, row))
+        self._references[field] = found.more(1)
 
     @cached_property
     def _is_stored(self) -> NDArray[Any]:
         """Whether the stored cases are those of the records; records that were carried over may be older."""
-        columns = zip(self._columns("wholes"), self._fingerprints, strict=True)
+        columns = zip(self._columns("wholes"), self._fingerprints(), strict=True)
         found: NDArray[Any] = np.all([stored == recorded for stored, recorded in columns], axis=0)
         return found
 
-    def _change(self, kind: ChangeKind, name: str, rows: list[int], value: ValueChange) -> RunChange:
-        total, example = int(self.same_input.sum()), self.name(rows[0])
-        return value.to_change(kind, name=name, cases=len(rows), of=total, example=example, is_measure=True)
+    def _change(self, kind: ChangeKind, name: str, found: _Affected, value: ValueChange) -> RunChange:
+        total, example = int(self.same_input.sum()), self.name(found.row)
+        return value.to_change(kind, name=name, cases=found.cases, of=total, example=example, is_measure=True)
 
     def _reference_changes(self) -> Iterator[RunChange]:
-        for field, rows in self._references.items():
-            _, before, after = next(self.fields(rows[:1]))
+        for field, found in self._references.items():
+            _, before, after = next(self.fields([found.row]))
             old, new = (reference_text((fields or {}).get(field)) for fields in (before, after))
-            yield self._change("references", "", rows, ValueChange(field, old, new))
+            yield self._change("references", "", found, ValueChange(field, old, new))
 
     def _evaluator_changes(self) -> Iterator[RunChange]:
         """Yield evaluators and verdict limits that differ. Cases with equal pairs of them are examined once."""
         columns = (*self._columns("evaluators"), *self._columns("limits"))
         known = (columns[0] != 0) & (columns[1] != 0) & self.same_input
-        differs = known & ((columns[0] != columns[1]) | (columns[2] != columns[3]))
-        groups: dict[tuple[Any, ...], list[int]] = {}
-        for row in np.flatnonzero(differs).tolist():
-            groups.setdefault(tuple(column[row] for column in columns), []).append(row)
-        rows_of = {group[0]: group for group in groups.values()}
-        affected: dict[tuple[ChangeKind, str], list[int]] = {}
+        rows = np.flatnonzero(known & ((columns[0] != columns[1]) | (columns[2] != columns[3])))
+        first, groups = number_codes(mixed_codes([column[rows] for column in columns]))
+        cases_of = dict(zip(rows[first].tolist(), np.bincount(groups).tolist(), strict=True))
+        affected: dict[tuple[ChangeKind, str], _Affected] = {}
         values: dict[tuple[ChangeKind, str], list[ValueChange]] = {}
-        for row, before, after in self.fields(rows_of):
+        for row, before, after in self.fields(list(cases_of)):
             for key, found in self._scoring_changes(before or {}, after or {}):
-                affected.setdefault(key, []).extend(rows_of[row])
+                affected[key] = affected.get(key, _Affected(0, row)).more(cases_of[row])
                 values.setdefault(key, found)
         for (kind, name), found in values.items():
             yield from (self._change(kind, name, affected[kind, name], value) for value in found)
@@ -182,10 +190,7 @@ class SharedCases:
 
     def _judge_changes(self) -> Iterator[RunChange]:
         """Yield evaluators that called other judges, and judges whose settings or models differ."""
-        uses = [
-            frozenset[JudgeUse]().union(*{run.judges[case] for case in cases[self.same_input].tolist()})
-            for run, cases in zip(self._runs, self._cases, strict=True)
-        ]
+        uses = [run.judges_of(cases[self.same_input]) for run, cases in zip(self._runs, self._cases, strict=True)]
         yield from _changed_judges(*uses)
         first, second = map(_models, uses)
         entries = [_entries(run) for run in self._runs]
@@ -197,19 +202,20 @@ class SharedCases:
             yield from (value.to_change("judge", name=name, is_measure=True) for value in found)
 
 
-def measure_keys(run: RunScores) -> list[int]:
+def measure_keys(run: RunScores) -> NDArray[Any]:
     """Return a number for each case, which is the same in another run if the case was asked and scored in the same way.
 
     It covers the input, the references, the evaluators, the judges and the verdict limits. It is 0 if they are unknown.
     """
     index = CaseIndex(run)
     entries = {name: "" if entry.provider == "replay" else entry.fingerprint for name, entry in _entries(run).items()}
-    judges: dict[frozenset[JudgeUse], int] = {}
-    for used in set(run.judges):
-        judges[used] = hash(frozenset((evaluator, name, entries.get(name)) for evaluator, name, _ in used))
-    columns = index.references, index.evaluators, index.limits, index.wholes == np.array(run.fingerprints)
-    rows = zip(*(column.tolist() for column in columns), run.judges, strict=True)
-    return [hash((*key, judges[used])) if key[0] else 0 for *key, used in rows]
+    judges = [
+        hash(frozenset((evaluator, name, entries.get(name)) for evaluator, name, _ in used)) for used in run.judge_sets
+    ]
+    is_stored = index.wholes == np.asarray(run.fingerprints)
+    used = np.array(judges, dtype=np.int64)[run.judges]
+    keys = mixed_codes((index.references, index.evaluators, index.limits, is_stored, used))
+    return np.where(index.references == 0, 0, keys)
 
 
 def unfinished(run: RunScores) -> Unfinished | None:
@@ -221,7 +227,7 @@ def unfinished(run: RunScores) -> Unfinished | None:
         return None
     planned = manifest.counts.cases
     is_single = len(run.targets) < 2 and len(run.prompts) < 2
-    cases = len(run.cases) if is_single else len({key[:2] for key in run.cases})
+    cases = len(run.cases) if is_single else len(np.unique(run.cases.codes((0, 1))))
     if cases < planned:
         return Unfinished(done=cases, planned=planned, unit="case", reason=_reason(run, manifest))
     if run.picked is not None:

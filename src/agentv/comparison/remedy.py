@@ -71,7 +71,7 @@ def _judge(manifest: RunManifest, run: RunScores) -> list[str]:
     judges = (
         {manifest.options["judge"]}
         if manifest.options.get("judge")
-        else {target for used in set(run.judges) for _, target, _ in used}
+        else {target for used in run.judge_sets for _, target, _ in used}
     )
     return ["--judge", *judges] if len(judges) == 1 else ["--all"]
 

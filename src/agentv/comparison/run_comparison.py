@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from itertools import combinations, repeat
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from agentv.comparison.remedy import rescore_commands
 from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
 from agentv.errors import UsageError
 from agentv.model.values import draw_rank, sampling_unit
+from agentv.runs.record import ScoreRecord
 from agentv.runs.summary import reason_of
 from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.means import Estimate
@@ -120,7 +122,7 @@ def _side(side: GroupedCases, rows: NDArray[Any], clusters: NDArray[Any] | None)
         label=run.label,
         path=str(run.path),
         targets=tuple(run.targets),
-        cases=len(side.names),
+        cases=len(side),
         records=run.records,
         errors=run.errors,
         error_classes=dict(run.error_classes),
@@ -138,7 +140,7 @@ def _mean(side: GroupedCases, rows: NDArray[Any], clusters: NDArray[Any] | None)
     If all cases have the same number of trials, trials of a case are a cluster; otherwise they are averaged first.
     """
     mean = MeanAccumulator()
-    place = np.full(len(side.names), -1, dtype=np.intp)
+    place = np.full(len(side), -1, dtype=np.intp)
     place[rows] = np.arange(len(rows))
     cases, values = side.run.scores.arrays()
     positions = place[side.groups[cases]]
@@ -149,8 +151,9 @@ def _mean(side: GroupedCases, rows: NDArray[Any], clusters: NDArray[Any] | None)
     if clusters is not None:
         positions = clusters[positions]
     is_clustered = clusters is not None or len(values) > len(rows)
-    names = positions.tolist() if is_clustered else repeat(None)
-    for value, cluster in zip(values.tolist(), names):  # noqa: B905
+    # Arrays yield plain numbers one by one; lists of them would take four times the memory.
+    names = array("q", positions.tobytes()) if is_clustered else repeat(None)
+    for value, cluster in zip(array("d", values.tobytes()), names):  # noqa: B905
         mean.add(value, cluster)
     return mean
 
@@ -208,12 +211,12 @@ def _as_drawn(joined: JoinedCases, paired: Paired) -> Paired:
     place = joined.sides.index(side)
     sums: dict[tuple[int, str], tuple[float, int]] = {}
     deltas = (joined.scores[1] - joined.scores[0]).tolist()
-    keys = list(side.run.cases)
-    for row, delta in zip(joined.index[:, place].tolist(), deltas, strict=True):
-        case = side.first[row]
-        unit = sampling_unit(side.run.conversations[case], side.run.paths[case], keys[case][1])
-        total, count = sums.get((draw_rank(seed, unit), unit), (0.0, 0))
-        sums[draw_rank(seed, unit), unit] = total + delta, count + 1
+    with side.run.run as run:
+        for start, delta in zip(side.starts()[joined.index[:, place]].tolist(), deltas, strict=True):
+            record = run.read(start, ScoreRecord)
+            unit = sampling_unit(record.conversation_id, record.dataset_path, record.eval_id)
+            total, count = sums.get((draw_rank(seed, unit), unit), (0.0, 0))
+            sums[draw_rank(seed, unit), unit] = total + delta, count + 1
     return compare_drawn(paired, (sums[key] for key in sorted(sums)), max(count for _, count in sums.values()))
 
 
@@ -249,7 +252,7 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0, allow_changed_meas
         means=means,
         differences=tuple(tuple(found.get((i, j)) for j in size) for i in size),
         p_adjusted=tuple(tuple(adjusted.get((i, j)) for j in size) for i in size),
-        left_out=tuple(len(side.names) - len(scores) for side in sides),
+        left_out=tuple(len(side) - len(scores) for side in sides),
         errors=errors,
         notes=tuple(notes),
         other_inputs=tuple(dict.fromkeys(case for each in shared for case in each.other_inputs)),
@@ -261,7 +264,7 @@ def compare_many(runs: Sequence[RunScores], *, seed: int = 0, allow_changed_meas
 
 def _not_scored_by_all(runs: Sequence[RunScores], notes: Sequence[str]) -> UsageError:
     """Build the error for runs without a case that all scored; name a run without any score."""
-    empty = next((run for run in runs if not len(run.scores.cases)), None)
+    empty = next((run for run in runs if not len(run.scores)), None)
     if empty is None:
         return UsageError("No case was scored in all runs", "\n".join(notes), JOIN_HINT)
     errors = ", ".join(f"{name} {count:,}" for name, count in empty.error_classes.most_common())

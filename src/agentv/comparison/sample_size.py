@@ -242,7 +242,7 @@ def _spread_of_two(before: RunScores, after: RunScores) -> Spread:
 def _spread(sides: Sequence[GroupedCases], values: NDArray[Any], clusters: NDArray[Any] | None) -> Spread:
     """Estimate the spread from a value per case: its mean in one run, or its difference between two."""
     variance, effect = _variance(values, clusters)
-    step = smallest_step(np.concatenate([side.run.scores.arrays()[1] for side in sides]))
+    step = smallest_step(*(side.run.scores.arrays()[1] for side in sides))
     noise = [_trial_variance(side) for side in sides]
     within = [each for each, _ in noise if each is not None]
     labels = [side.run.label for side in sides]

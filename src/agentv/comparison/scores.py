@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from agentv.comparison.case_table import CaseName, CaseNames, CaseTable
+from agentv.comparison.case_table import CaseName, CaseTable, first_places, number_codes
 from agentv.comparison.run_change import CaseId
 from agentv.errors import AgentvError, UsageError
 from agentv.runs.record import EvaluatorCalls, EvaluatorScore, ScoreRecord
@@ -30,26 +31,50 @@ if TYPE_CHECKING:
 JudgeUse = tuple[str, str, str | None]
 """An evaluator, a target it called, and the model that responded."""
 
+_MOST_LEVELS = 256
 _NO_JUDGES: frozenset[JudgeUse] = frozenset()
 
 
 class Column:
-    """Numbers with the cases that they belong to."""
+    """Numbers with the cases that they belong to, often in one byte each: most scores are 0, 1, or one of a few others.
 
-    __slots__ = ("cases", "values")
+    While each case has one number, in order, no cases are stored.
+    """
 
-    def __init__(self, kind: Literal["d", "b"] = "d") -> None:
-        """`kind` is "d" for any numbers, and "b" for 0 and 1, in an eighth of the memory."""
-        self.cases = array("i")
-        self.values: array[Any] = array(kind)
+    __slots__ = ("_cases", "_levels", "_numbers")
+
+    def __init__(self) -> None:
+        self._cases: array[int] | None = None
+        self._levels: dict[float, int] = {}
+        self._numbers: bytearray | array[float] = bytearray()
+        """Indexes of levels; if there are too many, the numbers themselves, and there are no levels."""
+
+    def __len__(self) -> int:
+        return len(self._numbers)
 
     def add(self, case: int, value: float) -> None:
-        self.cases.append(case)
-        self.values.append(value)
+        numbers = self._numbers
+        if self._cases is not None:
+            self._cases.append(case)
+        elif case != len(numbers):
+            self._cases = array("i", (*range(len(numbers)), case))
+        if isinstance(numbers, bytearray):
+            level = self._levels.setdefault(value, len(self._levels))
+            if level < _MOST_LEVELS:
+                numbers.append(level)
+                return
+            levels = list(self._levels)
+            numbers = self._numbers = array("d", (levels[level] for level in numbers))
+            self._levels = {}
+        numbers.append(value)
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the cases and their numbers as arrays."""
-        return np.array(self.cases, dtype=np.intp), np.array(self.values, dtype=float)
+        cases = np.arange(len(self), dtype=np.int32) if self._cases is None else np.asarray(self._cases)
+        if isinstance(self._numbers, array):
+            return cases, np.asarray(self._numbers)
+        levels = np.array([*self._levels], dtype=float)
+        return cases, levels[np.frombuffer(self._numbers, dtype=np.uint8)]
 
     def means(self, groups: NDArray[Any], count: int) -> NDArray[Any]:
         """Return the mean of each group of cases; NaN for a group without numbers."""
@@ -64,9 +89,10 @@ class Column:
 class RunScores:
     """The scores of a run. `cases` are in order of appearance; everything else refers to them by number.
 
-    `tags` are indexes into `tag_sets`. `fingerprints` are hashes of the input and the references of a case; 0 if they
-    are not stored. `starts` holds the offset of each case's first scored record, or -1. With `picked`, only the
-    records of that target are read, or of that prompt if there is no such target.
+    `tags`, `judges` and `paths` are indexes into `tag_sets`, `judge_sets` and `path_names`. `fingerprints` are hashes
+    of the input and the references of a case; 0 if they are not stored. `starts` holds the offset of each case's first
+    scored record, or -1. With `picked`, only the records of that target are read, or of that prompt if there is no
+    such target.
     """
 
     def __init__(self, path: Path | str, label: str, picked: str | None = None) -> None:
@@ -75,22 +101,21 @@ class RunScores:
         self.label = label
         self.picked = picked
         self.cases = CaseTable()
-        self.conversations: list[str | None] = []
-        self.datasets: list[str] = []
-        self.paths: list[str] = []
-        self.tags = array("l")
+        self._conversations = array("q")
+        self.paths = array("i")
+        self.path_names: dict[str, int] = {}
+        self.tags = array("i")
         self.tag_sets: dict[tuple[str, ...], int] = {}
-        self.judges: list[frozenset[JudgeUse]] = []
+        self.judges = array("i")
+        self.judge_sets: list[frozenset[JudgeUse]] = [_NO_JUDGES]
+        self._judge_numbers = {_NO_JUDGES: 0}
         self.fingerprints = array("q")
         self.starts = array("q")
-        self.scores, self.passes, self.failures = Column(), Column("b"), Column("b")
+        self.scores, self.passes, self.failures = Column(), Column(), Column()
         self.cost, self.duration = Column(), Column()
         self.evaluators: dict[str, Column] = {}
         self.records = self.errors = self.unscored = 0
         self.error_classes: Counter[str] = Counter()
-        self._paths: dict[str, str] = {}
-        self._judge_sets: dict[frozenset[JudgeUse], frozenset[JudgeUse]] = {}
-        self.has_conversations = False
         self._targets: dict[str, None] = {}
         self._prompts: dict[str | None, None] = {}
         if picked is None:
@@ -98,6 +123,7 @@ class RunScores:
                 self._add(start, record)
         else:
             self._pick(picked)
+        self.cases.finish()
 
     def _pick(self, name: str) -> None:
         targets, prompts = set(), set()
@@ -142,12 +168,12 @@ class RunScores:
         case = self.cases.add((record.dataset, record.eval_id, record.target, record.prompt))
         if case == len(self.starts):
             self.starts.append(-1)
-            self.conversations.append(record.conversation_id)
-            self.datasets.append(self._paths.setdefault(record.dataset, record.dataset))
-            self.paths.append(self._paths.setdefault(record.dataset_path, record.dataset_path))
-            self.has_conversations = self.has_conversations or record.conversation_id is not None
+            if record.conversation_id is not None:
+                self._conversations.extend(repeat(0, case - len(self._conversations)))
+                self._conversations.append(hash((record.dataset, record.conversation_id)))
+            self.paths.append(self.path_names.setdefault(record.dataset_path, len(self.path_names)))
             self.tags.append(self.tag_sets.setdefault(record.tags, len(self.tag_sets)))
-            self.judges.append(_NO_JUDGES)
+            self.judges.append(0)
             self.fingerprints.append(hash(record.fingerprint) if record.fingerprint else 0)
             self._targets[record.target] = self._prompts[record.prompt] = None
         self._add_usage(case, record)
@@ -173,10 +199,28 @@ class RunScores:
                 column.add(case, found.score)
 
     def _add_judges(self, case: int, found: EvaluatorScore | EvaluatorResult) -> None:
-        used = frozenset(_judges_of(found, found.name))
-        if not used <= self.judges[case]:
-            used |= self.judges[case]
-            self.judges[case] = self._judge_sets.setdefault(used, used)
+        known = self.judge_sets[self.judges[case]]
+        used = known.union(_judges_of(found, found.name))
+        if used != known:
+            self.judges[case] = number = self._judge_numbers.setdefault(used, len(self.judge_sets))
+            if number == len(self.judge_sets):
+                self.judge_sets.append(used)
+
+    @property
+    def has_conversations(self) -> bool:
+        """Whether cases belong to conversations."""
+        return len(self._conversations) > 0
+
+    def conversations(self) -> NDArray[Any]:
+        """Return a hash of the conversation of each case, and of its dataset; 0 for a case without one."""
+        found = np.zeros(len(self.cases), dtype=np.int64)
+        found[: len(self._conversations)] = self._conversations
+        return found
+
+    def judges_of(self, cases: NDArray[Any]) -> frozenset[JudgeUse]:
+        """Return the judges that scored some cases."""
+        numbers = np.unique(np.asarray(self.judges)[cases]).tolist()
+        return _NO_JUDGES.union(*(self.judge_sets[number] for number in numbers))
 
     def _add_usage(self, case: int, record: ScoreRecord | Result) -> None:
         metrics = record.execution_metrics
@@ -206,51 +250,59 @@ def _judges_of(found: EvaluatorScore | EvaluatorResult, name: str) -> Iterator[J
 
 
 class GroupedCases:
-    """The cases of a run, grouped by names that several runs share."""
+    """The cases of a run, grouped by names that several runs share: the fields of their keys at `parts`.
+
+    `first` is the first case of each group, `groups` the group of each case, and `codes` a hash of each group's name.
+    """
 
     def __init__(self, run: RunScores, parts: Sequence[int]) -> None:
-        """Group the cases by name: the fields of their keys at the positions `parts`."""
         self.run = run
         self.parts = tuple(parts)
-        if len(run.targets) < 2 and len(run.prompts) < 2 and tuple(parts) == (0, 1):
+        self.codes = run.cases.codes(parts)
+        if len(run.targets) < 2 and len(run.prompts) < 2 and self.parts == (0, 1):
             # Shortcut for most runs: every case already has a unique name.
-            self.names: Mapping[CaseName, int] = CaseNames(run.cases)
-            self.first: Sequence[int] = range(len(self.names))
-            self.groups = np.arange(len(self.names))
-            return
-        names: dict[CaseName, int] = {}
-        groups, first = array("l"), array("l")
-        for case, key in enumerate(run.cases):
-            number = names.setdefault(tuple(key[part] for part in parts), len(names))
-            if number == len(first):
-                first.append(case)
-            groups.append(number)
-        self.names = names
-        self.first = first
-        self.groups = np.array(groups, dtype=np.intp)
+            self.first = self.groups = np.arange(len(run.cases), dtype=np.int32)
+        else:
+            self.first, self.groups = number_codes(self.codes)
+            self.codes = self.codes[self.first]
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def name(self, row: int) -> CaseName:
+        """Return the name of a group."""
+        key = self.run.cases.key(int(self.first[row]))
+        return tuple(key[part] for part in self.parts)
+
+    def rows_of(self, other: GroupedCases) -> NDArray[Any]:
+        """Return the row here of each case of another run; -1 for a case that this run does not have."""
+        return first_places(self.codes, other.codes)
 
     def only_here(self, other: GroupedCases) -> Iterator[CaseId]:
         """Yield the cases that another run does not have."""
-        return (self.case_id(name, row) for name, row in self.names.items() if name not in other.names)
+        return map(self.case_id, np.flatnonzero(other.rows_of(self) < 0).tolist())
 
-    def case_id(self, name: tuple[str | None, ...], row: int) -> CaseId:
-        """Return the dataset and id of a case, given its name and row."""
-        return CaseId(self.run.datasets[self.first[row]], str(name[self.parts.index(1)]))
+    def case_id(self, row: int) -> CaseId:
+        """Return the dataset and id of a case."""
+        dataset, id, _, _ = self.run.cases.key(int(self.first[row]))
+        return CaseId(dataset, id)
 
     def means(self, column: Column) -> NDArray[Any]:
         """Return the mean of each case."""
-        return column.means(self.groups, len(self.names))
+        return column.means(self.groups, len(self))
 
     def record(self, row: int) -> Result | None:
         """Return the first scored record of a case."""
-        start = self.run.starts[self.first[row]]
+        start = self.run.starts[int(self.first[row])]
         return None if start < 0 else self.run.run.read(start)
 
-    def conversation(self, row: int) -> tuple[str, str, str] | None:
-        """Return what identifies the conversation of a case: the same id in another dataset is another one."""
-        case = self.first[row]
-        found = self.run.conversations[case]
-        return None if found is None else ("conversation", self.run.datasets[case], found)
+    def starts(self) -> NDArray[Any]:
+        """Return the offset of a scored record of each case; -1 for a case without one."""
+        starts = np.asarray(self.run.starts)
+        scored = np.flatnonzero(starts >= 0)[::-1]
+        found = np.full(len(self), -1)
+        found[self.groups[scored]] = starts[scored]
+        return found
 
 
 def clusters_of(sides: Sequence[GroupedCases], rows: NDArray[Any]) -> NDArray[Any] | None:
@@ -258,18 +310,13 @@ def clusters_of(sides: Sequence[GroupedCases], rows: NDArray[Any]) -> NDArray[An
 
     A cluster is a conversation, named in any of the runs, or a case with several targets or prompts.
     """
-    conversational = [
-        (side, column) for side, column in zip(sides, rows.T.tolist(), strict=True) if side.run.has_conversations
-    ]
+    conversational = [(side, column) for side, column in zip(sides, rows.T, strict=True) if side.run.has_conversations]
     several = len(sides[0].parts) > 2
     if not conversational and not several:
         return None
-    keys = [name[:2] for name in sides[0].names] if several else []
-    numbers: dict[object, int] = {}
-    found = array("l")
-    for place, row in enumerate(rows[:, 0].tolist()):
-        conversations = (side.conversation(column[place]) for side, column in conversational)
-        own = keys[row] if several else place
-        name = next((each for each in conversations if each is not None), own)
-        found.append(numbers.setdefault(name, len(numbers)))
-    return np.array(found, dtype=np.intp)
+    own = sides[0].run.cases.codes((0, 1))[sides[0].first] if several else sides[0].codes
+    found = own[rows[:, 0]]
+    for side, column in reversed(conversational):
+        conversations = side.run.conversations()[side.first[column]]
+        found = np.where(conversations == 0, found, conversations)
+    return number_codes(found)[1]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from agentv.comparison.case_table import first_places, mixed_codes, number_codes
 from agentv.comparison.measure import measure_keys
 from agentv.comparison.scores import RunScores
 from agentv.errors import AgentvError
@@ -17,6 +18,10 @@ from agentv.stats.level_changes import LevelChange, RunValues, change_points
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+_NAME = (0, 1, 3)
+"""The fields of a key that name a case of a series: dataset, id and prompt."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +55,7 @@ def _series(datasets: tuple[str, ...], target: str, members: Sequence[tuple[RunE
     series = Series(datasets=datasets, target=target, runs=tuple(members))
     if len(members) < 2:
         return series
-    positions, table, unread = [], CaseTable(), []
+    positions, table, unread = [], SeriesTable(), []
     others: dict[int, int] = {}
     for position, (run, _) in enumerate(members):
         try:
@@ -68,46 +73,54 @@ def _series(datasets: tuple[str, ...], target: str, members: Sequence[tuple[RunE
     )
 
 
-class CaseTable:
+class SeriesTable:
     """The scores of several runs, with cases numbered in order of appearance.
 
     A case is a dataset, id and prompt, asked and scored in the same way: with another measure, it is another case.
+    Cases are known by the hashes of their names, so that runs can have millions.
     """
 
     def __init__(self) -> None:
         self.runs: list[RunValues] = []
-        self._cases: dict[object, int] = {}
-        self._measures: dict[object, int] = {}
-        self._clusters: list[object] = []
+        self._names = self._measures = self._cases = self._clusters = np.empty(0, dtype=np.int64)
 
     def add(self, run: RunScores) -> int:
         """Add the next run. Return the number of its cases that were asked or scored differently before."""
-        measures = measure_keys(run)
-        names = [(dataset, id, prompt) for dataset, id, _, prompt in run.cases]
-        named = list(zip(names, measures, strict=True))
-        changed = sum(self._measures.get(name, measure) != measure for name, measure in named)
-        self._measures.update(named)
-        numbers = np.array([self._number(run, key, case) for case, key in enumerate(named)], dtype=np.intp)
+        names, measures = run.cases.codes(_NAME), measure_keys(run)
+        changed = self._change_measures(names, measures)
+        numbers = self._numbers(mixed_codes((names, measures)), run)
         cases, values = run.scores.arrays()
         scored = np.zeros(len(numbers), dtype=bool)
         scored[cases] = True
         self.runs.append(RunValues(numbers[cases], values, numbers[~scored]))
         return changed
 
-    def _number(self, run: RunScores, key: tuple[tuple[str, str, str | None], int], case: int) -> int:
-        (dataset, id, _), _ = key
-        number = self._cases.setdefault(key, len(self._cases))
-        if number == len(self._clusters):
-            conversation = run.conversations[case]
-            self._clusters.append((dataset, id) if conversation is None else (dataset, conversation, None))
-        return number
+    def _change_measures(self, names: NDArray[Any], measures: NDArray[Any]) -> int:
+        """Remember the last measure of each case; return the number of those that had another one."""
+        places = first_places(self._names, names)
+        known = places >= 0
+        changed = int((self._measures[places[known]] != measures[known]).sum())
+        self._measures[places[known]] = measures[known]
+        self._names = np.append(self._names, names[~known])
+        self._measures = np.append(self._measures, measures[~known])
+        return changed
+
+    def _numbers(self, codes: NDArray[Any], run: RunScores) -> NDArray[Any]:
+        """Return the number of each case of a run, with new numbers for new cases."""
+        numbers = first_places(self._cases, codes)
+        new = numbers < 0
+        numbers[new] = np.arange(len(self._cases), len(self._cases) + new.sum())
+        conversations = run.conversations()
+        clusters = np.where(conversations == 0, run.cases.codes((0, 1)), conversations)
+        self._cases = np.append(self._cases, codes[new])
+        self._clusters = np.append(self._clusters, clusters[new])
+        return numbers
 
     @property
     def clusters(self) -> NDArray[Any] | None:
         """The cluster of each case: a conversation, or a case with several prompts; None if all cases are alone."""
-        numbers: dict[object, int] = {}
-        found = [numbers.setdefault(cluster, len(numbers)) for cluster in self._clusters]
-        return np.array(found, dtype=np.intp) if len(numbers) < len(found) else None
+        first, numbers = number_codes(self._clusters)
+        return numbers if len(first) < len(numbers) else None
 
     @property
     def shared(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
@@ -270,6 +270,18 @@ class RunStore(AbstractContextManager["RunStore"]):
                     headline = f"Invalid case at line {number} in {path}"
                     raise AgentvError(headline, str(error), repair_hint(self.path)) from error
                 yield msgspec.structs.replace(case, data=line)
+
+    def cases_at(self, offsets: Iterable[int]) -> Iterator[StoredCase | None]:
+        """Yield the cases at some offsets in `cases.jsonl`; None for a negative one."""
+        path = self.folder.cases_path
+        with file_errors(f"Cannot read {path}"), path.open("rb") as lines:
+            for offset in offsets:
+                if offset < 0:
+                    yield None
+                else:
+                    lines.seek(offset)
+                    line = lines.readline()
+                    yield msgspec.structs.replace(_decode_case(line), data=line)
 
     def check_cases(self, hint: str) -> None:
         """Raise UsageError with this hint if the run has no readable cases."""

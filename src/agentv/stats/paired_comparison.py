@@ -159,9 +159,9 @@ def possible_change(room: NDArray[Any]) -> float:
     return float((np.square(room).sum() + 1) / (room.sum() + 1))
 
 
-def smallest_step(scores: NDArray[Any]) -> float:
+def smallest_step(*scores: NDArray[Any]) -> float:
     """Return the smallest difference of two scores: 1 if all are 0 or 1; 0 if there are many different scores."""
-    levels = np.unique(scores.round(9))
+    levels = np.unique(np.concatenate([np.unique(each) for each in scores]).round(9))
     if np.isin(levels, (0.0, 1.0)).all():
         return 1.0
     return float(np.diff(levels).min()) if 1 < len(levels) <= _MOST_LEVELS else 0.0
@@ -180,7 +180,7 @@ def _detectable(first: NDArray[Any], second: NDArray[Any], estimate: Estimate, l
     error, n = estimate.standard_error, len(first)
     if error is None:
         return None
-    step = smallest_step(np.concatenate([first, second]))
+    step = smallest_step(first, second)
     variance = float((second - first).var(ddof=1))
     noise = Noise(
         variance,
