@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from agentv.support.hash_table import NumberTable
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -38,7 +40,7 @@ class CaseTable:
         self._hashes = array("q")
         self._text = bytearray()
         self._ends = array("q", (0,))
-        self._slots = array("i", bytes(4 * 4096))
+        self._numbers = NumberTable()
 
     def add(self, key: CaseKey) -> int:
         """Return the number of a case, which is the next one if it is new."""
@@ -47,37 +49,17 @@ class CaseTable:
         if group is None:
             group = self._groups[dataset, target, prompt] = len(self._groups)
             self._group_names.append((dataset, target, prompt))
-        code, slots = hash(id), self._slots
-        mask = len(slots) - 1
-        slot = (code ^ group * _SPREAD) & mask
-        while held := slots[slot]:  # a number plus 1
-            number = held - 1
-            if self._hashes[number] == code and self._group_of[number] == group and self.id(number) == id:
-                return number
-            slot = (slot + 1) & mask
-        number = len(self._hashes)
-        slots[slot] = number + 1
-        self._hashes.append(code)
-        self._group_of.append(group)
-        self._text += id.encode("utf-8", "surrogatepass")
-        self._ends.append(len(self._text))
-        if number * 3 > mask * 2:
-            self._enlarge()
+        number = self._numbers.number(hash(key))
+        if number == len(self._hashes):
+            self._hashes.append(hash(id))
+            self._group_of.append(group)
+            self._text += id.encode("utf-8", "surrogatepass")
+            self._ends.append(len(self._text))
         return number
-
-    def _enlarge(self) -> None:
-        """Double the number of slots."""
-        slots, mask = array("i", bytes(8 * len(self._slots))), 2 * len(self._slots) - 1
-        for number, (code, group) in enumerate(zip(self._hashes, self._group_of, strict=True), 1):
-            slot = (code ^ group * _SPREAD) & mask
-            while slots[slot]:
-                slot = (slot + 1) & mask
-            slots[slot] = number
-        self._slots = slots
 
     def finish(self) -> None:
         """Free the memory that only `add` needs. No case can be added afterwards."""
-        del self._slots
+        self._numbers = NumberTable()
 
     def __len__(self) -> int:
         return len(self._hashes)

@@ -51,28 +51,50 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_figures(run: RunStore) -> Figures:
     """Compute the figures of a run from its records, in one pass."""
-    # Clustering by case is needed for several trials, and has no effect with one result per case.
-    builder = SummaryBuilder(run.run_id, jobs_per_case=2)
     evaluators: dict[str, None] = {}
-    done = 0
-    for result in run.records():
-        builder.add(result)
-        done += 1
-        for found in result.evaluator_results:
-            if found.name not in evaluators:
-                evaluators[found.name] = None
+    builder = _summarize(run, evaluators, by_case=_has_several_jobs_per_case(run.manifest))
+    if builder is None:
+        builder = _summarize(run, evaluators, by_case=True)
+    assert builder is not None
     stored = run.summary()
-    summary = _with_early_stop(builder.build(*planned_jobs(run.manifest, stored)), stored)
+    summary = builder.build(*planned_jobs(run.manifest, stored))
+    done = _results_in(summary)
     counts = run.manifest.counts if run.manifest else None
-    targets = stored.targets.values() if stored else ()
     return Figures(
-        summary=summary,
+        summary=_with_early_stop(summary, stored),
         details=builder.details(),
         evaluators=tuple(evaluators),
         done=done,
         jobs=max(done, counts.jobs if counts else 0),
-        lost=max(0, sum(each.scored + each.errors + each.unscored for each in targets) - done),
+        lost=max(0, (_results_in(stored) if stored else 0) - done),
     )
+
+
+def _results_in(summary: RunSummary) -> int:
+    return sum(each.scored + each.errors + each.unscored for each in summary.targets.values())
+
+
+def _has_several_jobs_per_case(manifest: RunManifest | None) -> bool:
+    """Return whether cases have several trials or prompts, as far as the manifest tells."""
+    if manifest is None or manifest.counts is None:
+        return False
+    return manifest.counts.jobs > manifest.counts.cases * len(manifest.targets)
+
+
+def _summarize(run: RunStore, evaluators: dict[str, None], *, by_case: bool) -> SummaryBuilder | None:
+    """Summarize the records, and collect the names of evaluators. Clustering by case takes memory for each case.
+
+    Without it, return None if a case may have several results: another trial, a prompt, or another tool's record.
+    """
+    builder = SummaryBuilder(run.run_id, jobs_per_case=2 if by_case else 1)
+    for result in run.records():
+        if not by_case and (result.trial > 1 or result.prompt is not None or not result.dataset_path):
+            return None
+        builder.add(result)
+        for found in result.evaluator_results:
+            if found.name not in evaluators:
+                evaluators[found.name] = None
+    return builder
 
 
 def planned_jobs(manifest: RunManifest | None, stored: RunSummary | None) -> tuple[dict[str, int], dict[str, int]]:

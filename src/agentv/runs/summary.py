@@ -15,6 +15,7 @@ from agentv.runs.trials import JudgeVotes, Trials
 from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.power import detectable_difference
 from agentv.stats.variance import ScoreSpread
+from agentv.support.hash_table import NumberTable
 
 BINS = 10
 SHOWN = 5
@@ -83,8 +84,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 class SummaryBuilder:
     """Builds the summary of a run from results in any order.
 
-    `jobs_per_case` is the number of trials times prompts. Above 1, the results of a case form a cluster, as those of a
-    conversation always do; this takes memory for each case.
+    Above 1 of `jobs_per_case`, trials times prompts, the results of a case form a cluster, which takes memory for each
+    case. Those of a conversation always do.
     """
 
     def __init__(self, run_id: str, jobs_per_case: int = 1) -> None:
@@ -154,23 +155,22 @@ class _Target:
         self._first_errors: dict[str, CaseNote] = {}
         self._errors: Counter[int | None] = Counter()
         self._bins, self._worst, self._slowest, self._by_case = [0] * BINS, _Ranking(), _Ranking(), by_case
-        self._cases: dict[int, int] = {}
+        self._cases = NumberTable()
         self._case_scores = MeanAccumulator()
-        self._clusters: dict[object, int] = {}
+        self._clusters = NumberTable()
         self._trials, self._votes, self._spread = Trials(), JudgeVotes(), ScoreSpread()
 
     def add(self, result: Result) -> None:
         self.done += 1
         key = hash((result.dataset_path, result.dataset, result.eval_id)) if self._by_case else None
         if key is not None:
-            case = self._cases.setdefault(key, len(self._cases))
+            case = self._cases.number(key)
             if result.score is not None:
                 self._case_scores.add(result.score, case)
         self._add_usage(result)
         # The same conversation id in another dataset is another conversation.
-        talk = result.conversation_id
-        group: object = key if talk is None else (result.dataset_path, talk)
-        cluster = None if group is None else self._clusters.setdefault(group, len(self._clusters))
+        group = key if (talk := result.conversation_id) is None else hash((result.dataset_path, talk))
+        cluster = None if group is None else self._clusters.number(group)
         if result.status == "error":
             self._errors[cluster] += 1
             self._add_error(result)

@@ -9,6 +9,7 @@ from agentv.model.manifest import TrialsSummary, VarianceSummary
 from agentv.model.result import Result
 from agentv.stats.intervals import MeanAccumulator, pass_at_k, pass_hat_k
 from agentv.stats.variance import GroupedScores
+from agentv.support.hash_table import NumberTable
 
 _SHOWN_TRIALS = (1, 2, 3, 5, 10, 20, 50, 100)
 
@@ -17,18 +18,16 @@ class Trials:
     """The scored and passed trials of each case and prompt."""
 
     def __init__(self) -> None:
-        self._numbers: dict[int, int] = {}
+        self._numbers = NumberTable()
         self._prompts: dict[str | None, int] = {}
-        self._clusters = array("q")
-        self._passed = array("l")
+        self._passed = array("i")
         self.scores = GroupedScores()
 
     def add(self, case: int, result: Result, cluster: int) -> None:
         """Add a scored trial. `case` is a hash, `cluster` the number of its cluster."""
         assert result.score is not None
-        number = self._numbers.setdefault(hash((case, result.prompt)), len(self._numbers))
+        number = self._numbers.number(case if result.prompt is None else hash((case, result.prompt)))
         if number == len(self._passed):
-            self._clusters.append(cluster)
             self._passed.append(0)
         prompt = self._prompts.setdefault(result.prompt, len(self._prompts))
         self.scores.add(number, result.score, cluster, prompt)
@@ -42,7 +41,7 @@ class Trials:
     def _of(self, k: int) -> TrialsSummary:
         one, every = MeanAccumulator(), MeanAccumulator()
         at_k, hat_k = cache(pass_at_k), cache(pass_hat_k)
-        for cluster, scored, passed in zip(self._clusters, self.scores.counts, self._passed, strict=True):
+        for cluster, scored, passed in zip(self.scores.clusters, self.scores.counts, self._passed, strict=True):
             if scored >= k:
                 one.add(at_k(scored, passed, k), cluster)
                 every.add(hat_k(scored, passed, k), cluster)

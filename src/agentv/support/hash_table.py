@@ -1,4 +1,4 @@
-"""Compact sets of hashes, for millions of ids and jobs, and a cache for values of cases."""
+"""Compact sets and numbers of hashes, for millions of ids and jobs, and a cache for values of cases."""
 
 from __future__ import annotations
 
@@ -57,6 +57,43 @@ class HashTable:
             while slots[slot]:
                 slot = (slot + 1) & mask
             slots[slot] = code
+        self._slots = slots
+
+
+class NumberTable:
+    """Numbers for 64-bit hashes, from 0 in order of appearance, in 14 to 20 bytes each. Hashes can collide."""
+
+    def __init__(self) -> None:
+        self._codes = array("q")
+        self._slots = array("i", bytes(4 * 4096))
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def number(self, code: int) -> int:
+        """Return the number of a hash, which is the next one if it is new."""
+        codes, slots = self._codes, self._slots
+        mask = len(slots) - 1
+        slot = code & mask
+        while held := slots[slot]:  # a number plus 1
+            if codes[held - 1] == code:
+                return held - 1
+            slot = (slot + 1) & mask
+        codes.append(code)
+        slots[slot] = number = len(codes)
+        if number * 3 > mask * 2:
+            self._enlarge()
+        return number - 1
+
+    def _enlarge(self) -> None:
+        """Double the number of slots."""
+        size = 2 * len(self._slots)
+        slots, mask = array("i", bytes(4 * size)), size - 1
+        for number, code in enumerate(self._codes, 1):
+            slot = code & mask
+            while slots[slot]:
+                slot = (slot + 1) & mask
+            slots[slot] = number
         self._slots = slots
 
 
