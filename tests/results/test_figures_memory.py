@@ -3,10 +3,10 @@
 import tracemalloc
 
 import pytest
-from made_results import scored
 
 from agentv.runs.record import encode_record
 from agentv.runs.store import RunStore
+from made_results import scored
 
 
 def opened(path, cases, trials=1):
