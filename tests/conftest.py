@@ -44,6 +44,7 @@ def plain_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
             if name in SURROUNDINGS or name.startswith(BEGINNINGS) or name.lower().endswith("_proxy"):
                 patch.delenv(name)
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
 
 

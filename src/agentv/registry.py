@@ -246,6 +246,8 @@ EXECUTORS = Registry(
 )
 """Executors, which run jobs."""
 
+_RESULTS = "agentv.runs.foreign"
+
 RESULT_FORMATS = Registry(
     "agentv.result_formats",
     "result formats",
@@ -253,9 +255,17 @@ RESULT_FORMATS = Registry(
         "jsonl": "agentv.runs.record:RecordLines",
         "agentv-jsonl": "agentv.runs.agentv_rows:AgentvLines",
         "agentv-yaml": "agentv.runs.agentv_rows:AgentvYaml",
+        "inspect": f"{_RESULTS}.inspect_logs:InspectLog",
+        "promptfoo": f"{_RESULTS}.promptfoo_results:PromptfooResults",
+        "deepeval": f"{_RESULTS}.deepeval_runs:DeepEvalRun",
+        "pydantic-evals": f"{_RESULTS}.pydantic_reports:PydanticReport",
+        "lm-eval": f"{_RESULTS}.lm_eval_samples:LmEvalSamples",
+        "helm": f"{_RESULTS}.helm_runs:HelmRun",
+        "openai-evals": f"{_RESULTS}.openai_logs:OpenAiLog",
+        "every-eval-ever": f"{_RESULTS}.every_eval_ever:EveryEvalEver",
     },
 )
-"""Formats of results files, including those of other tools."""
+"""Formats of results, ours and those of other tools; the first that recognizes a file or folder reads it."""
 
 _COMPATIBLE = "agentv.targets.apis.openai:Compatible"
 _PYDANTIC_AI = "agentv.targets.apis.pydantic_ai"

@@ -30,7 +30,7 @@ class JoinedCases:
     """
 
     def __init__(self, before: RunScores, after: RunScores) -> None:
-        self.notes: list[str] = []
+        self.notes: list[str] = [*before.import_notes, *after.import_notes]
         self.parts = name_parts((before, after), self.notes)
         self.sides = GroupedCases(before, self.parts), GroupedCases(after, self.parts)
         named = _common_rows(self.sides)

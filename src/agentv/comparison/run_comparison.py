@@ -226,7 +226,7 @@ def _stopped_early(run: RunScores) -> bool:
 
 def compare_many(runs: Sequence[RunScores], *, seed: int = 0, allow_changed_measure: bool = False) -> Matrix:
     """Compare three or more runs. Raises UsageError if no case was scored in all of them."""
-    notes: list[str] = []
+    notes = [note for run in runs for note in run.import_notes]
     parts = name_parts(runs, notes)
     sides = [GroupedCases(run, parts) for run in runs]
     shared, rows = shared_by_all(sides)

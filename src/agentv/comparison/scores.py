@@ -153,6 +153,11 @@ class RunScores:
         return None
 
     @property
+    def import_notes(self) -> tuple[str, ...]:
+        """What a reader of another tool's results should know; empty for our own runs."""
+        return () if self.manifest is None else self.run.notes
+
+    @property
     def targets(self) -> list[str]:
         """The targets, in the order of the command; those of a results file in order of appearance."""
         order = [entry.name for entry in self.manifest.targets] if self.manifest is not None else []

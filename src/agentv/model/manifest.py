@@ -62,15 +62,25 @@ class RunLink(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
 
 
+class ImportSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where an imported run comes from: the format, the path, a hash of its files, and what was not kept."""
+
+    format: str
+    path: str
+    digest: str
+    notes: tuple[str, ...] = ()
+
+
 class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The inputs and settings of a run: enough to resume, rescore and compare it from its folder alone.
 
     A run is `stopped_early` if `--stop-when` was decided before all jobs were done; jobs without a record were not
     needed. `paths` and `options` come from the command, `defaults` from the project's configuration. `judges` are the
     targets that evaluators call; `fingerprints` are those of evaluators, by name. `rescored_from` is the run whose
-    answers were rescored; `merged_from` are the runs that were merged into this one. `unrecorded_cost_usd` is the cost
-    of jobs that have no record, because the run stopped before they were finished. `stored_cost_usd` is the part of it
-    for stored answers, which a resume scores: it is then part of their records.
+    answers were rescored; `merged_from` are the runs that were merged into this one; `imported_from` are the results of
+    another tool. `unrecorded_cost_usd` is the cost of jobs that have no record, because the run stopped before they
+    were finished. `stored_cost_usd` is the part of it for stored answers, which a resume scores: it is then part of
+    their records.
 
     `digests` are hashes of the run's other files, written when it ends or stops. `lost` are the fields that `agentv
     runs repair` could not restore. `checksum` is a hash of all other fields.
@@ -80,6 +90,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     run_id: str
     rescored_from: RunLink | None = None
     merged_from: tuple[RunLink, ...] = ()
+    imported_from: ImportSource | None = None
     started_at: str
     finished_at: str | None = None
     stopped_early: bool = False

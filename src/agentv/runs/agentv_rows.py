@@ -226,8 +226,12 @@ def _error(row: _Row) -> ErrorInfo | None:
     stage = _STAGES.get(row.failure_stage or "", "target")
     message = message or row.failure_reason_code or "no message"
     words = " ".join(filter(None, (row.target_error_kind, row.failure_reason_code, message)))
-    error_class: ErrorClass = next((name for name, pattern in _CLASSES if pattern.search(words)), "process")
-    return ErrorInfo("evaluator" if stage == "evaluator" else error_class, message, stage)
+    return ErrorInfo("evaluator" if stage == "evaluator" else error_class_of(words), message, stage)
+
+
+def error_class_of(words: str) -> ErrorClass:
+    """Return the class that the words of an error message suggest."""
+    return next((name for name, pattern in _CLASSES if pattern.search(words)), "process")
 
 
 def _score(score: float | msgspec.UnsetType | None) -> float | None:

@@ -15,7 +15,8 @@ from agentv.errors import AgentvError, file_errors
 from agentv.model.manifest import TargetSummary
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder
 from agentv.runs.folder_lock import is_locked
-from agentv.runs.store import RECORD_FILES, RunStore
+from agentv.runs.run_location import RECORD_FILES
+from agentv.runs.store import RunStore
 
 _UNKNOWN = datetime.min.replace(tzinfo=UTC)
 

@@ -199,6 +199,8 @@ def resume_obstacle(manifest: RunManifest) -> str:
         return "It stopped because of invalid options, or because files that its cases name changed"
     if manifest.lost:
         return f"Its run.json was damaged, and these fields could not be restored: {', '.join(manifest.lost)}"
+    if manifest.imported_from is not None:
+        return f"It was imported from {manifest.imported_from.format}"
     if manifest.rescored_from is None and not manifest.paths:
         return "Its cases were passed from Python"
     unnamed = [entry.name for entry in manifest.targets if not entry.settings]

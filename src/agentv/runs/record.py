@@ -13,6 +13,7 @@ from agentv.errors import AgentvError, UsageError, file_errors
 from agentv.model.result import SCHEMA_VERSION, JobKey, Result, Share, Status, Verdict
 from agentv.registry import RESULT_FORMATS
 from agentv.support.hash_table import HashTable
+from agentv.support.json_stream import top_level
 from agentv.support.json_values import repair_json
 
 _DEEPEST = 200
@@ -213,21 +214,26 @@ class RecordLines:
     unit = "line"
 
     def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
-        return b'"schema_version"' in first_line(head)
+        version = top_level(first_line(head)).get("schema_version", b"")
+        return version[:1].isdigit()  # Every Eval Ever has a text there
 
     def records(self, path: Path) -> Iterator[Result]:
         return (record for _, record in decoded_lines(path, lambda line: decode_record(line, path.stem)))
 
 
 def format_of(path: Path) -> ResultFormat:
-    """Return the format of a result file, by its content or else its extension. Raises UsageError."""
-    with file_errors(f"Cannot read {path}"), path.open("rb") as file:
-        head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
+    """Return the format of a file or folder of results, by its content, or else its extension. Raises UsageError."""
+    head = b""
+    if not path.is_dir():
+        with file_errors(f"Cannot read {path}"), path.open("rb") as file:
+            head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
     known: list[ResultFormat] = []
     for name in RESULT_FORMATS.all_names():
         known.append(RESULT_FORMATS.find(name)())
         if known[-1].sniff(head, path):
             return known[-1]
+    if path.is_dir():
+        raise UsageError(f"Not a run folder: {path}", "It contains no results")
     for found in known:
         if path.suffix.lower() in found.extensions:
             return found

@@ -33,12 +33,11 @@ from agentv.runs.record import (
     score_decoder,
 )
 from agentv.runs.run_figures import Figures, run_figures
+from agentv.runs.run_location import records_in, run_folder
 from agentv.runs.writer import Redact, ResultWriter
 
 CallSoon = Callable[[Callable[[], None]], object]
 CHECK_HINT = "Find all damage with: agentv runs check RUN"
-RECORD_FILES = (RESULTS_FILE, "index.jsonl", ".internal/index.jsonl")
-"""The possible files of records in a run folder: our own, then those of AgentV (TypeScript) 4.x and 5.x."""
 
 _FINGERPRINTS = (
     "input_fingerprint",
@@ -169,8 +168,10 @@ class RunStore(AbstractContextManager["RunStore"]):
         path = Path(path)
         if not path.exists():
             raise UsageError(f"No such run: {path}", hint=f"Runs are in {RESULTS_FOLDER}")
-        folder = RunFolder(path, redact)
-        return cls(folder, _records_in(folder) if path.is_dir() else path, needs_scores)
+        folder = run_folder(path, redact)
+        run = cls(folder, records_in(folder) if folder.path.is_dir() else path, needs_scores)
+        run.path = path  # of another tool's results, whose folder is an import
+        return run
 
     @cached_property
     def manifest(self) -> RunManifest | None:
@@ -186,6 +187,12 @@ class RunStore(AbstractContextManager["RunStore"]):
     def run_id(self) -> str:
         """The run id from the manifest, or the name."""
         return self.manifest.run_id if self.manifest is not None else self.name
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of imported results should know, such as scores that are not from 0 to 1."""
+        imported = self.manifest.imported_from if self.manifest is not None else None
+        return () if imported is None else (f"Read {self.path} as {imported.format}", *imported.notes)
 
     @property
     def is_ours(self) -> bool:
@@ -373,16 +380,3 @@ class RunStore(AbstractContextManager["RunStore"]):
             jobs.add(record, number)
             yield record
         jobs.finish()
-
-
-def _records_in(folder: RunFolder) -> Path | None:
-    """Return the file of records in a folder; None for a run that stopped before its first record."""
-    for name in RECORD_FILES:
-        if (folder.path / name).is_file():
-            return folder.path / name
-    if not folder.manifest_path.is_file():
-        raise UsageError(f"Not a run folder: {folder.path}", "It contains no results")
-    if folder.read_manifest().finished_at is not None:
-        detail = f"{folder.manifest_path.name} marks the run as finished, but there is no {folder.results_path.name}"
-        raise AgentvError(f"The results of {folder.path} are missing", detail, "Restore the file, or run it again")
-    return None

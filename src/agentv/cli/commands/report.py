@@ -137,7 +137,7 @@ def _print_json(run: RunStore, figures: Figures) -> None:
 
 
 def _print_summary(run: RunStore, figures: Figures) -> None:
-    notes = [figures.missing_note] if figures.unfinished else []
+    notes = [*run.notes, *([figures.missing_note] if figures.unfinished else [])]
     print_ending(Ending(summary=figures.summary, details=figures.details, notes=notes), sys.stdout, sys.stdout.isatty())
     sys.stdout.flush()
     output.echo(f"\nResults: {run.path}")

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentv.errors import AgentvError, UsageError, file_errors, plural
+from agentv.errors import AgentvError, file_errors, plural
 from agentv.model.manifest import RunManifest
 from agentv.model.result import SCHEMA_VERSION, Result
 from agentv.runs.folder import NewerVersionError, RunFolder, content_digest, is_unchanged
+from agentv.runs.run_location import imported_run
 from agentv.runs.store import check_case_line
 from agentv.support.hash_table import HashTable
 
@@ -65,7 +66,7 @@ def check_run(path: Path | str) -> RunHealth:
     """Check every file of a run folder. Raises UsageError if there is no run."""
     folder = RunFolder(path)
     if not folder.manifest_path.exists() and not folder.results_path.exists():
-        raise UsageError(f"Not a run folder: {path}", f"It has no {folder.manifest_path.name}")
+        folder = imported_run(Path(path))
     check = _Check(folder)
     check.manifest_file()
     check.lines(folder.cases_path, scan_cases(folder.cases_path))

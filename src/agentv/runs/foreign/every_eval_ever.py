@@ -1,0 +1,237 @@
+"""Read results in the format of Every Eval Ever: a JSON file with totals, and JSON Lines with one row per sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agentv.model.message import Message
+from agentv.runs.foreign.foreign_run import (
+    ForeignCase,
+    ForeignJob,
+    ForeignResults,
+    ForeignRun,
+    Grade,
+    chat_messages,
+    dict_of,
+    error_info,
+    grade_value,
+    grouped_lines,
+    list_of,
+    number_or_none,
+    problem,
+    read_document,
+    text_of,
+    token_usage,
+)
+from agentv.support.json_stream import top_level
+
+_MAX_TOTALS_BYTES = 64 * 1024 * 1024
+_TRIAL = "trial"
+_TARGET = "target"
+"""Keys of the metadata in which `agentv report --every-eval-ever` writes what the format has no field for."""
+
+
+class EveryEvalEver(ForeignResults):
+    """Results in the format of Every Eval Ever. A row has one metric of a sample; the rows of a sample are one job."""
+
+    title = "results in the format of Every Eval Ever"
+    unit = "row"
+    scores_by_first = True
+
+    def sniff(self, head: bytes, path: Path) -> bool:
+        if path.is_dir():
+            return False
+        keys = top_level(head)
+        if "schema_version" not in keys or "evaluation_id" not in keys:
+            return False
+        return "evaluation_results" in keys or "model_info" in keys or {"sample_id", "evaluation"} <= keys.keys()
+
+    def files(self, path: Path) -> list[Path]:
+        if path.suffix == ".json":
+            rows = _rows_of(path)
+            return [path] if rows is None else [path, rows]
+        totals = _totals_of(path)
+        return [path] if totals is None else [totals, path]
+
+    def open(self, path: Path) -> ForeignRun:
+        files = self.files(path)
+        rows = next((file for file in files if file.suffix != ".json"), None)
+        if rows is None:
+            what = "It has totals only, and the file with the samples is not next to it"
+            raise problem(path, what, "Name the .jsonl file with the samples")
+        totals = dict_of(read_document(files[0], _MAX_TOTALS_BYTES)) if len(files) > 1 else {}
+        return _Reader(rows, totals).run()
+
+
+def _rows_of(totals: Path) -> Path | None:
+    """Return the file with the samples, which the totals name: the file of that name next to them, nowhere else."""
+    detailed = dict_of(dict_of(read_document(totals, _MAX_TOTALS_BYTES)).get("detailed_evaluation_results"))
+    name = text_of(detailed.get("file_path")).replace("\\", "/").rpartition("/")[2]
+    candidates = [totals.with_name(name)] if name.endswith(".jsonl") else []
+    candidates += [totals.with_name(f"{totals.stem}_samples.jsonl"), totals.with_suffix(".jsonl")]
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _totals_of(rows: Path) -> Path | None:
+    """Return the file with the totals next to the samples, if there is one."""
+    found = rows.with_name(f"{rows.stem.removesuffix('_samples')}.json")
+    return found if found.is_file() else None
+
+
+class _Reader:
+    """Converts the rows of one file."""
+
+    def __init__(self, rows: Path, totals: dict[str, Any]) -> None:
+        self._rows = rows
+        self._totals = totals
+        results = [dict_of(each) for each in list_of(totals.get("evaluation_results"))]
+        self._results = {_result_name(each): each for each in results}
+        self._notes: dict[str, None] = {}
+
+    def run(self) -> ForeignRun:
+        """Return the run."""
+        totals, library = self._totals, dict_of(self._totals.get("eval_library"))
+        info = dict_of(totals.get("model_info"))
+        model = text_of(info.get("id"))
+        settings = {"provider": "every-eval-ever", **{key: value for key, value in info.items() if value is not None}}
+        version = text_of(library.get("version"))
+        run = ForeignRun(
+            jobs=(),
+            id=text_of(totals.get("evaluation_id")) or self._rows.stem,
+            started_at=_time(totals.get("evaluation_timestamp") or totals.get("retrieved_timestamp")),
+            targets={model: settings} if model else {},
+            versions={text_of(library.get("name")): version} if library.get("name") and version else {},
+        )
+        run.jobs = self._jobs(run)
+        return run
+
+    def _jobs(self, run: ForeignRun) -> Iterator[ForeignJob]:
+        for _, rows in grouped_lines(self._rows, _key):
+            for answered in _answers(rows):
+                yield self._job(answered)
+        run.notes = list(self._notes)
+
+    def _job(self, rows: list[dict[str, Any]]) -> ForeignJob:
+        row = rows[0]
+        metadata = dict(dict_of(row.get("metadata")))
+        target = metadata.pop(_TARGET, None) or text_of(row.get("model_id")) or "model"
+        trial = metadata.pop(_TRIAL, None)
+        error = next((each["error"] for each in rows if each.get("error")), None)
+        messages = _transcript(row)
+        usage = dict_of(row.get("token_usage"))
+        return ForeignJob(
+            case=_case(row, metadata),
+            target=text_of(target),
+            trial=int(trial) if isinstance(trial, str) and trial.isdecimal() else None,
+            answer=_answer(row, messages),
+            messages=messages,
+            grades=() if error else tuple(self._grade(each) for each in rows),
+            error=None if error is None else error_info(error),
+            usage=token_usage(
+                usage.get("input_tokens"),
+                usage.get("output_tokens"),
+                cached=usage.get("input_tokens_cache_read"),
+                cache_write=usage.get("input_tokens_cache_write"),
+                reasoning=usage.get("reasoning_tokens"),
+            ),
+            duration_ms=number_or_none(dict_of(row.get("performance")).get("latency_ms")),
+            place=f"sample {text_of(row.get('sample_id'))}",
+        )
+
+    def _grade(self, row: dict[str, Any]) -> Grade:
+        evaluation = dict_of(row.get("evaluation"))
+        result = self._results.get(_result_name(row), {})
+        config = dict_of(result.get("metric_config"))
+        name = text_of(config.get("metric_name") or config.get("metric_id") or row.get("evaluation_name")) or "score"
+        value, details = grade_value(evaluation.get("score")), None
+        if config.get("lower_is_better") is True:
+            self._notes[f"'{name}' is better if it is lower: kept as a metric, not as a score"] = None
+            value, details = None, {"value": evaluation.get("score")}
+        settings = {key: config[key] for key in _METRIC_KEYS if config.get(key) is not None}
+        judges = list_of(dict_of(config.get("llm_scoring")).get("judges"))
+        judge = text_of(dict_of(dict_of(judges[0]).get("model_info")).get("id")) if judges else ""
+        # `is_correct` is required, although it has no meaning for a score between 0 and 1.
+        is_binary = value in (0, 1) or config.get("score_type") == "binary"
+        passed = evaluation.get("is_correct") if is_binary else None
+        return Grade(
+            name=name,
+            type=f"every-eval-ever:{name}",
+            value=value,
+            passed=passed if isinstance(passed, bool) else None,
+            details=details,
+            settings={"tool": text_of(dict_of(self._totals.get("eval_library")).get("name")), **settings},
+            judge=judge or None,
+        )
+
+
+_METRIC_KEYS = ("metric_id", "metric_kind", "metric_parameters", "score_type", "min_score", "max_score", "llm_scoring")
+
+
+def _result_name(entry: dict[str, Any]) -> str:
+    return text_of(entry.get("evaluation_result_id") or entry.get("evaluation_name"))
+
+
+def _key(row: Any) -> Any:
+    """Return what identifies the answer that a row is about: the same sample may have been answered several times."""
+    if not isinstance(row, dict) or "sample_id" not in row:
+        return None
+    metadata = dict_of(row.get("metadata"))
+    answered = text_of([row.get("output"), row.get("messages")]) if _TRIAL not in metadata else metadata[_TRIAL]
+    return _dataset(row), text_of(row["sample_id"]), text_of(row.get("model_id")), metadata.get(_TARGET), answered
+
+
+def _answers(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Split rows with the same answer: a metric that is there twice belongs to another trial."""
+    found: list[dict[str, dict[str, Any]]] = []
+    for row in rows:
+        name = _result_name(row)
+        trial = next((each for each in found if name not in each), None)
+        if trial is None:
+            found.append(trial := {})
+        trial[name] = row
+    return [list(each.values()) for each in found]
+
+
+def _dataset(row: dict[str, Any]) -> str:
+    """Return the dataset of a row: its evaluation without the name of the metric that may follow it."""
+    metadata = dict_of(row.get("metadata"))
+    return text_of(metadata.get("dataset") or row.get("evaluation_name")) or "every-eval-ever"
+
+
+def _case(row: dict[str, Any], metadata: dict[str, Any]) -> ForeignCase:
+    given = dict_of(row.get("input"))
+    references = list_of(given.get("reference"))
+    choices = {"choices": given["choices"]} if given.get("choices") else {}
+    return ForeignCase(
+        id=text_of(row.get("sample_id")),
+        dataset=_dataset(row),
+        input=text_of(given.get("raw")),
+        expected=references[0] if len(references) == 1 else references or None,
+        metadata={**{key: value for key, value in metadata.items() if key != "dataset"}, **choices},
+    )
+
+
+def _transcript(row: dict[str, Any]) -> tuple[Message, ...]:
+    found = chat_messages(row.get("messages"))
+    start = next((place for place, message in enumerate(found) if message.role == "assistant"), len(found))
+    return found[start:]
+
+
+def _answer(row: dict[str, Any], messages: tuple[Message, ...]) -> str | None:
+    output = list_of(dict_of(row.get("output")).get("raw"))
+    if output:
+        return text_of(output[0])
+    return next((message.text for message in reversed(messages) if message.role == "assistant" and message.text), None)
+
+
+def _time(value: Any) -> str:
+    """Return a time stamp as text: seconds since 1970, or text as it is."""
+    from datetime import UTC, datetime  # late: only some files have seconds
+
+    text = text_of(value)
+    try:
+        return datetime.fromtimestamp(float(text), UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return text

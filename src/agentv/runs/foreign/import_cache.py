@@ -1,0 +1,86 @@
+"""Imported runs of other tools, kept in the user's cache so that a file is converted once."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from agentv import __version__
+from agentv.model.values import digest
+from agentv.runs.folder import RunFolder
+from agentv.runs.foreign.foreign_run import ForeignResults
+from agentv.runs.foreign.run_import import import_run, source_digest
+from agentv.support.private_files import make_folder
+from agentv.support.temporary_folders import new_folder, remove_folder
+
+LAYOUT = 1
+"""Changes whenever an importer reads something differently, so that older imports are not used any more."""
+
+_KEPT_S = 30 * 24 * 3600
+
+
+def imported_folder(found: ForeignResults, path: Path) -> RunFolder:
+    """Return the run folder of a file or folder of another tool, importing it unless that was done before.
+
+    Raises AgentvError if it cannot be read.
+    """
+    source = source_digest(found, path)
+    root = _cache_folder()
+    final = root / digest([source, type(found).__name__, path.name, LAYOUT, __version__])
+    if (final / "run.json").is_file():
+        with suppress(OSError):
+            os.utime(final)
+        return RunFolder(final)
+    partial = root / f".{final.name}.{os.getpid()}"
+    try:
+        remove_folder(str(partial))
+        make_folder(partial)
+        import_run(found, path, RunFolder(partial), source)
+        _publish(partial, final)
+    finally:
+        if partial.exists():
+            remove_folder(str(partial))
+    _remove_old(root, final)
+    return RunFolder(final)
+
+
+def _publish(partial: Path, final: Path) -> None:
+    """Give an import its name; another process may have finished the same one first."""
+    try:
+        partial.rename(final)
+    except OSError:
+        if not (final / "run.json").is_file():
+            shutil.rmtree(final, ignore_errors=True)
+            partial.rename(final)
+
+
+def _cache_folder() -> Path:
+    """Return the folder of imports: `$XDG_CACHE_HOME/agentv/imports`, or `~/.cache/agentv/imports`.
+
+    Where that cannot be written, a temporary folder is used.
+    """
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~"), ".cache")
+    folder = base / "agentv" / "imports"
+    try:
+        make_folder(folder)
+        if os.access(folder, os.W_OK):
+            return folder
+    except OSError:
+        pass
+    temporary = new_folder("agentv-imports-")
+    atexit.register(remove_folder, temporary)
+    return Path(temporary)
+
+
+def _remove_old(root: Path, used: Path) -> None:
+    """Remove imports that were not used for a month."""
+    limit = time.time() - _KEPT_S
+    for entry in root.iterdir():
+        with suppress(OSError):
+            if entry != used and entry.stat().st_mtime < limit:
+                remove_folder(str(entry))

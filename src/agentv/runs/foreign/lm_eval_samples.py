@@ -1,0 +1,219 @@
+"""Read samples of lm-evaluation-harness: `samples_TASK_TIME.jsonl`, with one row per document and filter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agentv.errors import AgentvError
+from agentv.runs.foreign.foreign_run import (
+    ForeignCase,
+    ForeignJob,
+    ForeignResults,
+    ForeignRun,
+    Grade,
+    chat_messages,
+    dict_of,
+    grade_value,
+    grouped_lines,
+    list_of,
+    number_or_none,
+    problem,
+    read_document,
+    text_of,
+)
+from agentv.support.json_stream import JsonProblem, decode_json, top_level
+
+_MAX_RESULTS_BYTES = 64 * 1024 * 1024
+_NAME = re.compile(r"samples_(?P<task>.+)_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")
+_NOT_METRICS = frozenset((
+    "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics", "doc_hash", "prompt_hash",
+    "target_hash",
+))  # fmt: skip
+_TOTALS = "It has totals only. Run lm-eval with --log_samples, and name the samples_*.jsonl file"
+
+
+class LmEvalSamples(ForeignResults):
+    """Samples of lm-evaluation-harness. A metric of each filter is an evaluator."""
+
+    title = "samples of lm-evaluation-harness"
+    unit = "sample"
+    scores_by_first = True
+
+    def sniff(self, head: bytes, path: Path) -> bool:
+        if path.is_dir():
+            return bool(_samples_in(path))
+        keys = top_level(head)
+        is_totals = {"results", "configs", "n-shot"} <= keys.keys()
+        return is_totals or ({"doc_id", "doc", "target"} <= keys.keys() and "filtered_resps" in keys)
+
+    def files(self, path: Path) -> list[Path]:
+        if path.is_dir():
+            return _samples_in(path)
+        return [path]
+
+    def open(self, path: Path) -> ForeignRun:
+        files = self.files(path)
+        times = sorted({found["time"] for file in files if (found := _NAME.fullmatch(file.name))})
+        if len(times) > 1:
+            hint = f"Name one file, such as {files[-1]}"
+            raise problem(path, f"The folder has samples of {len(times)} runs: {', '.join(times)}", hint)
+        if path.suffix == ".json":
+            raise problem(path, _TOTALS)
+        totals = _totals(files[0])
+        config = dict_of(totals.get("config"))
+        model = text_of(totals.get("model_name") or config.get("model_args")) or _model_of(files[0])
+        run = ForeignRun(
+            jobs=(),
+            id=f"lm-eval-{times[0]}" if times else "lm-eval",
+            started_at=_time(times[0]) if times else "",
+            targets={model: {"provider": "lm-eval", "model": model, **_settings(config)}},
+            versions={"lm-eval": text_of(totals["lm_eval_version"])} if totals.get("lm_eval_version") else {},
+        )
+        run.jobs = (job for file in files for job in _Task(file, totals, run).jobs(model))
+        return run
+
+
+def _samples_in(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.glob("samples_*.jsonl") if _NAME.fullmatch(file.name))
+
+
+def _totals(samples: Path) -> dict[str, Any]:
+    """Return the totals that were written together with the samples; empty if they are missing."""
+    named = _NAME.fullmatch(samples.name)
+    path = samples.with_name(f"results_{named['time']}.json") if named else samples
+    if path == samples or not path.is_file():
+        return {}
+    try:
+        return dict_of(read_document(path, _MAX_RESULTS_BYTES))
+    except AgentvError:
+        return {}
+
+
+def _model_of(samples: Path) -> str:
+    """Return the model from the folder, which lm-eval names after it."""
+    return samples.resolve().parent.name.replace("__", "/") or "model"
+
+
+def _settings(config: dict[str, Any]) -> dict[str, Any]:
+    known = ("model_args", "gen_kwargs", "model_revision", "model_dtype")
+    return {key: config[key] for key in known if config.get(key) is not None}
+
+
+def _time(text: str) -> str:
+    day, _, clock = text.partition("T")
+    hour, minute, second = [*clock.replace(":", "-").split("-"), "0", "0"][:3]
+    return f"{day}T{hour}:{minute}:{second}"
+
+
+class _Task:
+    """The samples of one task."""
+
+    def __init__(self, path: Path, totals: dict[str, Any], run: ForeignRun) -> None:
+        named = _NAME.fullmatch(path.name)
+        self._path = path
+        self._name = named["task"] if named else path.stem.removeprefix("samples_")
+        self._run = run
+        self._config = dict_of(dict_of(totals.get("configs")).get(self._name))
+        directions = dict_of(dict_of(totals.get("higher_is_better")).get(self._name))
+        self._lower_is_better = {name for name, is_higher in directions.items() if is_higher is False}
+
+    def jobs(self, model: str) -> Iterator[ForeignJob]:
+        """Yield one job per document, with the metrics of all its filters."""
+        for key, rows in grouped_lines(self._path, self._key):
+            first = rows[0]
+            grades = tuple(grade for row in rows for grade in self._grades(row, len(rows) > 1))
+            yield ForeignJob(
+                case=self._case(first),
+                target=model,
+                answer=_answer(first),
+                grades=grades,
+                metadata={"filters": [text_of(row.get("filter")) for row in rows]} if len(rows) > 1 else {},
+                place=f"document {key}",
+            )
+
+    def _key(self, row: Any) -> Any:
+        if not isinstance(row, dict) or "doc_id" not in row:
+            raise problem(self._path, "A line has no 'doc_id'")
+        return text_of(row["doc_id"])
+
+    def _case(self, row: dict[str, Any]) -> ForeignCase:
+        prompt = next((call[0] for call in _calls(row) if call), row.get("doc"))
+        return ForeignCase(
+            id=text_of(row["doc_id"]),
+            dataset=self._name,
+            input=_messages(prompt),
+            expected=None if row.get("target") is None else text_of(row["target"]),
+            metadata={"doc": row["doc"]} if isinstance(row.get("doc"), dict) else {},
+        )
+
+    def _grades(self, row: dict[str, Any], has_filters: bool) -> Iterator[Grade]:
+        names = row.get("metrics")
+        if not isinstance(names, list):  # older versions do not name them
+            names = [name for name in row if name not in _NOT_METRICS]
+        for name in map(text_of, names):
+            value = grade_value(row.get(name))
+            filtered = f"{name} ({text_of(row.get('filter'))})" if has_filters else name
+            is_lower = name.split(",")[0] in self._lower_is_better
+            if is_lower:
+                self._run.notes.append(f"'{filtered}' is better if it is lower: kept as a metric, not as a score")
+            yield Grade(
+                name=filtered,
+                type=f"lm-eval:{name}",
+                value=None if is_lower else value,
+                details={"value": row.get(name)} if is_lower or value is None else None,
+                settings={"tool": "lm-eval", "filter": row.get("filter"), "version": self._version},
+            )
+
+    @property
+    def _version(self) -> Any:
+        return dict_of(self._config.get("metadata")).get("version")
+
+
+def _calls(row: dict[str, Any]) -> list[list[Any]]:
+    """Return the arguments of each call to the model: pairs of lists, or numbered keys."""
+    given = row.get("arguments")
+    if isinstance(given, dict):
+        return [list(dict_of(call).values()) for call in given.values()]
+    return [call if isinstance(call, list) else [call] for call in list_of(given)]
+
+
+def _messages(prompt: Any) -> Any:
+    """Return a prompt; one with a chat template as messages."""
+    if isinstance(prompt, list) and prompt and isinstance(prompt[0], str):
+        prompt = prompt[0]
+    if isinstance(prompt, str) and prompt.startswith('[{"role"'):
+        try:
+            return chat_messages(list_of(decode_json(prompt.encode()))) or prompt
+        except JsonProblem:
+            return prompt
+    return text_of(prompt)
+
+
+def _answer(row: dict[str, Any]) -> str | None:
+    """Return the answer: a text, or the choice with the highest likelihood."""
+    responses = list_of(row.get("filtered_resps")) or list_of(row.get("resps"))
+    if not responses:
+        return None
+    likelihoods = [_likelihood(response) for response in responses]
+    if all(each is not None for each in likelihoods):
+        best = max(range(len(likelihoods)), key=lambda place: likelihoods[place] or 0.0)
+        calls = _calls(row)
+        return text_of(calls[best][1]).strip() if best < len(calls) and len(calls[best]) > 1 else None
+    first = responses[0]
+    while isinstance(first, list) and first:
+        first = first[0]
+    return text_of(first)
+
+
+def _likelihood(response: Any) -> float | None:
+    """Return the likelihood of a choice, which is stored with whether it is the most likely text."""
+    pair = response[0] if isinstance(response, list) and len(response) == 1 else response
+    if not isinstance(pair, list) or len(pair) != 2:
+        return None
+    try:
+        return number_or_none(float(pair[0]))
+    except (TypeError, ValueError):
+        return None
