@@ -125,6 +125,8 @@ class RunsArguments(RunFilters):
     agentv runs merge    merge the runs of shards into one run
     agentv runs check    find damage in a run
     agentv runs repair   keep what is whole in a damaged run, and put the rest aside
+    agentv runs import   keep results of another tool as a run
+    agentv runs export   write a run in the format of Every Eval Ever
     """
 
     action = "agentv.cli.commands.runs:list_runs"
@@ -247,6 +249,34 @@ class RepairArguments(Arguments):
     as_json: bool = flag("--json", "Print the result as one JSON object.")
 
 
+class ImportArguments(Arguments):
+    """Keep results of other tools as runs of the project.
+
+    FILE is a results file or folder of Inspect, promptfoo, DeepEval, pydantic-evals, lm-evaluation-harness, HELM,
+    OpenAI Evals or Every Eval Ever. Commands such as compare take these files directly; an import stays if the file is
+    deleted, and is listed by `agentv runs`.
+    """
+
+    action = "agentv.cli.commands.run_exchange:import_results"
+    examples = ("agentv runs import logs/task.eval", "agentv runs import results.json --out baseline")
+
+    files: tuple[str, ...] = argument(nargs=-1, required=True, metavar="FILE...", type=str)
+    out: str | None = option("--out DIR", "Folder of the run (default: a new one in .agentv/results).", PATH)
+
+
+class ExportArguments(Arguments):
+    """Write a run in the format of Every Eval Ever.
+
+    Each target becomes a JSON file with totals and a JSON Lines file with one row per result and evaluator.
+    """
+
+    action = "agentv.cli.commands.run_exchange:export_results"
+    examples = ("agentv runs export latest --out shared", "agentv runs export logs/task.eval --out shared")
+
+    run: str = argument(metavar="RUN", type=str)
+    out: str = option("--out DIR", "Folder for the files.", PATH, required=True)
+
+
 compare_command = declare("compare", CompareArguments)
 plan_command = declare("plan", PlanArguments)
 runs_command = declare(
@@ -258,4 +288,6 @@ runs_command = declare(
     declare("merge", MergeArguments),
     declare("check", CheckArguments),
     declare("repair", RepairArguments),
+    declare("import", ImportArguments),
+    declare("export", ExportArguments),
 )

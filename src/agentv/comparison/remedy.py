@@ -46,6 +46,8 @@ def rescore_commands(runs: Sequence[RunScores], changes: Sequence[Sequence[RunCh
 
 def _is_repeatable(manifest: RunManifest, changes: Sequence[RunChange]) -> bool:
     """Return whether a command can score answers like a run: from its datasets, or with its evaluators or judge."""
+    if manifest.imported_from is not None:
+        return False
     if manifest.datasets:
         return all(os.path.exists(entry.path) or has_magic(entry.path) for entry in manifest.datasets)
     return bool(manifest.options.get("evaluators")) or all(change.field == "judge" for change in changes)

@@ -143,6 +143,7 @@ class StoredCases:
         self._store = store
         self._selection = selection
         self._builders: dict[tuple[str, str], tuple[CaseBuilder, Origin]] = {}
+        self._is_imported = store.manifest is not None and store.manifest.imported_from is not None
         self.sink = StrictSink(lambda _: None)
 
     def stream(self) -> Iterator[EvalCase]:
@@ -165,6 +166,8 @@ class StoredCases:
 
     def _case(self, stored: StoredCase, line: int) -> EvalCase:
         data, row = stored.fields, stored.row
+        if self._is_imported:
+            row["evaluators"] = []  # the scorers of another tool cannot run here
         builder, origin = self._builder(data.get("dataset", ""), data.get("dataset_path", ""))
         prompts = [(prompt["id"], _inlined(prompt["input"])) for prompt in data.get("prompts", ())]
         for key, value in (("input", prompts[0][1] if prompts else data.get("input")), *_expected(data)):
@@ -259,7 +262,11 @@ def cases_to_rescore(
     run = os.path.relpath(options.run)
     again = f"agentv rescore {shlex.quote(options.run if run.startswith('..') else run)} PATHS…"
     answers.store.check_cases(f"Name the datasets of the run: {again}")
-    if not options.stored_cases:
+    imported = answers.manifest.imported_from if answers.manifest is not None else None
+    if imported is not None and not options.evaluators:
+        hint = f"Score the answers with evaluators of agentv: {again.removesuffix(' PATHS…')} --evaluator TYPE"
+        raise UsageError(f"The scorers of {imported.format} cannot run here", hint=hint)
+    if not options.stored_cases and imported is None:
         note("Some datasets of the run no longer exist; using the cases stored in its folder")
     return StoredCases(answers.store, options.selection)
 

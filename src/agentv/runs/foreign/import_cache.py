@@ -7,18 +7,16 @@ import os
 import shutil
 import time
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from agentv import __version__
-from agentv.model.values import digest
+from agentv.model.values import digest, hash_bytes
 from agentv.runs.folder import RunFolder
 from agentv.runs.foreign.foreign_run import ForeignResults
 from agentv.runs.foreign.run_import import import_run, source_digest
 from agentv.support.private_files import make_folder
 from agentv.support.temporary_folders import new_folder, remove_folder
-
-LAYOUT = 1
-"""Changes whenever an importer reads something differently, so that older imports are not used any more."""
 
 _KEPT_S = 30 * 24 * 3600
 
@@ -30,7 +28,7 @@ def imported_folder(found: ForeignResults, path: Path) -> RunFolder:
     """
     source = source_digest(found, path)
     root = _cache_folder()
-    final = root / digest([source, type(found).__name__, path.name, LAYOUT, __version__])
+    final = root / digest([source, type(found).__name__, path.name, __version__, _code_digest()])
     if (final / "run.json").is_file():
         with suppress(OSError):
             os.utime(final)
@@ -39,13 +37,20 @@ def imported_folder(found: ForeignResults, path: Path) -> RunFolder:
     try:
         remove_folder(str(partial))
         make_folder(partial)
-        import_run(found, path, RunFolder(partial), source)
+        import_run(found, path, RunFolder(partial), source=source)
         _publish(partial, final)
     finally:
         if partial.exists():
             remove_folder(str(partial))
     _remove_old(root, final)
     return RunFolder(final)
+
+
+@lru_cache(maxsize=1)
+def _code_digest() -> str:
+    """Return a hash of the importers: an import that other code made is not used."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return digest([hash_bytes(file.read_bytes()) for file in files])
 
 
 def _publish(partial: Path, final: Path) -> None:

@@ -16,7 +16,7 @@ from agentv.model.manifest import DatasetEntry, ImportSource, RunManifest, Targe
 from agentv.model.message import message_to_data, tool_calls_in
 from agentv.model.result import ErrorInfo, EvaluatorResult, ExecutionMetrics, Result, Status, TraceSummary
 from agentv.model.values import digest, hash_bytes, to_json
-from agentv.runs.folder import RunFolder, content_digest
+from agentv.runs.folder import RunFolder, content_digest, new_run_id
 from agentv.runs.foreign.foreign_run import (
     ForeignCase,
     ForeignJob,
@@ -37,28 +37,32 @@ _MOST_NOTES = 20
 _MOST_NAMED = 8
 
 
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of an import."""
-
-    manifest: RunManifest
-    title: str
-
-
 def source_digest(found: ForeignResults, path: Path) -> str:
     """Return a hash of the files of a run, independent of where they are."""
     files = [(file.name, content_digest(file)) for file in found.files(path)]
     return digest(files)
 
 
-def import_run(found: ForeignResults, path: Path, folder: RunFolder, source: str = "") -> Imported:
+def import_run_id(found: ForeignResults, path: Path) -> str:
+    """Return a new run id with the time at which the other tool started the run."""
+    try:
+        return new_run_id(datetime.fromisoformat(found.open(path).started_at))
+    except ValueError:  # unknown
+        return new_run_id(datetime.fromtimestamp(path.stat().st_mtime, UTC))
+
+
+def import_run(
+    found: ForeignResults, path: Path, folder: RunFolder, *, source: str = "", run_id: str = ""
+) -> RunManifest:
     """Write a run of another tool to an empty run folder. Raises AgentvError if it cannot be read completely.
 
-    A scorer with a value outside 0 to 1 has metrics, not scores. If an earlier value of it was taken for a score, the
-    run is read again.
+    The run keeps the tool's id, unless there is a `run_id`. A scorer with a value outside 0 to 1 has metrics, not
+    scores. If an earlier value of it was taken for a score, the run is read again.
     """
     metrics: frozenset[str] = frozenset()
     while True:
         run = found.open(path)
+        run.id = run_id or run.id
         writing = _Import(run, metrics, folder, by_first=found.scores_by_first)
         with file_errors(f"Cannot write {folder.path}"):
             writing.write()
@@ -67,7 +71,7 @@ def import_run(found: ForeignResults, path: Path, folder: RunFolder, source: str
         metrics = frozenset(writing.metrics)
     if not writing.jobs:
         raise AgentvError(f"Cannot read {path}", f"It is {found.title} without results")
-    return Imported(manifest=writing.finish(found, path, source or source_digest(found, path)), title=found.title)
+    return writing.finish(found, path, source or source_digest(found, path))
 
 
 class _KnownCase(msgspec.Struct):
