@@ -11,10 +11,10 @@ _FRACTION = Number(Range(0, 1, exclusive=True))
 
 
 class CompareArguments(Arguments):
-    """RUN is a run folder, a run id or a results file, including those of AgentV (TypeScript). RUN:target selects one
-    target, RUN:prompt one prompt. Cases are matched by dataset and id if their input is the same, and trials are
-    averaged. A single run is split by target, or by prompt if it has one target. Three or more runs give a matrix and a
-    ranking; the first run is the baseline.
+    """RUN is a run folder, a run id, or results of another tool. RUN:target selects one target, RUN:prompt one prompt.
+    Cases are matched by dataset and id if their input is the same, and trials are averaged. A single run is split by
+    target, or by prompt if it has one target. Three or more runs give a matrix and a ranking; the first run is the
+    baseline.
 
     \b
     Exit codes: 0 passed   1 the --fail-on condition is met   2 usage error, or a run cannot be read
@@ -26,7 +26,7 @@ class CompareArguments(Arguments):
         "agentv compare before after",
         "agentv compare RUN:old RUN:new --markdown",
         "agentv compare before after --margin 0.02",
-        "agentv compare a.jsonl b.jsonl --json",
+        "agentv compare inspect.eval promptfoo.json --json",
     )
 
     runs: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RUN...", type=str)
@@ -107,7 +107,7 @@ class RunFilters(Arguments):
     )
     state: str | None = option(
         "--state",
-        "Select runs in this state; foreign runs are from AgentV (TypeScript).",
+        "Select runs in this state; foreign runs are results of other tools.",
         click.Choice(["finished", "unfinished", "running", "foreign"]),
     )
 

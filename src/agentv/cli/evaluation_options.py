@@ -216,9 +216,9 @@ class EvalArguments(CallOptions, RunArguments, EarlierRunOptions):
 
 
 class RescoreArguments(EvaluatorsOption, RunArguments):
-    """RUN is a run folder, a run id or a results file, including those of AgentV (TypeScript). Cases are read from
-    PATHS, else from the current datasets of the run, else from the run folder. Only evaluators that changed run again:
-    their settings, the files they name, their judge or the case. Judges may be called. The changes are printed last.
+    """RUN is a run folder, a run id, or results of another tool. Cases are read from PATHS, else from the current
+    datasets of the run, else from the run folder. Only evaluators that changed run again: their settings, the files
+    they name, their judge or the case. Judges may be called. The changes are printed last.
 
     \b
     Exit codes: 0 done, gates met   1 gate missed     2 usage, configuration or dataset error

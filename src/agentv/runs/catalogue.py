@@ -15,9 +15,11 @@ from agentv.errors import AgentvError, file_errors
 from agentv.model.manifest import TargetSummary
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder
 from agentv.runs.folder_lock import is_locked
+from agentv.runs.record import format_of
 from agentv.runs.run_location import RECORD_FILES
 from agentv.runs.store import RunStore
 
+_FOREIGN_FILES = (".eval", ".json", ".jsonl")
 _UNKNOWN = datetime.min.replace(tzinfo=UTC)
 
 State = Literal["finished", "unfinished", "running", "foreign", "unreadable"]
@@ -125,8 +127,9 @@ class RunJournal:
 
 
 def find_runs(folder: Path | str) -> list[RunEntry]:
-    """Return the runs in a folder, newest first."""
-    return [_with_figures(entry) for entry in _sorted(_runs_in(Path(folder)))]
+    """Return the runs in a folder, newest first, with results of other tools."""
+    paths = [*_runs_in(Path(folder)), *_imports_in(Path(folder))]
+    return [_with_figures(entry) for entry in _sorted(paths)]
 
 
 def project_runs(root: Path | str, *, figures: bool = True) -> list[RunEntry]:
@@ -141,6 +144,19 @@ def project_runs(root: Path | str, *, figures: bool = True) -> list[RunEntry]:
 
 def _runs_in(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if _is_run(path)] if folder.is_dir() else []
+
+
+def _imports_in(folder: Path) -> list[Path]:
+    """Return the results of other tools in a folder."""
+    return [path for path in folder.iterdir() if not path.name.startswith(".") and _is_foreign(path)]
+
+
+def _is_foreign(path: Path) -> bool:
+    if _is_run(path) or (path.is_file() and path.suffix.lower() not in _FOREIGN_FILES):
+        return False
+    with suppress(AgentvError):
+        return getattr(format_of(path), "is_imported", False) is True
+    return False
 
 
 def _sorted(paths: Iterable[Path]) -> list[RunEntry]:
@@ -218,14 +234,15 @@ def _targets(folder: RunFolder, finished: bool) -> dict[str, TargetSummary]:
 
 
 def _foreign(bare: RunEntry, run: RunStore) -> RunEntry:
-    """Describe a run of AgentV (TypeScript) from its records; it has no manifest."""
+    """Describe a run of another tool from its records."""
     figures = run.figures()
     first = next(run.records(), None)
+    named = (first.dataset,) if first and first.dataset else ()
     return msgspec.structs.replace(
         bare,
         jobs=figures.jobs,
         done=figures.done,
-        datasets=(first.dataset,) if first and first.dataset else (),
+        datasets=named if run.manifest is None else tuple(entry.name for entry in run.manifest.datasets),
         targets=figures.summary.targets,
     )
 

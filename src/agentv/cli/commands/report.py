@@ -31,9 +31,9 @@ Destination = tuple[str, str | None]
 
 
 class ReportArguments(Arguments):
-    """RUN is a run folder, a run id or a results file, including those of AgentV (TypeScript). Each of FILES is written
-    in the format of its extension: .html, .xml (JUnit), .md, .csv, .parquet. A single text format without a file is
-    written to stdout, other formats to files in the run folder. Without files and formats, the summary is printed.
+    """RUN is a run folder, a run id, or results of another tool. Each of FILES is written in the format of its
+    extension: .html, .xml (JUnit), .md, .csv, .parquet. A single text format without a file is written to stdout, other
+    formats to files in the run folder. Without files and formats, the summary is printed.
     """
 
     action = "agentv.cli.commands.report:report"
