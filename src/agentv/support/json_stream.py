@@ -107,8 +107,9 @@ class _Scanner:
 
     def parts(self) -> Iterator[tuple[Path, bytes]]:
         """Yield the parts of the document, and check that nothing follows it."""
-        if self._fill():
-            self._place = len(_BOM) if self._buffer.startswith(_BOM) else 0
+        while len(self._buffer) < len(_BOM) and self._fill():
+            pass
+        self._place = len(_BOM) if self._buffer.startswith(_BOM) else 0
         yield from self._values(())
         if self._next():
             raise self._problem("there is more text after the document")

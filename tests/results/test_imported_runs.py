@@ -1,0 +1,225 @@
+"""Results of other tools as runs: hostile and huge files, the cache of imports, `runs import` and `runs export`."""
+
+import json
+import os
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from agentv.errors import AgentvError
+from agentv.runs.foreign import inspect_logs
+from agentv.runs.store import RunStore
+from agentv.support import json_stream
+from agentv.support.json_stream import JsonProblem, decode_json, json_parts, top_level
+
+HEADER = {"version": 2, "status": "success", "eval": {"run_id": "R", "task": "t", "dataset": {}, "model": "m"}}
+
+
+def sample(number=1, **known):
+    output = {"completion": known.pop("answer", "x")}
+    return {
+        "id": number,
+        "epoch": 1,
+        "input": "q",
+        "target": "x",
+        "output": output,
+        "scores": {"ok": {"value": "C"}},
+        **known,
+    }
+
+
+def log(path, samples, header=HEADER, compression=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("header.json", json.dumps(header))
+        for name, content in samples.items():
+            archive.writestr(name, content if isinstance(content, str | bytes) else json.dumps(content))
+    return path
+
+
+def refusal(path):
+    with pytest.raises(AgentvError) as raised:
+        list(RunStore.open(path).records())
+    return str(raised.value)
+
+
+def test_an_archive_that_unpacks_to_a_bomb_is_refused(tmp_path):
+    path = log(tmp_path / "bomb.eval", {"samples/1_epoch_1.json": b" " * (40 * 2**20)})
+    assert "unpacks to 40 MB, more than 300 times its size" in refusal(path)
+
+
+def test_an_archive_with_too_many_members_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(inspect_logs, "MAX_MEMBERS", 3)
+    path = log(tmp_path / "many.eval", {f"samples/{n}_epoch_1.json": sample(n) for n in range(4)})
+    assert "has 5 members; at most 3 are read" in refusal(path)
+
+
+def test_a_sample_that_is_too_large_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(inspect_logs, "MAX_VALUE_BYTES", 1000)
+    path = log(tmp_path / "large.eval", {"samples/1_epoch_1.json": sample(answer="x" * 2000)})
+    assert "samples/1_epoch_1.json is larger than" in refusal(path)
+
+
+def test_paths_in_an_archive_write_nothing(tmp_path):
+    members = {"../../outside.json": "{}", "/etc/x.json": "{}", "samples/../1_epoch_1.json": sample()}
+    path = log(tmp_path / "in" / "paths.eval", members) if os.makedirs(tmp_path / "in") is None else None
+    assert [record.eval_id for record in RunStore.open(path).records()] == ["1"]
+    assert sorted(os.listdir(tmp_path)) == ["in"] and os.listdir(tmp_path / "in") == ["paths.eval"]
+
+
+@pytest.mark.parametrize("damage", [b"\x00\x01", b'{"id": 1', b"\xff\xfe{}", b"[1]", b"null", b'{"id": {"a": ' * 3000])
+def test_a_damaged_sample_is_named(tmp_path, damage):
+    path = log(tmp_path / "damaged.eval", {"samples/1_epoch_1.json": sample(), "samples/2_epoch_1.json": damage})
+    assert "samples/2_epoch_1.json" in refusal(path)
+
+
+def test_a_changed_byte_in_an_archive_is_noticed(tmp_path):
+    path = log(tmp_path / "flipped.eval", {"samples/1_epoch_1.json": sample(answer=os.urandom(3000).hex())})
+    data = bytearray(path.read_bytes())
+    data[600] ^= 0xFF
+    path.write_bytes(data)
+    assert "damaged" in refusal(path)
+
+
+def test_a_sample_that_was_written_twice_counts_once(tmp_path):
+    with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(tmp_path / "twice.eval", "w") as archive:
+        archive.writestr("header.json", json.dumps(HEADER))
+        for answer in ("first", "second"):
+            archive.writestr("samples/1_epoch_1.json", json.dumps(sample(answer=answer)))
+    assert [record.candidate_answer for record in RunStore.open(tmp_path / "twice.eval").records()] == ["second"]
+
+
+def test_an_archive_compressed_with_zstandard_is_read(tmp_path):
+    zstd = pytest.importorskip("backports.zstd.zipfile")
+    with zstd.ZipFile(tmp_path / "log.eval", "w", zstd.ZIP_ZSTANDARD) as archive:
+        archive.writestr("header.json", json.dumps(HEADER))
+        archive.writestr("samples/1_epoch_1.json", json.dumps(sample()))
+    assert [record.score for record in RunStore.open(tmp_path / "log.eval").records()] == [1.0]
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path):
+    texts = {f"samples/{n}_epoch_1.json": sample(n, events=[os.urandom(200_000).hex()]) for n in range(40)}
+    path = log(tmp_path / "long.eval", texts, compression=zipfile.ZIP_STORED)
+    del texts
+    tracemalloc.start()
+    assert sum(1 for _ in RunStore.open(path).records()) == 40
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert path.stat().st_size > 15 * 2**20 > 2 * peak
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 7, 1000])
+def test_a_document_is_read_in_pieces_of_any_size(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(json_stream, "_CHUNK", chunk)
+    value = {"a": [{"x": '"\\]}{[ é'}, 1.5, [], "\\"], "b": {"c": {"d": [1, {"e": None}]}}, "f": True, "": "end\\\\"}
+    path = tmp_path / "a.json"
+    path.write_text("\ufeff \n" + json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    with path.open("rb") as stream:
+        found = [(keys, decode_json(data)) for keys, data in json_parts(stream, {(), ("a",), ("b",)})]
+    items = [(("a",), item) for item in value["a"]]
+    assert found == [*items, (("b", "c"), value["b"]["c"]), (("f",), True), (("",), "end\\\\")]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": [1, 2', '{"a" 1}', '{"a": 1,}', "{1: 2}", '{"a": 1} x', '{"a": [1 2]}', "", '{"a']
+)
+def test_invalid_documents_are_reported_with_a_position(tmp_path, text):
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with path.open("rb") as stream, pytest.raises(JsonProblem, match="at byte"):
+        list(json_parts(stream, {(), ("a",)}))
+
+
+def test_a_value_above_the_limit_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(json_stream, "MAX_VALUE_BYTES", 10_000)
+    monkeypatch.setattr(json_stream, "_CHUNK", 1000)
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"a": ["x" * 50_000]}))
+    with path.open("rb") as stream, pytest.raises(JsonProblem, match="one value of 'a' is larger than"):
+        list(json_parts(stream, {(), ("a",)}))
+
+
+def test_keys_are_found_in_the_start_of_a_document():
+    found = top_level(
+        b'\xef\xbb\xbf {"version": 2, "eval": {"version": "inner"}, "text": "\\"status\\": 1", "cut": [1, {"de'
+    )
+    assert list(found) == ["version", "eval", "text", "cut"] and found["version"].startswith(b"2")
+
+
+def test_a_file_is_imported_once_and_again_after_a_change(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = log(tmp_path / "log.eval", {"samples/1_epoch_1.json": sample(answer="a")})
+    folders = [RunStore.open(path).folder.path for _ in range(2)]
+    assert folders[0] == folders[1] and oct(folders[0].stat().st_mode)[-3:] == "700"
+    log(path, {"samples/1_epoch_1.json": sample(answer="b")})
+    assert [record.candidate_answer for record in RunStore.open(path).records()] == ["b"]
+
+
+def test_without_a_cache_a_temporary_folder_is_used(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    path = log(tmp_path / "log.eval", {"samples/1_epoch_1.json": sample()})
+    assert [record.score for record in RunStore.open(path).records()] == [1.0]
+
+
+def test_a_failed_import_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    refusal(log(tmp_path / "bad.eval", {"samples/1_epoch_1.json": sample(), "samples/2_epoch_1.json": b"{"}))
+    assert os.listdir(tmp_path / "cache" / "agentv" / "imports") == []
+
+
+def test_import_keeps_a_run_without_secrets(folder, command, monkeypatch):
+    monkeypatch.setenv("SERVICE_API_KEY", "k3y-0123456789abcdef")
+    os.makedirs(".agentv")
+    log(Path("log.eval"), {"samples/1_epoch_1.json": sample(answer="use k3y-0123456789abcdef")})
+    done = command("runs", "import", "log.eval")
+    assert done.code == 0 and "an Inspect log, 1 case, 1 result" in done.stdout
+    os.unlink("log.eval")
+    (entry,) = command("runs", "--json").printed
+    assert entry["done"] == 1 and command("report", "latest", "--quiet").code == 0
+    texts = [file.read_text() for file in Path(entry["path"]).iterdir() if file.is_file()]
+    assert not any("k3y-0123456789abcdef" in text for text in texts)
+
+
+def test_import_refuses_files_that_are_runs_already(folder, command):
+    folder.write("rows.jsonl", [{"test_id": "a", "score": 1}])
+    done = command("runs", "import", "rows.jsonl")
+    assert done.code == 2 and "need not be imported" in done.stderr
+
+
+def test_runs_in_a_folder_lists_results_of_other_tools(folder, command):
+    log(Path("b.eval"), {"samples/1_epoch_1.json": sample()})
+    folder.write("package.json", {"name": "x"})
+    (entry,) = command("runs", "--in", ".", "--json").printed
+    assert (entry["path"], entry["state"], entry["done"]) == ("b.eval", "foreign", 1)
+
+
+def test_an_exported_run_has_the_same_scores_and_errors(folder, command):
+    error = {"message": "timed out"}
+    members = {
+        "samples/1_epoch_1.json": sample(1),
+        "samples/2_epoch_1.json": sample(2, input="r", scores={"ok": {"value": 0.25}}),
+        "samples/3_epoch_1.json": sample(3, input="s", scores={}, error=error),
+        "samples/4_epoch_1.json": sample(4, input="t", scores={}),
+    }
+    log(Path("log.eval"), members)
+    done = command("runs", "export", "log.eval", "--out", "shared")
+    assert "1 unscored result of m not written" in done.stderr
+    (totals,) = Path("shared").glob("*.json")
+    first, second = (RunStore.open(path) for path in ("log.eval", totals))
+    kept = [(record.eval_id, record.score, record.status) for record in first.records() if record.status != "unscored"]
+    assert [(record.eval_id, record.score, record.status) for record in second.records()] == kept
+    score = json.loads(totals.read_text())["evaluation_results"][0]
+    assert score["score_details"]["score"] == 0.625 and score["score_details"]["details"]["errors"] == "1"
+    assert command("runs", "export", "log.eval", "--out", "shared").code == 2
+
+
+def test_answers_of_another_tool_are_rescored(folder, command):
+    log(Path("log.eval"), {"samples/1_epoch_1.json": sample(answer="yes")})
+    refused = command("rescore", "log.eval", "--out", "again")
+    assert refused.code == 2 and "cannot run here" in refused.stderr and "--evaluator TYPE" in refused.stderr
+    done = command("rescore", "log.eval", "-e", "{type: contains, value: no}", "--out", "again")
+    assert done.code == 0 and [record.score for record in RunStore.open("again").records()] == [0.0]
+    resumed = command("eval", "--resume", "--out", "again")
+    assert resumed.code == 2
