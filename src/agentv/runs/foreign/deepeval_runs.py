@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv.model.message import Message, ToolCall
+from agentv.model.result import TokenUsage
 from agentv.model.values import digest
 from agentv.runs.foreign.foreign_run import (
     ForeignCase,
@@ -165,9 +166,14 @@ def _grades(row: dict[str, Any]) -> Iterator[Grade]:
             error=error,
             settings={"tool": "deepeval", **settings},
             judge=text_of(metric.get("evaluation_model")) or None,
-            usage=token_usage(metric.get("input_token_count") or None, metric.get("output_token_count") or None),
+            usage=_usage(metric),
             cost_usd=number_or_none(metric.get("evaluation_cost")),
         )
+
+
+def _usage(metric: dict[str, Any]) -> TokenUsage | None:
+    counts = (metric.get(f"{kind}_token_count") or metric.get(f"{kind}_tokens") or None for kind in ("input", "output"))
+    return token_usage(*counts)
 
 
 def _snake(name: str) -> str:
