@@ -19,8 +19,10 @@ _CHUNK = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-# A quotation mark that begins no complete string is matched alone: the rest of the string is not read yet.
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
+_FLAT = rb'[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+# Text up to a bracket that opens or closes a nested value, or to a string that is not complete yet.
+_RUN = re.compile(rb"(?:%b|\{(?:%b)*+\}|\[(?:%b)*+\])*+" % (_FLAT, _FLAT, _FLAT), re.DOTALL)
 _PLAIN = re.compile(rb"[^\s,:{}\[\]\"]+")
 _CONSTANT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?Infinity\b|NaN\b', re.DOTALL)
 _DEEPEST_OPENED = 20
@@ -163,25 +165,24 @@ class _Scanner:
         return found[0]
 
     def _container(self, path: Path) -> bytes:
-        depth, place = 0, 0
+        depth, place = 1, 1
         while True:
-            for token in _TOKEN.finditer(self._buffer, place):
-                mark = token[0]
-                if mark == b'"':
-                    place = token.start()
-                    break
-                place = token.end()
-                if mark in (b"{", b"["):
-                    depth += 1
-                elif mark in (b"}", b"]"):
-                    depth -= 1
-                    if not depth:
-                        self._place = place
-                        return self._buffer[:place]
-            else:
-                place = len(self._buffer)
-            if not self._fill(path):
+            found = _RUN.match(self._buffer, place)
+            assert found is not None
+            place = found.end()
+            mark = self._buffer[place : place + 1]
+            if mark in (b"{", b"["):
+                depth += 1
+            elif mark in (b"}", b"]"):
+                depth -= 1
+                if not depth:
+                    self._place = place + 1
+                    return self._buffer[: self._place]
+            elif not self._fill(path):  # the buffer ends here, or inside a string
                 raise self._problem("the file ends inside a value; it was cut off")
+            else:
+                continue
+            place += 1
 
     def _next(self) -> bytes:
         """Return the next byte that is not blank; empty at the end."""

@@ -178,9 +178,11 @@ def _archive_jobs(path: Path, archive: Any, log: _Log) -> Iterator[ForeignJob]:
 
 
 def _open_document(path: Path) -> ForeignRun:
-    """Open a log in the JSON form, whose samples may come before or after the header."""
+    """Open a log in the JSON form. The header is before the samples, unless another program wrote the file."""
     header: dict[str, Any] = {}
     for keys, data in read_parts(path, {(), ("samples",), ("reductions",)}):
+        if keys == ("samples",) and "eval" in header:
+            break
         if len(keys) == 1 and keys[0] not in ("samples", "reductions"):
             header[keys[0]] = decoded(path, data, keys[0])
     run = _run_of(header)
