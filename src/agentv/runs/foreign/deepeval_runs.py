@@ -108,6 +108,8 @@ def _job(row: dict[str, Any], target: str, dataset: str) -> ForeignJob:
         passed=row.get("success") if isinstance(row.get("success"), bool) else None,
         cost_usd=number_or_none(row.get("token_cost")),
         duration_ms=None if seconds is None else seconds * 1000,
+        # What was retrieved belongs to the answer: the next run may retrieve something else for the same case.
+        metadata={"retrieval_context": row["retrieval_context"]} if row.get("retrieval_context") else {},
         place=f"test case {text_of(row.get('name'))}",
     )
 
@@ -117,7 +119,6 @@ def _case(row: dict[str, Any], dataset: str, turns: tuple[Message, ...]) -> Fore
     if given is None:
         given = row.get("scenario") or next((turn.content for turn in turns if turn.role == "user"), "")
     metadata = dict_of(row.get("additional_metadata") or row.get("metadata"))
-    retrieved = row.get("retrieval_context") or row.get("context")
     name = text_of(row.get("name"))
     # DeepEval numbers test cases that have no name in the order in which they ended.
     is_numbered = not name or re.fullmatch(r"(conversational_)?test_case_\d+", name)
@@ -127,7 +128,7 @@ def _case(row: dict[str, Any], dataset: str, turns: tuple[Message, ...]) -> Fore
         input=text_of(given),
         expected=row.get("expected_output"),
         outcome=text_of(row.get("expected_outcome")),
-        context=tuple(map(text_of, list_of(retrieved))),
+        context=tuple(map(text_of, list_of(row.get("context")))),
         metadata=metadata,
         tags=tuple(map(text_of, list_of(row.get("tags")))),
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv.model.message import Message
+from agentv.model.values import digest
 from agentv.runs.foreign.foreign_run import (
     ForeignCase,
     ForeignJob,
@@ -108,10 +109,25 @@ class _Reader:
         return run
 
     def _jobs(self, run: ForeignRun) -> Iterator[ForeignJob]:
-        for _, rows in grouped_lines(self._rows, _key):
+        for _, rows in grouped_lines(self._rows, self._key):
             for answered in _answers(rows):
                 yield self._job(answered)
         run.notes = list(self._notes)
+
+    def _dataset(self, row: dict[str, Any]) -> str:
+        """Return the dataset of a row: the names of evaluations may include those of metrics."""
+        named = dict_of(row.get("metadata")).get("dataset")
+        source = dict_of(self._results.get(_result_name(row), {}).get("source_data"))
+        return text_of(named or source.get("dataset_name") or row.get("evaluation_name")) or "every-eval-ever"
+
+    def _key(self, row: Any) -> Any:
+        """Return what identifies the answer that a row is about: a sample may have been answered several times."""
+        if not isinstance(row, dict) or "sample_id" not in row:
+            return None
+        metadata, given = dict_of(row.get("metadata")), dict_of(row.get("input"))
+        answered = metadata.get(_TRIAL) or digest([row.get("output"), row.get("messages")])
+        names = text_of(row["sample_id"]), text_of(row.get("model_id")), text_of(metadata.get(_TARGET))
+        return self._dataset(row), *names, digest(given.get("raw")), text_of(answered)
 
     def _job(self, rows: list[dict[str, Any]]) -> ForeignJob:
         row = rows[0]
@@ -122,7 +138,7 @@ class _Reader:
         messages = _transcript(row)
         usage = dict_of(row.get("token_usage"))
         return ForeignJob(
-            case=_case(row, metadata),
+            case=_case(row, self._dataset(row), metadata),
             target=text_of(target),
             trial=int(trial) if isinstance(trial, str) and trial.isdecimal() else None,
             answer=_answer(row, messages),
@@ -173,15 +189,6 @@ def _result_name(entry: dict[str, Any]) -> str:
     return text_of(entry.get("evaluation_result_id") or entry.get("evaluation_name"))
 
 
-def _key(row: Any) -> Any:
-    """Return what identifies the answer that a row is about: the same sample may have been answered several times."""
-    if not isinstance(row, dict) or "sample_id" not in row:
-        return None
-    metadata = dict_of(row.get("metadata"))
-    answered = text_of([row.get("output"), row.get("messages")]) if _TRIAL not in metadata else metadata[_TRIAL]
-    return _dataset(row), text_of(row["sample_id"]), text_of(row.get("model_id")), metadata.get(_TARGET), answered
-
-
 def _answers(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Split rows with the same answer: a metric that is there twice belongs to another trial."""
     found: list[dict[str, dict[str, Any]]] = []
@@ -194,19 +201,13 @@ def _answers(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return [list(each.values()) for each in found]
 
 
-def _dataset(row: dict[str, Any]) -> str:
-    """Return the dataset of a row: its evaluation without the name of the metric that may follow it."""
-    metadata = dict_of(row.get("metadata"))
-    return text_of(metadata.get("dataset") or row.get("evaluation_name")) or "every-eval-ever"
-
-
-def _case(row: dict[str, Any], metadata: dict[str, Any]) -> ForeignCase:
+def _case(row: dict[str, Any], dataset: str, metadata: dict[str, Any]) -> ForeignCase:
     given = dict_of(row.get("input"))
     references = list_of(given.get("reference"))
     choices = {"choices": given["choices"]} if given.get("choices") else {}
     return ForeignCase(
         id=text_of(row.get("sample_id")),
-        dataset=_dataset(row),
+        dataset=dataset,
         input=text_of(given.get("raw")),
         expected=references[0] if len(references) == 1 else references or None,
         metadata={**{key: value for key, value in metadata.items() if key != "dataset"}, **choices},

@@ -133,7 +133,8 @@ class _Rows:
 
     def _job(self, row: dict[str, Any], target: str) -> ForeignJob:
         response, error = dict_of(row.get("response")), _error(row)
-        grades = tuple(_grades(dict_of(row.get("gradingResult"))))
+        grader = dict_of(dict_of(row.get("testCase")).get("options")).get("provider")
+        grades = tuple(_grades(dict_of(row.get("gradingResult")), grader))
         cost = number_or_none(row.get("cost"))
         return ForeignJob(
             case=self._case(row),
@@ -207,7 +208,8 @@ def _error(row: dict[str, Any]) -> ErrorInfo | None:
     return None
 
 
-def _grades(graded: dict[str, Any]) -> Iterator[Grade]:
+def _grades(graded: dict[str, Any], grader: Any) -> Iterator[Grade]:
+    """Yield the grades of the assertions. Those that used tokens called a model: their own, or the test's grader."""
     parts = [each for each in list_of(graded.get("componentResults")) if isinstance(each, dict)]
     checks = [dict_of(part.get("assertion")) for part in parts]
     for name, part, check in zip(unique_names(map(_check_name, checks)), parts, checks, strict=True):
@@ -222,7 +224,7 @@ def _grades(graded: dict[str, Any]) -> Iterator[Grade]:
             reasoning=text_of(part.get("reason")) or None,
             error=text_of(part.get("reason")) or "The grader failed" if is_broken else None,
             settings=_settings(check),
-            judge=_judge(check),
+            judge=_model(check.get("provider") or (grader if dict_of(part.get("tokensUsed")).get("total") else None)),
             usage=_usage(part.get("tokensUsed")),
         )
 
@@ -249,8 +251,7 @@ def _settings(check: dict[str, Any]) -> dict[str, Any]:
     return {"tool": "promptfoo", **{key: check[key] for key in known if check.get(key) is not None}}
 
 
-def _judge(check: dict[str, Any]) -> str | None:
-    provider = check.get("provider")
+def _model(provider: Any) -> str | None:
     return text_of(dict_of(provider).get("id") or provider) or None if provider else None
 
 
