@@ -123,7 +123,7 @@ class _Reader:
     def _key(self, row: Any) -> Any:
         """Return what identifies the answer that a row is about: a sample may have been answered several times."""
         if not isinstance(row, dict) or "sample_id" not in row:
-            return None
+            raise problem(self._rows, "A row has no 'sample_id'")
         metadata, given = dict_of(row.get("metadata")), dict_of(row.get("input"))
         answered = metadata.get(_TRIAL) or digest([row.get("output"), row.get("messages")])
         names = text_of(row["sample_id"]), text_of(row.get("model_id")), text_of(metadata.get(_TARGET))

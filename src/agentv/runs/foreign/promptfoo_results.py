@@ -22,6 +22,7 @@ from agentv.runs.foreign.foreign_run import (
     grade_value,
     list_of,
     number_or_none,
+    problem,
     read_lines,
     read_parts,
     text_of,
@@ -33,6 +34,7 @@ from agentv.support.json_stream import JsonProblem, decode_json, top_level
 _ROWS = {("results",), ("results", "results")}
 _TABLES = {("table", "body"), ("results", "table", "body")}
 _OPENED = {(), ("table",), ("results", "table"), *_ROWS, *_TABLES}
+_OUTCOMES = frozenset(("success", "score", "gradingResult", "response", "error"))
 _LONGEST_LABEL = 60
 _ERROR = 2
 """The `failureReason` of a row whose provider failed; 1 is a failed assertion."""
@@ -98,7 +100,7 @@ class _Rows:
         """Yield the rows of the results, or those of the table if there are no others."""
         found = 0
         for keys, data in read_parts(self._path, _OPENED):
-            if keys in _ROWS and data.startswith(b"{"):
+            if keys in _ROWS and data != b"null":
                 found += 1
                 yield decoded(self._path, data, f"result {found}")
         for number, (keys, data) in enumerate(read_parts(self._path, _OPENED) if not found else (), 1):
@@ -123,9 +125,9 @@ class _Rows:
 
     def jobs(self, rows: Iterator[Any], run: ForeignRun) -> Iterator[ForeignJob]:
         """Yield the jobs, and add their targets to the run."""
-        for row in rows:
-            if not isinstance(row, dict):
-                continue
+        for number, row in enumerate(rows, 1):
+            if not isinstance(row, dict) or not _OUTCOMES & row.keys():
+                raise problem(self._path, f"Result {number} is not a result of promptfoo")
             provider = row.get("provider")
             name = text_of(dict_of(provider).get("label") or dict_of(provider).get("id") or provider) or "default"
             run.targets.setdefault(name, {"provider": "promptfoo", "id": text_of(dict_of(provider).get("id") or name)})
