@@ -11,7 +11,7 @@ HELPFUL = "---\nname: greet\ndescription: Greets\n---\nSay ahoy.\nAhoy!"
 USELESS = "---\nname: greet\ndescription: Greets\n---\nI do not know."
 
 
-def evals(number=12, **further):
+def evals(number=6, **further):
     checks = [{"type": "contains", "value": "Ahoy"}]
     return [{"id": each, "prompt": f"Please greet {each}", "assertions": checks, **further} for each in range(number)]
 

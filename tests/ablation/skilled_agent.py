@@ -11,10 +11,8 @@ def emit(**event):
 
 
 def skills():
-    roots = (
-        pathlib.Path(os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")),
-        pathlib.Path(".claude"),
-    )
+    home = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
+    roots = map(pathlib.Path, (home, ".claude", os.environ.get("FINDS", ".claude")))
     return {path.parent.name: path for root in roots for path in sorted(root.glob("skills/*/SKILL.md"))}
 
 
@@ -31,7 +29,7 @@ def main():
     text = next(iter(files()), text).strip().splitlines()[-1]
     for name, path in skills().items():
         if name in prompt:
-            call = {"type": "tool_use", "id": "t1", "name": "Skill", "input": {"skill": name}}
+            call = {"type": "tool_use", "id": "t1", "name": "Skill", "input": {"skill": name, "path": str(path)}}
             emit(type="assistant", message={"id": "m1", "content": [call]})
             emit(type="user", message={"content": [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}]})
             text = path.read_text().strip().splitlines()[-1]

@@ -10,7 +10,7 @@ CHECKS = [{"type": "contains", "value": "Ahoy"}]
 
 @pytest.fixture
 def cases(project):
-    rows = [{"id": f"c{each}", "expected_outcome": "x", "input": f"Question {each}"} for each in range(10)]
+    rows = [{"id": f"c{each}", "expected_outcome": "x", "input": f"Question {each}"} for each in range(6)]
     project.folder.write("d.yaml", {"evaluators": CHECKS, "evalcases": rows})
     project.folder.write("AGENTS.md", "Ahoy")
     project.folder.write("old.md", "No")
@@ -28,10 +28,8 @@ def measure(command, *options):
     ("options", "answers"),
     [
         (["--prompt", "AGENTS.md"], {"without": "better"}),
-        (["--prompt", "old.md"], {"without": "cannot tell"}),
         (["--prompt", "AGENTS.md", "--against", "old.md"], {"against": "better"}),
         (["--file", "AGENTS.md"], {"without": "better"}),
-        (["--file", "CLAUDE.md=AGENTS.md"], {"without": "better"}),
         (["--file", "docs/AGENTS.md=AGENTS.md"], {"without": "cannot tell"}),
         (["--file", "AGENTS.md", "--against", "old.md"], {"against": "better"}),
     ],
@@ -43,7 +41,7 @@ def test_a_prompt_or_file_that_changes_the_answers_helps(cases, command, options
 def test_a_file_of_the_template_is_removed_in_the_arm_without(cases, command):
     cases.folder.write("template/AGENTS.md", "Ahoy")
     dataset = json.loads(json.dumps({"evaluators": CHECKS, "workspace": {"template": "template"}}))
-    rows = [{"id": f"c{each}", "expected_outcome": "x", "input": "x"} for each in range(10)]
+    rows = [{"id": f"c{each}", "expected_outcome": "x", "input": "x"} for each in range(6)]
     cases.folder.write("d.yaml", {**dataset, "evalcases": rows})
     assert measure(command, "--file", "AGENTS.md") == {"without": "better"}
 

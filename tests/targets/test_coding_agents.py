@@ -18,6 +18,7 @@ from agentv.registry import TARGETS
 from agentv.settings.environment import Environment, Home
 from agentv.targets.agents.agent import Call
 from agentv.targets.agents.events import EventStream, summary_of
+from agentv.targets.agents.skills import skill_name
 from agentv.targets.agents.vendor_agents import ClaudeCode
 from agentv_testing import SampleRequest
 from waiting import still_running, wait_until, wait_until_async, words_in
@@ -410,3 +411,23 @@ def test_an_agent_that_would_see_a_hidden_skill_is_not_started(place, skill, whe
 def test_an_installed_skill_is_not_hidden(place, skill):
     seen = reported_environment(place, skills=("my-skill",), hidden_skills=("greet",))
     assert ".claude/skills/greet/SKILL.md" in seen["home"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (b"---\nname: a-b\n---\n", "a-b"),
+        (b"\xef\xbb\xbf---\r\nname: a-b\r\ndescription: x\r\n---\r\n", "a-b"),
+        (b'---\ndescription: |\n  x\nname: "a_b.c"\n---\n', "a_b.c"),
+        (b"---\nname: ../out\n---\n", "folder"),
+        (b"name: a-b\n", "folder"),
+        (b"---\nno end\nname: a-b", "folder"),
+        (b"\xff\xfe", "folder"),
+        (None, "folder"),
+    ],
+)
+def test_a_skill_has_the_name_of_its_front_matter_or_its_folder(tmp_path, text, name):
+    (tmp_path / "folder").mkdir()
+    if text is not None:
+        (tmp_path / "folder" / "SKILL.md").write_bytes(text)
+    assert skill_name(str(tmp_path / "folder")) == name

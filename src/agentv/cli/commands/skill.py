@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import tempfile
 from contextlib import suppress
@@ -15,7 +16,7 @@ from agentv.ablation.skill_folder import SkillFolder, copy_previous, copy_skill,
 from agentv.cli.ablation_options import SkillArguments
 from agentv.cli.arm_runs import EVALS, TRIGGERS, Measured, measure, print_plans
 from agentv.cli.run_series import RunSeries
-from agentv.engine.run_project import open_targets
+from agentv.engine.run_project import is_remote, open_targets
 from agentv.errors import UsageError
 from agentv.runs.folder import RunFolder
 from agentv.support.hashes import folder_digest
@@ -31,7 +32,7 @@ def measure_skill(args: SkillArguments) -> None:
         with tempfile.TemporaryDirectory(prefix="agentv-skill-") as made:
             print_plans(args, _measured(args, skill, Path(made)))
         return
-    series = RunSeries.open(f"skill-{skill.name}", first, args)
+    series = RunSeries.open(f"skill-{re.sub(r'[^A-Za-z0-9_.-]+', '-', skill.name)}", first, args)
     try:
         measure(args, series, _measured(args, skill, series.home))
     finally:
@@ -47,6 +48,8 @@ def _measured(args: SkillArguments, skill: SkillFolder, home: Path) -> Measured:
     agents = coding_agents(file, args.targets)
     for agent in agents:
         check_leaks(agent, skill.name, file.home, tempfile.gettempdir())
+        if not args.dry_run and not is_remote(args.executor):
+            agent.check_ready(file.home)
     folders, versions = _copies(args, skill, home / "versions")
     datasets = {EVALS: skill.evals, TRIGGERS: skill.triggers}
     return Measured(

@@ -71,8 +71,9 @@ def _verdicts(each: TargetFindings, findings: Findings) -> Iterator[Line]:
             found = f"{loaded.count} of {plural(loaded.total, 'answer')} of {names[0]} loaded it nevertheless"
             yield f"Can't tell: {found}.", "bold red"
             continue
-        words = {"better": "Helps: ", "worse": "Hurts: "} if label == WITHOUT else {}
-        text = words.get(comparison.answer, "") + named_verdict(comparison, names)
+        words = {"better": "Helps: ", "worse": "Hurts: "}
+        lead = words.get(comparison.answer, "") if label == WITHOUT else f"Compared with {names[0]}: "
+        text = lead + named_verdict(comparison, names)
         yield text, _STYLES.get(comparison.answer, "bold")
 
 
@@ -96,12 +97,11 @@ def _notes(each: TargetFindings, findings: Findings) -> Iterator[str]:
 
 
 def _arm_rows(each: TargetFindings) -> Iterator[list[str]]:
-    seen: set[str] = set()
-    for label, comparison in each.baselines.items():
-        for place, arm in enumerate((label, WITH)):
-            if arm not in seen:
-                seen.add(arm)
-                yield [each.target, arm, *_figures(comparison, place), *_use(comparison, place, each.loads.get(arm))]
+    sides = {label: (comparison, 0) for label, comparison in each.baselines.items()}
+    if sides:
+        sides[WITH] = next(iter(each.baselines.values())), 1
+    for arm, (comparison, place) in sides.items():
+        yield [each.target, arm, *_figures(comparison, place), *_use(comparison, place, each.loads.get(arm))]
 
 
 def _figures(comparison: Comparison, place: int) -> list[str]:

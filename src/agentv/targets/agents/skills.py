@@ -13,7 +13,7 @@ from agentv.model.workspace_settings import WorkspaceFile
 
 SKILL_FILE = "SKILL.md"
 _NAME = re.compile(r"^name:[ \t]*[\"']?([A-Za-z0-9][\w.-]{0,63})[\"']?[ \t]*(?:#.*)?$", re.MULTILINE)
-_FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
 _LONGEST = 64 * 1024
 _DEEPEST = 4
 _LEFT_OUT = re.compile(r"evals?|evals?\.json|.*trigger[_-]?evals?.*\.jsonl?|\.git|\.agentv|__pycache__", re.IGNORECASE)
@@ -30,11 +30,11 @@ class SkillPlaces(msgspec.Struct, frozen=True):
 def skill_name(folder: str) -> str:
     """Return the name in a skill's front matter, else that of its folder."""
     try:
-        with open(os.path.join(folder, SKILL_FILE), encoding="utf-8", errors="replace", newline="") as stream:
+        with open(os.path.join(folder, SKILL_FILE), encoding="utf-8-sig", errors="replace") as stream:
             front = _FRONT_MATTER.match(stream.read(_LONGEST))
     except OSError:
         front = None
-    named = _NAME.search(front[1].replace("\r\n", "\n")) if front else None
+    named = _NAME.search(front[1]) if front else None
     return named[1] if named else os.path.basename(os.path.abspath(folder))
 
 
