@@ -1,6 +1,7 @@
 """A server with faults of every kind: each case ends as ok or as an error with its class, never as a zero."""
 
 import types
+from itertools import chain, repeat
 
 import pytest
 from run_project import jobs_of
@@ -178,17 +179,22 @@ def test_a_run_stops_if_its_first_jobs_reach_no_server(project):
 
 
 @pytest.mark.parametrize(
-    ("is_up", "reason"),
-    [(True, "the judge of every job so far failed authentication"), (False, "no job so far reached its judge")],
+    ("fault", "reason"),
+    [
+        ("401", "the judge of every job so far failed authentication"),
+        ("503", "the judge of every job so far failed with a server error"),
+        (None, "no job so far reached its judge"),
+    ],
 )
-def test_a_run_stops_if_the_judge_of_its_first_jobs_is_dead(project, is_up, reason):
-    with FaultyServer("yes") as server, FaultyServer("no", faults={"401": 1.0}) as judge:
-        dead = judge if is_up else types.SimpleNamespace(url="http://127.0.0.1:9/v1")
+def test_a_run_stops_if_the_judge_of_its_first_jobs_is_dead(project, fault, reason):
+    with FaultyServer("yes") as server, FaultyServer("no", faults={fault or "401": 1.0}) as judge:
+        dead = judge if fault else types.SimpleNamespace(url="http://127.0.0.1:9/v1")
         project.targets(target(server, workers=4), target(dead, name="judge", workers=4, max_retries=0))
         project.dataset(*(["q"] * 200), evaluators=[{"type": "llm_judge", "name": "j"}])
         ended = project.eval("--out", "out", "--max-outage", "0")
         assert server.counts.requests < 80
     assert ended.code == 3 and f"Failed: Stopped: {reason}" in ended.stderr
+    assert "agentv eval --retry-errors out" in ended.stdout
 
 
 VERDICT = '{"reasoning": "fine", "hits": [], "misses": [], "score": 1.0}'
@@ -204,16 +210,26 @@ def test_a_dead_judge_holds_back_the_target_and_stops_a_run_that_can_be_resumed(
     with FaultyServer("yes", latency_s=0.02) as server, FaultyServer(verdict) as judge:
         address = judge if answered else types.SimpleNamespace(url="http://127.0.0.1:9/v1")
         project.targets(target(server, workers=4), target(address, name="judge", workers=4))
-        project.dataset(*(["q"] * 200), evaluators=[{"type": "llm_judge", "name": "j"}])
-        ended = project.eval("--out", "out", "--max-outage", "2", "--executor", executor, "--processes", "2")
-        assert server.counts.requests < 60 and ended.code == 3 and len(project.records()) <= answered
+        project.dataset(*(["q"] * 100), evaluators=[{"type": "llm_judge", "name": "j"}])
+        ended = project.eval("--out", "out", "--max-outage", "1", "--executor", executor, "--processes", "2")
+        assert server.counts.requests < 50 and ended.code == 3 and len(project.records()) <= answered
         assert "Stopped: the judge 'judge' does not answer" in ended.stderr
         assert "agentv eval --resume --out out" in ended.stdout
         assert answered or "agentv targets check judge" in ended.stderr
         if answered:
             dead_from[0] = 10_000
             assert project.eval("--resume", "--out", "out", "--quiet").code == 0
-            assert server.counts.requests == 200 and len(set(jobs_of(project.records()))) == 200
+            assert server.counts.requests == 100 and len(set(jobs_of(project.records()))) == 100
+
+
+def test_first_calls_that_wait_for_a_place_are_held_back_as_well(project):
+    verdicts = chain([VERDICT] * 10, repeat(RawReply(b"{}", 503)))
+    with FaultyServer(lambda request: "yes" if request.prompt == "q" else next(verdicts), latency_s=0.05) as server:
+        project.targets(target(server), target(server, name="judge", model="j"))
+        project.dataset(*(["q"] * 1000), evaluators=[{"type": "llm_judge", "name": "j"}])
+        ended = project.eval("--out", "out", "--max-outage", "2", "--quiet")
+        assert ended.code == 3 and sum(each.prompt == "q" for each in server.requests) < 300
+    assert "Resume with: agentv eval --resume --out out" in ended.stderr
 
 
 def test_a_judge_model_that_fails_is_not_an_outage_of_the_target_at_its_endpoint(project):

@@ -27,6 +27,7 @@ Stop = Literal[
     "judge_auth",
     "judge_network",
     "judge_outage",
+    "judge_server",
     "network",
 ]
 
@@ -53,13 +54,16 @@ _STOPPED: dict[str | None, Verdict] = {
     "judge_network": Verdict(
         EXIT_ERRORS, ("Stopped: no job so far reached its judge. Check the address and the server of the judge.",)
     ),
+    "judge_server": Verdict(
+        EXIT_ERRORS, ("Stopped: the judge of every job so far failed with a server error. Check the judge's model.",)
+    ),
     "judge_outage": Verdict(
         EXIT_ERRORS, ("Answers without a score are stored. Resume the run when the judge is back.",)
     ),
 }
 
 
-_RECURRING: tuple[Stop, ...] = ("auth", "network", "judge_auth", "judge_network")
+_RECURRING: tuple[Stop, ...] = ("auth", "network", "judge_auth", "judge_network", "judge_server")
 
 
 class ErrorWatch:

@@ -30,6 +30,15 @@ OpenLog = Callable[[str | None, str], StreamLog]
 """Opens the log of one attempt, given a folder (default: the run's) and a file extension."""
 
 
+class Hold(Protocol):
+    """Keeps new jobs waiting while it is closed."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    async def wait(self) -> None: ...
+
+
 class Request(Protocol):
     """A request to a target, in every form that targets accept. Each form is built on first use.
 
@@ -38,7 +47,8 @@ class Request(Protocol):
     come first in all three. `files` are the paths of file parts, without guidelines. `workspace` is the folder to work
     in, if any; `open_log` opens a log, if logs are kept. In a conversation, `turn` counts the responses before this
     call and `user_turn` the user's messages. `repeat` numbers otherwise identical calls.
-    `opens_job` if its job has made no call yet, so that the job can be dropped when the run stops.
+    `opens_job` if its job has made no call yet, so that the job can be dropped when the run stops. While `hold` is
+    closed, such a call waits.
     """
 
     case: EvalCase
@@ -50,6 +60,7 @@ class Request(Protocol):
     attempt: int
     timeout_s: float
     opens_job: bool
+    hold: Hold | None
     open_log: OpenLog | None
 
     @property
@@ -272,6 +283,7 @@ class SampleRequest:
     trial: int = 1
     attempt: int = 1
     opens_job: bool = False
+    hold: Hold | None = None
     workspace: str | None = None
     open_log: OpenLog | None = None
     prepare: Prepare | None = None

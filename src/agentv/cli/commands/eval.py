@@ -184,7 +184,7 @@ def _next_commands(outcome: Outcome) -> list[str]:
     folder = shlex.quote(short(outcome.folder))
     if outcome.stopped == "budget":
         return [f"agentv eval --resume --out {folder} --budget-usd USD"]
-    if outcome.stopped in ("auth", "network", "errors"):
+    if outcome.stopped in ("auth", "network", "errors", "judge_auth", "judge_network", "judge_server"):
         return [f"agentv eval --retry-errors {folder}"]
     if outcome.stopped not in (None, "decided"):
         return [f"agentv eval --resume --out {folder}"]

@@ -11,7 +11,7 @@ from agentv.executors.call_queue import UNLIMITED
 from agentv.executors.executor import EndpointLimit
 from agentv.executors.limiter import ANSWERED, UNANSWERED, CallReport
 from agentv.executors.outage import EndpointDown
-from agentv.model.response import Prepare, Request, Responder, ResponderWrapper, Response, TargetFailure
+from agentv.model.response import Hold, Prepare, Request, Responder, ResponderWrapper, Response, TargetFailure
 
 _OVERLOADED = frozenset({"server", "network", "timeout"})
 _RESPONDED = frozenset({"auth", "refused", "invalid_response"})
@@ -38,6 +38,8 @@ class LimitWrapper(ResponderWrapper):
         limiter = self._limiter
         if not limiter.try_enter():
             await self._enter(request)
+        if request.hold is not None and request.opens_job and request.hold.is_closed:
+            await self._enter_later(request, request.hold)
         report = UNANSWERED
         try:
             started = time.perf_counter()
@@ -53,6 +55,13 @@ class LimitWrapper(ResponderWrapper):
         finally:
             limiter.leave(report)
         return response if response.duration_ms is not None else _timed(response, started)
+
+    async def _enter_later(self, request: Request, hold: Hold) -> None:
+        """Give the place back until the first calls of jobs may start."""
+        while hold.is_closed:
+            self._limiter.leave(UNANSWERED)
+            await hold.wait()
+            await self._enter(request)
 
     async def _enter(self, request: Request) -> None:
         try:

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 from agentv.executors.executor import EndpointLimit, Limits
 
+_SUSPICIOUS = 5
+"""Failures in a row after which a judge is probably down."""
+
 
 class JudgeHold:
     """Holds back new jobs while a judge is down and answers wait for it: each answer is paid for.
@@ -23,7 +26,9 @@ class JudgeHold:
     @property
     def is_closed(self) -> bool:
         """Whether new jobs have to wait."""
-        return self._scored > 0 and any(judge.down_for_s for judge in self._judges)
+        return self._scored > 0 and any(
+            judge.failures_in_a_row >= _SUSPICIOUS or judge.down_for_s for judge in self._judges
+        )
 
     async def wait(self) -> None:
         """Wait until new jobs may start. Cancelled if the run stops."""

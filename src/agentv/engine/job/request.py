@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agentv.datasets.files import is_address, is_guideline, read_image, read_text
 from agentv.model.case import EvalCase
 from agentv.model.message import FilePart, ImagePart, Message, TextPart, message_to_data
-from agentv.model.response import OpenLog, Prepare, content_text
+from agentv.model.response import Hold, OpenLog, Prepare, content_text
 from agentv.model.values import to_json
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class CaseRequest:
     open_log: OpenLog | None = None
     job_workspace: JobWorkspace | None = None
     opens_job = False
+    hold: Hold | None = None
 
     def __init__(self, case: EvalCase, *, prompt_id: str | None = None, trial: int = 1) -> None:
         self.case = case

@@ -112,11 +112,10 @@ class JobContext:
                 stack.push_async_callback(self._suites.aclose)
             await self.host.aclose()
 
-    async def wait_for_judges(self, job: Job, hold: JudgeHold) -> None:
-        """Wait while a judge is down, if the job needs one."""
+    def needs_judges(self, job: Job) -> bool:
+        """Whether the evaluators of a job may call judges."""
         specs = job.case.evaluators if self.spec.evaluators is None else self.spec.evaluators
-        if any(spec.evaluator is None or not spec.evaluator.is_plain for spec in specs) or job.case.turns:
-            await hold.wait()
+        return bool(job.case.turns) or any(spec.evaluator is None or not spec.evaluator.is_plain for spec in specs)
 
     def scoring(self) -> AbstractContextManager[None]:
         """Return a context for scoring an answer with evaluators that wait."""
@@ -152,12 +151,15 @@ class JobContext:
             wanted = msgspec.structs.replace(wanted, files=(*wanted.files, *added))
         return JobWorkspace(job, wanted, self.spec.files.workspaces_folder, self._suites)
 
-    def store_answer(self, job: Job, answer: Answer, text: str) -> None:
-        """Store an answer that a target was called for before its evaluators wait. A workspace cannot be stored."""
+    def store_answer(self, job: Job, answer: Answer, text: str) -> bool:
+        """Store an answer that a target was called for before its evaluators wait. A workspace cannot be stored.
+
+        Returns whether the answer can be scored later without another call.
+        """
         folder, settings = self.spec.files.answers_folder, self.targets.settings(job.target)
         is_called = settings is not None and settings.is_live and self.spec.replay is None and not answer.cached
         if folder is None or job.answer is not None or answer.request.job_workspace is not None or not is_called:
-            return
+            return job.answer is not None or not is_called
         if self._answers is None:
             from agentv.engine.answers.answer_log import AnswerLog  # late: few runs have judges
 
@@ -165,6 +167,7 @@ class JobContext:
         cost_usd = self._answers.add(job, answer, text, self.spec.run_id)
         if (account := job_account.get()) is not None:
             account.stored_usd = cost_usd
+        return True
 
     def prepare_call(self, job: Job, target: OpenTarget, request: CaseRequest) -> None:
         """Open the log of a call, and store its prompt if prompts are kept."""
@@ -183,8 +186,8 @@ async def run_job(job: Job, context: JobContext) -> Result | UnfinishedJob:
             answer = given_answer(job, job.answer, request)
         else:
             target = context.targets.get(job.target)
-            if context.judge_hold is not None and context.judge_hold.is_closed:
-                await context.wait_for_judges(job, context.judge_hold)
+            if context.judge_hold is not None and context.needs_judges(job):
+                request.hold = context.judge_hold
             workspace = request.job_workspace = context.workspace_of(job, target.settings)
             if workspace is not None:
                 await workspace.reserve()
@@ -193,12 +196,12 @@ async def run_job(job: Job, context: JobContext) -> Result | UnfinishedJob:
         if isinstance(scored, JobOutcome):
             outcome = scored
         else:
-            context.store_answer(job, answer, scored[0].candidate_answer)
+            is_stored = context.store_answer(job, answer, scored[0].candidate_answer)
             asking = _scoring_context(job, context)
             with context.scoring():
                 outcome = await _score_all(job, answer, context, asking, scored)
             if asking.outages and context.spec.stops_at_outage:
-                return UnfinishedJob(_lost_usd(outcome), asking.outages[0])
+                return UnfinishedJob(_lost_usd(outcome, is_stored=is_stored), asking.outages[0])
         result = make_record(job, outcome, context.spec.run_id)
         if context.traces is not None and job.answer is None:
             context.traces.write_trace(job, answer, result)
@@ -237,9 +240,11 @@ def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tu
     return _outcome(answer, judgement, tuple(results), grade(results, specs, verdicts), context)
 
 
-def _lost_usd(outcome: JobOutcome) -> float:
-    """Return the known cost of judge calls that have to be made again."""
-    return math.fsum(total_cost(result) or 0.0 for result in outcome.results)
+def _lost_usd(outcome: JobOutcome, *, is_stored: bool) -> float:
+    """Return the known cost of calls that have to be made again: of judges, and of an answer that is not stored."""
+    metrics = None if is_stored else outcome.answer.metrics
+    own = 0.0 if metrics is None else metrics.cost_usd or 0.0
+    return own + math.fsum(total_cost(result) or 0.0 for result in outcome.results)
 
 
 async def _score_all(
