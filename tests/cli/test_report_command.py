@@ -22,6 +22,13 @@ def test_report_without_a_format_prints_the_summary(run, command):
     assert "echo    0.500" in ended.stdout and "Results: run" in ended.stdout
 
 
+def test_failures_are_grouped_in_every_report_for_people(run, command):
+    shown = "Failure groups: 1 of 2 results did not pass\n  1  contains, wording like “does not contain 'a'”: bad"
+    assert shown in command("report", "run").stdout
+    (group,) = json.loads(command("report", "run", "--json").stdout)["failures"]["groups"]
+    assert (group["cause"], group["count"], group["examples"]) == ("contains", 1, ["bad"])
+
+
 @pytest.mark.parametrize(
     ("option", "start"), [("--junit", "<?xml"), ("--markdown", "## Run"), ("--csv", "run_id,timestamp")]
 )

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import click
 
-from agentv.cli.options import AT_LEAST_0, AT_LEAST_1, PATH, SHARE, Arguments, Number, argument, declare, flag, option
+from agentv.cli.options import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    FILE,
+    PATH,
+    SHARE,
+    Arguments,
+    Number,
+    argument,
+    declare,
+    flag,
+    option,
+)
 from agentv.settings.diagnostics import Range
 
 _FRACTION = Number(Range(0, 1, exclusive=True))
@@ -26,6 +38,7 @@ class CompareArguments(Arguments):
         "agentv compare before after",
         "agentv compare RUN:old RUN:new --markdown",
         "agentv compare before after --margin 0.02",
+        "agentv compare before after --case refund-3",
         "agentv compare inspect.eval promptfoo.json --json",
     )
 
@@ -45,9 +58,15 @@ class CompareArguments(Arguments):
         "--allow-changed-measure", "Give a verdict even if references, evaluators or judges differ between the runs."
     )
     changes: int = option("--changes N", "Number of changed cases to show with their answers.", AT_LEAST_0, default=5)
+    cases: tuple[str, ...] = option(
+        "--case ID",
+        "Show the answers and aligned tool calls of this case instead of the largest changes. Repeatable.",
+        multiple=True,
+    )
     seed: int = option("--seed N", "Random seed of the permutation test.", int, default=0)
     as_json: bool = flag("--json", "Print the comparison as JSON.")
     as_markdown: bool = flag("--markdown", "Print the comparison as Markdown, for a pull request.")
+    html: str | None = option("--html FILE", "Also write the comparison as an HTML page that opens offline.", FILE)
 
 
 class PlanArguments(Arguments):

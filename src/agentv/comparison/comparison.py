@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from agentv.comparison.behaviour.regressions import CaseBehaviour, Regressions
 from agentv.comparison.error_bounds import ErrorBounds
 from agentv.comparison.run_change import CaseId, RunChange
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED
@@ -61,12 +62,13 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A case with a large change: both answers, and the reason for the second score."""
+    """A case with a large change: both answers, the reason for the second score, and the aligned tool calls."""
 
     pair: Pair
     answer1: str | None
     answer2: str | None
     reason: str | None
+    behaviour: CaseBehaviour | None = None
 
 
 class PartComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,6 +146,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     what_changed: tuple[RunChange, ...] = ()
     allow_changed_measure: bool = False
     remedy: tuple[str, ...] = ()
+    regressions: Regressions | None = None
 
     @property
     def measure_changes(self) -> tuple[RunChange, ...]:
@@ -302,9 +305,11 @@ def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
         "duration_ms": _use(comparison.duration),
         "changes": [
             {"eval_id": each.pair.eval_id, "dataset": each.pair.dataset, "delta": each.pair.delta,
-             "answer1": each.answer1, "answer2": each.answer2, "reason": each.reason}
+             "answer1": each.answer1, "answer2": each.answer2, "reason": each.reason,
+             "trajectory": msgspec.to_builtins(each.behaviour)}
             for each in comparison.changes
         ],
+        "regressions": msgspec.to_builtins(comparison.regressions),
         "other_inputs": msgspec.to_builtins(comparison.other_inputs),
         "what_changed": msgspec.to_builtins(comparison.what_changed),
         "notes": list(comparison.notes),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from agentv.comparison.behaviour.regressions import behaviour_of, changed_records, find_regressions, rows_of
 from agentv.comparison.comparison import Change, Comparison, Matrix, Outcome, Pair, Side
 from agentv.comparison.differences import run_differences
 from agentv.comparison.error_bounds import ErrorBounds, error_bounds
@@ -43,12 +44,14 @@ if TYPE_CHECKING:
 class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Changes below `threshold` are ties; `margin` adds a test of non-inferiority; `changes` is a number of cases.
 
-    With `allow_changed_measure`, runs that were scored differently get a verdict too.
+    `cases` are ids of cases to show instead of the largest changes. With `allow_changed_measure`, runs that were scored
+    differently get a verdict too.
     """
 
     threshold: float = 0.1
     margin: float | None = None
     changes: int = 5
+    cases: tuple[str, ...] = ()
     seed: int = 0
     allow_changed_measure: bool = False
 
@@ -74,7 +77,9 @@ def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = 
     joined.notes += opposite_datasets(datasets, paired)
     errors = error_bounds(joined.sides, joined.matched, seed)
     with before.run, after.run:
-        changed = tuple(_changes(joined, pairs, options.changes))
+        chosen = rows_of(joined, options.cases) if options.cases else _largest(pairs, options.changes)
+        changed = tuple(_changes(joined, pairs, chosen))
+        regressions = find_regressions(joined, pairs.deltas, options.threshold)
     return Comparison(
         sides=sides,
         paired=paired,
@@ -102,6 +107,7 @@ def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = 
         what_changed=tuple(run_differences(joined.shared)),
         allow_changed_measure=options.allow_changed_measure,
         remedy=rescore_commands((before, after), [joined.shared.measure_changes]),
+        regressions=regressions,
     )
 
 
@@ -191,14 +197,25 @@ class Pairs(Sequence[Pair]):
         )
 
 
-def _changes(joined: JoinedCases, pairs: Pairs, most: int) -> Iterable[Change]:
-    """Yield the largest changes, losses before wins of the same size."""
+def _largest(pairs: Pairs, most: int) -> list[int]:
+    """Return the rows with the largest changes, losses before wins of the same size."""
     order = np.lexsort((pairs.deltas, -np.abs(pairs.deltas)))
-    for row in [int(row) for row in order[:most] if pairs.deltas[row]]:
-        before, after = (side.record(place) for side, place in zip(joined.sides, joined.index[row], strict=True))
-        reason = reason_of(after, before) or None if after else None
-        answers = [each.candidate_answer if each else None for each in (before, after)]
-        yield Change(pair=pairs[row], answer1=answers[0], answer2=answers[1], reason=reason)
+    return [int(row) for row in order[:most] if pairs.deltas[row]]
+
+
+def _changes(joined: JoinedCases, pairs: Pairs, rows: Sequence[int]) -> Iterable[Change]:
+    """Yield some cases with their answers."""
+    first, second = changed_records(joined, rows)
+    for row in rows:
+        before, after = first[row], second[row]
+        reason = reason_of(after, before) or None
+        yield Change(
+            pair=pairs[row],
+            answer1=before.candidate_answer,
+            answer2=after.candidate_answer,
+            reason=reason,
+            behaviour=behaviour_of(before, after),
+        )
 
 
 def _as_drawn(joined: JoinedCases, paired: Paired) -> Paired:

@@ -296,11 +296,6 @@ class GroupedCases:
         """Return the mean of each case."""
         return column.means(self.groups, len(self))
 
-    def record(self, row: int) -> Result | None:
-        """Return the first scored record of a case."""
-        start = self.run.starts[int(self.first[row])]
-        return None if start < 0 else self.run.run.read(start)
-
     def starts(self) -> NDArray[Any]:
         """Return the offset of a scored record of each case; -1 for a case without one."""
         starts = np.asarray(self.run.starts)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -100,3 +100,30 @@ def tool_calls_in(messages: Sequence[Message]) -> list[ToolCall]:
     """Return the tool calls in order. Those in tool messages are results, and count only if there are no others."""
     calls = [call for message in messages if message.role != "tool" for call in message.tool_calls]
     return calls or [call for message in messages for call in message.tool_calls]
+
+
+class StoredCall(NamedTuple):
+    """A tool call in a record: the tool, and its input as data."""
+
+    tool: str
+    input: Any
+
+
+def stored_tool_calls(messages: Sequence[Mapping[str, Any]]) -> list[StoredCall]:
+    """Return the tool calls of messages as stored in a record, by the rule of `tool_calls_in`."""
+    by_role: dict[bool, list[StoredCall]] = {False: [], True: []}
+    for message in messages:
+        calls = message.get("tool_calls")
+        if isinstance(calls, list | tuple):
+            found = (_stored_call(call) for call in calls if isinstance(call, Mapping))
+            by_role[message.get("role") == "tool"] += (call for call in found if call is not None)
+    return by_role[False] or by_role[True]
+
+
+def _stored_call(call: Mapping[str, Any]) -> StoredCall | None:
+    """Return a call; records of other tools may have `name` and `arguments`, or `function`, instead of our fields."""
+    function = call.get("function")
+    own = function if isinstance(function, Mapping) else call
+    name = own.get("tool", own.get("name"))
+    given = next((own[key] for key in ("input", "args", "arguments") if key in own), None)
+    return StoredCall(name, given) if isinstance(name, str) else None

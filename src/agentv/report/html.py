@@ -21,6 +21,7 @@ import msgspec
 
 from agentv import __version__
 from agentv.model.result import EvaluatorResult, ExecutionMetrics, Result
+from agentv.report.failure_text import failure_headline, failure_lines
 from agentv.report.figures import one_line
 from agentv.report.formats import ReportFormat
 from agentv.report.summary_text import early_stop_line, headlines, noise_shown
@@ -294,6 +295,7 @@ def _head(run: RunStore, figures: Figures, table: _Table) -> dict[str, Any]:
             if target.early_stop is not None
         },
         "noise": {name: list(noise_shown(target)) for name, target in figures.summary.targets.items()},
+        "failures": _failures(figures),
         "targets": list(table.targets),
         "datasets": [{"name": name, "path": path} for name, path in table.datasets],
         "prompts": list(table.prompts),
@@ -301,6 +303,12 @@ def _head(run: RunStore, figures: Figures, table: _Table) -> dict[str, Any]:
         "tagSets": list(table.tag_sets),
         "evaluatorSets": list(table.evaluator_sets),
     }
+
+
+def _failures(figures: Figures) -> list[str]:
+    """Return a headline and a line for each group of failures; nothing if all results passed."""
+    found = figures.failures
+    return [failure_headline(found), *failure_lines(found)] if found is not None and found.failures else []
 
 
 HTML = ReportFormat(

@@ -13,6 +13,7 @@ import msgspec
 from agentv.errors import file_errors, plural
 from agentv.model.manifest import PartSummary, TargetSummary
 from agentv.model.result import Result
+from agentv.report.failure_text import failure_headline, failure_markdown
 from agentv.report.figures import (
     cell,
     counted,
@@ -86,6 +87,9 @@ def markdown_lines(run: RunStore, figures: Figures) -> Iterator[str]:
     yield from _targets(figures)
     yield from _parts(figures, "evaluator", lambda target: target.evaluators)
     yield from _parts(figures, "prompt", lambda target: target.prompts)
+    if figures.failures is not None and len(figures.failures.groups) > 1:
+        yield from (f"### Failure groups: {failure_headline(figures.failures)}", "")
+        yield from (*failure_markdown(figures.failures), "")
     found = notable(run, MOST_SHOWN)
     yield from _cases("Failed", found.failed, found.counts["failed"])
     yield from _cases("Borderline", found.borderline, found.counts["borderline"])

@@ -48,13 +48,17 @@ Line = tuple[str, str]
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """The summary to print: a sentence for each target, `notes`, the figures, and `commands` to run next."""
+    """The summary to print: a sentence for each target, `notes`, the figures, and `commands` to run next.
+
+    `failures` are lines about the results that did not pass, with a title first.
+    """
 
     summary: RunSummary
     details: Mapping[str, TargetDetails]
     duration_ms: float | None = None
     notes: Sequence[str] = ()
     commands: Sequence[str] = ()
+    failures: Sequence[str] = ()
 
 
 def print_ending(ending: Ending, stream: TextIO, interactive: bool) -> None:
@@ -98,6 +102,9 @@ def summary_lines(ending: Ending, drawn: bool, width: int | None = None) -> list
     lines += _overview(ending, width)
     for name, summary in ending.summary.targets.items():
         lines += [("", ""), *_target(name, summary, ending.details.get(name), drawn, width)]
+    if ending.failures:
+        title, *groups = ending.failures
+        lines += [("", ""), (title, "bold"), *((_cut(f"  {group}", width), "") for group in groups)]
     if ending.commands:
         lines += [("", ""), ("Next", "bold"), *((f"  {command}", "cyan") for command in ending.commands)]
     return lines

@@ -13,13 +13,15 @@ from agentv.model.result import Result, Verdict
 from agentv.runs.summary import SummaryBuilder, TargetDetails
 
 if TYPE_CHECKING:
+    from agentv.runs.failure_groups import FailureGrouper, FailureGroups
     from agentv.runs.store import RunStore
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of a run. `evaluators` are the names of all evaluators, `jobs` the number of planned jobs.
 
-    `lost` is the number of records that are missing from the file although the run counted them.
+    `lost` is the number of records that are missing from the file although the run counted them. `failures` are the
+    results that did not pass, in groups.
     """
 
     summary: RunSummary
@@ -28,6 +30,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     done: int
     jobs: int
     lost: int = 0
+    failures: FailureGroups | None = None
 
     @property
     def jobs_saved(self) -> int:
@@ -51,10 +54,14 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_figures(run: RunStore) -> Figures:
     """Compute the figures of a run from its records, in one pass."""
+    from agentv.runs.failure_groups import FailureGrouper  # late: a run imports this module, and groups nothing
+
     evaluators: dict[str, None] = {}
-    builder = _summarize(run, evaluators, by_case=_has_several_jobs_per_case(run.manifest))
+    failures = FailureGrouper()
+    builder = _summarize(run, evaluators, failures, by_case=_has_several_jobs_per_case(run.manifest))
     if builder is None:
-        builder = _summarize(run, evaluators, by_case=True)
+        failures = FailureGrouper()
+        builder = _summarize(run, evaluators, failures, by_case=True)
     assert builder is not None
     stored = run.summary()
     summary = builder.build(*planned_jobs(run.manifest, stored))
@@ -67,6 +74,7 @@ def run_figures(run: RunStore) -> Figures:
         done=done,
         jobs=max(done, counts.jobs if counts else 0),
         lost=max(0, (_results_in(stored) if stored else 0) - done),
+        failures=failures.build(),
     )
 
 
@@ -81,8 +89,10 @@ def _has_several_jobs_per_case(manifest: RunManifest | None) -> bool:
     return manifest.counts.jobs > manifest.counts.cases * len(manifest.targets)
 
 
-def _summarize(run: RunStore, evaluators: dict[str, None], *, by_case: bool) -> SummaryBuilder | None:
-    """Summarize the records, and collect the names of evaluators. Clustering by case takes memory for each case.
+def _summarize(
+    run: RunStore, evaluators: dict[str, None], failures: FailureGrouper, *, by_case: bool
+) -> SummaryBuilder | None:
+    """Summarize the records, and collect the names of evaluators and the failures. Clustering by case takes memory for each case.
 
     Without it, return None if a case may have several results: another trial, a prompt, or another tool's record.
     """
@@ -91,6 +101,7 @@ def _summarize(run: RunStore, evaluators: dict[str, None], *, by_case: bool) -> 
         if not by_case and (result.trial > 1 or result.prompt is not None or not result.dataset_path):
             return None
         builder.add(result)
+        failures.add(result)
         for found in result.evaluator_results:
             if found.name not in evaluators:
                 evaluators[found.name] = None

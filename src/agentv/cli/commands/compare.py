@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -17,7 +18,7 @@ from agentv.comparison.run_comparison import CompareOptions, compare_many, compa
 from agentv.comparison.scores import RunScores
 from agentv.engine.named_runs import lasting_name, named_run
 from agentv.engine.run_options import number_of, parse_max_errors
-from agentv.errors import EXIT_FINDINGS, UsageError, plural
+from agentv.errors import EXIT_FINDINGS, UsageError, file_errors, plural
 from agentv.report.comparisons.comparison_text import (
     comparison_lines,
     comparison_markdown,
@@ -35,8 +36,9 @@ def compare(args: CompareArguments) -> None:
     fail_on = cast("FailOn", args.fail_on or default)
     loaded = _loaded(tuple(map(lasting_name, args.runs)))
     if len(loaded) > 2:
-        if args.margin is not None or fail_on == "any-loss":
-            raise UsageError("--margin and --fail-on any-loss need exactly two runs", hint="Compare the runs in pairs")
+        if args.margin is not None or fail_on == "any-loss" or args.cases:
+            options = "--margin, --case and --fail-on any-loss"
+            raise UsageError(f"{options} need exactly two runs", hint="Compare the runs in pairs")
         matrix = compare_many(loaded, seed=args.seed, allow_changed_measure=args.allow_changed_measure)
         code = _exit_code(args, matrix, fail_on)
         data, markdown = partial(matrix_data, matrix, code), partial(matrix_markdown, matrix)
@@ -67,12 +69,23 @@ def _print(
     markdown: Callable[[], str],
     lines: Callable[[], list[tuple[str, str]]],
 ) -> None:
+    if args.html is not None:
+        write_page(args.html, "agentv compare", markdown())
     if args.as_json:
         output.echo_json(data())
     elif args.as_markdown:
         sys.stdout.buffer.write(markdown().encode())
     else:
         print_lines(lines(), sys.stdout, sys.stdout.isatty())
+
+
+def write_page(file: str, title: str, text: str) -> None:
+    """Write a report in Markdown as an HTML page."""
+    from agentv.report.comparisons.markdown_page import markdown_page  # late: rarely needed
+
+    with file_errors(f"Cannot write {file}"):
+        Path(file).write_text(markdown_page(title, text), encoding="utf-8")
+    output.message(f"Wrote {file}")
 
 
 def _loaded(runs: tuple[str, ...]) -> list[RunScores]:

@@ -16,6 +16,7 @@ from agentv.cli.options import PATH, Arguments, argument, declare, flag, option
 from agentv.engine.named_runs import run_path
 from agentv.errors import UsageError
 from agentv.registry import REPORTS
+from agentv.report.failure_text import failure_headline, failure_lines
 from agentv.report.formats import format_of, report_format, write_report
 from agentv.report.markdown import append_step_summary, notes_of
 from agentv.report.summary_text import headlines
@@ -132,13 +133,17 @@ def _print_json(run: RunStore, figures: Figures) -> None:
         "done": figures.done,
         "summary": figures.summary,
         "details": figures.details,
+        "failures": figures.failures,
     }
     output.echo_json(data)
 
 
 def _print_summary(run: RunStore, figures: Figures) -> None:
     notes = [*run.notes, *([figures.missing_note] if figures.unfinished else [])]
-    print_ending(Ending(summary=figures.summary, details=figures.details, notes=notes), sys.stdout, sys.stdout.isatty())
+    found = figures.failures
+    groups = [f"Failure groups: {failure_headline(found)}", *failure_lines(found)] if found and found.failures else []
+    ending = Ending(summary=figures.summary, details=figures.details, notes=notes, failures=groups)
+    print_ending(ending, sys.stdout, sys.stdout.isatty())
     sys.stdout.flush()
     output.echo(f"\nResults: {run.path}")
 

@@ -6,6 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from agentv.comparison.comparison import Change, Comparison, Matrix, PartComparison, Side, UsageChange
 from agentv.errors import plural
+from agentv.report.comparisons.behaviour_text import (
+    behaviour_lines,
+    behaviour_markdown,
+    regression_lines,
+    regression_markdown,
+)
 from agentv.report.comparisons.change_text import (
     change_lines,
     change_markdown,
@@ -70,6 +76,8 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
     uses = list(use_rows(comparison))
     if uses:
         lines += [("", ""), ("Cost and time per case", "bold"), *_table([USE_HEAD, *uses])]
+    if comparison.regressions is not None:
+        lines += [("", ""), *regression_lines(comparison.regressions)]
     if comparison.changes:
         lines += [("", ""), ("Largest changes", "bold")]
         for change in comparison.changes:
@@ -199,6 +207,8 @@ def _change(change: Change) -> Iterator[Line]:
         shown = ["(no stored answer)"] if answer is None else text_lines(answer, _ANSWER_LINES, _ANSWER_WIDTH)
         yield f"      {label}: {shown[0]}", ""
         yield from ((f"         {line}", "") for line in shown[1:])
+    if change.behaviour is not None:
+        yield from behaviour_lines(change.behaviour)
     if change.reason:
         yield f"      why: {one_line(change.reason, _ANSWER_WIDTH)}", "dim"
 
@@ -303,6 +313,8 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     uses = list(use_rows(comparison))
     if uses:
         yield from ("#### Cost and time per case", "", *_markdown_table([USE_HEAD, *uses]), "")
+    if comparison.regressions is not None:
+        yield from regression_markdown(comparison.regressions)
     if comparison.changes:
         yield from ("#### Largest changes", "")
         for change in comparison.changes:
@@ -329,6 +341,8 @@ def _markdown_change(change: Change) -> Iterator[str]:
     yield from ("", name, "")
     for label, answer in (("A", change.answer1), ("B", change.answer2)):
         yield from (f"{label}:", "", "(no stored answer)" if answer is None else fenced(answer, _ANSWER), "")
+    if change.behaviour is not None:
+        yield from behaviour_markdown(change.behaviour)
     if change.reason:
         yield from (f"Why: {markdown(change.reason, 300)}", "")
     yield from ("</details>", "")

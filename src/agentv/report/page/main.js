@@ -6,7 +6,7 @@ import { Facets, SearchBox } from "./filters.js";
 import { count, moment } from "./format.js";
 import { Rows } from "./rows.js";
 import { State } from "./state.js";
-import { Histogram, targetCards } from "./summary.js";
+import { Histogram, failureGroups, targetCards } from "./summary.js";
 import { Table, resultCount } from "./table.js";
 import { oneLine, stringsIn, visible } from "./text.js";
 import { themeButton } from "./theme.js";
@@ -46,6 +46,7 @@ class Page {
         "div",
         { class: "sidebar" },
         element("section", { class: "targets", "aria-label": "Figures" }, targetCards(head)),
+        failureGroups(head),
         this.histogram.root,
         this.facets.root,
       ),

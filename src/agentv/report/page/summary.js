@@ -10,6 +10,18 @@ export function targetCards(head) {
   return targets.map(([name, target]) => card(name, target, head, targets.length > 1));
 }
 
+// The groups of results that did not pass.
+export function failureGroups(head) {
+  const [title, ...groups] = head.failures;
+  if (!groups.length) return null;
+  return element(
+    "details",
+    { class: "failures", open: groups.length < 6 },
+    element("summary", {}, `Failure groups: ${title}`),
+    element("ul", {}, groups.map((text) => element("li", {}, oneLine(text, 400)))),
+  );
+}
+
 // With several targets, details are collapsed.
 function card(name, target, head, short) {
   const details = head.details[name];
