@@ -21,7 +21,7 @@ BINS = 10
 SHOWN = 5
 MOST_SUSPICIOUS = 20
 LONGEST_REASON = 300
-_AT_A_LIMIT = frozenset({"length", "max_tokens", "max_turns"})
+AT_A_LIMIT = frozenset({"length", "max_tokens", "max_turns"})
 """Stop reasons of answers that a limit of tokens or turns cut off."""
 _SAME = 0.0005
 """Means that differ by less look the same, and are not shown twice."""
@@ -205,7 +205,7 @@ class _Target:
     def _add_usage(self, result: Result) -> None:
         metrics = result.execution_metrics
         if metrics is not None:
-            self.truncated += metrics.stop_reason in _AT_A_LIMIT
+            self.truncated += metrics.stop_reason in AT_A_LIMIT
             self.fallbacks += metrics.answered_by is not None
             if metrics.cost_usd is not None:
                 self.priced += 1

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -16,7 +15,6 @@ from agentv.registry import TARGETS
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name
 from agentv.settings.environment import (
     MASK,
-    REFERENCE,
     SHORTEST_SECRET,
     Environment,
     Home,
@@ -42,9 +40,12 @@ from agentv.targets.targets_file import (
     find_provider,
     follow,
     iter_texts,
+    model_entries,
     named_entries,
     placed,
     repeated_names,
+    variables_in_addresses,
+    written_secrets,
 )
 from agentv.targets.variants import Variant, variant_entries
 from agentv.trust.inventory import Inventory
@@ -87,16 +88,24 @@ class Targets:
         self.warnings: dict[str, None] = {}
         used = [reference for _, entry in entries.values() for reference in references(entry)]
         secret_names = {reference.variable for reference in used if is_secret_field(reference.path)}
-        secret_names |= {name for _, entry in entries.values() for name in _variables_in_addresses(entry)}
+        secret_names |= {name for _, entry in entries.values() for name in variables_in_addresses(entry)}
         self.environment = environment.with_secret_names(secret_names)
         folder = os.path.dirname(os.path.abspath(path)) if path is not None else os.getcwd()
         home = os.path.dirname(folder) if os.path.basename(folder) == PROJECT_FOLDER else folder
         self.home = Home(home, self.environment)
 
+    def with_models(self, names: Iterable[str]) -> Targets:
+        """Return these targets, and those for names such as `openai:gpt-5-mini` that are not in the file."""
+        if not (added := model_entries(names, self._entries)):
+            return self
+        found = Targets({**self._entries, **added}, self.path, self.environment, self._line_of, self._repeated)
+        found.warnings = self.warnings
+        return found
+
     @cached_property
     def secrets(self) -> frozenset[str]:
         """The values that must not be written anywhere: secrets in the environment and keys in the file."""
-        written = {text for _, entry in self._entries.values() for _, text in _written_secrets(entry)}
+        written = {text for _, entry in self._entries.values() for _, text in written_secrets(entry)}
         texts = (text for _, entry in self._entries.values() for _, text in iter_texts(entry) if "://" in text)
         written |= {secret for text in texts for secret in address_secrets(text) if "${{" not in secret}
         # The part after `Bearer ` is a secret too, because it may appear on its own.
@@ -163,7 +172,7 @@ class Targets:
         """Return some targets for workers on other machines. Raises UsageError if the file contains their secrets."""
         kept = {name: self._followed(name) for name in names}
         for name, (_, entry) in kept.items():
-            for path, _ in _written_secrets(entry):
+            for path, _ in written_secrets(entry):
                 refuse_to_send(name, path)
         file = None if self.path is None else os.path.abspath(self.path)
         return PortableTargets(kept, file, self.environment.elsewhere())
@@ -183,7 +192,7 @@ class Targets:
         return self.environment.variables
 
     def _written(self, name: str) -> Entry:
-        if self.path is None:
+        if self.path is None and name not in self._entries:
             raise no_targets_error(name)
         if name not in self._entries:
             listed = f"Targets in {self.path}: {', '.join(self.names) or 'none'}"
@@ -365,23 +374,6 @@ def _settings(kind: type[Target], data: dict[str, Any], entry: dict[str, Any], p
         settings = read_settings(kind, data, (), first, strict=True)
     problems += first
     return settings
-
-
-def _written_secrets(entry: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the secrets that an entry contains literally, with their paths."""
-    return ((path, text) for path, text in iter_texts(entry) if is_secret_field(path) and not any(references(text)))
-
-
-_MARKED = re.compile(r"<(\w+)>")
-
-
-def _variables_in_addresses(entry: dict[str, Any]) -> Iterator[str]:
-    """Yield the variables that are passwords or keys in addresses: `?key=${{ X }}`."""
-    for _, text in iter_texts(entry):
-        if "://" in text:
-            marked = REFERENCE.sub(r"<\g<variable>>", text)
-            for secret in address_secrets(marked):
-                yield from (name[1] for name in _MARKED.finditer(secret))
 
 
 def _error(errors: list[Problem], path: str, line_of: LineOf) -> TargetsError:

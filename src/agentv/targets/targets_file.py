@@ -10,7 +10,7 @@ import msgspec
 
 from agentv.registry import TARGETS
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name, type_word
-from agentv.settings.environment import REFERENCE, interpolate, is_secret_field
+from agentv.settings.environment import REFERENCE, address_secrets, interpolate, is_secret_field, references
 from agentv.settings.settings_reader import declares, field_of, read_settings
 from agentv.targets.target import Target
 
@@ -84,6 +84,21 @@ def repeated_names(data: Any) -> dict[str, Problem]:
             message = f"Target name '{name}' is used twice: at targets[{first[name]}] and targets[{index}]"
             repeated[name] = Problem(("targets", index, "name"), message)
     return repeated
+
+
+def model_entries(names: Iterable[str], entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return entries for names that are not in a file: `TARGET:MODEL`, or `PROVIDER:MODEL` without other settings."""
+    found: dict[str, Entry] = {}
+    for name in names:
+        base, _, model = name.partition(":")
+        provider = None if ".py" in base else TARGETS.canonical(base)
+        if not model or name in entries:
+            continue
+        if base in entries:
+            found[name] = len(entries) + len(found), {"name": name, "use_target": base, "model": model}
+        elif provider is not None and field_of(TARGETS.find(provider), "model") is not None:
+            found[name] = len(entries) + len(found), {"name": name, "provider": provider, "model": model}
+    return found
 
 
 def check_entry(entry: Entry, entries: Mapping[str, Entry], problems: Problems) -> None:
@@ -274,3 +289,20 @@ def iter_texts(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
         yield from iter_texts(item, (*path, key))
+
+
+def written_secrets(entry: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the secrets that an entry contains literally, with their paths."""
+    return ((path, text) for path, text in iter_texts(entry) if is_secret_field(path) and not any(references(text)))
+
+
+_MARKED = re.compile(r"<(\w+)>")
+
+
+def variables_in_addresses(entry: dict[str, Any]) -> Iterator[str]:
+    """Yield the variables that are passwords or keys in addresses: `?key=${{ X }}`."""
+    for _, text in iter_texts(entry):
+        if "://" in text:
+            marked = REFERENCE.sub(r"<\g<variable>>", text)
+            for secret in address_secrets(marked):
+                yield from (name[1] for name in _MARKED.finditer(secret))

@@ -1,0 +1,83 @@
+"""`agentv swap`: rehearse a change of model on the same cases."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import cast
+
+import click
+
+from agentv.cli import output
+from agentv.cli.commands.compare import write_page
+from agentv.cli.commands.eval import short
+from agentv.cli.options import options_of
+from agentv.cli.rehearsal_options import SwapArguments
+from agentv.cli.run_series import RunSeries, SeriesStopped
+from agentv.comparison.comparison import FailOn
+from agentv.comparison.rehearsal.model_swap import compare_models, swap_data
+from agentv.comparison.run_comparison import CompareOptions
+from agentv.comparison.scores import RunScores
+from agentv.engine.prepare import prepare
+from agentv.engine.run_options import EvalOptions
+from agentv.errors import UsageError
+from agentv.report.comparisons.swap_text import recommendation, swap_lines, swap_markdown
+from agentv.report.terminal import print_lines
+
+ANSWERS, NEW_JUDGE = "answers", "new-judge"
+
+
+def swap(args: SwapArguments) -> None:
+    """Run both models, compare them, print the result and exit with its exit code."""
+    if args.as_json and args.as_markdown:
+        raise click.UsageError("--json and --markdown cannot be combined")
+    names = _names(args)
+    given = options_of(EvalOptions, args, targets=names, judge=args.old_judge or args.judge)
+    if args.dry_run:
+        from agentv.cli.dry_run import print_plan  # late: rarely needed
+
+        print_plan(prepare(given, given.open_cases(*output.listeners(args.quiet))), as_json=args.as_json)
+        return
+    series = RunSeries.open("swap", ANSWERS, args)
+    options = series.options(given, ANSWERS)
+    try:
+        series.evaluate(ANSWERS, options, "Running both models")
+        if args.new_judge is not None:
+            title = "Scoring the same answers with the new judge"
+            series.rescore(NEW_JUDGE, ANSWERS, options, title, judge=args.new_judge, every_evaluator=False)
+    except SeriesStopped as stopped:
+        bridge = "" if args.new_judge is None else f" --new-judge {shlex.quote(args.new_judge)}"
+        series.stop(f"agentv swap{bridge}", stopped)
+    _print(args, series, (options.targets[0], options.targets[1]))
+
+
+def _names(args: SwapArguments) -> tuple[str, ...]:
+    """Return the targets to compare; none if they are those of the runs to resume."""
+    if args.old is None or args.new is None:
+        if args.resume and args.old is None:
+            return ()
+        raise click.UsageError("Name both models and the datasets: agentv swap OLD NEW PATHS...")
+    if args.old == args.new:
+        raise UsageError(
+            "OLD and NEW are the same target", hint="To measure its noise: agentv noise PATHS --target NAME"
+        )
+    return args.old, args.new
+
+
+def _print(args: SwapArguments, series: RunSeries, names: tuple[str, str]) -> None:
+    answers = RunScores(series.home / ANSWERS, short(series.home / ANSWERS))
+    has_bridge = (series.home / NEW_JUDGE / "run.json").is_file()
+    rescored = RunScores(series.home / NEW_JUDGE, short(series.home / NEW_JUDGE)) if has_bridge else None
+    figures = compare_models(answers, names, options_of(CompareOptions, args, cases=(), seed=args.seed or 0), rescored)
+    code = figures.exit_code(cast("FailOn", args.fail_on))
+    if args.html is not None:
+        write_page(args.html, f"agentv swap {names[0]} {names[1]}", swap_markdown(figures))
+    if args.as_json:
+        output.echo_json({**swap_data(figures, code, recommendation(figures)), "runs": short(series.home)})
+    elif args.as_markdown:
+        output.echo_bytes(swap_markdown(figures).encode())
+    else:
+        print_lines(
+            [*swap_lines(figures), ("", ""), (f"Runs: {short(series.home)}", "")], sys.stdout, sys.stdout.isatty()
+        )
+    sys.exit(code)

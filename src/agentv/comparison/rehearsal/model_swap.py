@@ -1,0 +1,295 @@
+"""Compare an old and a new model on the same cases: quality, cost, time, refusals and other failures, tool calls."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from agentv.comparison.behaviour.trajectory import first_divergence
+from agentv.comparison.comparison import Comparison, FailOn, comparison_data
+from agentv.comparison.run_comparison import CompareOptions, compare_runs
+from agentv.comparison.scores import RunScores
+from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED
+from agentv.model.message import StoredCall, stored_tool_calls
+from agentv.model.result import EvaluatorResult, Result
+from agentv.runs.store import RunStore
+from agentv.runs.summary import AT_A_LIMIT
+from agentv.stats.means import Estimate, paired_difference
+from agentv.stats.paired_comparison import Answer, Paired, compare_paired
+
+FORMAT_CHECKS = frozenset({"is_json", "json_schema", "field_accuracy"})
+"""Types of evaluators that fail if an answer does not have the required format."""
+
+_REFUSED = frozenset({"refusal", "content_filter", "safety", "prohibited_content", "recitation", "blocklist"})
+"""Stop reasons of APIs for an answer that was refused or blocked."""
+
+_REFUSAL = re.compile(
+    r"^\W*(?:(?:i'?m|i am|we'?re|we are) (?:(?:very |so |really )?sorry|afraid|unable|not able)|sorry\b|i apologi[sz]e"
+    r"|unfortunately,? (?:i|we)|as an ai\b|i (?:cannot|can'?t|can not|won'?t|will not|must decline|have to decline))"
+    r"[^.!?]{0,120}?\b(?:can'?t|cannot|can not|unable|not able|won'?t|will not|decline|refuse|help|assist|comply"
+    r"|provide|fulfil|answer|do that)\b",
+    re.IGNORECASE,
+)
+_READ = 300
+
+CaseKey = tuple[str, str, str | None]
+"""Dataset, id and prompt of a case."""
+
+
+class RateChange(msgspec.Struct, frozen=True, kw_only=True):
+    """How many answers have a property: `before` of `of_before` with the old model, `after` of `of_after` with the new.
+
+    `paired` compares the rates over the cases that both have.
+    """
+
+    name: str
+    before: int
+    of_before: int
+    after: int
+    of_after: int
+    paired: Paired | None
+
+
+class TokenChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Mean tokens per answer, over the cases where both models report them."""
+
+    name: str
+    n: int
+    before: float
+    after: float
+    difference: Estimate
+
+
+class ToolChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers with tool calls in either run, and those whose calls differ, by the tool where they first do."""
+
+    answers: int
+    with_calls: int
+    differing: int
+    first_at: dict[str, int]
+
+
+class JudgeBridge(msgspec.Struct, frozen=True, kw_only=True):
+    """The same answers scored by the old judge and by the new one.
+
+    `comparison` is that of the models by the new judge. `shift` is the new judge's score minus the old one's on the
+    same answers, `shifts` that for the old and the new model's answers. `total` is what a comparison of the old setup
+    with the new one shows: the change of the model and of the judge together.
+    """
+
+    comparison: Comparison
+    shift: Paired | None
+    shifts: tuple[Paired | None, Paired | None]
+    total: Paired | None
+
+
+class SwapFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """An old and a new model on the same cases, scored by the old judge; `bridge` is set if the judge changes too."""
+
+    names: tuple[str, str]
+    comparison: Comparison
+    rates: tuple[RateChange, ...]
+    tokens: tuple[TokenChange, ...]
+    tools: ToolChange
+    bridge: JudgeBridge | None = None
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The verdicts about the new model: by the old judge and, if it changes, by the new one."""
+        return (self.comparison.answer, *(() if self.bridge is None else (self.bridge.comparison.answer,)))
+
+    def exit_code(self, on: FailOn) -> int:
+        """Return the exit code of a gate, which every judge must pass."""
+        codes = {
+            each.exit_code(on) for each in (self.comparison, *(() if not self.bridge else (self.bridge.comparison,)))
+        }
+        return next((code for code in (EXIT_FINDINGS, EXIT_UNDECIDED) if code in codes), EXIT_OK)
+
+
+def compare_models(
+    run: RunScores, names: tuple[str, str], options: CompareOptions, rescored: RunScores | None = None
+) -> SwapFigures:
+    """Compare two targets of one run. `rescored` has the same answers, scored by the new judge."""
+    old, new = (RunScores(run.path, name, name) for name in names)
+    tally = _Tally(names)
+    for result in RunStore.open(run.path).records():
+        tally.add(result)
+    return SwapFigures(
+        names=names,
+        comparison=compare_runs(old, new, options),
+        rates=tuple(tally.rates()),
+        tokens=tuple(tally.tokens()),
+        tools=tally.tools(),
+        bridge=None if rescored is None else _bridge(run, rescored, names, options),
+    )
+
+
+def _bridge(run: RunScores, rescored: RunScores, names: tuple[str, str], options: CompareOptions) -> JudgeBridge:
+    """Separate the change of the measure from the change of the model."""
+    anyway = msgspec.structs.replace(options, allow_changed_measure=True, cases=(), changes=0, margin=None)
+    before, after = ([RunScores(each.path, name, name) for name in names] for each in (run, rescored))
+    first, second = (compare_runs(old, new, anyway).paired for old, new in zip(before, after, strict=True))
+    return JudgeBridge(
+        comparison=compare_runs(after[0], after[1], options),
+        shift=compare_runs(run, rescored, anyway).paired,
+        shifts=(first, second),
+        total=compare_runs(before[0], after[1], anyway).paired,
+    )
+
+
+def is_refusal(result: Result) -> bool:
+    """Return whether an answer was refused or blocked: by its error class or stop reason, or by how it begins."""
+    if result.error is not None:
+        return result.error.error_class == "refused"
+    metrics = result.execution_metrics
+    if metrics is not None and (metrics.stop_reason or "").lower() in _REFUSED:
+        return True
+    text = (result.candidate_answer or "")[:_READ].replace("\u2019", "'")
+    return _REFUSAL.match(text) is not None
+
+
+def _format_failure(result: Result) -> bool | None:
+    """Return whether an answer has the wrong format; None if no evaluator checks it."""
+    if result.error is not None and result.error.error_class == "invalid_response":
+        return True
+    checks = list(_format_checks(result.evaluator_results))
+    return any(score < 1 for score in checks) if checks else None
+
+
+def _format_checks(results: Iterable[EvaluatorResult]) -> Iterable[float]:
+    for found in results:
+        yield from _format_checks(found.evaluator_results)
+        if found.type.replace("-", "_") in FORMAT_CHECKS and found.score is not None:
+            yield found.score
+
+
+class _Column:
+    """The values of one property by case, for the old and the new model."""
+
+    def __init__(self) -> None:
+        self.values: tuple[dict[CaseKey, list[float]], dict[CaseKey, list[float]]] = ({}, {})
+
+    def add(self, side: int, case: CaseKey, value: float) -> None:
+        self.values[side].setdefault(case, []).append(value)
+
+    def paired(self) -> tuple[list[float], list[float]]:
+        """Return the means of the cases that both models have."""
+        first, second = self.values
+        shared = [case for case in first if case in second]
+        return tuple([sum(each[case]) / len(each[case]) for case in shared] for each in (first, second))  # type: ignore[return-value]
+
+    def count(self, side: int) -> tuple[int, int]:
+        """Return the sum and the number of the values of a side."""
+        values = [value for each in self.values[side].values() for value in each]
+        return round(sum(values)), len(values)
+
+
+class _Tally:
+    """Collects the properties of all answers of both models."""
+
+    def __init__(self, names: tuple[str, str]) -> None:
+        self._sides = {name: side for side, name in enumerate(names)}
+        self._columns: dict[str, _Column] = {}
+        self._tokens: dict[str, _Column] = {}
+        self._calls: dict[tuple[CaseKey, int], tuple[int, list[StoredCall]]] = {}
+        self._compared = self._with_calls = self._differing = 0
+        self._first_at: Counter[str] = Counter()
+
+    def add(self, result: Result) -> None:
+        side = self._sides.get(result.target)
+        if side is None:
+            return
+        case = (result.dataset, result.eval_id, result.prompt)
+        metrics, is_error = result.execution_metrics, result.status == "error"
+        limit = metrics is not None and metrics.stop_reason in AT_A_LIMIT
+        properties = {
+            "refusals": is_refusal(result),
+            "truncated": limit,
+            "errors": is_error,
+            "format failures": _format_failure(result),
+        }
+        for name, value in properties.items():
+            if value is not None:
+                self._columns.setdefault(name, _Column()).add(side, case, float(value))
+        usage = metrics.token_usage if metrics is not None and not result.cached else None
+        counts = {} if usage is None else {"input tokens": usage.input, "output tokens": usage.output}
+        for name, count in counts.items():
+            self._tokens.setdefault(name, _Column()).add(side, case, float(count))
+        if result.candidate_answer is not None:
+            self._add_calls(side, case, result)
+
+    def _add_calls(self, side: int, case: CaseKey, result: Result) -> None:
+        calls = stored_tool_calls(result.output_messages)
+        other = self._calls.pop((case, result.trial), None)
+        if other is None or other[0] == side:
+            self._calls[case, result.trial] = side, calls
+            return
+        first, second = (calls, other[1]) if side == 0 else (other[1], calls)
+        self._compared += 1
+        self._with_calls += bool(first or second)
+        if (divergence := first_divergence(first, second)) is not None:
+            self._differing += 1
+            self._first_at[divergence.tool] += 1
+
+    def rates(self) -> Iterable[RateChange]:
+        for name, column in self._columns.items():
+            first, second = column.paired()
+            (before, of_before), (after, of_after) = column.count(0), column.count(1)
+            yield RateChange(
+                name=name,
+                before=before,
+                of_before=of_before,
+                after=after,
+                of_after=of_after,
+                paired=compare_paired(first, second) if first else None,
+            )
+
+    def tokens(self) -> Iterable[TokenChange]:
+        for name, column in self._tokens.items():
+            first, second = column.paired()
+            if first:
+                difference = paired_difference(first, second).estimate
+                before, after = (sum(values) / len(values) for values in (first, second))
+                yield TokenChange(name=name, n=len(first), before=before, after=after, difference=difference)
+
+    def tools(self) -> ToolChange:
+        return ToolChange(
+            answers=self._compared,
+            with_calls=self._with_calls,
+            differing=self._differing,
+            first_at=dict(self._first_at.most_common()),
+        )
+
+
+def swap_data(figures: SwapFigures, exit_code: int, recommendation: str) -> dict[str, Any]:
+    """Return the figures as JSON."""
+    bridge = figures.bridge
+
+    def paired(found: Paired | None) -> dict[str, Any] | None:
+        return None if found is None else {**found._asdict(), "answer": found.answer}
+
+    return {
+        "old": figures.names[0],
+        "new": figures.names[1],
+        "recommendation": recommendation,
+        "exit_code": exit_code,
+        "quality": comparison_data(figures.comparison, exit_code),
+        "rates": [{**msgspec.structs.asdict(each), "paired": paired(each.paired)} for each in figures.rates],
+        "tokens": [
+            {**msgspec.structs.asdict(each), "difference": each.difference._asdict()} for each in figures.tokens
+        ],
+        "tool_calls": msgspec.to_builtins(figures.tools),
+        "bridge": None
+        if bridge is None
+        else {
+            "quality": comparison_data(bridge.comparison, exit_code),
+            "judge_shift": paired(bridge.shift),
+            "judge_shift_old_model": paired(bridge.shifts[0]),
+            "judge_shift_new_model": paired(bridge.shifts[1]),
+            "total": paired(bridge.total),
+        },
+    }

@@ -1,0 +1,236 @@
+"""A rehearsed change of model in words: one recommendation, then the figures. Lines for a terminal, or Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from agentv.comparison.comparison import Comparison, UsageChange
+from agentv.comparison.rehearsal.model_swap import RateChange, SwapFigures, TokenChange
+from agentv.errors import plural
+from agentv.report.comparisons.behaviour_text import regression_lines, regression_markdown
+from agentv.report.comparisons.comparison_text import left_out
+from agentv.report.comparisons.verdict_text import notes
+from agentv.report.figures import (
+    aligned,
+    cell,
+    counted,
+    duration,
+    interval,
+    markdown,
+    number,
+    one_line,
+    p_equals,
+    signed,
+    signed_interval,
+    usd,
+)
+from agentv.report.terminal import Line
+from agentv.stats.paired_comparison import Paired
+
+_LONGEST_NAME = 40
+_LONGEST_TOOLS = 120
+TOOLS = "tool calls"
+_NOTABLE = 1.1
+"""A ratio of costs or times from this on is part of the recommendation."""
+HEAD = ["", "old (A)", "new (B)", "difference", "95 % interval", "basis"]
+
+
+def recommendation(figures: SwapFigures) -> str:
+    """Return one sentence: switch, do not switch, or what is missing to decide, and what else changes."""
+    name = f"'{one_line(figures.names[1], _LONGEST_NAME)}'"
+    sides = [figures.comparison, *([] if figures.bridge is None else [figures.bridge.comparison])]
+    verdicts = {_verdict(each) for each in sides}
+    if len(verdicts) > 1:
+        by = " and ".join(
+            f"{_verdict(each)} by the {which} judge" for which, each in zip(("old", "new"), sides, strict=True)
+        )
+        start = f"Can't tell yet: {name} is {by}"
+    else:
+        start = _start(verdicts.pop(), name, figures.comparison)
+    also = [*_worse_rates(figures.rates), *_use(figures.comparison)]
+    return f"{start}. {'It ' + '; it '.join(also) + '.' if also else ''}".strip()
+
+
+def _verdict(comparison: Comparison) -> str:
+    margin = comparison.non_inferiority
+    if comparison.answer == "better" or margin is None or margin.outcome == "inconclusive":
+        return comparison.answer
+    return "no worse than the margin" if margin.outcome == "shown" else "worse than the margin"
+
+
+def _start(verdict: str, name: str, comparison: Comparison) -> str:
+    paired = comparison.paired
+    if paired is None:
+        return "Can't tell: no case was scored for both models"
+    by = f"by {number(abs(paired.mean_delta))} (95 % {_bounds(paired)}, {plural(paired.n, 'case')})"
+    if verdict == "better":
+        return f"Switch: {name} is better {by}"
+    if verdict.startswith("no worse"):
+        assert comparison.non_inferiority is not None
+        return f"Switch if the other figures suit you: {name} is at most {comparison.non_inferiority.margin:g} worse"
+    if verdict.startswith("worse"):
+        return f"Do not switch: {name} is worse {by}"
+    detectable = paired.minimum_detectable_difference
+    shows = "no difference" if detectable is None else f"only differences above about {detectable:.2g}"
+    seen = f"{signed(paired.mean_delta)} (95 % {signed_interval(paired.ci95)})"
+    return f"Can't tell yet: the difference in quality is {seen}, and {plural(paired.n, 'case')} show {shows} reliably"
+
+
+def _bounds(paired: Paired) -> str:
+    low, high = paired.ci95 or (0.0, 0.0)
+    return interval((low, high) if paired.mean_delta > 0 else (-high, -low))
+
+
+def _worse_rates(rates: Sequence[RateChange]) -> Iterator[str]:
+    """Yield the rates that are shown to have changed."""
+    for rate in rates:
+        if rate.paired is not None and rate.paired.answer != "cannot tell":
+            more = "more" if rate.paired.mean_delta > 0 else "fewer"
+            before, after = _share(rate.before, rate.of_before), _share(rate.after, rate.of_after)
+            yield f"has {more} {rate.name}, {after} instead of {before}"
+
+
+def _use(comparison: Comparison) -> Iterator[str]:
+    for change, verb in ((comparison.cost, "costs"), (comparison.duration, "takes")):
+        ratio = None if change is None or change.ratio is None else change.ratio
+        if ratio is None or ratio.ci95 is None or ratio.ci95[0] <= 1 <= ratio.ci95[1]:
+            continue
+        if ratio.value >= _NOTABLE or ratio.value <= 1 / _NOTABLE:
+            what = "as much" if verb == "costs" else "as long"
+            yield f"{verb} {ratio.value:.2g} times {what}"
+
+
+def _share(count: int, total: int) -> str:
+    return f"{count:,} of {total:,}"
+
+
+def swap_rows(figures: SwapFigures) -> Iterator[list[str]]:
+    """Yield a row for each figure, with the number of cases or answers that it is based on."""
+    comparison = figures.comparison
+    yield from _quality("mean score", comparison.paired)
+    passes, paired = comparison.pass_rate, comparison.paired
+    # With scores of 0 and 1 the pass rate is the mean.
+    if (
+        passes is not None
+        and paired is not None
+        and (passes.mean_before, passes.mean_delta)
+        != (
+            paired.mean_before,
+            paired.mean_delta,
+        )
+    ):
+        yield from _quality("pass rate", passes)
+    if comparison.cost is not None:
+        yield _cost_row("cost per case", comparison.cost)
+    if comparison.duration is not None:
+        for before, after in comparison.duration.percentiles:
+            label = "time, median" if before.share == 0.5 else f"time, p{100 * before.share:.0f}"
+            values = [duration(before.value), duration(after.value), _signed_time(after.value - before.value)]
+            bounds = "-" if after.ci95 is None else f"new {duration(after.ci95[0])} to {duration(after.ci95[1])}"
+            yield [label, *values, bounds, plural(comparison.duration.n, "case")]
+    yield from (_token_row(each) for each in figures.tokens)
+    yield from (_rate_row(each) for each in figures.rates)
+    tools = figures.tools
+    if tools.with_calls:
+        at = counted(dict(list(tools.first_at.items())[:3]))
+        differ = f"{_share(tools.differing, tools.with_calls)} differ"
+        yield [TOOLS, "", "", differ, f"first at {at}" if at else "-", plural(tools.answers, "answer")]
+
+
+def _quality(name: str, paired: Paired | None) -> Iterator[list[str]]:
+    if paired is not None:
+        values = [number(paired.mean_before), number(paired.mean_after), signed(paired.mean_delta)]
+        yield [name, *values, signed_interval(paired.ci95), plural(paired.n, "case")]
+
+
+def _cost_row(name: str, use: UsageChange) -> list[str]:
+    sign = "−" if use.difference.value < 0 else "+"
+    bounds = "-" if use.difference.ci95 is None else " to ".join(_signed_usd(end) for end in use.difference.ci95)
+    values = [usd(use.before), usd(use.after), f"{sign}{usd(abs(use.difference.value))}"]
+    return [name, *values, bounds, plural(use.n, "case")]
+
+
+def _signed_usd(value: float) -> str:
+    return f"{'−' if value < 0 else '+'}{usd(abs(value))}"
+
+
+def _signed_time(value: float) -> str:
+    return f"{'−' if value < 0 else '+'}{duration(abs(value))}"
+
+
+def _token_row(found: TokenChange) -> list[str]:
+    bounds = (
+        "-"
+        if found.difference.ci95 is None
+        else " to ".join(f"{end:+,.0f}".replace("-", "−") for end in found.difference.ci95)
+    )
+    difference = f"{found.difference.value:+,.0f}".replace("-", "−")
+    return [found.name, f"{found.before:,.0f}", f"{found.after:,.0f}", difference, bounds, plural(found.n, "case")]
+
+
+def _rate_row(found: RateChange) -> list[str]:
+    paired = found.paired
+    change = "-" if paired is None else _percent_change(paired.mean_delta)
+    bounds = "-" if paired is None or paired.ci95 is None else " to ".join(map(_percent_change, paired.ci95))
+    shares = [_share(found.before, found.of_before), _share(found.after, found.of_after)]
+    return [found.name, *shares, change, bounds, plural(0 if paired is None else paired.n, "case")]
+
+
+def _percent_change(value: float) -> str:
+    return f"{value * 100:+.1f} %".replace("-", "−")
+
+
+def bridge_sentences(figures: SwapFigures) -> Iterator[str]:
+    """Yield the verdict by each judge, and how the new judge shifts the scores of the same answers."""
+    bridge = figures.bridge
+    if bridge is None:
+        return
+    for which, comparison in (("old", figures.comparison), ("new", bridge.comparison)):
+        if (paired := comparison.paired) is not None:
+            found = f"{signed(paired.mean_delta)} (95 % {signed_interval(paired.ci95)}, {p_equals(paired.p_value)})"
+            yield f"By the {which} judge: {found}; verdict: {comparison.answer}"
+    if (shift := bridge.shift) is not None:
+        of_each = ", ".join(
+            f"{signed(each.mean_delta)} on those of the {which} model"
+            for which, each in zip(("old", "new"), bridge.shifts, strict=True)
+            if each is not None
+        )
+        bounds = f"95 % {signed_interval(shift.ci95)}"
+        yield f"Judge shift on the same {plural(shift.n, 'answer')}: {signed(shift.mean_delta)} ({bounds}); {of_each}"
+    if (total := bridge.total) is not None:
+        yield f"Model and judge together: {signed(total.mean_delta)}, as a chart over time would show it"
+
+
+def swap_lines(figures: SwapFigures) -> list[Line]:
+    """Return the figures as lines for a terminal."""
+    lines: list[Line] = [(recommendation(figures), "bold")]
+    lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in notes(figures.comparison)]
+    head, *body = aligned([HEAD, *swap_rows(figures)])
+    lines += [("", ""), (head, "dim"), *((row, "") for row in body)]
+    lines += [(text, "") for text in left_out(figures.comparison)]
+    bridge = list(bridge_sentences(figures))
+    if bridge:
+        lines += [("", ""), ("Change of the judge", "bold"), *((text, "") for text in bridge)]
+    if figures.comparison.regressions is not None:
+        lines += [("", ""), *regression_lines(figures.comparison.regressions)]
+    return lines
+
+
+def _escaped(text: str) -> str:
+    return cell(text, _LONGEST_TOOLS)
+
+
+def swap_markdown(figures: SwapFigures) -> str:
+    """Return the figures as Markdown."""
+    old, new = (cell(name, _LONGEST_NAME) for name in figures.names)
+    lines = [f"### {markdown(recommendation(figures), 1000)}", "", f"Old: {old}, new: {new}", ""]
+    lines += [f"> {markdown(note, 500)}\n" for note in notes(figures.comparison)]
+    lines += [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD)]
+    lines += [f"| {' | '.join(row if row[0] != TOOLS else map(_escaped, row))} |" for row in swap_rows(figures)]
+    lines += ["", *(f"- {markdown(text, 500)}" for text in left_out(figures.comparison)), ""]
+    bridge = list(bridge_sentences(figures))
+    if bridge:
+        lines += ["#### Change of the judge", "", *(f"- {markdown(text, 500)}" for text in bridge), ""]
+    if figures.comparison.regressions is not None:
+        lines += regression_markdown(figures.comparison.regressions)
+    return "\n".join(lines).rstrip() + "\n"
