@@ -132,7 +132,7 @@ def test_the_judge_scores_the_answers_of_the_first_run_again(noisy):
     assert found["score"]["judge"] > 0
     assert [each["candidate_answer"] for each in noisy.records("noise/rescored")] == ["yes"] * 12
     assert found["identical_answers"] == 12
-    assert any("answers are identical" in note for note in found["notes"])
+    assert any("answers are identical in both runs" in note for note in found["notes"])
 
 
 def test_an_error_is_not_a_flip(noisy):

@@ -176,11 +176,15 @@ class _Column:
     def add(self, side: int, case: CaseKey, value: float) -> None:
         self.values[side].setdefault(case, []).append(value)
 
-    def paired(self) -> tuple[list[float], list[float]]:
-        """Return the means of the cases that both models have."""
+    @property
+    def shared(self) -> list[CaseKey]:
+        """The cases that both models have."""
         first, second = self.values
-        shared = [case for case in first if case in second]
-        return tuple([sum(each[case]) / len(each[case]) for case in shared] for each in (first, second))  # type: ignore[return-value]
+        return [case for case in first if case in second]
+
+    def means(self, side: int) -> list[float]:
+        """Return the means of the shared cases of a side."""
+        return [sum(values) / len(values) for values in (self.values[side][case] for case in self.shared)]
 
     def count(self, side: int) -> tuple[int, int]:
         """Return the sum and the number of the values of a side."""
@@ -195,6 +199,7 @@ class _Tally:
         self._sides = {name: side for side, name in enumerate(names)}
         self._columns: dict[str, _Column] = {}
         self._tokens: dict[str, _Column] = {}
+        self._talks: dict[CaseKey, tuple[str, str]] = {}
         self._calls: dict[tuple[CaseKey, int], tuple[int, list[StoredCall]]] = {}
         self._compared = self._with_calls = self._differing = 0
         self._first_at: Counter[str] = Counter()
@@ -204,6 +209,8 @@ class _Tally:
         if side is None:
             return
         case = (result.dataset, result.eval_id, result.prompt)
+        if result.conversation_id is not None:
+            self._talks[case] = (result.dataset, f"conversation {result.conversation_id}")
         metrics, is_error = result.execution_metrics, result.status == "error"
         limit = metrics is not None and metrics.stop_reason in AT_A_LIMIT
         properties = {
@@ -235,9 +242,16 @@ class _Tally:
             self._differing += 1
             self._first_at[divergence.tool] += 1
 
+    def _clusters(self, column: _Column) -> list[int] | None:
+        """Return the clusters of the shared cases: conversations, and the prompts of a case; None without any."""
+        numbers: dict[tuple[str, str], int] = {}
+        keys = (self._talks.get(case, case[:2]) for case in column.shared)
+        found = [numbers.setdefault(key, len(numbers)) for key in keys]
+        return found if len(numbers) < len(found) else None
+
     def rates(self) -> Iterable[RateChange]:
         for name, column in self._columns.items():
-            first, second = column.paired()
+            first, second = column.means(0), column.means(1)
             (before, of_before), (after, of_after) = column.count(0), column.count(1)
             yield RateChange(
                 name=name,
@@ -245,14 +259,14 @@ class _Tally:
                 of_before=of_before,
                 after=after,
                 of_after=of_after,
-                paired=compare_paired(first, second) if first else None,
+                paired=compare_paired(first, second, self._clusters(column)) if first else None,
             )
 
     def tokens(self) -> Iterable[TokenChange]:
         for name, column in self._tokens.items():
-            first, second = column.paired()
+            first, second = column.means(0), column.means(1)
             if first:
-                difference = paired_difference(first, second).estimate
+                difference = paired_difference(first, second, self._clusters(column)).estimate
                 before, after = (sum(values) / len(values) for values in (first, second))
                 yield TokenChange(name=name, n=len(first), before=before, after=after, difference=difference)
 

@@ -47,25 +47,29 @@ def flip_sentence(figures: NoiseFigures) -> str:
     """State how many cases got another verdict."""
     if figures.flip_rate is None:
         return "Can't tell: no case has a verdict in both runs."
+    count, cases = len(figures.flaky), plural(figures.cases, "case")
+    flipped = f"{count:,} of {cases} changed {'its' if count == 1 else 'their'} verdict"
+    if not count:
+        flipped = f"None of {cases} changed its verdict" if figures.cases > 1 else "The only case kept its verdict"
+    trials = "" if figures.trials == 1 else f" in {2 * figures.trials} trials"
+    although = " although nothing changed" if count else ""
+    of = "" if figures.trials == 1 else " for two trials"
     bounds = f"95 % interval {percent_interval(figures.flip_rate_ci95)}"
-    flipped = f"{len(figures.flaky):,} of {plural(figures.cases, 'case')} changed their verdict"
-    if len(figures.flaky) == 1:
-        flipped = f"1 of {plural(figures.cases, 'case')} changed its verdict"
-    if figures.trials == 1:
-        return f"{flipped} although nothing changed: flip rate {percent(figures.flip_rate)} ({bounds})."
-    return (
-        f"{flipped} in {2 * figures.trials} trials: flip rate {percent(figures.flip_rate)} for two trials ({bounds})."
-    )
+    return f"{flipped}{trials}{although}: flip rate {percent(figures.flip_rate)}{of} ({bounds})."
 
 
 def _sentences(figures: NoiseFigures) -> Iterator[str]:
     """Yield the noise floor, the smallest detectable change, the difference of the runs, and the noisiest evaluator."""
     each = "" if figures.trials == 1 else f" with {figures.trials} trials"
-    if figures.floor is not None:
+    if figures.floor == 0:
+        yield f"Noise floor: 0; no score of {plural(figures.shared, 'case')} varied."
+    elif figures.floor is not None:
         moves = f"the mean of {plural(figures.shared, 'case')}{each} moves by {number(figures.floor)} (SD)"
         yield f"Noise floor: {moves} between two runs, and by less than {number(Z95 * figures.floor)} in 95 % of pairs."
     if figures.detectable is None:
-        yield f"Smallest detectable change: none; {plural(figures.shared, 'case')} are too few to show any difference."
+        verb = "is" if figures.shared == 1 else "are"
+        few = f"{plural(figures.shared, 'case')} {verb} too few to show any difference"
+        yield f"Smallest detectable change: none; {few}."
     else:
         power = f"{100 * figures.power:.0f} % power"
         yield f"Smallest detectable change: {number(figures.detectable)} ({power}). Smaller ones look like noise."
@@ -74,7 +78,8 @@ def _sentences(figures: NoiseFigures) -> Iterator[str]:
         found = f"{signed(paired.mean_delta)}, 95 % {signed_interval(paired.ci95)}, {p_equals(paired.p_value)}"
         yield f"Warning: the runs differ by more than chance explains ({found}). Something other than luck changed."
     elif paired is not None:
-        difference = f"{signed(paired.mean_delta)} (95 % {signed_interval(paired.ci95)})"
+        bounds = "" if paired.ci95 is None else f" (95 % {signed_interval(paired.ci95)})"
+        difference = f"{signed(paired.mean_delta)}{bounds}"
         yield f"The second run differs from the first by {difference}: no more than chance explains."
     yield from _noisiest(figures)
 
@@ -142,7 +147,7 @@ def noise_notes(figures: NoiseFigures, settings: Mapping[str, object]) -> list[s
         fixed = [f"{name} {settings[name]}" for name in ("temperature", "seed") if settings.get(name) is not None]
         why = f" ({', '.join(fixed)})" if fixed else ""
         notes.append(
-            f"All {figures.answers:,} answers are identical in both runs{why}: this target does not vary, "
-            "and one trial per case is enough"
+            f"The answers are identical in both runs{why}, {figures.answers:,} of {figures.answers:,}: "
+            "this target does not seem to vary, and more trials would not help"
         )
     return [*notes, *figures.comparison.notes]

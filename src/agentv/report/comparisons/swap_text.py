@@ -72,7 +72,7 @@ def _start(verdict: str, name: str, comparison: Comparison) -> str:
         return f"Do not switch: {name} is worse {by}"
     detectable = paired.minimum_detectable_difference
     shows = "no difference" if detectable is None else f"only differences above about {detectable:.2g}"
-    seen = f"{signed(paired.mean_delta)} (95 % {signed_interval(paired.ci95)})"
+    seen = signed(paired.mean_delta) + ("" if paired.ci95 is None else f" (95 % {signed_interval(paired.ci95)})")
     return f"Can't tell yet: the difference in quality is {seen}, and {plural(paired.n, 'case')} show {shows} reliably"
 
 
