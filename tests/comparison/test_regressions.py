@@ -79,6 +79,17 @@ def test_the_page_opens_offline_and_runs_nothing(command, folder, tmp_path):
     assert not any(markup in page for markup in ("<script", "<img", "<b>"))
 
 
+def test_a_tag_whose_cases_became_worse_is_named(tmp_path):
+    def run(name, *, lost):
+        tags = {n: ("refund", "eu") if n % 4 == 0 else ("eu",) for n in range(20)}
+        made = [answered(n, 0.0 if n % 4 == 0 and lost else 1.0, "read", tags=tags[n]) for n in range(20)]
+        return RunScores(write_run(tmp_path / name, *made), name)
+
+    found = compare_runs(run("a.jsonl", lost=False), run("b.jsonl", lost=True)).regressions
+    (group,) = found.failures.groups
+    assert (group.tag, group.count, group.tag_failures, group.tag_results) == ("refund", 5, 5, 5)
+
+
 def test_an_unknown_case_is_a_usage_error(command, runs):
     ended = command("compare", *runs, "--case", "66")
     assert ended.code == 2

@@ -94,6 +94,8 @@ def test_a_page_opens_and_shows_figures_table_and_a_case(shop, chromium):
     with chromium(page_of("run")) as page:
         assert page.locator(".card .mean strong").inner_text() == "0.633"
         assert "1 of 5 errored" in page.locator(".banner").inner_text()
+        assert "[object" not in page.locator(".card").inner_text()
+        assert "did not pass, 1 error among them" in page.locator(".failures summary").inner_text()
         assert page.locator(".spacer .row").count() == 5
         page.get_by_text("fails", exact=True).click()
         detail = page.locator(".detail")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -83,10 +83,21 @@ class _Kind:
         self.tools: Counter[str] = Counter()
 
 
-class FailureGrouper:
-    """Collects failures one result at a time. Its memory does not grow with the number of results."""
+class TagCounts(NamedTuple):
+    """The number of results, and of those with each tag, that failures are compared with."""
 
-    def __init__(self) -> None:
+    results: int
+    tags: Mapping[str, int]
+
+
+class FailureGrouper:
+    """Collects failures one result at a time. Its memory does not grow with the number of results.
+
+    `among` are the results to compare the tags of failures with, if only some of them are added.
+    """
+
+    def __init__(self, among: TagCounts | None = None) -> None:
+        self._among = among
         self._results = self._failures = self._errors = 0
         self._tagged: Counter[str] = Counter()
         self._failed_tags: Counter[str] = Counter()
@@ -149,10 +160,11 @@ class FailureGrouper:
 
     def _telling_tag(self, tags: Iterable[str]) -> str | None:
         """Return the tag whose results fail most often, if they fail more often than all results."""
-        base = self._failures / self._results
+        results, tagged = self._among or TagCounts(self._results, self._tagged)
+        base = self._failures / results
 
         def rate(tag: str) -> float:
-            return self._failed_tags[tag] / self._tagged[tag]
+            return self._failed_tags[tag] / max(1, tagged.get(tag, 0))
 
         telling = [tag for tag in tags if self._failed_tags[tag] >= _FEWEST_TAGGED and rate(tag) >= _TELLING * base]
         return min(telling, key=lambda tag: (-rate(tag), -self._failed_tags[tag], tag), default=None)
@@ -170,7 +182,7 @@ class FailureGrouper:
             count=sum(kind.count for kind in kinds),
             tag=tag,
             tag_failures=None if tag is None else self._failed_tags[tag],
-            tag_results=None if tag is None else self._tagged[tag],
+            tag_results=None if tag is None else (self._among.tags if self._among else self._tagged).get(tag, 0),
             wording=wording,
             tools=common,
             examples=tuple(list(examples)[:_EXAMPLES]),
@@ -187,9 +199,9 @@ def tool_sequence(result: Result) -> str:
     return " → ".join(shown)
 
 
-def group_failures(results: Iterable[Result]) -> FailureGroups:
-    """Group the results that did not pass."""
-    grouper = FailureGrouper()
+def group_failures(results: Iterable[Result], among: TagCounts | None = None) -> FailureGroups:
+    """Group the results that did not pass. `among` are the results to compare their tags with, if not these."""
+    grouper = FailureGrouper(among)
     for result in results:
         grouper.add(result)
     return grouper.build()

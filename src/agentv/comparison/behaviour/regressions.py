@@ -14,7 +14,7 @@ from agentv.comparison.scores import GroupedCases
 from agentv.errors import UsageError
 from agentv.model.message import stored_tool_calls
 from agentv.model.result import Result
-from agentv.runs.failure_groups import FailureGroups, group_failures
+from agentv.runs.failure_groups import FailureGroups, TagCounts, group_failures
 from agentv.runs.record import ScoreRecord
 from agentv.settings.diagnostics import did_you_mean
 
@@ -42,7 +42,7 @@ class Regressions(msgspec.Struct, frozen=True, kw_only=True):
     """The cases that the second run lost. `examined` of `total` were read, the largest first.
 
     `with_calls` of the examined cases have tool calls in A or in B; `diverged` of these differ in a call. `still_pass`
-    are the cases that lost score but still pass; all others are in `failures`, whose denominators are these cases.
+    are the cases that lost score but still pass; all others are in `failures`. Their tags are compared with all cases.
     """
 
     total: int
@@ -84,8 +84,12 @@ def find_regressions(joined: JoinedCases, deltas: NDArray[Any], threshold: float
         diverged=sum(map(len, found.values())),
         divergences=_counted(found),
         still_pass=sum(1 for result in after.values() if result.verdict == "pass"),
-        failures=group_failures(after.values()),
+        failures=group_failures(after.values(), TagCounts(len(joined.index), _tag_counts(joined))),
     )
+
+
+def _tag_counts(joined: JoinedCases) -> dict[str, int]:
+    return {tag: len(rows) for tag, rows in joined.tags().items()}
 
 
 def _counted(found: Mapping[str, Sequence[tuple[str, Divergence]]]) -> tuple[DivergenceCount, ...]:

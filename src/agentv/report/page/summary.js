@@ -45,7 +45,7 @@ function card(name, target, head, short) {
       ["judges", cost(target.judge_cost_usd, details?.judge_priced, target)],
       ["time", details?.timed ? `${duration(target.duration_ms / details.timed)} per job` : null],
     ]),
-    head.noise[name].map(([kind, text]) => element("p", { class: "early" }, `${kind}: ${text}`)),
+    ...head.noise[name].map(([kind, text]) => element("p", { class: "early" }, `${kind}: ${text}`)),
     parts("Evaluators", target.evaluators),
     parts("Prompts", target.prompts),
   ];
