@@ -92,9 +92,10 @@ def _has_several_jobs_per_case(manifest: RunManifest | None) -> bool:
 def _summarize(
     run: RunStore, evaluators: dict[str, None], failures: FailureGrouper, *, by_case: bool
 ) -> SummaryBuilder | None:
-    """Summarize the records, and collect the names of evaluators and the failures. Clustering by case takes memory for each case.
+    """Summarize the records, and collect the names of evaluators and the failures.
 
-    Without it, return None if a case may have several results: another trial, a prompt, or another tool's record.
+    Clustering by case takes memory for each case. Without it, return None if a case may have several results: another
+    trial, a prompt, or another tool's record.
     """
     builder = SummaryBuilder(run.run_id, jobs_per_case=2 if by_case else 1)
     for result in run.records():

@@ -135,26 +135,20 @@ def changed_records(joined: JoinedCases, rows: Iterable[int]) -> tuple[dict[int,
 def _records(side: GroupedCases, signs: Mapping[int, float]) -> dict[int, Result]:
     """Return a scored record of each group: the one with the highest score if its sign is positive, else the lowest."""
     run = side.run
-    if run.records == len(side.names):
-        offsets = {group: run.starts[side.first[group]] for group in signs}
+    if run.records == len(side):
+        offsets = {group: run.starts[int(side.first[group])] for group in signs}
     else:
+        names = {side.name(group): group for group in signs}
         best: dict[int, tuple[float, int]] = {}
         for offset, record in run.run.entries(ScoreRecord):
-            group = _group_of(side, record)
-            if record.score is not None and group is not None and group in signs:
-                ranked = (-record.score if signs[group] > 0 else record.score, offset)
-                best[group] = min(best.get(group, ranked), ranked)
+            key = (record.dataset, record.eval_id, record.target, record.prompt)
+            group = names.get(tuple(key[part] for part in side.parts))
+            if group is None or record.score is None or run.picked not in (None, record.target, record.prompt):
+                continue
+            ranked = (-record.score if signs[group] > 0 else record.score, offset)
+            best[group] = min(best.get(group, ranked), ranked)
         offsets = {group: offset for group, (_, offset) in best.items()}
     return {group: run.run.read(offset) for group, offset in offsets.items()}
-
-
-def _group_of(side: GroupedCases, record: ScoreRecord | Result) -> int | None:
-    """Return the group of a record; None if another target or prompt was picked."""
-    try:
-        case = side.run.cases[record.dataset, record.eval_id, record.target, record.prompt]
-    except KeyError:
-        return None
-    return int(side.groups[case])
 
 
 def rows_of(joined: JoinedCases, ids: Sequence[str]) -> list[int]:
