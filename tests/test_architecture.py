@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "engine": {"model", "datasets", "targets", "evaluators", "executors", "runs", "stats"},
     "calibration": {"model", "runs", "stats", "engine"},
     "bisection": {"model", "datasets", "engine", "runs", "stats"},
-    "generation": {"model", "executors", "datasets", "evaluators", "targets", "engine", "runs"},
+    "generation": {"model", "executors", "datasets", "evaluators", "targets", "engine", "runs", "sessions"},
     "pytest_plugin": {"model", "datasets", "engine", "runs", "report", "api"},
     "api": {"model", "datasets", "engine", "evaluators", "runs", "targets", "comparison", "report"},
     "cli": {
@@ -51,6 +51,7 @@ MAY_IMPORT = {
         "ablation",
         "generation",
         "stats",
+        "sessions",
     },
     "__main__": {"cli"},
 }

@@ -46,7 +46,11 @@ if TYPE_CHECKING:
     from agentv.report.notebook import LiveLine
 
 OPTIONS = (
-    *(name for name in EvalOptions.__struct_fields__ if name not in ("paths", "filters", "gates", "draw_seed")),
+    *(
+        name
+        for name in EvalOptions.__struct_fields__
+        if name not in ("paths", "filters", "gates", "draw_seed", "evaluators")
+    ),
     *("filter", "threshold", "min_pass_rate", "gate_on", "max_errors", "trust"),
 )
 """The options of `evaluate`, named as those of the command."""

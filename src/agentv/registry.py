@@ -115,6 +115,7 @@ FOREIGN_FORMATS = Registry(
     "agentv.foreign_formats",
     "formats of other tools",
     {
+        "sessions": f"{_FOREIGN}.session_cases:SESSIONS",
         "agent-skills": f"{_FOREIGN}.agent_skills:AGENT_SKILLS",
         "skill-triggers": f"{_FOREIGN}.skill_triggers:SKILL_TRIGGERS",
         "github-prompt": f"{_FOREIGN}.github_prompt:GITHUB_PROMPT",
@@ -152,6 +153,7 @@ FOREIGN_FOLDERS = Registry(
     {
         "harbor": f"{_FOREIGN}.agents.harbor:HARBOR",
         "hugging-face": f"{_FOREIGN}.benchmarks.hugging_face:HUGGING_FACE",
+        "session-folder": f"{_FOREIGN}.session_cases:SESSION_FOLDER",
     },
 )
 """Formats of other tools whose datasets are folders. The others are not imported to look at a folder."""
@@ -267,6 +269,23 @@ RESULT_FORMATS = Registry(
 )
 """Formats of results, ours and those of other tools; the first that recognizes a file or folder reads it."""
 
+SESSION_FORMATS = Registry(
+    "agentv.session_formats",
+    "session formats",
+    {
+        "claude-code": "agentv.sessions.formats.claude_code:CLAUDE_CODE",
+        "codex": "agentv.sessions.formats.codex:CODEX",
+        "copilot-cli": "agentv.sessions.formats.copilot:COPILOT",
+        "vscode-copilot": "agentv.sessions.formats.vscode_chat:VSCODE_CHAT",
+        "pi-coding-agent": "agentv.sessions.formats.pi:PI",
+        "opencode": "agentv.sessions.formats.opencode:OPENCODE",
+        "atif": "agentv.sessions.formats.atif:ATIF",
+        "otlp": "agentv.sessions.formats.otlp:OTLP",
+        "gemini-cli": "agentv.sessions.formats.gemini_cli:GEMINI_CLI",
+    },
+)
+"""Formats of recorded sessions, each a `SessionFormat`; the first that recognizes a file reads it."""
+
 _COMPATIBLE = "agentv.targets.apis.openai:Compatible"
 _PYDANTIC_AI = "agentv.targets.apis.pydantic_ai"
 
@@ -308,7 +327,7 @@ TARGETS = Registry(
         "agentv": "Use a model API such as `openai`, with `tools` if it needs them",
         "cc-mirror": "Use `claude-code`, and set `executable` to the program",
         "pi-agent-sdk": "Use `pi-coding-agent`",
-        "copilot-log transcript": "Use `replay` with a run or a results file",
+        "copilot-log transcript": "Use `replay` with a run, a results file, or recorded sessions",
     },
 )
 

@@ -24,7 +24,7 @@ COMMANDS = {
     "plan": "Estimate the number of cases you need, or choose a smaller suite.",
     "rescore": "Score the answers of a run again without calling targets.",
     "judge": "Label answers, calibrate a judge, and probe it.",
-    "generate": "Generate rubrics for cases, or cases from rows of data.",
+    "generate": "Generate rubrics, or cases from rows or recorded sessions.",
     "cases": "Print the resolved cases of datasets as JSON Lines.",
     "validate": "Check datasets, sidecars, targets and configuration.",
     "convert": "Convert a dataset to another format without loss.",

@@ -157,6 +157,12 @@ class CallOptions(EvaluatedTargets):
     replay: str | None = option(
         "--replay FILE|RUN", "Answer every call from a recording or an earlier run; no target is called.", PATH
     )
+    transcript: str | None = option(
+        "--transcript FILE|DIR",
+        "Score recorded sessions of a coding agent, or traces, instead of calling a target. Without PATHS, each "
+        "session is a case.",
+        PATH,
+    )
     executor: str | None = option(
         "--executor NAME",
         "Run jobs in this process (local, the default), on all cores (process) or on a cluster (ray).",
@@ -167,7 +173,7 @@ class CallOptions(EvaluatedTargets):
     ray_address: str | None = option("--ray-address ADDRESS", "Ray cluster to use (default: Ray on this machine).")
 
 
-class EvalArguments(CallOptions, RunArguments, EarlierRunOptions):
+class EvalArguments(CallOptions, EvaluatorsOption, RunArguments, EarlierRunOptions):
     """PATHS are dataset files, folders or globs. All inputs are read and checked before the first call. Every result is
     written to disk as soon as it exists: after a crash, `agentv eval --resume` continues without repeating a call.
 
@@ -182,6 +188,8 @@ class EvalArguments(CallOptions, RunArguments, EarlierRunOptions):
         "agentv eval evals/dataset.yaml --target gpt --trials 3",
         "agentv eval evals --threshold 0.8 --max-errors 1%",
         "agentv eval evals --watch",
+        "agentv eval --transcript ~/.claude/projects/my-project --evaluator '{type: execution_metrics, "
+        "max_tool_calls: 30}'",
         "agentv eval --resume",
     )
 

@@ -21,7 +21,7 @@ GROUPS = {
     "on_error "
     "allow_outside_files trusted trusts_run max_line_bytes fields",
     "Search": "into_merges changed_paths kept_paths own_dataset setup alpha",
-    "Targets": "target targets targets_file trials batch cache no_cache record replay",
+    "Targets": "target targets targets_file trials batch cache no_cache record replay transcript",
     "Scoring": "judge old_judge new_judge evaluators skip_eval kinds every_evaluator stored_cases threshold "
     "margin fail_on no_rescore max_flip_rate min_pass_rate gate_on "
     "max_errors keep_going max_fooled",

@@ -195,14 +195,16 @@ completion_command = declare("completion", CompletionArguments)
 
 class GenerateArguments(Arguments):
     """\b
-    agentv generate rubrics FILE            add rubrics to the cases without them
-    agentv generate evals ROWS --out FILE   write one case per row, with templates or a model
-    agentv generate from-openai --out DIR   download the evals of OpenAI's hosted service
+    agentv generate rubrics FILE                     add rubrics to the cases without them
+    agentv generate evals ROWS --out FILE            write one case per row, with templates or a model
+    agentv generate from-openai --out DIR            download the evals of OpenAI's hosted service
+    agentv generate from-sessions PATHS --out FILE   write a suite from recorded sessions, without a model
     """
 
     examples = (
         "agentv generate rubrics evals/dataset.yaml --target gpt",
         "agentv generate evals tickets.csv --out evals/tickets.jsonl --input '{{ question }}'",
+        "agentv generate from-sessions ~/.claude/projects/my-project --out evals/sessions.yaml",
     )
 
 
@@ -289,10 +291,43 @@ class FromOpenAIArguments(Arguments):
     quiet: bool = flag("--quiet -q", "Hide notes.")
 
 
+class SessionsArguments(Arguments):
+    """Write a regression suite from recorded sessions, without a model.
+
+    PATHS are files or folders: sessions of Claude Code, Codex, the Copilot CLI, VS Code, the Gemini CLI, pi and
+    opencode, ATIF trajectories, and traces as OTLP JSON. Repeated and nearly equal requests are merged, the rest is
+    grouped by wording and tools, and cases are chosen from all groups. A case has the request, the recorded answer as
+    the reference, and a proposed tool_trajectory of weight 0. Secrets, e-mail addresses and home folders are replaced.
+    Nothing is called or sent.
+    """
+
+    action = "agentv.cli.commands.sessions:from_sessions"
+    examples = (
+        "agentv generate from-sessions ~/.claude/projects/my-project --out evals/sessions.yaml",
+        "agentv generate from-sessions ~/.codex/sessions traces.jsonl --out evals/sessions.jsonl --max-cases 50",
+    )
+
+    paths: tuple[str, ...] = argument(nargs=-1, required=True)
+    out: str = option("--out FILE", "Write the cases to this .yaml or .jsonl file.", FILE, required=True)
+    max_cases: int = option("--max-cases N", "Maximum number of cases.", AT_LEAST_1, default=100)
+    per_cluster: int = option("--per-cluster N", "Maximum number of cases per group.", AT_LEAST_1, default=5)
+    requests: str = option(
+        "--requests",
+        "Make a case of the first request of a session, of each request with the messages before it, or of all "
+        "requests as one conversation.",
+        click.Choice(["first", "each", "all"]),
+        default="first",
+    )
+    force: bool = flag("--force", "Replace existing files.")
+    dry_run: bool = flag("--dry-run", "Print what would be written; write nothing.")
+    as_json: bool = flag("--json", "Print the summary as JSON on stdout.")
+
+
 generate_command = declare(
     "generate",
     GenerateArguments,
     declare("rubrics", RubricsArguments),
     declare("evals", EvalsArguments),
     declare("from-openai", FromOpenAIArguments),
+    declare("from-sessions", SessionsArguments),
 )

@@ -31,6 +31,9 @@ Positive = Annotated[float, Meta(gt=0)]
 _RUN_OPTIONS = ("retry_errors", "changed_since", "only_from", "replay", "stop_when")
 """The options that may name an earlier run."""
 
+TRANSCRIPT = "transcript"
+"""The name of the target that recorded sessions answer for, unless another is given."""
+
 CALL_LIMITS = ("budget_usd", "deadline_s", "workers", "timeout_s", "max_retries", "max_outage_s", "keep_going")
 """The options that may differ when a run is resumed, because they do not affect scores."""
 
@@ -70,6 +73,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     cases with that outcome in the run `only_from`, `cases_from` those listed in a file. `dump_prompts` and
     `dump_traces` are folders; empty means one inside the run folder. `experiment` is a name that groups runs.
     `variants` are further targets, made from those of the file.
+    `transcript` has recorded sessions that answer for the target. `evaluators` replace those of the cases.
     """
 
     paths: tuple[str, ...] = ()
@@ -110,6 +114,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     batch: bool = False
     record: str | None = None
     replay: str | None = None
+    transcript: str | None = None
     dump_prompts: str | None = None
     dump_traces: str | None = None
     include_trace: bool = False
@@ -119,6 +124,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     experiment: str | None = None
     sandbox: Engine | None = None
     variants: tuple[Variant, ...] = ()
+    evaluators: tuple[Any, ...] | None = None
 
     @property
     def selection(self) -> Selection:
@@ -157,12 +163,30 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         if self.experiment is not None:
             check_run_name(self.experiment, "experiment")
         names = {name: getattr(self, name) for name in _RUN_OPTIONS}
-        changed = {
+        changed: dict[str, Any] = {
             name: lasting_name(given)
             for name, given in names.items()
             if isinstance(given, str) and not (name == "stop_when" and given.isdigit())
         }
+        if self.transcript is not None:
+            changed |= self._of_transcript()
         return msgspec.structs.replace(self, **changed) if changed else self
+
+    def _of_transcript(self) -> dict[str, Any]:
+        """Return the options for recorded sessions: one target, and without datasets the sessions as cases."""
+        if self.replay is not None:
+            raise UsageError("--transcript and --replay cannot be combined", hint="Pass one of them")
+        if len(self.targets) > 1:
+            raise UsageError(
+                "--transcript answers for one target, got several", hint="Pass --target once, or not at all"
+            )
+        paths = self.paths or (() if self._continues else (self.transcript or "",))
+        return {"targets": self.targets or (TRANSCRIPT,), "paths": paths}
+
+    @property
+    def _continues(self) -> bool:
+        """Whether the datasets may be those of an earlier run."""
+        return (self.retry_errors, self.changed_since, self.only_from) != (None, None, None)
 
     def given(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
@@ -178,12 +202,11 @@ class RescoreOptions(EvalOptions, frozen=True, kw_only=True, omit_defaults=True)
     """The options of `agentv rescore`.
 
     `run` is the run to rescore. Without `paths`, the cases come from its datasets, or with `stored_cases` from its run
-    folder. `evaluators` replace those of the cases; with `every_evaluator`, unchanged evaluators run as well.
+    folder. With `every_evaluator`, unchanged evaluators run as well.
     """
 
     run: str = ""
     stored_cases: bool = False
-    evaluators: tuple[Any, ...] | None = None
     every_evaluator: bool = False
 
 

@@ -110,6 +110,11 @@ class Project:
             self._replaying = partial(Replay, provider="replay", source=self.replay)
             self._replays_all = is_recording(self.replay)
         self._given = {target.name: target for target in given}
+        if options.transcript is not None:
+            from agentv.targets.recordings.replay import Replay  # late: few runs score recorded sessions
+
+            source = os.path.abspath(os.path.expanduser(options.transcript))
+            self._given |= {name: Replay(name=name, provider="replay", source=source) for name in options.targets}
         self._warn = warn
         self.given = tuple(self._given)
         self.names = (*self.given, *(name for name in self.file.names if name not in self._given))

@@ -51,7 +51,7 @@ class Turns:
             self.start_turn()
         self._current.text += text
 
-    def add_call(self, id: str, tool: str, input: Any, at_ms: float, timestamp: str | None = None) -> None:
+    def add_call(self, id: str, tool: str, input: Any, at_ms: float | None, timestamp: str | None = None) -> None:
         """Add a tool call. Without turn keys, a call after all others have ended starts a turn."""
         if id in self._calls:
             return
@@ -61,23 +61,26 @@ class Turns:
         call = self._calls[id] = _Call(str(id), str(tool), input, at_ms, text_or_none(timestamp))
         self._current.calls.append(call)
 
-    def add_parts(self, parts: Any, at_ms: float) -> None:
+    def add_parts(self, parts: Any, at_ms: float | None) -> None:
         """Add the text and tool calls of a message in the format of Anthropic's API or of pi."""
         for part in [{"type": "text", "text": parts}] if isinstance(parts, str) else parts or ():
             if part.get("type") == "text":
-                self.add_text(part.get("text", ""))
+                self.add_text(text_of([part]))
             elif part.get("type") in ("tool_use", "toolCall"):
-                self.add_call(part.get("id", ""), part.get("name", ""), part.get("input", part.get("arguments")), at_ms)
+                id, tool = str(part.get("id", "")), str(part.get("name", ""))
+                self.add_call(id, tool, part.get("input", part.get("arguments")), at_ms)
 
     def add_result(
-        self, id: str, output: Any, at_ms: float, *, failed: bool = False, duration_ms: float | None = None
+        self, id: str, output: Any, at_ms: float | None, *, failed: bool = False, duration_ms: float | None = None
     ) -> None:
-        """Add the result of a call. Its duration defaults to the time between the events."""
+        """Add the result of a call. Its duration defaults to the time between the events, if their times are known."""
         call = self._calls.get(id)
         if call is None or call.ended:
             return
         call.output, call.ended = output, True
-        call.duration_ms = round(max(0.0, at_ms - call.at_ms if duration_ms is None else duration_ms), 3)
+        if duration_ms is None and at_ms is not None and call.at_ms is not None:
+            duration_ms = at_ms - call.at_ms
+        call.duration_ms = None if duration_ms is None else round(max(0.0, duration_ms), 3)
         self.failed_calls += failed
 
     @property
@@ -97,7 +100,7 @@ class _Call:
     id: str
     tool: str
     input: Any
-    at_ms: float
+    at_ms: float | None
     timestamp: str | None
     output: Any = None
     ended: bool = False

@@ -12,8 +12,9 @@ import click
 
 from agentv.cli import output
 from agentv.cli.display import RunDisplay
-from agentv.cli.evaluation_options import EvalArguments, GateOptions
+from agentv.cli.evaluation_options import EvalArguments, EvaluatorsOption, GateOptions
 from agentv.cli.options import options_of
+from agentv.datasets.case.header import evaluator_entries, specs_of
 from agentv.engine.job.artifacts import BATCHES, check_job_folder
 from agentv.engine.prepare import prepare
 from agentv.engine.resume import folder_of, options_of_earlier, resumed
@@ -21,6 +22,7 @@ from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions, Gates, parse_max_errors
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import EXIT_FINDINGS, EXIT_UNDECIDED, UsageError, plural
+from agentv.model.evaluator import EvaluatorSpec
 from agentv.report.figures import usd
 from agentv.report.summary_text import headlines
 from agentv.report.terminal import Ending, print_ending
@@ -39,9 +41,11 @@ def evaluate(args: EvalArguments) -> None:
         watch(args)
     _check(args)
     folder, file = output_paths(args.out, args.file_format)
-    options, folder = _chosen(options_of(EvalOptions, args, gates=gates_of(args)).lasting(), folder, args.resume)
+    given = options_of(EvalOptions, args, gates=gates_of(args), evaluators=chosen_entries(args))
+    options, folder = _chosen(given.lasting(), folder, args.resume)
     written = None if file is None else args.out
-    plan = prepare(options, options.open_cases(*output.listeners(args.quiet)), written=written)
+    specs = chosen_specs(options, args.quiet)
+    plan = prepare(options, options.open_cases(*output.listeners(args.quiet)), evaluators=specs, written=written)
     if args.dry_run:
         from agentv.cli.dry_run import print_plan  # late: rarely needed
 
@@ -100,6 +104,21 @@ def _chosen(given: EvalOptions, folder: str | None, resume: bool) -> tuple[EvalO
     if (given.retry_errors, given.changed_since, given.only_from) != (None, None, None):
         return options_of_earlier(given), folder
     raise click.UsageError("Missing argument 'PATHS...'")
+
+
+def chosen_entries(args: EvaluatorsOption) -> tuple[Any, ...] | None:
+    """Return the entries of `--evaluator`; None if there are none."""
+    return tuple(evaluator_entries(args.evaluators)) if args.evaluators else None
+
+
+def chosen_specs(options: EvalOptions, quiet: bool) -> tuple[EvaluatorSpec, ...] | None:
+    """Return the evaluators that replace those of the cases, and print warnings about them."""
+    if options.evaluators is None:
+        return None
+    specs, warned = specs_of(options.evaluators)
+    for problem in [] if quiet else warned:
+        output.warn(problem.message)
+    return specs
 
 
 def gates_of(args: GateOptions) -> Gates | None:

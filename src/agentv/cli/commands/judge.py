@@ -137,7 +137,7 @@ def _answers_of_run(run_id: str) -> frozenset[AnswerKey] | None:
 def probe(args: ProbeArguments) -> None:
     """Run every probe, print the findings and exit with their exit code."""
     allowed = parse_max_errors(args.max_fooled, "--max-fooled")  # checked before any call
-    options = options_of(EvalOptions, args)
+    options = options_of(EvalOptions, args, evaluators=None)
     specs = specs_of(evaluator_entries(args.evaluators))[0] if args.evaluators else None
     plan = prepare_probes(options, options.open_cases(*output.listeners(args.quiet)), chosen_kinds(args.kinds), specs)
     with _probe_folder(run_folder(args.out)) as folder:

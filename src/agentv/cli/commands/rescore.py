@@ -9,11 +9,19 @@ from contextlib import closing
 import click
 
 from agentv.cli import output
-from agentv.cli.commands.eval import gates_of, outcome_data, print_outcome, print_reasons, run_folder, short
+from agentv.cli.commands.eval import (
+    chosen_entries,
+    chosen_specs,
+    gates_of,
+    outcome_data,
+    print_outcome,
+    print_reasons,
+    run_folder,
+    short,
+)
 from agentv.cli.display import RunDisplay
 from agentv.cli.evaluation_options import RescoreArguments
 from agentv.cli.options import options_of
-from agentv.datasets.case.header import evaluator_entries, specs_of
 from agentv.engine.answers.rescored_answers import prepare_rescore
 from agentv.engine.answers.stored_answers import StoredAnswers, cases_to_rescore
 from agentv.engine.named_runs import existing_run
@@ -57,7 +65,7 @@ def _chosen(args: RescoreArguments) -> tuple[RescoreOptions, str | None]:
         RescoreOptions,
         args,
         run="" if args.run is None else existing_run(args.run),
-        evaluators=tuple(evaluator_entries(args.evaluators)) if args.evaluators else None,
+        evaluators=chosen_entries(args),
         gates=gates_of(args),
     ).lasting()
     folder = run_folder(args.out)
@@ -65,11 +73,7 @@ def _chosen(args: RescoreArguments) -> tuple[RescoreOptions, str | None]:
 
 
 def _prepared(options: RescoreOptions, answers: StoredAnswers, args: RescoreArguments) -> RunPlan:
-    specs = None
-    if options.evaluators is not None:
-        specs, warned = specs_of(options.evaluators)
-        for problem in [] if args.quiet else warned:
-            output.warn(problem.message)
+    specs = chosen_specs(options, args.quiet)
     return prepare_rescore(options, cases_to_rescore(options, answers, *output.listeners(args.quiet)), answers, specs)
 
 

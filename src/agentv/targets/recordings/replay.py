@@ -1,4 +1,4 @@
-"""The replay target: answer calls from a recording or from the results of an earlier run."""
+"""The replay target: answer calls from a recording, the results of an earlier run, or recorded sessions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from agentv.model.result import ExecutionMetrics, JobKey, Result, TokenUsage
 from agentv.runs.job_index import AnswerIndex
 from agentv.runs.record import RESULTS_FILE
 from agentv.runs.store import RunStore
+from agentv.sessions.session_file import is_session, session_files
 from agentv.settings.diagnostics import did_you_mean
 from agentv.targets.answers import response_from_object
 from agentv.targets.recordings.recorder import RecordedFailure, StoredResponse, request_digest_of, restored
+from agentv.targets.recordings.session_answers import SessionAnswers
 from agentv.targets.response_formats import RecordedInAnotherFormat
 from agentv.targets.target import COMMON_ALIASES, Target
 
@@ -82,7 +84,7 @@ def _whole_response(record: Result) -> Response:
     )
 
 
-_HINT = "Use a run folder, a results file or a recording"
+_HINT = "Use a run folder, a results file, a recording, or a file or folder of recorded sessions"
 _BAD_REQUEST, _UNCLEAR = 400, 500
 
 CallKey = tuple[str, str, str, str, int, str, int, int, str]
@@ -164,22 +166,29 @@ def _hash(key: CallKey) -> int:
 
 
 class Recording:
-    """A recording of calls, or the results of a run. `wanted` is the target after the path, if there is one."""
+    """A recording of calls, the results of a run, or sessions. `wanted` is the target after the path, if any."""
 
     def __init__(self, source: str, home: str = ".") -> None:
         self.path, self.wanted = find_recording(source, home)
         self.missing: list[str] = []
         self.calls: CallIndex | None = None
         self.run: AnswerIndex | None = None
+        self.sessions: SessionAnswers | None = None
         try:
             if is_recording(self.path):
                 self.calls = CallIndex(self.path)
+            elif is_session(self.path):
+                self.sessions = SessionAnswers(self.path)
             else:
                 self.run = AnswerIndex(RunStore.open(self.path, needs_scores=False))
         except AgentvError as error:
             raise AgentvError(f"Cannot replay {self.path}", str(error), _HINT) from None
         self.is_recording = self.calls is not None
-        self.targets = self.calls.targets if self.calls else self.run.targets if self.run else ()
+        self.targets: tuple[str, ...] = ()
+        if self.sessions is not None:
+            self.targets = self.sessions.agents
+        elif (index := self.calls or self.run) is not None:
+            self.targets = index.targets
         if not self.targets:
             self.close()
             raise AgentvError(f"Cannot replay {self.path}", "It has no results")
@@ -190,6 +199,8 @@ class Recording:
             self.calls.close()
         if self.run is not None:
             self.run.run.close()
+        if self.sessions is not None:
+            self.sessions.close()
 
 
 class RecordedResponder:
@@ -208,6 +219,8 @@ class RecordedResponder:
         """Return the recorded response, or raise the recorded failure."""
         if self._recording.run is not None:
             return self._from_results(self._recording.run, request)
+        if self._recording.sessions is not None:
+            return self._from_sessions(self._recording.sessions, request)
         call = self._recorded(request, self._overrides.key)
         if call is None and request.attempt > 1:
             # More attempts than were recorded: assume that the call fails in the same way.
@@ -251,6 +264,14 @@ class RecordedResponder:
             raise self._missing(request)
         return response_from_record(record, request)
 
+    def _from_sessions(self, sessions: SessionAnswers, request: Request) -> Response:
+        response = sessions.find(request, self._recording.wanted or "")
+        if response is None:
+            message = f"{sessions.path} has no session with the request of '{request.case.id}' (trial {request.trial})"
+            self._recording.missing.append(message)
+            raise TargetFailure("invalid_response", message)
+        return response
+
     def _fell_back(self, request: Request) -> bool:
         """Whether the call was also recorded in a later response format."""
         form = self._overrides.form
@@ -287,6 +308,8 @@ def choose_target(recording: Recording, name: str) -> str:
         raise AgentvError(f"Cannot replay {path}", f"It has no target '{wanted}'", hint)
     if wanted is not None or name in targets:
         return wanted or name
+    if recording.sessions is not None:
+        return name
     if len(targets) == 1:
         return targets[0]
     hint = f"Add one to the path: `from: {path}:{targets[0]}`"
@@ -301,14 +324,17 @@ def find_recording(source: str, home: str) -> tuple[str, str | None]:
         file = os.path.join(path, RESULTS_FILE) if os.path.isdir(path) else path
         if os.path.isfile(file):
             return file, wanted
+        if os.path.isdir(path) and is_session(path):
+            return path, wanted
     looked = os.path.join(whole, RESULTS_FILE) if os.path.isdir(whole) else whole
     raise AgentvError(f"Cannot replay '{source}'", f"{looked} does not exist", _HINT)
 
 
 class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
-    """The answers of an earlier run or a recording.
+    """The answers of an earlier run, a recording, or recorded sessions of coding agents.
 
-    `from` is a run folder, a results file or a recording; `PATH:target` selects one of several targets in it.
+    `from` is a run folder, a results file, a recording, or a file or folder of sessions; `PATH:target` selects one of
+    several targets or agents in it.
     """
 
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "path": "from", "recording": "from"}
@@ -332,7 +358,8 @@ class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """Return the file with the answers."""
         with suppress(AgentvError):  # opening it reports a missing file
-            return (find_recording(self.source, home)[0],)
+            path = find_recording(self.source, home)[0]
+            return tuple(session_files(path))
         return ()
 
     def complaints(self) -> list[str]:

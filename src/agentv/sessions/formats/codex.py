@@ -1,0 +1,164 @@
+"""Sessions of Codex: `~/.codex/sessions/**/rollout-*.jsonl`, and the two older forms of these files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from agentv.model.token_counts import UsageFields, usage
+from agentv.sessions.session import (
+    ReadLog,
+    Session,
+    SessionBuilder,
+    SessionFormat,
+    attachments_in,
+    decoded,
+    kind_of,
+    object_in,
+    objects_in,
+)
+from agentv.sessions.session_file import SessionFile
+from agentv.sessions.turns import text_of
+from agentv.support.json_values import json_or
+
+_USAGE = UsageFields(
+    ("input_tokens",), ("output_tokens",), "cached_input_tokens", "reasoning_output_tokens", "cache_write_input_tokens"
+)
+_CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call"))
+_OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output", "tool_search_output"))
+_IGNORED = frozenset((
+    "reasoning", "ghost_snapshot", "compaction", "compaction_summary", "context_compaction", "image_generation_call",
+    "other",
+))  # fmt: skip
+_ENVELOPES = frozenset((
+    "session_meta", "turn_context", "event_msg", "response_item", "compacted", "world_state", "token_usage_record",
+    "inter_agent_communication", "inter_agent_communication_metadata",
+))  # fmt: skip
+_INJECTED = re.compile(r"\s*(?:<([a-z_]+)[^>]*>.*</\1>\s*$|# AGENTS\.md instructions for|<user_action>)", re.DOTALL)
+"""Messages of the role `user` that Codex writes itself: a text in a tag, or instructions from a file."""
+
+_REQUEST = "## My request for Codex:"
+"""Separates what an editor adds from what the user wrote."""
+
+_EXIT = re.compile(r"(?:Process exited with code|Exit code:) (\d+)")
+
+
+class _Codex(SessionFormat):
+    agent = "codex"
+    title = "a session of Codex"
+    marks = (b'"session_meta"', b'"response_item"', b'"record_type"', b'"instructions"', b'"items"')
+
+    def fits(self, file: SessionFile) -> bool:
+        if file.is_lines:
+            kinds = {str(record.get("type")) for record in file.first}
+            return not kinds.isdisjoint(("session_meta", "response_item")) or _is_old(file.first)
+        document = file.document
+        return (
+            isinstance(document, dict)
+            and isinstance(document.get("items"), list)
+            and "id" in object_in(document, "session")
+        )
+
+    def read(self, file: SessionFile, log: ReadLog) -> Iterator[Session]:
+        records = file.records(log) if file.is_lines else _as_records(file.document)
+        builder = SessionBuilder(self.agent)
+        for record in records:
+            if _take(builder, record, log):
+                log.skip("the work of a sub-agent, which is part of another session", file.path)
+                return
+        builder.learn(id=file.stem)
+        yield from builder.finish(file.path, log)
+
+
+CODEX = _Codex()
+
+
+def _is_old(first: list[dict[str, Any]]) -> bool:
+    """Whether a file has items without envelopes, after a line with an id and instructions."""
+    return {"id", "instructions"} <= first[0].keys() or any("record_type" in record for record in first)
+
+
+def _as_records(document: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    """Return the records of the oldest form: one document with a session and items."""
+    yield object_in(document, "session")
+    yield from objects_in(document.get("items"))
+
+
+def _take(builder: SessionBuilder, record: dict[str, Any], log: ReadLog) -> bool:
+    """Add a record. Return True if the session is that of a sub-agent."""
+    kind, payload = kind_of(record), object_in(record, "payload")
+    at_ms = builder.see_time(record.get("timestamp"))
+    if kind == "session_meta" or (not kind and "id" in record):
+        about = payload or record
+        builder.learn(id=about.get("id"), cwd=about.get("cwd"), started=about.get("timestamp"))
+        return isinstance(about.get("source"), dict) and "subagent" in about["source"]
+    if kind == "turn_context":
+        builder.learn(model=payload.get("model"), cwd=payload.get("cwd"))
+    elif kind == "event_msg":
+        _take_event(builder, payload)
+    elif kind == "response_item":
+        _take_item(builder, payload, at_ms, log)
+    elif kind in ("message", *_CALLS, *_OUTPUTS, *_IGNORED):
+        _take_item(builder, record, at_ms, log)
+    elif kind not in _ENVELOPES and "record_type" not in record:
+        log.meet_unknown(builder.agent, kind)
+    return False
+
+
+def _take_event(builder: SessionBuilder, event: dict[str, Any]) -> None:
+    """Take the total usage, and drop turns that were rolled back. Other events repeat items."""
+    if event.get("type") == "token_count":
+        total = usage(object_in(event, "info").get("total_token_usage"), _USAGE)
+        if total is not None:
+            builder.usages["total"] = total
+    elif event.get("type") == "thread_rolled_back":
+        count = event.get("num_turns")
+        builder.drop_requests(count if isinstance(count, int) else 0)
+
+
+def _take_item(builder: SessionBuilder, item: dict[str, Any], at_ms: float | None, log: ReadLog) -> None:
+    kind, content = kind_of(item), item.get("content")
+    if kind == "message" and item.get("role") == "assistant":
+        builder.add_text(text_of(content))
+    elif kind == "message" and item.get("role") == "user":
+        text = _typed(text_of(content))
+        builder.add_request(text, attachments_in(content) if text or not text_of(content).strip() else 0)
+    elif kind in _CALLS:
+        builder.add_call(_call_id(item), _tool(item), _input(item), at_ms)
+        if kind == "web_search_call":
+            builder.add_result(_call_id(item), None, at_ms)
+    elif kind in _OUTPUTS:
+        output, failed = _output(item.get("output", item.get("tools")))
+        builder.add_result(_call_id(item), output, at_ms, failed=failed)
+    elif kind != "message" and kind not in _IGNORED:
+        log.meet_unknown(builder.agent, kind)
+
+
+def _typed(text: str) -> str:
+    return "" if _INJECTED.match(text) else text.rpartition(_REQUEST)[2].strip()
+
+
+def _call_id(item: dict[str, Any]) -> str:
+    return str(item.get("call_id") or item.get("id") or id(item))
+
+
+def _tool(item: dict[str, Any]) -> str:
+    return str(item.get("name") or str(item["type"]).removesuffix("_call"))
+
+
+def _input(item: dict[str, Any]) -> Any:
+    given = next((item[key] for key in ("arguments", "input", "action") if item.get(key) is not None), None)
+    return decoded(given)
+
+
+def _output(output: Any) -> tuple[Any, bool]:
+    """Return the output of a call and whether the call failed. Older versions wrap it in JSON with an exit code."""
+    wrapped = json_or(output, None) if isinstance(output, str) and output.startswith("{") else output
+    if isinstance(wrapped, dict) and "output" in wrapped:
+        return wrapped["output"], bool(object_in(wrapped, "metadata").get("exit_code"))
+    if isinstance(wrapped, dict) and "content" in wrapped:
+        return wrapped["content"], wrapped.get("success") is False
+    text = text_of(output) if isinstance(output, list) else output
+    found = _EXIT.search(text[:500]) if isinstance(text, str) else None
+    return text, bool(found and int(found[1]))

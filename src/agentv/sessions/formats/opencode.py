@@ -1,0 +1,188 @@
+"""Sessions of opencode: its database, its older storage folder, and the files that `opencode export` writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from agentv.model.token_counts import UsageFields, usage
+from agentv.sessions.session import (
+    ReadLog,
+    Session,
+    SessionBuilder,
+    SessionFormat,
+    iso_time,
+    kind_of,
+    object_in,
+    objects_in,
+)
+from agentv.sessions.session_file import SessionFile
+from agentv.sessions.turns import number
+from agentv.support.json_values import json_or
+
+_USAGE = UsageFields(
+    # Cached and reasoning tokens are counted separately.
+    ("input", "cache.read", "cache.write"),
+    ("output", "reasoning"),
+    "cache.read",
+    "reasoning",
+    "cache.write",
+)
+_IGNORED = frozenset((
+    "step-start", "step-finish", "reasoning", "patch", "snapshot", "agent", "retry", "compaction", "subtask",
+))  # fmt: skip
+_DATABASE = b"SQLite format 3\x00"
+
+
+class _Message(NamedTuple):
+    """A message and its parts."""
+
+    info: dict[str, Any]
+    parts: list[dict[str, Any]]
+
+
+class _OpenCode(SessionFormat):
+    agent = "opencode"
+    title = "a session of opencode"
+    marks = (b'"ses_', b"SQLite format 3\x00")
+
+    def fits(self, file: SessionFile) -> bool:
+        if file.head.startswith(_DATABASE):
+            return _is_database(file.path)
+        document = file.document
+        about = object_in(document, "info") or document
+        return isinstance(about, dict) and str(about.get("id")).startswith("ses_")
+
+    def read(self, file: SessionFile, log: ReadLog) -> Iterator[Session]:
+        if file.head.startswith(_DATABASE):
+            yield from self._read_database(file.path, log)
+        elif "info" in file.document:
+            exported = objects_in(file.document.get("messages"))
+            messages = [_Message(object_in(each, "info"), objects_in(each.get("parts"))) for each in exported]
+            yield from self._session(object_in(file.document, "info"), messages, file.path, log)
+        else:
+            yield from self._session(file.document, _stored(file, log), file.path, log)
+
+    def _read_database(self, path: str, log: ReadLog) -> Iterator[Session]:
+        with closing(_open(path)) as database:
+            rows = database.execute("SELECT id, parent_id, directory, time_created FROM session ORDER BY time_created")
+            for id, parent, folder, created in rows.fetchall():
+                about = {"id": id, "parentID": parent, "directory": folder, "time": {"created": created}}
+                yield from self._session(about, _rows(database, id), path, log)
+
+    def _session(
+        self, about: dict[str, Any], messages: Iterable[_Message], path: str, log: ReadLog
+    ) -> Iterator[Session]:
+        if about.get("parentID"):
+            log.skip("the work of a sub-agent, which is part of another session", path)
+            return
+        builder = SessionBuilder(self.agent)
+        created = object_in(about, "time").get("created")
+        started = iso_time(float(created)) if isinstance(created, int | float) else None
+        builder.learn(id=about.get("id"), cwd=about.get("directory"), started=started)
+        stop = object_in(about, "revert").get("messageID")
+        for message in messages:
+            if stop and message.info.get("id") == stop:
+                break  # the user went back to before this message
+            _take(builder, message, log)
+        yield from builder.finish(path, log)
+
+
+OPENCODE = _OpenCode()
+
+
+def _open(path: str) -> Any:
+    import sqlite3  # late: only this format needs it
+
+    # Read-only; a database in use has a log next to it, which is read as well.
+    return sqlite3.connect(f"file:{os.path.abspath(path).replace('?', '%3f').replace('#', '%23')}?mode=ro", uri=True)
+
+
+def _is_database(path: str) -> bool:
+    import sqlite3  # late: only this format needs it
+
+    try:
+        with closing(_open(path)) as database:
+            found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    except sqlite3.Error:
+        return False
+    return {"session", "message", "part"} <= {name for (name,) in found}
+
+
+def _rows(database: Any, session: str) -> Iterator[_Message]:
+    query = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
+    for id, data in database.execute(query, (session,)).fetchall():
+        parts = database.execute("SELECT data FROM part WHERE message_id = ? ORDER BY id", (id,))
+        info = json_or(data, None)
+        yield _Message(
+            {**(info if isinstance(info, dict) else {}), "id": id},
+            objects_in([json_or(part, None) for (part,) in parts]),
+        )
+
+
+def _stored(file: SessionFile, log: ReadLog) -> Iterator[_Message]:
+    """Yield the messages of a session in the storage folder: `message/SESSION/*.json` and `part/MESSAGE/*.json`."""
+    id = str(file.document["id"])
+    parent = os.path.dirname(os.path.dirname(os.path.abspath(file.path)))
+    for base in (parent, os.path.dirname(parent)):
+        folder = os.path.join(base, "message", id)
+        if os.path.isdir(folder):
+            for info in _documents(folder, log):
+                name = str(info.get("id", ""))
+                found = (os.path.join(base, "part", *path) for path in ((name,), (id, name)))
+                parts = next((each for each in found if name and os.path.isdir(each)), None)
+                yield _Message(info, list(_documents(parts, log)) if parts else objects_in(info.get("parts")))
+            return
+    log.skip("no messages next to the session", file.path)
+
+
+def _documents(folder: str, log: ReadLog) -> Iterator[dict[str, Any]]:
+    """Yield the JSON documents in a folder; their names are in order of time."""
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".json"):
+            data = SessionFile(os.path.join(folder, name)).document
+            if isinstance(data, dict):
+                yield data
+            else:
+                log.meet_broken(os.path.join(folder, name), 1)
+
+
+def _take(builder: SessionBuilder, message: _Message, log: ReadLog) -> None:
+    info, parts = message
+    at_ms = builder.see_time(object_in(info, "time").get("created"))
+    builder.see_time(object_in(info, "time").get("completed"))
+    if info.get("role") == "user":
+        texts = [part.get("text") for part in parts if part.get("type") == "text" and not part.get("synthetic")]
+        files = sum(part.get("type") == "file" for part in parts)
+        builder.add_request("\n".join(text for text in texts if isinstance(text, str)), files)
+        return
+    if info.get("summary") is True:
+        return  # a summary of the conversation for the model
+    builder.learn(model=info.get("modelID"))
+    key = str(info.get("id"))
+    builder.start_turn(key)
+    builder.usages[key] = usage(info.get("tokens"), _USAGE)
+    builder.costs[key] = info.get("cost") or None  # 0 means that the price is unknown
+    for part in parts:
+        kind = kind_of(part)
+        if kind == "text" and not part.get("ignored"):
+            builder.add_text(str(part.get("text") or ""))
+        elif kind == "tool":
+            _take_call(builder, part, at_ms)
+        elif kind not in ("text", "file", *_IGNORED):
+            log.meet_unknown(builder.agent, kind)
+
+
+def _take_call(builder: SessionBuilder, part: dict[str, Any], at_ms: float | None) -> None:
+    state, id = object_in(part, "state"), str(part.get("callID", part.get("id", "")))
+    times = object_in(state, "time")
+    builder.add_call(id, str(part.get("tool", "")), state.get("input"), at_ms)
+    if state.get("status") in ("completed", "error"):
+        is_error = state["status"] == "error"
+        has_times = bool(number(times, "start") and number(times, "end"))
+        duration_ms = float(number(times, "end") - number(times, "start")) if has_times else None
+        failed = is_error or number(state.get("metadata"), "exit") > 0
+        output = state.get("error") if is_error else state.get("output")
+        builder.add_result(id, output, None, failed=failed, duration_ms=duration_ms)

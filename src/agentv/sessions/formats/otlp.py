@@ -1,0 +1,279 @@
+"""Traces in OTLP JSON: one export, or one export per line. Spans may be in any order and in several exports."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from agentv.model.message import Message
+from agentv.model.result import TokenUsage
+from agentv.model.token_counts import UsageFields, usage
+from agentv.sessions.formats.span_messages import SpanMessage, messages_of_span
+from agentv.sessions.formats.spans import Span, spans_in
+from agentv.sessions.session import ReadLog, Session, SessionBuilder, SessionFormat, decoded
+from agentv.sessions.session_file import SessionFile
+
+_SPOOL_BYTES = 32 * 1024 * 1024
+_USAGES = (
+    UsageFields(
+        ("gen_ai.usage.input_tokens",),
+        ("gen_ai.usage.output_tokens",),
+        "gen_ai.usage.cache_read.input_tokens",
+        "gen_ai.usage.reasoning.output_tokens",
+    ),
+    UsageFields(("gen_ai.usage.prompt_tokens",), ("gen_ai.usage.completion_tokens",)),
+    UsageFields(
+        ("llm.token_count.prompt",),
+        ("llm.token_count.completion",),
+        "llm.token_count.prompt_details.cache_read",
+        "llm.token_count.completion_details.reasoning",
+    ),
+    UsageFields(("ai.usage.promptTokens",), ("ai.usage.completionTokens",)),
+)
+_COSTS = ("llm.cost.total", "gen_ai.usage.cost", "operation.cost", "gen_ai.usage.total_cost")
+_NOT_RECORDED = (
+    "a trace without the texts of messages (set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true to record them)"
+)
+
+
+class _Otlp(SessionFormat):
+    agent = "otlp"
+    title = "a trace (OTLP JSON)"
+    marks = (b"resourceSpans", b"resource_spans", b"resourceLogs", b"resource_logs", b'"trace_id"')
+
+    def fits(self, file: SessionFile) -> bool:
+        exports = file.first if file.is_lines else [file.document]
+        keys = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
+        return any(
+            isinstance(each, dict) and (not each.keys().isdisjoint(keys) or {"context", "start_time"} <= each.keys())
+            for each in exports
+        )
+
+    def read(self, file: SessionFile, log: ReadLog) -> Iterator[Session]:
+        exports: Iterable[Any] = file.records(log) if file.is_lines else [file.document]
+        with _TraceSpool() as spool:
+            for export in exports:
+                for span in spans_in(export):
+                    spool.add(span)
+            for conversation, traces in spool.conversations():
+                yield from session_of_traces(conversation, traces, file.path, log)
+
+
+OTLP = _Otlp()
+
+
+class _TraceSpool:
+    """Keeps spans by trace, on disk if there are many, because the spans of a trace may be anywhere in a file."""
+
+    def __init__(self) -> None:
+        self._stream = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115  # closed by __exit__
+        self._places: dict[str, list[int]] = {}
+        self._conversations: dict[str, str] = {}
+        self._starts: dict[str, int] = {}
+
+    def __enter__(self) -> _TraceSpool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def add(self, span: Span) -> None:
+        if not span.attributes and not span.events:
+            return
+        self._places.setdefault(span.trace, []).append(self._stream.tell())
+        if span.conversation:
+            self._conversations.setdefault(span.trace, span.conversation)
+        if span.start:
+            self._starts[span.trace] = min(span.start, self._starts.get(span.trace, span.start))
+        self._stream.write(msgspec.json.encode(span) + b"\n")
+
+    def conversations(self) -> Iterator[tuple[str, Iterator[list[Span]]]]:
+        """Yield each conversation with its traces in order of time. A trace without one is its own conversation."""
+        groups: dict[str, list[str]] = {}
+        for trace in sorted(self._places, key=lambda trace: self._starts.get(trace, 0)):
+            groups.setdefault(self._conversations.get(trace) or trace, []).append(trace)
+        for conversation, traces in groups.items():
+            yield conversation, map(self._spans, traces)
+
+    def _spans(self, trace: str) -> list[Span]:
+        found = []
+        for place in self._places[trace]:
+            self._stream.seek(place)
+            found.append(msgspec.json.decode(self._stream.readline(), type=Span))
+        return found
+
+
+def session_of_traces(conversation: str, traces: Iterable[list[Span]], path: str, log: ReadLog) -> Iterator[Session]:
+    """Yield the session of a conversation, given the spans of each of its traces, in any order."""
+    reader = _TraceReader()
+    for spans in traces:
+        reader.take(spans)
+    reader.builder.learn(id=conversation)
+    reader.finish()
+    if not reader.has_text:
+        if reader.spans:
+            log.skip(_NOT_RECORDED, path)
+        else:
+            log.skip("a trace without spans of a model or an agent", path)
+        return
+    yield from reader.builder.finish(path, log)
+
+
+class _TraceReader:
+    """Merges the messages of spans: each call of a model repeats the messages before it."""
+
+    def __init__(self) -> None:
+        self.builder = SessionBuilder("otlp")
+        self.spans = 0
+        self._messages: list[SpanMessage] = []
+        self._results: dict[str, Any] = {}
+        self._tools: list[Span] = []
+
+    @property
+    def has_text(self) -> bool:
+        """Whether a message has text."""
+        return any(message.text for message in self._messages)
+
+    def take(self, spans: list[Span]) -> None:
+        """Add the spans of one trace."""
+        spans = _with_logs(spans)
+        by_id = {span.id: span for span in spans}
+        main = [span for span in spans if not _is_below_tool(span, by_id)]
+        models = [span for span in main if span.kind == "llm"]
+        self._tools += [span for span in main if span.kind == "tool"]
+        self.spans += len([span for span in main if span.kind])
+        for span in spans:
+            self._learn(span)
+        with_text = [span for span in models if any(messages_of_span(span))]
+        others = [span for span in main if span.kind == "agent" or not span.parent or span.parent not in by_id]
+        known: Counter[Any] | None = None
+        for span in with_text or [span for span in others if any(messages_of_span(span))][:1]:
+            known = self._merge(span, known)
+
+    def _learn(self, span: Span) -> None:
+        builder = self.builder
+        builder.see_time(span.start / 1e6)
+        builder.see_time(span.end / 1e6)
+        builder.learn(agent=span.first("gen_ai.agent.name", "agent.name"), service=span.first("service.name"))
+        if span.kind == "llm":
+            builder.learn(
+                model=span.first("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "ai.model.id")
+            )
+            builder.usages[span.trace, span.id] = _usage(span)
+            builder.costs[span.trace, span.id] = span.first(*_COSTS)
+
+    def _merge(self, span: Span, known: Counter[Any] | None) -> Counter[Any]:
+        """Add the messages of a span that are new. `known` counts the messages so far that it may repeat."""
+        sent, received = messages_of_span(span)
+        if known is None:
+            first = next((each.signature for each in sent if each.role != "system"), None)
+            before = next((each.signature for each in self._messages if each.role != "system"), None)
+            repeats = first is not None and first == before
+            known = Counter(each.signature for each in self._messages) if repeats else Counter()
+        seen: Counter[Any] = Counter()
+        for message in (*sent, *received):
+            self._results |= {id: output for id, output in message.results if id}
+            seen[message.signature] += 1
+            if seen[message.signature] > known[message.signature]:
+                known[message.signature] += 1
+                self._messages.append(message)
+        return known
+
+    def finish(self) -> None:
+        """Build the messages. Results come from later messages, or from the spans of tools."""
+        known = self.builder.known
+        self.builder.agent = known.get("agent") or known.get("service") or self.builder.agent
+        spans = {str(span.first("gen_ai.tool.call.id", "tool_call.id", "tool.id") or ""): span for span in self._tools}
+        for place, message in enumerate(self._messages):
+            if message.role == "user":
+                self.builder.add_request(message.text)
+            elif message.role == "assistant":
+                self.builder.start_turn(place)
+                self.builder.add_text(message.text)
+                for number, (id, tool, input) in enumerate(message.calls):
+                    self._add_call((id or f"{place}.{number}", tool, input), spans)
+            elif message.text:
+                self.builder.add_message(Message("system", message.text))
+        if not any(message.calls for message in self._messages):
+            self._add_tool_spans()
+
+    def _add_call(self, call: tuple[str, str, Any], spans: dict[str, Span]) -> None:
+        id, tool, input = call
+        span = spans.get(id)
+        self.builder.add_call(id, tool, input, None)
+        output = self._results.get(id)
+        if output is None and span is not None:
+            output = _output(span)
+        if output is not None or span is not None:
+            times = None if span is None else (span.end - span.start) / 1e6
+            self.builder.add_result(id, output, None, failed=span is not None and span.failed, duration_ms=times)
+
+    def _add_tool_spans(self) -> None:
+        """Add calls that only spans describe, before the last answer."""
+        if not self._tools:
+            return
+        last = self.builder.pop_answer()
+        for place, span in enumerate(sorted(self._tools, key=lambda span: span.start)):
+            name = str(span.first("gen_ai.tool.name", "tool.name", "traceloop.entity.name") or span.name)
+            given = span.first("gen_ai.tool.call.arguments", "tool.parameters", "input.value", "traceloop.entity.input")
+            self.builder.add_call(span.id or str(place), name, decoded(given), None)
+            times = (span.end - span.start) / 1e6
+            self.builder.add_result(span.id or str(place), _output(span), None, failed=span.failed, duration_ms=times)
+        self.builder.start_turn()
+        self.builder.add_text(last)
+
+
+def _output(span: Span) -> Any:
+    return span.first(
+        "gen_ai.tool.call.result", "output.value", "tool.result", "traceloop.entity.output", "tool_response"
+    )
+
+
+def _usage(span: Span) -> TokenUsage | None:
+    """Return the tokens of a span. Keys have dots, so each is looked up as a whole."""
+    for fields in _USAGES:
+        paths = {path for each in fields for path in ((each,) if isinstance(each, str) else each) if path}
+        short = {path: path.replace(".", "/") for path in paths}
+        reported = {short[path]: span.attributes[path] for path in paths if path in span.attributes}
+        renamed = UsageFields(
+            tuple(short[path] for path in fields.input),
+            tuple(short[path] for path in fields.output),
+            *(short.get(path, "") for path in fields[2:]),
+        )
+        if (found := usage(reported, renamed)) is not None:
+            return found
+    return None
+
+
+def _with_logs(spans: list[Span]) -> list[Span]:
+    """Return the spans in order of time, each with the events that were exported as log records."""
+    logs: dict[str, list[Span]] = {}
+    for span in spans:
+        if span.is_log:
+            logs.setdefault(span.id, []).append(span)
+    found = []
+    for span in sorted((each for each in spans if not each.is_log), key=lambda span: span.start):
+        own = sorted(logs.pop(span.id, ()), key=lambda each: each.start)
+        events = (*span.events, *(event for each in own for event in each.events))
+        found.append(msgspec.structs.replace(span, events=events))
+    for id, own in logs.items():  # the spans of these events were not exported
+        own.sort(key=lambda each: each.start)
+        events = tuple(event for each in own for event in each.events)
+        about = {"gen_ai.operation.name": "chat"}
+        found.append(msgspec.structs.replace(own[0], id=id, events=events, attributes=about, is_log=False))
+    return found
+
+
+def _is_below_tool(span: Span, by_id: dict[str, Span]) -> bool:
+    """Whether a span is part of a tool call, such as the work of a sub-agent."""
+    seen = {span.id}
+    while (parent := by_id.get(span.parent)) is not None and parent.id not in seen:
+        if parent.kind == "tool":
+            return True
+        seen.add(parent.id)
+        span = parent
+    return False

@@ -1,0 +1,84 @@
+"""Sessions of the pi coding agent: `~/.pi/agent/sessions/*/*.jsonl`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from agentv.model.token_counts import UsageFields, usage
+from agentv.sessions.session import (
+    ReadLog,
+    Session,
+    SessionBuilder,
+    SessionFormat,
+    attachments_in,
+    object_in,
+    objects_in,
+)
+from agentv.sessions.session_file import SessionFile
+from agentv.sessions.turns import text_of, text_or_none
+
+_USAGE = UsageFields(("input", "cacheRead", "cacheWrite"), ("output",), "cacheRead", cache_write="cacheWrite")
+_IGNORED = frozenset((
+    "session", "model_change", "thinking_level_change", "compaction", "branch_summary", "custom", "custom_message",
+    "label", "session_info",
+))  # fmt: skip
+_OTHER_ROLES = ("bashExecution", "branchSummary", "compactionSummary", "custom", "hookMessage", "system")
+
+
+class _Pi(SessionFormat):
+    agent = "pi-coding-agent"
+    title = "a session of the pi coding agent"
+    marks = (b'"type":"session"', b'"type": "session"')
+
+    def fits(self, file: SessionFile) -> bool:
+        return file.is_lines and file.first[0].get("type") == "session" and "cwd" in file.first[0]
+
+    def read(self, file: SessionFile, log: ReadLog) -> Iterator[Session]:
+        builder = SessionBuilder(self.agent)
+        about = file.first[0]
+        builder.learn(id=about.get("id"), cwd=about.get("cwd"), started=about.get("timestamp"))
+        for entry in _branch(file.records(log)):
+            if entry.get("type") == "message":
+                _take(builder, object_in(entry, "message"), entry, log)
+            elif entry.get("type") == "model_change":
+                builder.learn(model=entry.get("modelId"))
+            elif entry.get("type") not in _IGNORED:
+                log.meet_unknown(self.agent, entry.get("type"))
+        yield from builder.finish(file.path, log)
+
+
+PI = _Pi()
+
+
+def _branch(records: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Return the entries from the first to the last one. Entries form a tree; older files have no ids."""
+    entries = list(records)
+    by_id = {str(entry["id"]): entry for entry in entries if "parentId" in entry and entry.get("id")}
+    last = next((entry for entry in reversed(entries) if "parentId" in entry), None)
+    if last is None:
+        return entries
+    path: dict[str, dict[str, Any]] = {}
+    while last is not None and str(last.get("id")) not in path:  # a damaged file may have a cycle
+        path[str(last.get("id"))] = last
+        last = by_id.get(str(last.get("parentId")))
+    return reversed(path.values())
+
+
+def _take(builder: SessionBuilder, message: dict[str, Any], entry: dict[str, Any], log: ReadLog) -> None:
+    role, content = message.get("role"), message.get("content")
+    at_ms = builder.see_time(entry.get("timestamp"))
+    if role == "user":
+        builder.add_request(text_of(content), attachments_in(content))
+    elif role == "assistant":
+        builder.learn(model=message.get("model"))
+        key = text_or_none(entry.get("id")) or len(builder.usages)
+        builder.start_turn(key)
+        builder.add_parts(content if isinstance(content, str) else objects_in(content), at_ms)
+        builder.usages[key] = usage(message.get("usage"), _USAGE)
+        builder.costs[key] = object_in(object_in(message, "usage"), "cost").get("total") or None
+    elif role == "toolResult":
+        id, failed = str(message.get("toolCallId", "")), bool(message.get("isError"))
+        builder.add_result(id, text_of(content), at_ms, failed=failed)
+    elif role not in _OTHER_ROLES:
+        log.meet_unknown(builder.agent, f"message of {role}")

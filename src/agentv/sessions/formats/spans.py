@@ -1,0 +1,183 @@
+"""Spans and log records of OpenTelemetry, decoded from the JSON of OTLP or of a console exporter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agentv.sessions.session import object_in, objects_in
+
+_LLM_OPERATIONS = ("chat", "text_completion", "generate_content", "completion", "responses")
+_AGENT_OPERATIONS = ("invoke_agent", "create_agent", "invoke_workflow")
+_RELEVANT = re.compile(
+    r"gen_ai\.|llm\.|openinference\.|input\.|output\.|tool\.|tool_call|session\.id|ai\.|traceloop\.|agent|events$"
+    r"|all_messages|pydantic_ai\.|message|langfuse\.|metadata|operation\.cost|final_result|tools?$|service\.name"
+)
+_CONVERSATIONS = (
+    *("gen_ai.conversation.id", "session.id", "langfuse.session.id", "conversation.id", "thread.id"),
+    "traceloop.association.properties.session_id",
+)
+
+
+class SpanEvent(NamedTuple):
+    """An event of a span: its name, and its attributes or body."""
+
+    name: str
+    data: dict[str, Any]
+
+
+class Span(msgspec.Struct, frozen=True):
+    """One span, reduced to what describes a conversation. Times are nanoseconds. A log record has `is_log`."""
+
+    trace: str
+    id: str
+    parent: str = ""
+    name: str = ""
+    start: int = 0
+    end: int = 0
+    attributes: dict[str, Any] = {}
+    events: tuple[SpanEvent, ...] = ()
+    is_log: bool = False
+    failed: bool = False
+
+    def first(self, *keys: str) -> Any:
+        """Return the first attribute that is set."""
+        return next((self.attributes[key] for key in keys if self.attributes.get(key) not in (None, "")), None)
+
+    @property
+    def kind(self) -> str:
+        """What the span is about: `llm`, `tool`, `agent`, or empty."""
+        operation = self.first("gen_ai.operation.name")
+        named = self.first("openinference.span.kind", "traceloop.span.kind", "llm.request.type")
+        named = str(named or "").lower()
+        if operation == "execute_tool" or named == "tool" or (not operation and self.first("gen_ai.tool.name")):
+            return "tool"
+        if operation in _AGENT_OPERATIONS or named in ("agent", "chain", "workflow"):
+            return "agent"
+        is_model = operation in _LLM_OPERATIONS or named in ("llm", "chat", "completion", "generation")
+        return "llm" if is_model or self.first("ai.prompt.messages", "gen_ai.request.model") else ""
+
+    @property
+    def conversation(self) -> str:
+        """The id of the conversation that the span belongs to; empty if it has none."""
+        return str(self.first(*_CONVERSATIONS) or "")
+
+
+def spans_in(export: Any) -> Iterator[Span]:
+    """Yield the spans and log records of one OTLP export, or the span that a console exporter wrote."""
+    if not isinstance(export, dict):
+        return
+    if isinstance(export.get("context"), dict) and "start_time" in export:
+        yield _console_span(export)
+    for resource in _items(export, "resourceSpans", "resource_spans"):
+        about = _attributes(object_in(resource, "resource").get("attributes"))
+        for scope in _items(resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans"):
+            yield from (_span(each, about) for each in objects_in(scope.get("spans")))
+    for resource in _items(export, "resourceLogs", "resource_logs"):
+        for scope in _items(resource, "scopeLogs", "scope_logs"):
+            records = _items(scope, "logRecords", "log_records")
+            yield from (_log(each) for each in records if each.get("traceId") or each.get("trace_id"))
+
+
+def _items(data: dict[str, Any], *keys: str) -> list[dict[str, Any]]:
+    return next((objects_in(data[key]) for key in keys if key in data), [])
+
+
+def key_of(data: dict[str, Any], *keys: str) -> Any:
+    """Return the first value that is set under one of these keys."""
+    return next((data[key] for key in keys if data.get(key) is not None), None)
+
+
+def _span(data: dict[str, Any], resource: dict[str, Any]) -> Span:
+    attributes = {"service.name": resource.get("service.name"), **_attributes(data.get("attributes"))}
+    events = (
+        SpanEvent(str(each.get("name", "")), _attributes(each.get("attributes")))
+        for each in objects_in(data.get("events"))
+    )
+    return Span(
+        trace=str(key_of(data, "traceId", "trace_id") or ""),
+        id=str(key_of(data, "spanId", "span_id") or ""),
+        parent=str(key_of(data, "parentSpanId", "parent_span_id") or ""),
+        name=str(data.get("name", "")),
+        start=_nanoseconds(key_of(data, "startTimeUnixNano", "start_time_unix_nano")),
+        end=_nanoseconds(key_of(data, "endTimeUnixNano", "end_time_unix_nano")),
+        attributes={key: value for key, value in attributes.items() if _RELEVANT.match(key)},
+        events=tuple(event for event in events if event.name.startswith("gen_ai.")),
+        failed=object_in(data, "status").get("code") in (2, "STATUS_CODE_ERROR"),
+    )
+
+
+def _console_span(data: dict[str, Any]) -> Span:
+    """Return a span as the console exporter of the Python SDK writes it."""
+    context = object_in(data, "context")
+    start, end = _time(data.get("start_time")), _time(data.get("end_time"))
+    attributes = object_in(object_in(data, "resource"), "attributes") | object_in(data, "attributes")
+    return Span(
+        trace=str(context.get("trace_id")).removeprefix("0x"),
+        id=str(context.get("span_id")).removeprefix("0x"),
+        parent=str(data.get("parent_id") or "").removeprefix("0x"),
+        name=str(data.get("name", "")),
+        start=start,
+        end=end,
+        attributes={key: value for key, value in attributes.items() if _RELEVANT.match(key)},
+        events=tuple(
+            SpanEvent(str(each.get("name", "")), object_in(each, "attributes"))
+            for each in objects_in(data.get("events"))
+        ),
+        failed=object_in(data, "status").get("status_code") == "ERROR",
+    )
+
+
+def _log(data: dict[str, Any]) -> Span:
+    attributes, body = _attributes(data.get("attributes")), _value(data.get("body"))
+    name = str(key_of(data, "eventName", "event_name") or attributes.get("event.name") or "")
+    event = SpanEvent(name, {**attributes, **(body if isinstance(body, dict) else {})})
+    return Span(
+        trace=str(key_of(data, "traceId", "trace_id")),
+        id=str(key_of(data, "spanId", "span_id") or ""),
+        start=_nanoseconds(key_of(data, "timeUnixNano", "time_unix_nano", "observedTimeUnixNano")),
+        events=(event,),
+        is_log=True,
+    )
+
+
+def _nanoseconds(value: Any) -> int:
+    return int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdigit()) else 0
+
+
+def _time(value: Any) -> int:
+    try:
+        return int(datetime.fromisoformat(value).timestamp() * 1e9)
+    except (TypeError, ValueError):
+        return 0
+
+
+def _attributes(items: Any) -> dict[str, Any]:
+    """Return attributes as a dict: of OTLP's list of keys and values, or of a plain object."""
+    if isinstance(items, dict):
+        return items
+    return {str(item.get("key")): _value(item.get("value")) for item in objects_in(items)}
+
+
+def _value(value: Any) -> Any:
+    """Return the value of an attribute, which OTLP wraps in an object that names its type."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return value
+    [(kind, inner)] = value.items()
+    kind = kind.replace("_v", "V")
+    if kind == "arrayValue":
+        return [_value(item) for item in _listed(inner)]
+    if kind == "kvlistValue":
+        return _attributes(_listed(inner))
+    if kind == "intValue":
+        return int(inner) if str(inner).lstrip("-").isdigit() else None
+    return inner if kind in ("stringValue", "doubleValue", "boolValue", "bytesValue") else value
+
+
+def _listed(value: Any) -> list[Any]:
+    found = object_in({"value": value}, "value").get("values")
+    return found if isinstance(found, list) else []

@@ -1,0 +1,148 @@
+"""Recorded sessions as they occur: what is read of each, and what is counted as left out."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agentv.registry import SESSION_FORMATS
+from agentv.sessions.session import ReadLog
+from agentv.sessions.session_file import SessionFile, format_of, read_sessions, session_files
+
+DATA = Path(__file__).parent.parent / "data" / "sessions"
+FORMATS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in sorted(DATA.glob("*.yaml"))}
+EXAMPLES = [
+    pytest.param(name, example, id=f"{name}-{number}")
+    for name, examples in FORMATS.items()
+    for number, example in enumerate(examples)
+]
+
+
+def written(folder, example):
+    for name, content in example.get("files", {example["file"]: example.get("content")}).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, "utf-8")
+    return folder / example["file"]
+
+
+def shape(session, wanted):
+    """Return what is known about a session, for the wanted keys."""
+    calls = [call for message in session.messages for call in message.tool_calls]
+    found = {
+        "requests": [each.text for each in session.exchanges],
+        "answers": [each.answer for each in session.exchanges],
+        "attachments": [each.has_attachments for each in session.exchanges],
+        "tools": [each.tools for each in session.exchanges],
+        "outputs": [call.output for call in calls],
+        "durations": [call.duration_ms for call in calls],
+        "usage": None if session.usage is None else [session.usage.input, session.usage.output],
+    }
+    return {key: found[key] if key in found else getattr(session, key) for key in wanted}
+
+
+def test_every_format_has_at_least_three_examples():
+    assert set(FORMATS) == set(SESSION_FORMATS.names())
+    assert all(len(examples) >= 3 for examples in FORMATS.values())
+
+
+@pytest.mark.parametrize(("name", "example"), EXAMPLES)
+def test_a_recording_becomes_the_expected_sessions(tmp_path, name, example):
+    path, log = written(tmp_path, example), ReadLog()
+    sessions = list(read_sessions([str(path)], log))
+    assert [shape(*each) for each in zip(sessions, example["sessions"], strict=True)] == example["sessions"]
+    skipped = list(log.skipped.elements())
+    assert len(skipped) == len(example.get("skipped", ()))
+    assert all(any(part in why for why in skipped) for part in example.get("skipped", ()))
+    assert list(log.unknown) == example.get("unknown", [])
+    assert sum(log.broken.values()) == example.get("broken", 0)
+
+
+@pytest.mark.parametrize(("name", "example"), EXAMPLES)
+def test_only_its_own_format_recognizes_a_file(tmp_path, name, example):
+    path = written(tmp_path, example)
+    for file in map(SessionFile, session_files(str(path))):
+        fitting = [
+            kind
+            for kind in SESSION_FORMATS.names()
+            if any(mark in file.head for mark in SESSION_FORMATS.find(kind).marks)
+            and SESSION_FORMATS.find(kind).fits(file)
+        ]
+        assert fitting == [name]
+
+
+@pytest.mark.parametrize(("name", "example"), EXAMPLES)
+def test_a_file_cut_anywhere_is_read_or_counted(tmp_path, name, example):
+    content = example.get("content") or next(iter(example["files"].values()))
+    path = tmp_path / Path(example["file"]).with_suffix(Path(example["file"]).suffix or ".json")
+    for end in range(0, len(content), max(1, len(content) // 12)):
+        path.write_text(content[:end], "utf-8")
+        log = ReadLog()
+        sessions = list(read_sessions([str(path)], log))
+        assert sessions or log.skipped or log.broken
+
+
+@pytest.mark.parametrize("path", sorted((DATA / "recorded").iterdir()), ids=lambda path: path.stem)
+def test_sessions_that_the_real_agents_recorded(path):
+    log = ReadLog()
+    [session] = read_sessions([str(path)], log)
+    [exchange] = session.exchanges
+    assert (session.agent, exchange.text.strip('"'), exchange.answer) == (
+        path.stem,
+        "Make a file and say the answer",
+        "The answer is 42.",
+    )
+    [call] = [call for message in session.messages for call in message.tool_calls]
+    assert "echo made > made.txt && ls" in call.input.values()
+    assert "made.txt" in call.output
+    assert call.duration_ms > 0
+    assert (session.usage.input, session.usage.output, session.usage.cached) == (200, 40, 60)
+    assert session.started.startswith("2026-11-16T08:1")
+    assert session.cwd in ("/home/ann/project", None if session.agent == "gemini-cli" else "")
+    assert list(log.lines()) == []
+
+
+def test_the_database_of_opencode_is_read(tmp_path):
+    exported = json.loads((DATA / "recorded" / "opencode.json").read_text())
+    about = exported["info"]
+    path = tmp_path / "opencode.db"
+    with sqlite3.connect(path) as database:
+        database.executescript(
+            "CREATE TABLE session (id TEXT, parent_id TEXT, directory TEXT, time_created INTEGER);"
+            "CREATE TABLE message (id TEXT, session_id TEXT, time_created INTEGER, data TEXT);"
+            "CREATE TABLE part (id TEXT, message_id TEXT, session_id TEXT, data TEXT);"
+        )
+        created = about["time"]["created"]
+        database.execute("INSERT INTO session VALUES (?, NULL, ?, ?)", (about["id"], about["directory"], created))
+        database.execute("INSERT INTO session VALUES ('ses_sub', ?, '', ?)", (about["id"], created))
+        for message in exported["messages"]:
+            info = message["info"]
+            row = (info["id"], about["id"], info["time"]["created"], json.dumps(info))
+            database.execute("INSERT INTO message VALUES (?, ?, ?, ?)", row)
+            for part in message["parts"]:
+                row = (part["id"], info["id"], about["id"], json.dumps(part))
+                database.execute("INSERT INTO part VALUES (?, ?, ?, ?)", row)
+    database.close()
+    log = ReadLog()
+    [session] = read_sessions([str(path)], log)
+    [again] = read_sessions([str(DATA / "recorded" / "opencode.json")], ReadLog())
+    assert session.messages == again.messages
+    assert (session.id, session.usage, session.cost_usd) == (again.id, again.usage, again.cost_usd)
+    assert list(log.skipped) == ["the work of a sub-agent, which is part of another session"]
+
+
+def test_other_files_are_not_sessions(tmp_path):
+    for name, content in {
+        "a.jsonl": '{"id": "1", "input": "x"}\n',
+        "b.json": '{"messages": [{"role": "user", "content": "x"}]}',
+        "c.json": "[1, 2]",
+        "d.db": "SQLite format 3\x00 but cut",
+        "e.jsonl": "",
+        "f.json": "not JSON",
+    }.items():
+        (tmp_path / name).write_text(content)
+        assert format_of(SessionFile(str(tmp_path / name))) is None
+    log = ReadLog()
+    assert list(read_sessions([str(tmp_path)], log)) == []
+    assert sum(log.skipped.values()) == log.files == 6

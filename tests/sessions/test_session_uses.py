@@ -1,0 +1,206 @@
+"""Recorded sessions are scored, replayed, and made into a regression suite."""
+
+import json
+
+import pytest
+import yaml
+from recorded_sessions import claude_lines
+
+CHECK = "{type: contains, value: fixed}"
+SECRET = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz"
+
+
+@pytest.fixture
+def sessions(folder):
+    folder.write("s/app/a1.jsonl", claude_lines("a1", ("Fix the  parser", "It is fixed.", ["Read", "Edit"])))
+    second = ("And the docs?", "Not yet.", ["Write"])
+    folder.write("s/app/a2.jsonl", claude_lines("a2", ("Fix the lexer", "All fixed.", ["Read"]), second))
+    folder.write("s/app/sub/agent-x.jsonl", '{"type":"user","isSidechain":true,"message":{},"sessionId":"a1"}\n')
+    return folder
+
+
+def records(folder, out="out"):
+    lines = (folder.path / out / "results.jsonl").read_text().splitlines()
+    return {record["eval_id"]: record for record in map(json.loads, lines)}
+
+
+def test_each_session_is_scored_as_a_case_without_a_dataset(sessions, command):
+    ended = command(
+        "eval", "--transcript", "s", "-e", CHECK, "-e", "{type: token_usage, max_total: 100}", "--out", "out"
+    )
+    assert ended.code == 0, ended.stderr
+    found = records(sessions)
+    assert found.keys() == {"a1", "a2"}
+    assert {record["target"] for record in found.values()} == {"transcript"}
+    assert found["a1"]["candidate_answer"] == "It is fixed."
+    assert found["a1"]["execution_metrics"]["token_usage"] == {"input": 10, "output": 5}
+    assert found["a1"]["trace_summary"]["tool_names"] == ["Edit", "Read"]
+    assert found["a2"]["candidate_answer"] == "Not yet."
+    assert found["a1"]["score"] == 1.0
+
+
+def test_recorded_answers_are_matched_to_a_dataset_by_request_and_by_id(sessions, command):
+    check = {"evaluators": [{"type": "contains", "value": "fixed"}], "expected_outcome": "x"}
+    cases = [
+        {"id": "by-text", "input": "Fix the parser\n", **check},
+        {"id": "a2", "input": "Another wording", **check},
+        {"id": "missing", "input": "Fix the linker", **check},
+    ]
+    sessions.write("d.yaml", {"evalcases": cases})
+    ended = command("eval", "d.yaml", "--transcript", "s", "--target", "claude", "--out", "out")
+    assert ended.code == 0, ended.stderr
+    found = records(sessions)
+    assert (found["by-text"]["candidate_answer"], found["by-text"]["target"]) == ("It is fixed.", "claude")
+    assert found["a2"]["candidate_answer"] == "Not yet."
+    assert found["missing"]["status"] == "error"
+    assert "has no session with the request of 'missing'" in found["missing"]["error"]["message"]
+
+
+def test_the_trials_of_a_case_are_the_recorded_answers_in_order(folder, command):
+    folder.write("s/b.jsonl", claude_lines("b", ("Say it", "second", [])).replace("2026-03", "2026-04"))
+    folder.write("s/c.jsonl", claude_lines("c", ("Say it", "first", [])))
+    folder.write("d.yaml", {"evalcases": [{"id": "x", "input": "Say it", "expected_outcome": "x"}]})
+    assert command("eval", "d.yaml", "--transcript", "s", "--trials", "3", "--skip-eval", "--out", "out").code == 0
+    lines = map(json.loads, (folder.path / "out" / "results.jsonl").read_text().splitlines())
+    answers = {record["trial"]: record.get("candidate_answer") for record in lines}
+    assert answers == {1: "first", 2: "second", 3: None}
+
+
+def test_a_replay_target_answers_from_a_folder_of_sessions(sessions, command):
+    sessions.write("targets.yaml", {"targets": [{"name": "old", "provider": "replay", "from": "s"}]})
+    case = {"id": "x", "input": "Fix the lexer", "expected_outcome": "x"}
+    tools = {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "Read"}]}
+    sessions.write("d.yaml", {"evaluators": [tools], "evalcases": [case]})
+    assert command("eval", "d.yaml", "--target", "old", "--out", "out", "--executor", "process").code == 0
+    assert records(sessions)["x"]["score"] == 1.0
+    sessions.write("s/app/a2.jsonl", claude_lines("a2", ("Fix the lexer", "Other tools.", ["Bash"])))
+    assert command("eval", "--changed-since", "out", "--out", "again").code == 0
+    assert records(sessions, "again")["x"]["score"] == 0.0
+
+
+def test_a_session_is_a_conversation_with_the_recorded_turns(sessions, command):
+    ended = command("eval", "s/app/a2.jsonl", "--transcript", "s", "-e", CHECK, "--out", "out")
+    assert ended.code == 0, ended.stderr
+    texts = [message["content"] for message in records(sessions)["a2"]["output_messages"] if message.get("content")]
+    assert texts == ["All fixed.", "And the docs?", "Not yet."]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--transcript", "no-such"], "No such file or folder: no-such"),
+        (["d.yaml", "--transcript", "empty.jsonl"], "It has no results"),
+        (["d.yaml", "--transcript", "s", "--replay", "s"], "cannot be combined"),
+        (["d.yaml", "--transcript", "s", "-t", "a", "-t", "b"], "answers for one target"),
+    ],
+)
+def test_options_that_do_not_fit_are_rejected(sessions, command, arguments, message):
+    sessions.write("d.yaml", {"evalcases": [{"id": "x", "input": "x", "expected_outcome": "x"}]})
+    sessions.write("empty.jsonl", "")
+    ended = command("eval", *arguments, "--skip-eval")
+    assert (ended.code, message in ended.stderr) == (2, True), ended.stderr
+
+
+def suite(folder, name="evals/suite.yaml"):
+    return yaml.safe_load((folder.path / name).read_text())["evalcases"]
+
+
+def test_sessions_become_a_suite_of_cases(sessions, command):
+    ended = command("generate", "from-sessions", "s", "--out", "evals/suite.yaml")
+    assert ended.code == 0, ended.stderr
+    assert "Read 3 files: 2 sessions (claude-code 2), 2 requests" in ended.stderr
+    assert "Skipped 1: the work of a sub-agent" in ended.stderr
+    [first, second] = suite(sessions)
+    assert (first["id"], first["input"], first["expected_output"]) == (
+        "fix-the-parser",
+        "Fix the  parser",
+        "It is fixed.",
+    )
+    proposal = {"type": "tool_trajectory", "mode": "any_order", "minimums": {"Read": 1, "Edit": 1}, "weight": 0}
+    assert first["evaluators"] == [{"type": "llm_judge"}, proposal]
+    assert first["tags"] == ["cluster:fix-parser-lexer", "source:claude-code"]
+    assert first["metadata"]["session_id"] == "a1"
+    assert first["metadata"]["tools"] == ["Read", "Edit"]
+    assert second["metadata"]["request"] == 1
+    ended = command("eval", "evals/suite.yaml", "--transcript", "s", "-e", CHECK, "--out", "out")
+    assert {id: record["score"] for id, record in records(sessions).items()} == {
+        "fix-the-parser": 1,
+        "fix-the-lexer": 1,
+    }
+
+
+def test_each_request_becomes_a_case_with_the_messages_before_it(sessions, command):
+    assert command("generate", "from-sessions", "s", "--out", "evals/suite.jsonl", "--requests", "each").code == 0
+    rows = [json.loads(line) for line in (sessions.path / "evals/suite.jsonl").read_text().splitlines()]
+    last = next(row for row in rows if row["id"] == "and-the-docs")
+    assert [(message["role"], message["content"]) for message in last["input"]] == [
+        ("user", "Fix the lexer"),
+        ("assistant", "All fixed."),
+        ("user", "And the docs?"),
+    ]
+    command("eval", "evals/suite.jsonl", "--transcript", "s", "-e", CHECK, "--out", "out")
+    assert records(sessions)["and-the-docs"]["candidate_answer"] == "Not yet."
+
+
+def test_all_requests_become_one_conversation(sessions, command):
+    assert command("generate", "from-sessions", "s/app/a2.jsonl", "--out", "c.yaml", "--requests", "all").code == 0
+    [case] = suite(sessions, "c.yaml")
+    assert case["turns"] == [{"input": "And the docs?", "expected_output": "Not yet."}]
+
+
+def test_repeated_and_nearly_equal_requests_are_merged_but_numbers_matter(folder, command):
+    texts = ["Fix the login bug in auth.py", "fix the  login bug in auth.py", "Fix the login bug in auth.py!"]
+    texts += ["Close issue 12 of the tracker", "Close issue 13 of the tracker", "Write a poem about the sea"]
+    for number, text in enumerate(texts):
+        folder.write(f"s/{number}.jsonl", claude_lines(f"s{number}", (text, "Done", [])))
+    ended = command("generate", "from-sessions", "s", "--out", "o.yaml", "--json")
+    summary = ended.printed[0]
+    assert (summary["requests"], summary["exact_duplicates"], summary["near_duplicates"]) == (6, 1, 1)
+    cases = suite(folder, "o.yaml")
+    assert [case["metadata"]["recorded"] for case in cases] == [3, 1, 1, 1]
+    assert len({case["tags"][0] for case in cases}) == summary["clusters"] == 3
+
+
+def test_cases_are_chosen_from_all_groups(folder, command):
+    for number in range(8):
+        folder.write(f"s/p{number}.jsonl", claude_lines(f"p{number}", (f"Review pull request {number}", "ok", [])))
+    folder.write("s/q.jsonl", claude_lines("q", ("Why is the sky blue?", "Scattering", [])))
+    assert (
+        command("generate", "from-sessions", "s", "--out", "o.yaml", "--max-cases", "3", "--per-cluster", "2").code == 0
+    )
+    assert [case["id"].split("-")[0] for case in suite(folder, "o.yaml")] == ["review", "review", "why"]
+    assert command("generate", "from-sessions", "s", "--out", "o.yaml").code == 2
+    assert command("generate", "from-sessions", "s", "--out", "o.yaml", "--force", "--dry-run").code == 0
+    assert len(suite(folder, "o.yaml")) == 3
+
+
+def test_no_private_data_reaches_the_suite(folder, command, monkeypatch):
+    monkeypatch.setenv("SHOP_TOKEN", "correct-horse-battery")
+    request = f"Use {SECRET} and correct-horse-battery, mail ann@corp.io, see /home/ann/x, keep ${{{{ HOME }}}}"
+    folder.write("s/a.jsonl", claude_lines("a", (request, f"Used {SECRET}", ["Bash"])))
+    ended = command("generate", "from-sessions", "s", "--out", "o.yaml")
+    assert "Replaced: " in ended.stderr
+    text = (folder.path / "o.yaml").read_text()
+    assert not any(private in text for private in (SECRET, "correct-horse", "ann@corp", "/home/ann"))
+    [case] = suite(folder, "o.yaml")
+    assert case["input"] == "Use [redacted] and [redacted], mail [email], see ~/x, keep $ {{ HOME }}"
+    command("eval", "o.yaml", "--transcript", "s", "--skip-eval", "--out", "out")
+    assert "Used " in records(folder)[case["id"]]["candidate_answer"]
+
+
+def test_requests_with_images_or_without_an_answer_are_named(folder, command):
+    image = [{"type": "text", "text": "What is it?"}, {"type": "image", "source": {}}]
+    folder.write("s/a.jsonl", claude_lines("a", (image, "A cat", [])))
+    folder.write("s/b.jsonl", claude_lines("b", ("Do it", "", ["Bash"])))
+    ended = command("generate", "from-sessions", "s", "--out", "o.yaml")
+    assert ended.code == 2
+    assert "Skipped 1: a request with images or files, which are not kept" in ended.stderr
+    assert "Skipped 1: a request without an answer in text" in ended.stderr
+    assert not (folder.path / "o.yaml").exists()
+
+
+def test_cases_and_convert_read_a_session_directly(sessions, command):
+    [case] = command("cases", "s/app/a1.jsonl").printed
+    assert case["input"] == [{"role": "user", "content": "Fix the  parser"}]
+    assert command("convert", "s", "c.yaml").code == 0
+    assert [case["id"] for case in suite(sessions, "c.yaml")] == ["a1", "a2"]
