@@ -1,9 +1,12 @@
 """`agentv ablate`: the same cases with and without a prompt, a file of the workspace or an MCP server."""
 
 import json
+import sys
 
 import pytest
 from skill_project import agent
+
+from agentv_testing import FaultyServer
 
 CHECKS = [{"type": "contains", "value": "Ahoy"}]
 
@@ -70,13 +73,30 @@ def test_mistakes_are_explained(cases, command, options, message):
     assert message in ended.stderr
 
 
+SERVER = """
+from mcp.server import MCPServer
+
+server = MCPServer("harbour")
+
+
+@server.tool()
+def greeting() -> str:
+    return "Ahoy"
+
+
+server.run()
+"""
+
+
 def test_an_mcp_server_is_taken_away_in_the_arm_without(cases, command):
-    tools = [{"mcp": ["search-server", "--all"]}, {"mcp": ["other-server"]}]
-    model = {"name": "model", "provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "tools": tools}
-    cases.folder.write("targets.yaml", {"targets": [model]})
-    ended = command("ablate", "d.yaml", "--mcp", "search", "--dry-run", "--json")
-    assert ended.code == 0, ended.stderr
-    assert "model-without" in ended.stdout
+    pytest.importorskip("mcp")
+    cases.folder.write("harbour.py", SERVER)
+    answers = {True: "Ahoy", False: "Good day"}
+    with FaultyServer(lambda each: answers["greeting" in json.dumps(each.body.get("tools") or [])]) as server:
+        tools = [{"mcp": [sys.executable, "harbour.py"]}]
+        model = {"provider": "openai", "model": "m", "base_url": f"{server.origin}/v1", "api_key": "k", "tools": tools}
+        cases.folder.write("targets.yaml", {"targets": [{"name": "model", **model}]})
+        assert measure(command, "--mcp", "harbour") == {"without": "better"}
 
 
 def test_a_taken_target_name_is_refused(cases, command):

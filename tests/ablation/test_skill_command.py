@@ -125,10 +125,13 @@ def test_the_users_home_is_checked_and_the_skill_goes_to_the_workspace(project, 
     project.folder.write("targets.yaml", {"targets": [agent(user_settings=True)]})
     [found] = measure(command)["targets"]
     assert found["against"]["without"]["answer"] == "better"
-    project.folder.write("me/.claude/skills/greet/SKILL.md", HELPFUL)
-    ended = command("skill", "skills/greet")
-    assert ended.code == 2
-    assert "is a skill of the same name" in ended.stderr
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(project.path / "moved"))
+    for place in ("moved/skills/greet", "me/.claude/skills/greet"):
+        project.folder.write(f"{place}/SKILL.md", HELPFUL)
+        ended = command("skill", "skills/greet")
+        assert ended.code == 2
+        assert f"{place} is a skill of the same name" in ended.stderr
+        (project.path / place / "SKILL.md").unlink()
 
 
 def test_a_skill_in_the_template_of_a_case_is_an_error_of_the_arm_without(project, command):

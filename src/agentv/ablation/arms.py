@@ -11,7 +11,7 @@ import msgspec
 from agentv.errors import UsageError
 from agentv.registry import TARGETS
 from agentv.targets.agents.agent import CodingAgent
-from agentv.targets.agents.skills import find_leak, skill_name
+from agentv.targets.agents.skills import find_skill, skill_name
 from agentv.targets.catalog import Targets
 from agentv.targets.target import ModelApi, Target
 from agentv.targets.variants import Variant
@@ -84,7 +84,8 @@ def check_leaks(target: CodingAgent, name: str, home: str, temporary: str) -> No
     template = None if target.home_template is None else os.path.join(home, os.path.expanduser(target.home_template))
     own = os.path.expanduser("~") if target.user_settings else template
     work = temporary if target.cwd is None else os.path.join(home, os.path.expanduser(target.cwd))
-    leak = find_leak(name, target.skill_places, own, work)
+    moved = {**os.environ, **target.env} if target.user_settings else {}
+    leak = find_skill(name, target.folders_for_skills(own, work, moved))
     if leak is None:
         return
     detail = f"{leak} is a skill of the same name, which it would see without yours too"

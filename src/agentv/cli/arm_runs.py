@@ -53,9 +53,9 @@ def print_plans(args: ArmOptions, measured: Measured) -> None:
     from agentv.cli.dry_run import print_plan  # late: rarely needed
 
     for run in measured.datasets:
-        if not args.as_json:
-            output.note(f"Run {run}: {plural(len(measured.arms), 'arm')}")
         options = run_options(args, measured, run)
+        if not args.as_json:
+            output.note(f"Run {run}: {plural(len(options.variants), 'arm')}")
         print_plan(prepare(options, options.open_cases(*output.listeners(args.quiet))), as_json=args.as_json)
 
 

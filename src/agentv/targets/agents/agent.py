@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -19,7 +19,7 @@ from agentv.settings.sandbox import CONTAINERS, Sandboxed
 from agentv.support.hashes import words_in
 from agentv.support.isolation.availability import sandbox_of
 from agentv.targets.agents.events import Event, LogFormat
-from agentv.targets.agents.skills import SkillPlaces, is_skill, workspace_skill
+from agentv.targets.agents.skills import SkillPlaces, is_skill, workspace_folders, workspace_skill
 from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, is_loopback
 from agentv.targets.workspace_target import WorkspaceTarget
 
@@ -143,6 +143,16 @@ class CodingAgent(WorkspaceTarget, frozen=True, kw_only=True):
     def skill_folders(self, home: str) -> list[str]:
         """Return the folders of `skills`, which are relative to the targets file."""
         return [os.path.abspath(os.path.join(home, os.path.expanduser(skill))) for skill in self.skills]
+
+    def folders_for_skills(self, home: str | None, work: str, environment: Mapping[str, str]) -> Iterator[str]:
+        """Yield where the agent looks for skills: in its home, which variables may move, and where it works."""
+        for place in self.skill_places.home if home is not None else ():
+            yield os.path.join(home or "", place)
+            for variable, below in self.home_variables.items():
+                prefix = below.lstrip("/")
+                if environment.get(variable) and place.startswith(prefix):
+                    yield os.path.join(environment[variable], place[len(prefix) :].lstrip("/"))
+        yield from workspace_folders(self.skill_places, work)
 
     def added_files(self, home: str) -> tuple[WorkspaceFile, ...]:
         """Return the files to add to each workspace: also the skills, if the agent has no home of its own."""

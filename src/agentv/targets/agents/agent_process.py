@@ -21,7 +21,7 @@ from agentv.support.temporary_folders import temporary_folder
 from agentv.targets.agents.access import agent_access
 from agentv.targets.agents.agent import GIT_CONFIG, Call, CodingAgent, with_relative_paths
 from agentv.targets.agents.events import MAX_BYTES, Event, EventStream, NoAnswer, classify_failure
-from agentv.targets.agents.skills import SKILL_FILE, find_leak, install_skill
+from agentv.targets.agents.skills import SKILL_FILE, find_skill, install_skill
 
 _SESSION_VARIABLES = (
     *("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID"),
@@ -184,7 +184,7 @@ class AgentResponder:
                 os.mkdir(work)
             if home is not None:
                 self._make_home(home)
-            self._check_hidden(home or os.path.expanduser("~"), work)
+            self._check_hidden(home, work)
             if home is not None:
                 self._install_skills(home)
             yield os.path.abspath(work), home, made
@@ -195,12 +195,13 @@ class AgentResponder:
         else:
             self._copy_template(home)
 
-    def _check_hidden(self, home: str, work: str) -> None:
+    def _check_hidden(self, home: str | None, work: str) -> None:
         """Raise TargetFailure if the agent would see a hidden skill: in its home, its folder or a parent of that."""
         settings = self._settings
         added = [os.path.join(os.path.realpath(work), file.path) for file in settings.added_files(self._home)]
+        moved, home = (self._environment, os.path.expanduser("~")) if home is None else ({}, home)
         for name in settings.hidden_skills:
-            leak = find_leak(name, settings.skill_places, home, work)
+            leak = find_skill(name, settings.folders_for_skills(home, work, moved))
             if leak is not None and os.path.join(leak, SKILL_FILE) not in added:
                 raise TargetFailure("process", f"The agent would see the skill '{name}' in {leak}", stage="setup")
 

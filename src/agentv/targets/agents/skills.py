@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -69,32 +69,30 @@ def workspace_skill(folder: str, place: str) -> Iterator[WorkspaceFile]:
         yield WorkspaceFile(f"{target}/{name}", file, "", file)
 
 
-def skills_in(root: str, places: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the folder of each skill in the folders for skills below a root."""
-    for place in places:
-        start = os.path.join(root, place)
-        for parent, folders, files in os.walk(start, followlinks=True):
-            if os.path.relpath(parent, start).count(os.sep) >= _DEEPEST:
-                folders.clear()
-            if SKILL_FILE in files:
-                folders.clear()
-                yield skill_name(parent), parent
+def skills_in(start: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the folder of each skill in a folder for skills."""
+    for parent, folders, files in os.walk(start, followlinks=True):
+        if os.path.relpath(parent, start).count(os.sep) >= _DEEPEST:
+            folders.clear()
+        if SKILL_FILE in files:
+            folders.clear()
+            yield skill_name(parent), parent
 
 
-def upward_from(folder: str) -> list[str]:
-    """Return a folder and all its parents: agents look for skills in those too."""
-    found = [os.path.realpath(folder)]
-    while (parent := os.path.dirname(found[-1])) != found[-1]:
-        found.append(parent)
-    return found
-
-
-def find_leak(name: str, places: SkillPlaces, home: str | None, work: str | None) -> str | None:
-    """Return the folder of a skill with this name that an agent with this home and working folder would see."""
-    roots = [(home, places.home)] if home is not None else []
-    roots += [(folder, places.workspace) for folder in (upward_from(work) if work is not None else ())]
-    for root, below in roots:
-        for found, folder in skills_in(root, below):
+def find_skill(name: str, folders: Iterable[str]) -> str | None:
+    """Return the folder of a skill with this name in one of the folders for skills; None if there is none."""
+    for start in folders:
+        for found, folder in skills_in(start):
             if name in (found, os.path.basename(folder)):
                 return folder
     return None
+
+
+def workspace_folders(places: SkillPlaces, work: str) -> Iterator[str]:
+    """Yield the folders for skills in a working folder and all its parents, where agents look too."""
+    folder = os.path.realpath(work)
+    while True:
+        yield from (os.path.join(folder, place) for place in places.workspace)
+        if (parent := os.path.dirname(folder)) == folder:
+            return
+        folder = parent
