@@ -117,6 +117,7 @@ class Limiter:
         self.in_flight = 0
         self.answers = self.failures = 0
         self.lanes: dict[str, Lane] = {}
+        self._unresumed = 0  # calls in `enter`: those that wait, and those that go on in this turn of the loop
         self._first_lane = self.lane("")
         self._is_stopped = False
         self._closed_until = 0.0
@@ -186,15 +187,20 @@ class Limiter:
         if self.in_flight + 1 > self._limit or self.in_flight >= self._leased or self._is_stopped:
             return False
         lane = lane or self._first_lane
-        # The calls of a lane that is down do not keep others out.
-        for each in self.lanes.values():
-            if each.waiting and (each is lane or each.outage.since is None):
-                return False
+        if self._unresumed:
+            # The calls of a lane that is down do not keep others out.
+            for each in self.lanes.values():
+                if each.waiting and (each is lane or each.outage.since is None):
+                    return False
         now = self._clock()
         is_free = not self._closed_until and lane.outage.since is None and not self._pace.is_limited
-        if not is_free and self._delay_s(lane, now) > 0:
-            return False
-        self._start(lane, now)
+        if not is_free:
+            if self._delay_s(lane, now) > 0:
+                return False
+            lane.outage.probed(now)
+        self.in_flight += 1
+        lane.in_flight += 1
+        self._pace.started(now)
         return True
 
     async def enter(self, patience_s: float = UNLIMITED, *, opens_job: bool = False, lane: Lane | None = None) -> None:
@@ -210,6 +216,7 @@ class Limiter:
         place = lane.waiting.add(patience_s, opens_job)
         if self._lease is not None and self._asking is None:
             self._renew_lease(self._lease)
+        self._unresumed += 1
         self._wake()
         try:
             await place
@@ -219,6 +226,8 @@ class Limiter:
                 lane.in_flight -= 1
             self._wake()
             raise
+        finally:
+            self._unresumed -= 1
 
     def leave(self, report: CallReport = ANSWERED, lane: Lane | None = None) -> None:
         """Give a place back and adapt the limits to how the call ended."""
@@ -239,7 +248,7 @@ class Limiter:
             self._back_off(lane, report)
         elif report.retry_after_s:
             self._closed_until = max(self._closed_until, self._clock() + report.retry_after_s)
-        if self._waiting:
+        if self._unresumed:
             self._wake()
 
     def stop(self) -> None:
