@@ -1,12 +1,15 @@
 """The contract of every format of other tools' results: detection, complete records, and errors that name the file."""
 
+import copy
 import json
 import os
+import random
 
 import pytest
 from foreign_results import EXAMPLES, READABLE, REFUSED
 
 from agentv.errors import AgentvError
+from agentv.model.result import Result
 from agentv.registry import RESULT_FORMATS
 from agentv.runs.record import format_of
 from agentv.runs.store import RunStore
@@ -107,3 +110,39 @@ def test_a_file_that_was_cut_off_is_refused(example, tmp_path):
         path.write_bytes(whole[: int(len(whole) * part)].rstrip()[:-1])
         with pytest.raises(AgentvError, match=r"(Cannot read|Not a run|Invalid record)"):
             list(RunStore.open(path).records())
+
+
+ODD = (None, True, -1, 1.5, 10**25, "", "x", "1e400", [], {}, [None], [[["x"]]], {"name": None})
+
+
+@pytest.mark.parametrize("example", READABLE, ids=str)
+def test_odd_values_are_read_or_refused_and_never_crash(example, tmp_path):
+    draw = random.Random(str(example))
+    for number in range(5):
+        odd = copy.deepcopy(example)
+        parts = [odd.data[name] for name in ("content", "members", "also") if name in odd.data]
+        is_lines = odd.data.get("file", "").endswith(".jsonl")
+        lines = [json.loads(line) for line in odd.data["text"].splitlines() if line] if is_lines else []
+        for part in [*parts, *lines]:
+            replace_one(part, draw)
+        if lines:
+            odd.data["text"] = "".join(json.dumps(line) + "\n" for line in lines)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        try:
+            with RunStore.open(odd.write(folder)) as run:
+                assert all(isinstance(record, Result) for record in run.records())
+        except AgentvError as error:
+            assert error.detail
+
+
+def replace_one(value, draw):
+    """Replace one value inside an object or list, at any depth."""
+    keys = list(value) if isinstance(value, dict) else range(len(value))
+    if not keys:
+        return
+    key = draw.choice(list(keys))
+    if isinstance(value[key], dict | list) and value[key] and draw.random() < 0.8:
+        replace_one(value[key], draw)
+    elif not str(key).endswith(".json"):
+        value[key] = copy.deepcopy(draw.choice(ODD))

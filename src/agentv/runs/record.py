@@ -238,7 +238,9 @@ def format_of(path: Path) -> ResultFormat:
         if path.suffix.lower() in found.extensions:
             return found
     extensions = dict.fromkeys(extension for each in known for extension in each.extensions)
-    raise UsageError(f"Not a run: {path}", f"Supported files: {', '.join(extensions)}")
+    tools = ", ".join(name for name, each in zip(RESULT_FORMATS.names(), known) if hasattr(each, "is_imported"))  # noqa: B905
+    hint = f"Results of these tools are recognized by their content: {tools}"
+    raise UsageError(f"Not a run: {path}", f"Supported files: {', '.join(extensions)}", hint)
 
 
 def first_line(head: bytes) -> bytes:

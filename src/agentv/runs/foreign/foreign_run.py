@@ -323,7 +323,7 @@ def text_of(value: Any) -> str:
 def chat_messages(items: Any) -> tuple[Message, ...]:
     """Return chat messages of OpenAI's shape as messages, with their tool calls. Other items are left out."""
     return tuple(
-        message for item in items or () if isinstance(item, dict) and (message := chat_message(item)) is not None
+        message for item in list_of(items) if isinstance(item, dict) and (message := chat_message(item)) is not None
     )
 
 
@@ -334,7 +334,7 @@ def chat_message(item: dict[str, Any]) -> Message | None:
     )
     if role not in ROLES:
         return None
-    calls = tuple(call for each in item.get("tool_calls") or () if (call := _tool_call(each)) is not None)
+    calls = tuple(call for each in list_of(item.get("tool_calls")) if (call := _tool_call(each)) is not None)
     content = content_text_of(item.get("content"))
     return Message(role, content if content or not calls else None, calls)  # type: ignore[arg-type]
 

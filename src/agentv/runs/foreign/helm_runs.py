@@ -139,7 +139,7 @@ class _Instances:
                 if state.get("request_mode") != "calibration":
                     instance = dict_of(state.get("instance"))
                     perturbation = _perturbation(instance.get("perturbation"))
-                    trial = int(state.get("train_trial_index") or 0)
+                    trial = int(number_or_none(state.get("train_trial_index")) or 0)
                     yield (text_of(instance.get("id")), perturbation, trial), state
 
     def _job(self, key: _Key, stats: dict[str, float], state: dict[str, Any]) -> ForeignJob:

@@ -218,12 +218,12 @@ def _run_of(header: Any) -> ForeignRun:
         started_at=text_of(stats.get("started_at") or spec.get("created")),
         finished_at=text_of(stats.get("completed_at")) or None,
         is_unfinished=status in ("started", "cancelled"),
-        planned_jobs=int((dataset.get("samples") or 0) * (config.get("epochs") or 1)) or None,
+        planned_jobs=int((number_or_none(dataset.get("samples")) or 0) * (number_or_none(config.get("epochs")) or 1)),
         targets={model: settings},
         options={
             "task": spec.get("task"),
             "dataset": text_of(dataset.get("name") or spec.get("task")) or "inspect",
-            "scorers": spec.get("scorers") or [],
+            "scorers": list_of(spec.get("scorers")),
         },
         versions={text_of(name): text_of(version) for name, version in dict_of(spec.get("packages")).items()},
         git_commit=dict_of(spec.get("revision")).get("commit"),
@@ -246,7 +246,7 @@ class _Log:
         self._path = path
         self._model = next(iter(run.targets))
         self._dataset = run.options["dataset"]
-        self._scorers = {dict_of(each).get("name"): dict_of(each) for each in run.options["scorers"]}
+        self._scorers = {text_of(dict_of(each).get("name")): dict_of(each) for each in run.options["scorers"]}
 
     def job(self, sample: _Sample, place: str) -> ForeignJob:
         """Return the job of a sample."""
@@ -286,7 +286,7 @@ class _Log:
     def _grades(self, sample: _Sample) -> Iterator[Grade]:
         scores = sample.scores
         if scores is None:  # logs of version 1
-            scores = {} if sample.score is None else {next(iter(self._scorers), None) or "score": sample.score}
+            scores = {} if sample.score is None else {next(iter(self._scorers), "") or "score": sample.score}
         for name, score in scores.items():
             yield from self._grade(name, dict_of(score))
 

@@ -75,7 +75,8 @@ def _grader_args(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sample_of(row: Any) -> Any:
-    return row.get("sample_id") if isinstance(row, dict) and row.get("type") else None
+    has_sample = isinstance(row, dict) and row.get("type") and row.get("sample_id") is not None
+    return text_of(row["sample_id"]) if has_sample else None
 
 
 def _jobs(path: Path, target: str, dataset: str, grader: dict[str, Any]) -> Iterator[ForeignJob]:
