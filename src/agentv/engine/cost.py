@@ -33,6 +33,7 @@ class RunCosts:
 
     def __init__(self, budget_usd: float | None, cost_of: Callable[[Result], float], unrecorded_usd: float) -> None:
         self._budget = budget_usd
+        self.has_budget = budget_usd is not None
         self._cost_of = cost_of
         self._recorded = 0.0
         self._answers: dict[JobKey, float] = {}

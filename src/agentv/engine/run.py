@@ -230,9 +230,10 @@ class RunInProgress:
         self._stopped = self._stopped or self._errors.add(result)
         if options.fail_fast and (result.verdict == "fail" or result.status == "error"):
             self._stopped = self._stopped or "fail_fast"
-        self.costs.add(result)
-        if self.costs.is_used_up:
-            self._stopped = self._stopped or "budget"
+        if self.costs.has_budget:
+            self.costs.add(result)
+            if self.costs.is_used_up:
+                self._stopped = self._stopped or "budget"
         return self._stopped is not None
 
     def close(self) -> None:
@@ -282,11 +283,12 @@ class RunInProgress:
         """Return the jobs of some cases that are not done, after writing these cases to disk together."""
         jobs: list[Job] = []
         lines: list[bytes] = []
-        plan, has_done = self.plan, len(self._done) > 0
+        plan, has_done, compares_files = self.plan, len(self._done) > 0, self.cases.compares_files
         early_stop = plan.early_stop if plan.rescored is None else None
         for case in cases:
             fingerprints = plan.source.fingerprints(case)
-            self.cases.read(case, fingerprints)
+            if compares_files:
+                self.cases.read(case, fingerprints)
             found = plan.source.jobs(case, fingerprints[1])
             planned = len(found)
             if has_done:

@@ -15,7 +15,7 @@ from agentv.engine.checks.preflight import Preflight, ProjectFacts, known_target
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import Project
 from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
-from agentv.model.case import USER_TARGET, EvalCase
+from agentv.model.case import NO_DETAILS, USER_TARGET, EvalCase
 from agentv.model.evaluator import EvaluatorSpec, Execution, turn_evaluator_name
 from agentv.model.job import AnswerSource, Job
 from agentv.model.manifest import DatasetEntry, TargetEntry, merged_contents
@@ -72,15 +72,15 @@ class LiveJobs(JobSource):
 
     def counts(self, case: EvalCase) -> dict[str, int]:
         last = self._last
-        if last is None or last[0] is not case.execution or last[1] != len(case.prompts):
-            jobs = self._trials_of(case) * max(1, len(case.prompts))
-            counts = dict.fromkeys(self._targets_of(case), jobs)
-            last = self._last = (case.execution, len(case.prompts), counts)
+        prompts = len(case.details.prompts)
+        if last is None or last[0] is not case.execution or last[1] != prompts:
+            counts = dict.fromkeys(self._targets_of(case), self._trials_of(case) * max(1, prompts))
+            last = self._last = (case.execution, prompts, counts)
         return last[2]
 
     def jobs(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]:
-        trials, counts = self._trials_of(case), self.counts(case)
-        if trials == 1 and not case.prompts:  # the common case
+        trials, counts = self._trials or case.execution.trials or self._default_trials, self.counts(case)
+        if trials == 1 and not case.details.prompts:  # the common case
             return [Job(case, target, None, 1, fingerprint) for target in counts]
         prompts: list[str | None] = [prompt.id for prompt in case.prompts] or [None]
         return [
@@ -224,7 +224,7 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
     repeats = 0
     dependents: list[EvalCase] = []
     for case in cases.stream():
-        if has_dependencies(case):
+        if case.details is not NO_DETAILS and has_dependencies(case):
             dependents.append(case)
         last, counts = counts, source.counts(case)
         if preflight.is_checked(case, counts):

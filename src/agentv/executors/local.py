@@ -47,6 +47,7 @@ class _Pool:
         self._tasks = 0
         self._is_exhausted = False
         self._emitted = asyncio.Event()
+        self._waits = False  # whether a job waits for others
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Start the tasks, and others when slots are lent."""
@@ -66,13 +67,15 @@ class _Pool:
         try:
             for job in self._jobs:
                 if job is None:
+                    self._waits = True
                     self._emitted.clear()
                     await self._emitted.wait()
                     continue
                 if emit(await worker.run(job)):
                     self._limits.stop()
-                self._emitted.set()
-                if self._tasks - slots.lent > slots.total:
+                if self._waits:
+                    self._emitted.set()
+                if self._tasks > slots.total and self._tasks - slots.lent > slots.total:
                     return
                 if time.monotonic() - resumed > TURN_S:
                     await asyncio.sleep(0)

@@ -222,13 +222,13 @@ class _Target:
             self.judge_cost += judged
 
     def _add_error(self, result: Result) -> None:
+        error = result.error
         self.errors += 1
-        if result.error is not None and result.error.suspicious:
+        if error is not None and error.suspicious:
             self.suspicious += 1
             if len(self._suspicious_cases) < MOST_SUSPICIOUS and result.eval_id not in self._suspicious_cases:
                 self._suspicious_cases.append(result.eval_id)
         self._evaluator_errors.update(found.name for found in result.evaluator_results if found.score is None)
-        error = result.error
         name = error.error_class if error else "unknown"
         self.error_classes[name] += 1
         judged = any(found.called_judge for found in result.evaluator_results if found.score is None)
@@ -237,8 +237,7 @@ class _Target:
             self._first_errors[name] = _note(result, error.message if error else "")
 
     def summary(self, planned: int, cases: int | None = None) -> TargetSummary:
-        skipped = max(0, planned - self.done)
-        scored = self.scores.n
+        skipped, scored = max(0, planned - self.done), self.scores.n
         return TargetSummary(
             cases=cases if cases is not None else len(self._cases) if self._by_case else max(planned, self.done),
             jobs=self.done + skipped,
@@ -394,7 +393,8 @@ def _evaluators_cost(results: tuple[EvaluatorResult, ...]) -> float | None:
     """Return the cost of evaluators. A composite without a cost of its own costs as much as its members."""
     total = None
     for found in results:
-        cost = found.cost_usd if found.cost_usd is not None else _evaluators_cost(found.evaluator_results)
+        nested = found.evaluator_results
+        cost = _evaluators_cost(nested) if nested and found.cost_usd is None else found.cost_usd
         if cost is not None:
             total = cost + (total or 0.0)
     return total

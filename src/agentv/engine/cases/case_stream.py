@@ -23,8 +23,8 @@ class CaseStream:
         self._plan = plan
         self._contents: dict[str, str] = {}
         # The hash covers the cases that name files, and all of them must be read.
-        self._compares_files = plan.rescored is None and plan.early_stop is None
-        self._compares_files &= any(entry.contents for entry in plan.checked.datasets)
+        self.compares_files = plan.rescored is None and plan.early_stop is None
+        self.compares_files &= any(entry.contents for entry in plan.checked.datasets)
         self._datasets = {file: each.path for each in plan.cases.sources for file in each.files}
         self._changed: str | None = None
         self._cwd = _working_directory()
@@ -54,8 +54,8 @@ class CaseStream:
             raise AgentvError("The working directory changed during the run", detail, hint)
 
     def read(self, case: EvalCase, fingerprints: Fingerprints) -> None:
-        """Take note of a case, if the files that cases name are compared."""
-        if self._compares_files and case.names_files and case.path in self._datasets:
+        """Take note of a case, if `compares_files`: the files that cases name must not change."""
+        if case.names_files and case.path in self._datasets:
             path = self._datasets[case.path]
             self._contents[path] = merged_contents(self._contents.get(path, ""), fingerprints[1])
 
@@ -69,7 +69,7 @@ class CaseStream:
             detail = f"The run stopped. Its records in {folder} come from the dataset before the change"
             hint = f"Restore the file and continue with --resume, or start a new run; {kept}"
             raise DatasetChangedError(f"{name} changed during the run", detail, hint, path=self._changed)
-        if not self._compares_files:
+        if not self.compares_files:
             return
         for entry in self._plan.checked.datasets:
             if self._contents.get(entry.path, "") != entry.contents:
