@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from pathlib import Path
+from random import Random
 
 import pytest
 import yaml
@@ -10,6 +11,7 @@ import yaml
 from agentv.registry import SESSION_FORMATS
 from agentv.sessions.session import ReadLog
 from agentv.sessions.session_file import SessionFile, format_of, read_sessions, session_files
+from agentv.support.json_values import json_or
 
 DATA = Path(__file__).parent.parent / "data" / "sessions"
 FORMATS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in sorted(DATA.glob("*.yaml"))}
@@ -146,3 +148,34 @@ def test_other_files_are_not_sessions(tmp_path):
     log = ReadLog()
     assert list(read_sessions([str(tmp_path)], log)) == []
     assert sum(log.skipped.values()) == log.files == 6
+
+
+WRONG = (None, 1, "x", [], {}, [1], {"a": 1}, True, -1.5, [[]], {"type": None})
+
+
+def damaged(value, random):
+    """Return data in which some values have another type, and some keys are missing."""
+    if random.random() < 0.04:
+        return random.choice(WRONG)
+    if isinstance(value, dict):
+        return {key: damaged(item, random) for key, item in value.items() if random.random() > 0.02}
+    return [damaged(item, random) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_values_of_the_wrong_type_do_not_stop_the_reading(tmp_path, name):
+    random = Random(7)
+    for example in (each for each in FORMATS[name] if "content" in each):
+        path, lines = tmp_path / example["file"], path_lines(example)
+        for _ in range(8):
+            path.write_text("\n".join(json.dumps(damaged(line, random)) for line in lines))
+            log = ReadLog()
+            sessions = list(read_sessions([str(path)], log))
+            assert sessions or log.skipped or log.broken
+
+
+def path_lines(example):
+    """Return the JSON values in a file: one per line, or one document."""
+    if example["file"].endswith(".json"):
+        return [json.loads(example["content"])]
+    return [data for line in example["content"].splitlines() if (data := json_or(line, None)) is not None]

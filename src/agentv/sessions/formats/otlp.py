@@ -39,6 +39,8 @@ _NOT_RECORDED = (
     "a trace without the texts of messages (set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true to record them)"
 )
 
+_NO_SPANS = "a trace without spans of a model or an agent"
+
 
 class _Otlp(SessionFormat):
     agent = "otlp"
@@ -59,6 +61,8 @@ class _Otlp(SessionFormat):
             for export in exports:
                 for span in spans_in(export):
                     spool.add(span)
+            if spool.is_empty:
+                log.skip(_NO_SPANS, file.path)
             for conversation, traces in spool.conversations():
                 yield from session_of_traces(conversation, traces, file.path, log)
 
@@ -80,6 +84,11 @@ class _TraceSpool:
 
     def __exit__(self, *_: object) -> None:
         self._stream.close()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no span was added."""
+        return not self._places
 
     def add(self, span: Span) -> None:
         if not span.attributes and not span.events:
@@ -118,7 +127,7 @@ def session_of_traces(conversation: str, traces: Iterable[list[Span]], path: str
         if reader.spans:
             log.skip(_NOT_RECORDED, path)
         else:
-            log.skip("a trace without spans of a model or an agent", path)
+            log.skip(_NO_SPANS, path)
         return
     yield from reader.builder.finish(path, log)
 

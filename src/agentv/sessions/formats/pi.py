@@ -12,6 +12,7 @@ from agentv.sessions.session import (
     SessionBuilder,
     SessionFormat,
     attachments_in,
+    kind_of,
     object_in,
     objects_in,
 )
@@ -39,11 +40,11 @@ class _Pi(SessionFormat):
         about = file.first[0]
         builder.learn(id=about.get("id"), cwd=about.get("cwd"), started=about.get("timestamp"))
         for entry in _branch(file.records(log)):
-            if entry.get("type") == "message":
+            if kind_of(entry) == "message":
                 _take(builder, object_in(entry, "message"), entry, log)
-            elif entry.get("type") == "model_change":
+            elif kind_of(entry) == "model_change":
                 builder.learn(model=entry.get("modelId"))
-            elif entry.get("type") not in _IGNORED:
+            elif kind_of(entry) not in _IGNORED:
                 log.meet_unknown(self.agent, entry.get("type"))
         yield from builder.finish(file.path, log)
 
