@@ -379,10 +379,11 @@ def skill(place):
     (folder / "SKILL.md").write_text("---\ndescription: x\nname: 'greet'  # the name\n---\nname: no\n")
     (folder / "scripts" / "run.sh").write_text("true")
     (folder / "evals" / "evals.json").write_text("the answers")
+    (folder / ".env").write_text("KEY=secret")
     return folder
 
 
-def test_skills_are_installed_in_the_agents_home_without_their_evals(place, skill):
+def test_skills_are_installed_in_the_agents_home_without_evals_and_secrets(place, skill):
     seen = reported_environment(place, skills=("my-skill",))
     assert [file for file in seen["home"] if "skills" in file] == [
         ".claude/skills/greet/SKILL.md",

@@ -3,6 +3,8 @@
 import pytest
 from stranger import Stranger
 
+from agentv.engine.cases.case_survey import workspace_uses
+from agentv.model.workspace_settings import Workspace, WorkspaceFile
 from agentv.trust import template_search
 
 CONFIG = '[core]\nrepositoryformatversion = 0\nbare = false\nworktree = .\nfsmonitor = "touch {marker}; false"\n'
@@ -84,3 +86,12 @@ def test_a_template_that_is_a_link_to_my_files_needs_trust(stranger, command):
     (stranger.theirs / "tpl").symlink_to(stranger.mine)
     ended = evaluate(stranger, command)
     assert ended.code != 0, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "needs_trust"), [(".claude/settings.json", True), ("a/.mcp.json", True), ("data/a.csv", False)]
+)
+def test_a_file_that_tools_execute_needs_trust_wherever_it_comes_from(path, needs_trust):
+    workspace = Workspace(files=(WorkspaceFile(path, "plain.txt", "", "/project/plain.txt"),))
+    found = [(use.kind, use.value) for use in workspace_uses(workspace, "d.yaml")]
+    assert found == ([("template", path)] if needs_trust else [])

@@ -16,8 +16,11 @@ _NAME = re.compile(r"^name:[ \t]*[\"']?([A-Za-z0-9][\w.-]{0,63})[\"']?[ \t]*(?:#
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
 _LONGEST = 64 * 1024
 _DEEPEST = 4
-_LEFT_OUT = re.compile(r"evals?|evals?\.json|.*trigger[_-]?evals?.*\.jsonl?|\.git|\.agentv|__pycache__", re.IGNORECASE)
-"""What is not installed: evals contain the answers."""
+_LEFT_OUT = re.compile(
+    r"evals?|evals?\.json|.*trigger[_-]?evals?.*\.jsonl?|\.env(?:\..*)?|\.git|\.agentv|__pycache__|\.venv|node_modules",
+    re.IGNORECASE,
+)
+"""What is not installed: evals contain the answers, `.env` secrets; the others are of tools."""
 
 
 class SkillPlaces(msgspec.Struct, frozen=True):
@@ -44,7 +47,7 @@ def is_skill(folder: str) -> bool:
 
 
 def installed_files(folder: str) -> list[str]:
-    """Return the names in a skill's folder that are installed: all but its evals, which contain the answers."""
+    """Return the names in a skill's folder that are installed: not its evals, which contain the answers, nor `.env`."""
     return sorted(name for name in os.listdir(folder) if not _LEFT_OUT.fullmatch(name))
 
 
