@@ -74,6 +74,20 @@ def test_a_damaged_sample_is_named(tmp_path, damage):
     assert "samples/2_epoch_1.json" in refusal(path)
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n", "It is a Git LFS pointer"),
+        (b"", "neither an archive nor a JSON document"),
+        (b"PK\x03\x04 and no more", "damaged or was cut off"),
+        (b'{"version": 2', "was cut off"),
+    ],
+)
+def test_a_file_that_is_no_log_is_refused_with_the_reason(tmp_path, content, reason):
+    (tmp_path / "log.eval").write_bytes(content)
+    assert reason in refusal(tmp_path / "log.eval")
+
+
 def test_a_changed_byte_in_an_archive_is_noticed(tmp_path):
     path = log(tmp_path / "flipped.eval", {"samples/1_epoch_1.json": sample(answer=os.urandom(3000).hex())})
     data = bytearray(path.read_bytes())

@@ -191,6 +191,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 RESULTS_FILE = "results.jsonl"
 _HEAD_BYTES = 64 * 1024
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _CHECKED_TOGETHER = 256
 
 
@@ -227,6 +228,8 @@ def format_of(path: Path) -> ResultFormat:
     if not path.is_dir():
         with file_errors(f"Cannot read {path}"), path.open("rb") as file:
             head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
+    if head.startswith(_LFS_POINTER):
+        raise UsageError(f"Cannot read {path}", "It is a Git LFS pointer, not the file itself", "Run: git lfs pull")
     known: list[ResultFormat] = []
     for name in RESULT_FORMATS.all_names():
         known.append(RESULT_FORMATS.find(name)())

@@ -192,7 +192,11 @@ class RunStore(AbstractContextManager["RunStore"]):
     def notes(self) -> tuple[str, ...]:
         """What a reader of imported results should know, such as scores that are not from 0 to 1."""
         imported = self.manifest.imported_from if self.manifest is not None else None
-        return () if imported is None else (f"Read {self.path} as {imported.format}", *imported.notes)
+        if imported is None:
+            return ()
+        is_copy = self.folder.path == self.path
+        origin = f"{self.name} was imported from" if is_copy else f"Read {self.path} as"
+        return f"{origin} {imported.format}", *imported.notes
 
     @property
     def is_ours(self) -> bool:

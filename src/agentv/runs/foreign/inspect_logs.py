@@ -88,8 +88,10 @@ class InspectLog(ForeignResults):
     def open(self, path: Path) -> ForeignRun:
         path = self.files(path)[0]
         with path.open("rb") as file:
-            is_archive = file.read(4) == _MAGIC
-        return _open_archive(path) if is_archive else _open_document(path)
+            start = file.read(4)
+        if start != _MAGIC and start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"{":
+            raise problem(path, "It is neither an archive nor a JSON document")
+        return _open_archive(path) if start == _MAGIC else _open_document(path)
 
 
 def _logs_in(folder: Path) -> list[Path]:
