@@ -148,7 +148,8 @@ def _runs_in(folder: Path) -> list[Path]:
 
 def _imports_in(folder: Path) -> list[Path]:
     """Return the results of other tools in a folder."""
-    return [path for path in folder.iterdir() if not path.name.startswith(".") and _is_foreign(path)]
+    paths = folder.iterdir() if folder.is_dir() else ()
+    return [path for path in paths if not path.name.startswith(".") and _is_foreign(path)]
 
 
 def _is_foreign(path: Path) -> bool:
