@@ -119,6 +119,8 @@ FOREIGN_FORMATS = Registry(
         "agent-skills": f"{_FOREIGN}.agent_skills:AGENT_SKILLS",
         "skill-triggers": f"{_FOREIGN}.skill_triggers:SKILL_TRIGGERS",
         "github-prompt": f"{_FOREIGN}.github_prompt:GITHUB_PROMPT",
+        "promptfoo": f"{_FOREIGN}.promptfoo.promptfoo_config:PROMPTFOO_CONFIG",
+        "promptfoo-tests": f"{_FOREIGN}.promptfoo.promptfoo_config:PROMPTFOO_TESTS",
         "openai-hosted": f"{_FOREIGN}.openai_evals:OPENAI_HOSTED",
         "openai-evals": f"{_FOREIGN}.openai_evals:OPENAI_SAMPLES",
         "inspect": f"{_FOREIGN}.inspect_samples:INSPECT_SAMPLES",
@@ -178,7 +180,7 @@ _ELSEWHERE = {
     "is-valid-openai-tools-call is-valid-openai-function-call is-valid-function-call": (
         "Use `tool_trajectory` for tool calls, or `json_schema` for a JSON answer"
     ),
-    "contains-json": "Use `is_json`, with `transform: {strip: [fences]}` or `transform: {regex: …}` on the entry",
+    "contains-json": "Use `is_json` or `json_schema` with `anywhere: true`",
     "is-xml is-sql is-html contains-xml contains-sql contains-html": "Use `python` with your own function",
     "rouge-n": "Use `rouge` with `variant: rouge1`",
     "gleu meteor": "Use `bleu`, `rouge` or `similarity`, or `python` with your own function",

@@ -8,7 +8,6 @@ from agentv.datasets.formats.indentation import indentation_hint
 @pytest.mark.parametrize(
     ("file", "content", "named"),
     [
-        ("promptfooconfig.yaml", {"prompts": ["x"], "providers": ["y"], "tests": []}, "promptfoo"),
         ("other.yaml", {"targets": []}, "a targets file"),
         ("page.jsonl", "<!DOCTYPE html>\n<html></html>\n", "an HTML page"),
         ("page.yaml", "<html>\n</html>\n", "an HTML page"),

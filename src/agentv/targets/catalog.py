@@ -67,8 +67,7 @@ LineOf = Callable[[KeyPath], int | None]
 class Targets:
     """The targets of one file. Variables are looked up per target, so that those of unused targets may be unset.
 
-    `home`, for `Target.open`, is the folder with the file or its `.agentv` folder. `warnings` are about the file and
-    the targets read so far.
+    `home`, for `Target.open`, is the folder of the file or of `.agentv`. `warnings` are about the targets read so far.
     """
 
     def __init__(
@@ -96,9 +95,16 @@ class Targets:
 
     def with_models(self, names: Iterable[str]) -> Targets:
         """Return these targets, and those for names such as `openai:gpt-5-mini` that are not in the file."""
-        if not (added := model_entries(names, self._entries)):
-            return self
-        found = Targets({**self._entries, **added}, self.path, self.environment, self._line_of, self._repeated)
+        added = model_entries(names, self._entries)
+        return self._extended({**self._entries, **added}) if added else self
+
+    def with_entries(self, entries: Iterable[dict[str, Any]], path: str) -> Targets:
+        """Return the targets with those of a dataset. A target of the file replaces one of the same name."""
+        own = {str(entry["name"]): (len(self._entries) + index, entry) for index, entry in enumerate(entries)}
+        return self._extended({**own, **self._entries}, path) if own else self
+
+    def _extended(self, entries: Mapping[str, Entry], path: str | None = None) -> Targets:
+        found = Targets(entries, self.path or path, self.environment, self._line_of, self._repeated)
         found.warnings = self.warnings
         return found
 

@@ -23,12 +23,14 @@ KNOWN: dict[str, Callable[[Request], Any]] = {
     "case": lambda request: request.case,
     "variables": lambda request: dict(request.case.variables or {}),
     "trial": lambda request: request.trial,
+    "options": lambda _: {"config": {}},
+    "context": lambda request: {"vars": dict(request.case.variables or {})},
     "texts": embedding_texts,
 }
 """The arguments of a function by parameter name."""
 
-_ALWAYS = frozenset(KNOWN) - {"texts"}
-"""The arguments of a function with `**kwargs`. `texts` is only for embeddings."""
+_ALWAYS = frozenset(KNOWN) - {"texts", "options", "context"}
+"""The arguments of a function with `**kwargs`. `texts` is only for embeddings; the others are those of promptfoo."""
 
 
 class FunctionResponder:
@@ -40,13 +42,15 @@ class FunctionResponder:
         self.endpoint = f"python:{label}"
         self._home = home or os.getcwd()
         self._function: FunctionCall[Request] = FunctionCall(call, label, KNOWN, "prompt", _ALWAYS)
+        self._is_call_api = {"options", "context"} <= set(self._function.names)
         self._threads = DaemonThreads()
 
     async def respond(self, request: Request) -> Response:
         timer, task = asyncio.timeout(request.timeout_s), asyncio.current_task()
         try:
             async with timer:
-                return response_from_value(await self._function.call(request, self._threads))
+                value = await self._function.call(request, self._threads)
+                return response_from_value(_answer_of(value) if self._is_call_api else value)
         except TargetFailure:
             raise
         except TimeoutError as error:
@@ -71,6 +75,20 @@ class FunctionResponder:
     def _failure(self, error: BaseException) -> TargetFailure:
         kind: ErrorClass = "timeout" if isinstance(error, TimeoutError) else "process"
         return TargetFailure(kind, describe(error, self._home))
+
+
+def _answer_of(value: Any) -> Any:
+    """Return what a function of promptfoo, `call_api(prompt, options, context)`, returned, as an answer object."""
+    if not isinstance(value, dict):
+        return value
+    if value.get("error"):
+        raise TargetFailure("process", str(value["error"]))
+    output, usage = value.get("output"), value.get("tokenUsage") or value.get("token_usage") or {}
+    if output is None:
+        return value
+    tokens = {"input": usage.get("prompt"), "output": usage.get("completion")} if isinstance(usage, dict) else {}
+    found = {"text": output, "cost_usd": value.get("cost"), "token_usage": tokens if all(tokens.values()) else None}
+    return {key: each for key, each in found.items() if each is not None}
 
 
 def _is_closed(task: asyncio.Task[Any] | None) -> bool:

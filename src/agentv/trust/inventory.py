@@ -16,7 +16,7 @@ UseKind = Literal["command", "code", "script", "template", "file", "host", "vari
 KINDS: dict[UseKind, str] = {
     "command": "command",
     "code": "Python import",
-    "script": "JavaScript check",
+    "script": "inline check",
     "template": "tool configuration",
     "file": "output file",
     "host": "host",

@@ -154,6 +154,10 @@ class DatasetFormat:
         """Read the rows. May be called any number of times."""
         raise NotImplementedError
 
+    def targets(self, source: Source) -> list[dict[str, Any]]:  # noqa: ARG002
+        """Return the targets that a dataset brings along, as entries of a targets file. Paths in them are absolute."""
+        return []
+
     def write(self, content: Content, path: str) -> None:  # noqa: ARG002
         """Write a dataset to `path`, and its sidecar if the format has one."""
         raise UsageError(f"Cannot write {path}", "This format is read-only")

@@ -21,6 +21,7 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.workspace_settings import Workspace
 from agentv.settings.environment import REFERENCE, load_environment
 from agentv.support.user_code import importing_nothing, may_import
+from agentv.targets.target_uses import target_inventory
 from agentv.trust.consent import require_trust, require_trust_in_run, require_trust_in_values
 from agentv.trust.inventory import Inventory, Use, command_text
 from agentv.trust.policy import load_policy
@@ -42,6 +43,7 @@ class CaseSurvey:
 
     def __init__(self, evaluators: Evaluators = None, *, everything: bool | None = None, calls: bool = True) -> None:
         self.inventory = Inventory()
+        self.has_targets = False
         if everything is None:
             everything = not may_import() or load_policy().programs == "deny"
         self.everything = everything
@@ -60,6 +62,13 @@ class CaseSurvey:
                 self.inventory.files[path] = None
         if wanted:
             self.inventory.add(self._uses(case))
+
+    def add_targets(self, source: Source) -> tuple[str, ...]:
+        """Add what the targets that a dataset brings along would use. Return their names."""
+        entries = {entry["name"]: (index, entry) for index, entry in enumerate(source.format.targets(source))}
+        self.inventory.add(target_inventory(entries, entries, source.files[0]) if entries else ())
+        self.has_targets = self.has_targets or bool(entries)
+        return tuple(entries)
 
     def _uses(self, case: EvalCase) -> Iterator[Use]:
         path = case.path
@@ -136,6 +145,8 @@ def dataset_uses(source: Source, options: Options, survey: CaseSurvey) -> Invent
         pass  # reported when the run reads it
     survey.inventory.files.update(dict.fromkeys(files_of(source)))
     survey.inventory.add(variable_uses([source]))
+    with suppress(AgentvError):
+        survey.add_targets(source)
     return survey.inventory
 
 

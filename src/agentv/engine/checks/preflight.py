@@ -49,6 +49,12 @@ class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_batched: Callable[[str], bool] = lambda _: False
     survey: CaseSurvey | None = None
 
+    def with_targets(self, names: tuple[str, ...]) -> ProjectFacts:
+        """Return the facts with the targets that a dataset brings along."""
+        if not names:
+            return self
+        return msgspec.structs.replace(self, known=(*self.known, *names), may_judge=(*self.may_judge, *names))
+
 
 def judges_of(command: str | None, own: JudgeNames, of_target: str | None, known: Collection[str]) -> tuple[str, ...]:
     """Return the judges: the command's, else the evaluator's, else the target's, else `judge` if that exists."""

@@ -169,7 +169,8 @@ def check_dataset(source: Source, options: Options, project: ProjectFiles) -> tu
     count = 0
     try:
         dataset = Dataset(source, options, sink)
-        preflight, locator, survey = Preflight(project.facts), Locator(dataset), project.survey
+        locator, survey = Locator(dataset), project.survey
+        preflight = Preflight(project.facts.with_targets(survey.add_targets(source)))
         seen, repeated = PackedIds(), set()
         dependents: dict[str, EvalCase] = {}
         has_targets = True
@@ -306,7 +307,9 @@ def _validated(paths: Sequence[str], options: Options) -> Report:
     uses.add(variable_uses(sources))
     if uses:
         report.uses = list(uses)
-    if not report.errors and any(project.targets_file is None for project in projects.values()):
+    if not report.errors and any(
+        project.targets_file is None and not project.survey.has_targets for project in projects.values()
+    ):
         report.notes.append(NO_TARGETS)
     return report
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import zip_longest
 from pathlib import Path
@@ -25,6 +26,7 @@ from agentv.evaluators.base import (
     reference_value,
     similarity_score,
 )
+from agentv.evaluators.judges.object_scan import objects_in
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.job import Judgement
 from agentv.settings.diagnostics import field_name
@@ -75,10 +77,13 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
     aliases: ClassVar[dict[str, str]] = {"value": "schema"}
 
     schema: dict[str, Any] | str | None = None
+    anywhere: bool = False
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 if the answer is JSON that matches the schema, otherwise 0."""
         answer = judgement.candidate_answer.strip()
+        if self.anywhere:
+            return self._within(answer, judgement)
         try:
             value = msgspec.json.decode(answer)
         except (ValueError, RecursionError) as error:
@@ -89,6 +94,18 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
             return passed("is JSON")
         errors = schema_errors(validator, value)
         return missed(*errors) if errors else passed("is JSON that matches the schema")
+
+    def _within(self, answer: str, judgement: Judgement) -> Score:
+        """Score 1 if the answer is or contains an object that matches the schema."""
+        values = [value for _, value in objects_in(answer) if not isinstance(value, Exception)]
+        with suppress(ValueError, RecursionError):
+            values.append(msgspec.json.decode(answer))
+        if not values:
+            return missed("contains no JSON object")
+        validator = self._validator or self._from_file(judgement)
+        if validator is None or any(validator.is_valid(value) for value in values):
+            return passed("contains JSON" + ("" if validator is None else " that matches the schema"))
+        return missed(*schema_errors(validator, values[0]))
 
     def references(self) -> Iterator[FileReference]:
         """The schema file."""
@@ -196,10 +213,13 @@ def _is_below(place: tuple[Step, ...], ignored: set[tuple[Step, ...]]) -> bool:
 
 
 class IsJson(_SchemaCheck, frozen=True, kw_only=True, dict=True):
-    """The answer is valid JSON and matches `schema`, if set."""
+    """The answer is valid JSON and matches `schema`, if set. With `anywhere`, it only has to contain such an object."""
 
 
 class JsonSchema(_SchemaCheck, frozen=True, kw_only=True, dict=True):
-    """The answer is JSON that matches `schema`, an object or a file path."""
+    """The answer is JSON that matches `schema`, an object or a file path.
+
+    With `anywhere`, the answer only has to contain an object that matches.
+    """
 
     schema: dict[str, Any] | str

@@ -130,36 +130,45 @@ class CodeJudge(SandboxedEvaluator, frozen=True, kw_only=True):
             yield {**variables, **found}
 
 
+_INLINE = "agentv.evaluators.code.inline_python:inline_score"
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
 
 
 class PythonJudge(SandboxedEvaluator, frozen=True, kw_only=True):
     """A function, named as `file.py:name` or `module:name`, called in a separate process that is kept warm.
 
-    `fresh` starts a new process for each judgement.
+    It has one parameter, the context, or those of promptfoo: `output` and `context`. `code` is inline code with these
+    two instead: one expression, or several lines with a `return`. `fresh` starts a new process for each judgement.
     """
 
     aliases: ClassVar[dict[str, str]] = {"value": "function"}
 
-    function: str
+    function: str | None = None
+    code: str | None = None
     fresh: bool = False
     config: dict[str, Any] = {}
 
     def complaints(self) -> list[str]:
-        """A value that does not name a function, such as inline code."""
-        if _FUNCTION.fullmatch(self.function):
+        """Not exactly one of function and code, or a value that does not name a function."""
+        if (self.function is None) == (self.code is None):
+            return ["needs either 'function' or 'code'"]
+        if self.function is None or _FUNCTION.fullmatch(self.function):
             return []
-        return ["'function' must name a function as 'file.py:name' or 'module:name'; inline code is not supported"]
+        return ["'function' must name a function as 'file.py:name' or 'module:name'. Write inline code as 'code'"]
 
     def references(self) -> Iterator[FileReference]:
-        """The function."""
-        yield function_reference(("function",), self.function)
+        """The function, or the code."""
+        if self.function is not None:
+            yield function_reference(("function",), self.function)
+        else:
+            yield FileReference(("code",), self.code, executes="script")
 
     async def evaluate(self, judgement: Judgement) -> Score:
-        """Call the function in a warm process."""
-        path, stamp = _located(self.function.rpartition(":")[0], judgement)
+        """Call the function, or run the code, in a warm process."""
+        function = self.function or _INLINE
+        path, stamp = _located(function.rpartition(":")[0], judgement)
         setup = Setup(
-            reference=self.function,
+            reference=function,
             path=path,
             cwd=os.getcwd(),
             fresh=self.fresh,
@@ -168,7 +177,11 @@ class PythonJudge(SandboxedEvaluator, frozen=True, kw_only=True):
             confinement=confinement_for(self.sandbox, judgement),
         )
         async with host_of(judgement) as host:
-            score = await host.pool.judge(setup, judgement, self.config, self.timeout_seconds, {})
+            config = self.config if self.code is None else {"code": self.code, "config": self.config}
+            try:
+                score = await host.pool.judge(setup, judgement, config, self.timeout_seconds, {})
+            except EvaluatorFailure as failure:
+                raise EvaluatorFailure(str(failure).replace(_INLINE, "The Python code")) from None
         return with_level(score, self.sandbox, setup.confinement)
 
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
+from agentv.evaluators.code.inline_python import with_two_arguments
 from agentv.evaluators.code.judge_io import (
     LENGTH_BYTES,
     MessageBuffer,
@@ -269,6 +270,7 @@ class ForkServer:
         try:
             os.chdir(setup.cwd)
             function = load(setup.reference, lambda _: setup.path)
+            function = with_two_arguments(function) if setup.given == "context" else function
         except FunctionError as error:
             return str(error)
         except OSError as error:

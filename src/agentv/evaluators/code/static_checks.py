@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agentv.evaluators.code.inline_python import PARAMETERS
 from agentv.model.evaluator import FileReference, FindFile
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.support.code_outline import read_module
@@ -68,4 +69,4 @@ def _needs(arguments: ast.arguments) -> str:
     required += [each.arg for each, default in named if default is None]
     if not positional and arguments.vararg is None:
         return "it takes no arguments"
-    return f"it requires {', '.join(required)}" if len(required) > 1 else ""
+    return f"it requires {', '.join(required)}" if len(required) > 1 and required != PARAMETERS else ""

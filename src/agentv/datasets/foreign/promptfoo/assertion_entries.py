@@ -1,0 +1,330 @@
+"""Translate the assertions of a promptfoo test to evaluators.
+
+A test without a threshold passes if all its assertions do, whatever their scores: each gets `required`, its own
+minimum. With a threshold only the weighted mean decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from agentv.datasets.foreign.foreign_format import Lose
+from agentv.datasets.foreign.promptfoo.nunjucks import rendered
+from agentv.datasets.foreign.promptfoo.transform_code import transform_of
+from agentv.datasets.foreign.values import is_blank, text_of
+
+ABOVE_ZERO = 1e-9
+"""The minimum of a number that passes if it is above 0."""
+
+_TEXT_CHECKS = {
+    **{name: name.replace("-", "_") for name in ("equals", "contains", "icontains", "starts-with", "regex")},
+    "ends-with": "ends_with",
+}
+_LIST_CHECKS = {name: name.replace("-", "_") for name in ("contains-any", "contains-all")}
+_LIST_CHECKS |= {f"i{name}": f"i{type_}" for name, type_ in _LIST_CHECKS.items()}
+_GRADED = {
+    "answer-relevance": "answer_relevance",
+    "context-faithfulness": "faithfulness",
+    "context-relevance": "context_relevance",
+    "context-recall": "context_recall",
+}
+_JUDGED = {"llm-rubric", "model-graded-closedqa", "factuality", "model-graded-factuality", "g-eval", *_GRADED}
+JUDGED = frozenset({*_JUDGED, "trajectory:goal-success"})
+"""Types that call a model."""
+
+EMBEDDED = ("similar", "similar:cosine")
+"""Types that compare embeddings."""
+
+_REFUSED = {
+    "webhook": "agentv does not send answers to a web address",
+    "select-best": "compare two runs with `agentv compare`, or use `pairwise`",
+    "max-score": "compare runs with `agentv compare`",
+    "moderation": "it calls the moderation API of OpenAI; `moderation` here is a judge",
+    "guardrails": "the target does not report guardrails",
+    "perplexity perplexity-score": "it needs the log probabilities of the answer",
+    "classifier": "it calls a classifier of Hugging Face",
+    "pi": "it calls a service of another company",
+    "is-sql contains-sql is-xml contains-xml is-html contains-html": "there is no such check; use `python`",
+    "gleu meteor": "use `bleu`, `rouge` or `similarity`",
+    "ruby": "Ruby is not supported",
+    "finish-reason tool-call-f1 is-valid-openai-tools-call is-valid-openai-function-call is-valid-function-call": (
+        "use `tool_trajectory` or `python`"
+    ),
+    "trace-error-spans trace-span-count trace-span-duration": "spans are not recorded; use `execution_metrics`",
+    "search-rubric agent-rubric": "use `rubric`, with an agent as its target",
+    "similar:dot similar:euclidean": "use `similarity` with `method: embedding`",
+    "conversation-relevance": "use `llm_judge`",
+}
+REFUSED = {name: why for names, why in _REFUSED.items() for name in names.split()}
+_COMMON = {"type", "value", "threshold", "weight", "metric", "provider", "transform", "config", "rubricPrompt"}
+_CODE_FILE = re.compile(r"file://(?P<file>.+?\.(?P<kind>py|[cm]?[jt]s))(?::(?P<name>\w+))?$")
+_LIST = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,]*)\s*(?:,|$)')
+
+
+class Grading(msgspec.Struct, frozen=True):
+    """What the assertions of one test are translated with.
+
+    `judge` and `embedder` return the name of the target for a grader, given as a provider of promptfoo or None.
+    `read_file` returns the content of a file that an assertion names.
+    """
+
+    variables: Mapping[str, Any]
+    has_threshold: bool
+    judge: Callable[[Any], str | None]
+    embedder: Callable[[Any], str | None]
+    read_file: Callable[[str], Any]
+    lose: Lose
+    templates: Mapping[str, Any] = {}
+
+
+def entries_of(assertions: Any, grading: Grading, transform: Any = None) -> list[dict[str, Any]]:
+    """Return the evaluators for a list of assertions. `transform` is the test's own. Raises ValueError."""
+    found = []
+    for written in assertions if isinstance(assertions, list) else ():
+        assertion = _resolved(written, grading)
+        entry = _set_entry(assertion, grading) if assertion.get("type") == "assert-set" else _entry(assertion, grading)
+        if entry is not None:
+            steps = transform_of(assertion.get("transform", transform))
+            found.append({**entry, "transform": steps} if steps else entry)
+    return found
+
+
+def _resolved(written: Any, grading: Grading) -> dict[str, Any]:
+    """Return an assertion with the template that it names."""
+    if isinstance(written, str) and written.startswith("file://"):
+        written = grading.read_file(written)
+    if not isinstance(written, dict):
+        raise ValueError(f"An assertion must be an object, got {text_of(written)[:80]}")
+    reference = written.get("$ref")
+    if isinstance(reference, str):
+        name = reference.removeprefix("#/assertionTemplates/")
+        if not isinstance(grading.templates.get(name), dict):
+            raise ValueError(f"'$ref: {reference}' names no assertion template")
+        written = {**grading.templates[name], **{key: value for key, value in written.items() if key != "$ref"}}
+    return dict(written)
+
+
+def _set_entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None:
+    """Return a composite: all members must pass, or with a threshold their weighted mean must reach it."""
+    threshold: Any = assertion.get("threshold")
+    inner = msgspec.structs.replace(grading, has_threshold=_is_number(threshold))
+    members = entries_of(assertion.get("assert"), inner)
+    if not members:
+        grading.lose("an assert-set without assertions that can be kept")
+        return None
+    entry = {"type": "composite", "evaluators": members, "aggregator": "weighted_average"}
+    return {**entry, **_common(assertion, grading, threshold if _is_number(threshold) else 0.0)}
+
+
+def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None:
+    written = assertion.get("type")
+    if not isinstance(written, str):
+        raise ValueError("An assertion has no 'type'")
+    negated = written.startswith("not-")
+    type_ = written.removeprefix("not-")
+    for key in assertion.keys() - _COMMON:
+        grading.lose(f"'{key}' of an assertion")
+    if type_ in REFUSED or type_.startswith("promptfoo:"):
+        grading.lose(f"an assertion of type '{written}': {REFUSED.get(type_, 'it belongs to red-team tests')}")
+        return None
+    value = _value(assertion.get("value"), type_, grading)
+    own, least = _translated(type_, value, assertion, grading)
+    if own is None:
+        grading.lose(f"an assertion of the unknown type '{written}'")
+        return None
+    if negated:
+        own, least = {**own, "negate": True}, _negated_minimum(least)
+    return {**own, **_common(assertion, grading, least)}
+
+
+def _negated_minimum(least: float) -> float:
+    """Return the minimum of one minus the score: above the limit fails, so the score must stay below it."""
+    return 1.0 if least in (0.0, 1.0, ABOVE_ZERO) else min(1.0, 1 - least + ABOVE_ZERO)
+
+
+def _common(assertion: dict[str, Any], grading: Grading, least: float) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    metric = rendered(assertion.get("metric"), grading.variables)
+    if isinstance(metric, str) and metric.strip():
+        found["name"] = metric.strip()
+    weight = assertion.get("weight")
+    if _is_number(weight):
+        found["weight"] = weight
+    # An assertion of weight 0 cannot fail a test.
+    if not grading.has_threshold and weight != 0:
+        found["required"] = least
+    return found
+
+
+def _value(value: Any, type_: str, grading: Grading) -> Any:
+    if isinstance(value, str) and value.startswith("file://"):
+        return value if _CODE_FILE.match(value) or type_ in ("javascript", "python") else grading.read_file(value)
+    return rendered(value, grading.variables)
+
+
+def _translated(
+    type_: str, value: Any, assertion: dict[str, Any], grading: Grading
+) -> tuple[dict[str, Any] | None, float]:
+    """Return the evaluator, and the minimum score of a pass."""
+    threshold = assertion.get("threshold")
+    if type_ in _TEXT_CHECKS or type_ in _LIST_CHECKS:
+        return _text_check(type_, value), 1.0
+    if type_ in ("javascript", "python"):
+        return _code_check(type_, value, assertion), ABOVE_ZERO if type_ == "javascript" else _limit(threshold, None)
+    if type_ in JUDGED:
+        return _judged(type_, value, assertion, grading)
+    if type_ in EMBEDDED:
+        target = grading.embedder(assertion.get("provider"))
+        entry = {"type": "similarity", "method": "embedding", "value": _texts(value), "target": target}
+        return entry, _limit(threshold, 0.75)
+    if type_ in ("is-json", "contains-json"):
+        return _json_check(type_, value), 1.0
+    return _measured(type_, value, threshold), {"rouge-n": _limit(threshold, 0.75), "bleu": _limit(threshold, 0.5)}.get(
+        type_, 1.0
+    )
+
+
+def _limit(threshold: Any, default: float | None) -> float:
+    if _is_number(threshold):
+        return min(1.0, max(0.0, float(threshold)))
+    return ABOVE_ZERO if default is None else default
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _texts(value: Any) -> Any:
+    return [text_of(item) for item in value] if isinstance(value, list) else text_of(value)
+
+
+def _text_check(type_: str, value: Any) -> dict[str, Any]:
+    if type_ in _LIST_CHECKS:
+        items = value if isinstance(value, list) else _split(text_of(value))
+        return {"type": _LIST_CHECKS[type_], "value": [text_of(item) for item in items]}
+    if type_ == "equals" and isinstance(value, dict | list):
+        return {"type": "json_diff", "value": value}
+    if is_blank(value) and type_ != "equals":
+        raise ValueError(f"The assertion '{type_}' has no value")
+    return {"type": _TEXT_CHECKS[type_], "value": text_of(value)}
+
+
+def _split(text: str) -> list[str]:
+    """Return the items of a list that is written as text: separated by commas, with quotes around commas."""
+    items = [found.strip() for found in _LIST.findall(text)]
+    return [item[1:-1].replace('\\"', '"') if item.startswith('"') else item for item in items if item]
+
+
+def _code_check(type_: str, value: Any, assertion: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"The assertion '{type_}' has no code")
+    config = assertion.get("config")
+    settings: dict[str, Any] = {"config": config} if isinstance(config, dict) and config else {}
+    file = _CODE_FILE.match(value.strip())
+    if type_ == "javascript":
+        settings["on_throw"] = "fail"
+        if _is_number(assertion.get("threshold")):
+            settings["threshold"] = assertion["threshold"]
+        if file is None:
+            return {"type": "javascript", "code": value.rstrip(), **settings}
+        name = f":{file['name']}" if file["name"] else ""
+        return {"type": "javascript", "file": file["file"] + name, **settings}
+    if file is None:
+        return {"type": "python", "code": value.rstrip(), **settings}
+    return {"type": "python", "function": f"{file['file']}:{file['name'] or 'get_assert'}", **settings}
+
+
+def _judged(type_: str, value: Any, assertion: dict[str, Any], grading: Grading) -> tuple[dict[str, Any] | None, float]:
+    threshold = assertion.get("threshold")
+    target = grading.judge(assertion.get("provider"))
+    named = {"target": target} if target else {}
+    if not is_blank(assertion.get("rubricPrompt")):
+        grading.lose("'rubricPrompt': judges have prompts of their own")
+    if type_ in _GRADED:
+        reference = {"value": text_of(value)} if type_ == "context-recall" and not is_blank(value) else {}
+        return {"type": _GRADED[type_], **reference, **named}, _limit(threshold, 0.0)
+    if is_blank(value):
+        raise ValueError(f"The assertion '{type_}' has no value")
+    if "factuality" in type_:
+        return {"type": "factuality", "value": text_of(value), **named}, 1.0
+    criteria = [text_of(item) for item in value] if isinstance(value, list) else [text_of(value)]
+    if type_ in ("g-eval", "trajectory:goal-success") or _is_number(threshold):
+        entry: dict[str, Any] = {"type": "llm_judge", "prompt": "\n".join(criteria), **named}
+        if type_ == "trajectory:goal-success":
+            entry["include_trace"] = True
+        return entry, _limit(threshold, 0.7)
+    return {"type": "rubric", "rubrics": criteria, **named}, 1.0
+
+
+def _json_check(type_: str, value: Any) -> dict[str, Any]:
+    schema = value
+    if isinstance(value, str) and value.strip():
+        from agentv.datasets.formats.yaml_parser import YamlError, parse_yaml  # late: few assertions have a schema
+
+        try:
+            schema = parse_yaml(value.encode())
+        except YamlError as error:
+            raise ValueError(f"The schema of '{type_}' is not valid: {error.what}") from None
+    own: dict[str, Any] = {"anywhere": True} if type_ == "contains-json" else {}
+    if is_blank(schema):
+        return {"type": "is_json", **own}
+    if not isinstance(schema, dict):
+        raise ValueError(f"The schema of '{type_}' must be an object")
+    return {"type": "json_schema", "schema": msgspec.to_builtins(schema), **own}
+
+
+def _measured(type_: str, value: Any, threshold: Any) -> dict[str, Any] | None:
+    limit = threshold if _is_number(threshold) else None
+    if type_ == "levenshtein":
+        return {"type": "levenshtein", "value": text_of(value), "max_distance": int(limit or 5)}
+    if type_ == "rouge-n":
+        return {"type": "rouge", "variant": "rouge1", "value": text_of(value)}
+    if type_ == "bleu":
+        return {"type": "bleu", "value": _texts(value)}
+    if type_ in ("latency", "cost"):
+        if limit is None:
+            raise ValueError(f"The assertion '{type_}' has no threshold")
+        return {"type": "latency", "threshold": limit} if type_ == "latency" else {"type": "cost", "budget": limit}
+    if type_ == "is-refusal":
+        return {"type": "refusal"}
+    if type_ == "word-count":
+        return _word_count(value)
+    if type_ == "skill-used":
+        return {"type": "skill_trigger", "skill": text_of(value.get("name") if isinstance(value, dict) else value)}
+    return _trajectory(type_, value) if type_.startswith("trajectory:") else None
+
+
+def _word_count(value: Any) -> dict[str, Any]:
+    least, most = value, value
+    if isinstance(value, dict):
+        least, most = value.get("min", 0), value.get("max", "")
+    words = rf"\S+(?:\s+\S+){{{max(0, int(least or 0) - 1)},{'' if most in ('', None) else max(0, int(most) - 1)}}}"
+    return {"type": "regex", "name": "word_count", "value": rf"^\s*{words}\s*$"}
+
+
+def _trajectory(type_: str, value: Any) -> dict[str, Any] | None:
+    data = value if isinstance(value, dict) else {"name": value}
+    if type_ == "trajectory:tool-used":
+        names = value if isinstance(value, list) else [data.get("name", data.get("pattern"))]
+        least = data.get("min", 1) if isinstance(value, dict) else 1
+        if not all(isinstance(name, str) for name in names) or (isinstance(value, dict) and "max" in value):
+            return None
+        return {"type": "tool_trajectory", "mode": "any_order", "minimums": dict.fromkeys(names, least)}
+    if type_ == "trajectory:tool-sequence":
+        steps = value if isinstance(value, list) else data.get("steps")
+        if not isinstance(steps, list):
+            return None
+        calls = [{"tool": step if isinstance(step, str) else step.get("name", "")} for step in steps]
+        mode = "exact" if data.get("mode") == "exact" and not isinstance(value, list) else "in_order"
+        return {"type": "tool_trajectory", "mode": mode, "expected": calls}
+    if type_ == "trajectory:tool-args-match" and isinstance(data.get("name"), str):
+        match = "exact" if data.get("mode") == "exact" else "superset"
+        call = {"tool": data["name"], "args": data.get("args", data.get("arguments", {}))}
+        return {"type": "tool_trajectory", "mode": "in_order", "args_match": match, "expected": [call]}
+    if type_ == "trajectory:step-count" and _is_number(data.get("max")) and "min" not in data:
+        return {"type": "execution_metrics", "max_tool_calls": int(data["max"])}
+    return None

@@ -1,0 +1,210 @@
+"""Translate the providers of promptfoo to entries of a targets file."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+from urllib.parse import urlencode
+
+from agentv.datasets.foreign.foreign_format import Lose
+from agentv.datasets.foreign.promptfoo.transform_code import response_path_of, transform_of
+from agentv.datasets.foreign.values import is_blank, text_of
+
+_SAME = {
+    **dict.fromkeys(("openrouter", "groq", "deepseek", "mistral", "together", "fireworks", "xai", "ollama", "vllm")),
+    "togetherai": "together",
+    "lmstudio": "lm-studio",
+    "llama": "llama-cpp",
+    "cohere": "cohere",
+    "huggingface": "huggingface",
+    "bedrock": "bedrock",
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "azure": "azure",
+    "azureopenai": "azure",
+    "google": "gemini",
+    "palm": "gemini",
+}
+_COMPATIBLE = {
+    "localai": ("http://localhost:8080/v1", ""),
+    "litellm": ("http://localhost:4000", "LITELLM_API_KEY"),
+    "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    "perplexity": ("https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
+    "hyperbolic": ("https://api.hyperbolic.xyz/v1", "HYPERBOLIC_API_KEY"),
+    "alibaba": ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
+    "ai21": ("https://api.ai21.com/studio/v1", "AI21_API_KEY"),
+    "nvidia": ("https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
+    "sambanova": ("https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
+    "moonshot": ("https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+}
+"""Services with the API of OpenAI: the address, and the variable with the key."""
+
+_MODES = ("chat", "messages", "completion", "completions", "converse", "text-generation", "responses", "embedding")
+_AGENTS = {"anthropic:claude-agent-sdk": "claude-code", "openai:codex-sdk": "codex", "opencode:sdk": "opencode"}
+_KEYS = {
+    **dict.fromkeys(
+        ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens"), "max_output_tokens"
+    ),
+    **{key: key for key in ("temperature", "seed", "headers", "tools", "response_format", "region", "profile")},
+    "apiKey": "api_key",
+    "apiBaseUrl": "base_url",
+    "reasoning_effort": "reasoning",
+    "systemPrompt": "system_prompt",
+    "system": "system_prompt",
+    "timeoutMs": "timeout_seconds",
+}
+_PASSED_ON = (
+    *("top_p", "top_k", "frequency_penalty", "presence_penalty", "stop", "stop_sequences", "n", "user", "logit_bias"),
+    *("parallel_tool_calls", "tool_choice", "metadata", "verbosity", "service_tier", "min_p", "repetition_penalty"),
+)
+_SILENT = ("apiHost", "apiKeyEnvar", "apiVersion", "extra_body", "passthrough", "showThinking", "cost", "type")
+_NAMES = re.compile(r"\{\{\s*(?P<name>[A-Za-z_]\w*)(?P<rest>[^}]*)\}\}")
+
+
+class UnmappedProvider(ValueError):
+    """A provider without a counterpart here. The message is the reason."""
+
+
+def provider_parts(provider: Any) -> tuple[str, dict[str, Any]]:
+    """Return the id of a provider and its options: `{id, config, label, …}`, `{ID: {…}}`, or only the id."""
+    if isinstance(provider, str):
+        return provider, {}
+    if not isinstance(provider, dict):
+        raise UnmappedProvider("it is not a name or an object")
+    if isinstance(provider.get("id"), str):
+        return provider["id"], provider
+    if len(provider) == 1:
+        id, options = next(iter(provider.items()))
+        options = options if isinstance(options, dict) else {}
+        return str(options.get("id", id)), options
+    raise UnmappedProvider("it has no id")
+
+
+def target_entry(provider: Any, folder: str, lose: Lose) -> dict[str, Any]:
+    """Return the target for a provider, without a name. Raises UnmappedProvider."""
+    id, options = provider_parts(provider)
+    config = options.get("config") if isinstance(options.get("config"), dict) else {}
+    assert isinstance(config, dict)
+    entry = _entry(id, config, folder, lose)
+    try:
+        transform = transform_of(options.get("transform", options.get("postprocess")))
+    except ValueError as error:
+        raise UnmappedProvider(str(error)) from None
+    if not is_blank(options.get("delay")):
+        lose("'delay' of a provider: calls are paced by rate limits")
+    return {**entry, "transform": transform} if transform else entry
+
+
+def _entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str, Any]:
+    kind, _, rest = id.partition(":")
+    if id == "echo":
+        return {"provider": "mock"}
+    if id.startswith(("http://", "https://")) or kind in ("http", "https"):
+        return _http_entry(id, config)
+    if kind == "exec":
+        return {"provider": "cli", "command_template": f"{rest} {{PROMPT}} '{{}}' '{{}}'"}
+    if kind == "python" or (kind == "file" and ".py" in id):
+        return _python_entry(rest.removeprefix("//"), config, folder, lose)
+    for prefix, agent in _AGENTS.items():
+        if id.startswith(prefix):
+            return {"provider": agent} | ({"model": config["model"]} if isinstance(config.get("model"), str) else {})
+    return _api_entry(id, config, lose)
+
+
+def _api_entry(id: str, config: dict[str, Any], lose: Lose) -> dict[str, Any]:
+    kind, *words = id.split(":")
+    mode = words.pop(0) if words and words[0] in (*_MODES, "embeddings") else ""
+    model = ":".join(words)
+    if kind == "openai" and words and words[0] in ("assistant", "image", "realtime", "moderation", "video", "speech"):
+        raise UnmappedProvider(f"`openai:{words[0]}` is not a chat model")
+    entry: dict[str, Any] = {}
+    if kind == "vertex" and model.startswith("gemini"):
+        lose("vertex: the model is called through the Gemini API, with GEMINI_API_KEY")
+        entry = {"provider": "gemini"}
+    elif kind in _SAME:
+        entry = {"provider": _SAME[kind] or kind}
+    elif kind in _COMPATIBLE:
+        address, key = _COMPATIBLE[kind]
+        entry = {"provider": "openai", "base_url": address, "api_key": f"${{{{ {key} }}}}" if key else "none"}
+    else:
+        raise UnmappedProvider("there is no such provider here")
+    if mode == "responses":
+        entry["api"] = "responses"
+    if model:
+        entry["model"] = model
+    return {**entry, **_settings(entry["provider"], config, lose)}
+
+
+def _settings(provider: str, config: dict[str, Any], lose: Lose) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    extra = {key: config[key] for key in _PASSED_ON if not is_blank(config.get(key))}
+    for more in ("passthrough", "extra_body"):
+        extra |= config[more] if isinstance(config.get(more), dict) else {}
+    for key, value in config.items():
+        if key in _KEYS and not is_blank(value):
+            if isinstance(value, str) and value.startswith("file://"):
+                lose(f"'{key}' of a provider: write the content of {value} into the configuration")
+                continue
+            found[_KEYS[key]] = value / 1000 if key == "timeoutMs" else value
+        elif key not in (*_KEYS, *_PASSED_ON, *_SILENT):
+            lose(f"'{key}' in the config of a provider")
+    if isinstance(config.get("apiKeyEnvar"), str):
+        found["api_key"] = f"${{{{ {config['apiKeyEnvar']} }}}}"
+    host = config.get("apiHost")
+    if isinstance(host, str):
+        address = host if "://" in host else f"https://{host}"
+        found.update({"endpoint": address} if provider == "azure" else {"base_url": f"{address}/v1"})
+    if provider == "azure":
+        found.update({"endpoint": found.pop("base_url")} if "base_url" in found else {})
+        found.update({"version": config["apiVersion"]} if isinstance(config.get("apiVersion"), str) else {})
+    return {**found, "extra_body": extra} if extra else found
+
+
+def _http_entry(id: str, config: dict[str, Any]) -> dict[str, Any]:
+    url = config.get("url", id)
+    if not isinstance(url, str) or "://" not in url or "request" in config:
+        raise UnmappedProvider("it has no `url`; raw requests are not supported")
+    for key in ("transformRequest", "session", "sessionParser", "auth", "signatureAuth", "tls", "multipart"):
+        if not is_blank(config.get(key)):
+            raise UnmappedProvider(f"'{key}' is not supported; use a target of provider `python`")
+    try:
+        path = response_path_of(config.get("transformResponse", config.get("responseParser")))
+    except ValueError as error:
+        raise UnmappedProvider(str(error)) from None
+    entry: dict[str, Any] = {"provider": "http", "url": _with_variables(url)}
+    if isinstance(config.get("queryParams"), dict):
+        query = urlencode(config["queryParams"], safe="{} ").replace(" ", "")
+        entry["url"] += ("&" if "?" in url else "?") + _with_variables(query)
+    body = config.get("body")
+    entry["method"] = text_of(config.get("method")).upper() or ("GET" if body is None else "POST")
+    for key in ("headers", "body"):
+        if not is_blank(config.get(key)):
+            entry[key] = _with_variables(config[key])
+    return {**entry, "response_path": path} if path else entry
+
+
+def _with_variables(value: Any) -> Any:
+    """Return templates with the names that a request has here: `{{name}}` is `{{ variables.name }}`."""
+    if isinstance(value, dict):
+        return {key: _with_variables(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_variables(item) for item in value]
+    if not isinstance(value, str):
+        return value
+    return _NAMES.sub(lambda found: _named(found["name"], found["rest"], found), value)
+
+
+def _named(name: str, rest: str, found: re.Match[str]) -> str:
+    if found.start() and found.string[found.start() - 1] == "$":
+        return found[0]  # a variable of the environment
+    rest = rest.strip().replace("| dump", "| tojson").replace("|dump", "| tojson")
+    return f"{{{{ {name if name == 'prompt' else f'variables.{name}'}{f' {rest}' if rest else ''} }}}}"
+
+
+def _python_entry(reference: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str, Any]:
+    file, _, name = reference.partition(".py")
+    if config:
+        lose("the config of a Python provider: its function receives an empty one")
+    path = os.path.abspath(os.path.join(folder, f"{file}.py"))
+    return {"provider": "python", "function": f"{path}:{name.removeprefix(':') or 'call_api'}"}

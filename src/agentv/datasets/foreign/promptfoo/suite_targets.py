@@ -1,0 +1,129 @@
+"""The targets of a promptfoo configuration: its providers, and the graders of its tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from agentv.datasets.foreign.foreign_format import Lose
+from agentv.datasets.foreign.promptfoo.assertion_entries import EMBEDDED, JUDGED
+from agentv.datasets.foreign.promptfoo.provider_entries import UnmappedProvider, provider_parts, target_entry
+from agentv.datasets.foreign.promptfoo.suite_files import SuiteFiles
+from agentv.datasets.foreign.values import is_blank, object_at, text_of
+from agentv.model.values import to_json
+
+_EMBEDDINGS = "openai:embedding:text-embedding-3-large"
+"""The model that promptfoo compares texts with by default."""
+
+
+class SuiteTargets:
+    """The targets of a configuration by name. `names` are those that are evaluated; graders are added on use."""
+
+    def __init__(self, providers: Any, files: SuiteFiles, lose: Lose) -> None:
+        self._files = files
+        self._lose = lose
+        self._known: dict[bytes, str | None] = {}
+        self._ids: dict[str, str] = {}
+        self._prompts: dict[str, list[str]] = {}
+        self.entries: list[dict[str, Any]] = []
+        self.names: list[str] = []
+        for provider in self._listed(providers):
+            name = self.add(provider)
+            if name is not None and name not in self.names:
+                self.names.append(name)
+
+    def _listed(self, providers: Any) -> list[Any]:
+        """Return the providers, including those in files."""
+        found: list[Any] = []
+        for provider in providers if isinstance(providers, list) else [] if is_blank(providers) else [providers]:
+            is_file = isinstance(provider, str) and provider.startswith("file://")
+            if is_file and provider.lower().endswith((".yaml", ".yml", ".json")):
+                for path in self._files.matching(provider):
+                    content = self._files.data(path)
+                    found += content if isinstance(content, list) else [content]
+            else:
+                found.append(provider)
+        return found
+
+    def add(self, provider: Any) -> str | None:
+        """Return the name of the target for a provider; None if it cannot be mapped, which is a loss."""
+        key = to_json(provider)
+        if key not in self._known:
+            self._known[key] = self._added(provider)
+        return self._known[key]
+
+    def _added(self, provider: Any) -> str | None:
+        try:
+            id, options = provider_parts(provider)
+            entry = target_entry(provider, self._files.folder, self._lose)
+        except UnmappedProvider as error:
+            name = provider if isinstance(provider, str) else text_of(provider)[:80]
+            self._lose(f"the provider '{name}': {error}. Define a target, and pass --target")
+            return None
+        label = text_of(options.get("label")) or id
+        taken = {each["name"] for each in self.entries}
+        name, number = label, 1
+        while name in taken:
+            number += 1
+            name = f"{label}-{number}"
+        self.entries.append({"name": name, **entry})
+        self._ids[name] = id
+        if isinstance(options.get("prompts"), list):
+            self._prompts[name] = [str(each) for each in options["prompts"]]
+        return name
+
+    def is_selected(self, name: str, wanted: list[str]) -> bool:
+        """Whether a test's filter selects a target: by its name, its id, or `prefix*`."""
+        names = (name, self._ids[name])
+        return any(
+            each in names or (each.endswith("*") and any(known.startswith(each[:-1]) for known in names))
+            for each in wanted
+        )
+
+    def accepts(self, name: str, is_named: Callable[[str], bool]) -> bool:
+        """Whether a target gets a prompt: all targets get all prompts, unless the provider lists its own."""
+        wanted = self._prompts.get(name)
+        return wanted is None or any(map(is_named, wanted))
+
+    def judge(self, given: Any, default: Any) -> str | None:
+        """Return the target of a grader: that of the assertion, or else of the test; None if there is none."""
+        found = _grader(given, "text") or _grader(default, "text")
+        return None if found is None else self.add(found)
+
+    def embedder(self, given: Any, default: Any) -> str | None:
+        """Return the target that compares texts: the grader's, or the default of promptfoo."""
+        found = _grader(given, "embedding") or _grader(default, "embedding") or _EMBEDDINGS
+        return self.add(found)
+
+    def add_graders(self, test: dict[str, Any], templates: Mapping[str, Any]) -> None:
+        """Add the targets that a test names: its own provider, and the graders of its assertions."""
+        if not is_blank(test.get("provider")):
+            self.add(test["provider"])
+        default = object_at(test, "options").get("provider")
+        for assertion in _flat(test.get("assert"), templates):
+            type_ = text_of(assertion.get("type")).removeprefix("not-")
+            if type_ in JUDGED:
+                self.judge(assertion.get("provider"), default)
+            elif type_ in EMBEDDED:
+                self.embedder(assertion.get("provider"), default)
+
+
+def _flat(assertions: Any, templates: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for each in assertions if isinstance(assertions, list) else ():
+        if isinstance(each, dict):
+            name = text_of(each.get("$ref")).removeprefix("#/assertionTemplates/")
+            template = templates.get(name)
+            each = {**template, **each} if isinstance(template, dict) else each
+            yield each
+            yield from _flat(each.get("assert"), templates)
+
+
+def _grader(value: Any, use: str) -> Any:
+    """Return the provider for a use: `{text: …, embedding: …}` has one for each."""
+    if is_blank(value):
+        return None
+    if isinstance(value, dict) and "id" not in value and ({"text", "embedding", "classification"} & value.keys()):
+        return value.get(use)
+    if use == "embedding" and "embedding" not in text_of(value):
+        return None
+    return value

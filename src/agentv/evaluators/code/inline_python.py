@@ -1,0 +1,61 @@
+"""Python in the style of promptfoo, in a judging process: inline code, and functions of `output` and `context`.
+
+A judging process imports this module, so its imports must stay small.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from agentv.model.evaluator import EvaluatorFailure
+
+PARAMETERS = ["output", "context"]
+
+
+def inline_score(context: Any) -> Any:
+    """Return what the code in `config` returns: one expression, or several lines with a `return`."""
+    config = context.config
+    return _compiled(config["code"])(context.candidate_answer, second_argument(context, config["config"]))
+
+
+@lru_cache(maxsize=64)
+def _compiled(code: str) -> Callable[[str, dict[str, Any]], Any]:
+    body = textwrap.dedent(code).strip("\n")
+    lines = body.rstrip() if "\n" in body.strip() else f"return {body.strip()}"
+    names: dict[str, Any] = {}
+    try:
+        exec(f"import json, re\ndef check(output, context):\n{textwrap.indent(lines, '    ')}\n", names)  # noqa: S102
+    except SyntaxError as error:
+        raise EvaluatorFailure(f"The Python code is not valid: {error.msg}") from None
+    found: Callable[[str, dict[str, Any]], Any] = names["check"]
+    return found
+
+
+def with_two_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of `output` and `context` as a function of one argument; any other function unchanged."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return function
+    if names[:2] != PARAMETERS:
+        return function
+    return lambda context: function(context.candidate_answer, second_argument(context, context.config))
+
+
+def second_argument(context: Any, config: Any) -> dict[str, Any]:
+    """Return the `context` of promptfoo."""
+    case, metrics = context.case, context.execution_metrics
+    variables = dict(case.variables or {})
+    return {
+        "vars": variables,
+        "prompt": context.question,
+        "config": config,
+        "metadata": context.metadata,
+        "latencyMs": None if metrics is None else metrics.duration_ms,
+        "cost": None if metrics is None else metrics.cost_usd,
+        "test": {"vars": variables, "metadata": context.metadata, "description": case.id},
+    }

@@ -1,0 +1,294 @@
+"""Configurations of promptfoo as datasets with targets. `test_promptfoo_peer.py` compares them with promptfoo."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agentv.datasets.foreign.promptfoo.provider_entries import UnmappedProvider, target_entry
+from agentv.datasets.foreign.promptfoo.test_sources import assertion_of_cell
+from agentv.datasets.foreign.promptfoo.transform_code import response_path_of, transform_of
+from agentv.errors import LossWarning
+
+DATA = Path(__file__).parent.parent / "data" / "promptfoo"
+
+
+@pytest.fixture
+def example(folder, monkeypatch):
+    """Copy one of the configurations, and return its path."""
+
+    def copied(name):
+        shutil.copytree(DATA / name, folder.path / name)
+        monkeypatch.chdir(folder.path / name)
+        return next((folder.path / name).glob("promptfooconfig.*")).name
+
+    return copied
+
+
+def results(name="run"):
+    return [json.loads(line) for line in Path(name, "results.jsonl").read_text("utf-8").splitlines()]
+
+
+def test_a_configuration_runs_as_it_is(command, example):
+    config = example("basic")
+    assert command("eval", config, "--out", "run").code == 0
+    found = results()
+    assert {record["verdict"] for record in found} == {"pass"}
+    jobs = [(record["eval_id"].split(" [prompt")[0].split(" [short")[0], record["target"]) for record in found]
+    assert jobs.count(("greets Ada [French]", "second")) == 4  # two prompts, two trials
+    assert jobs.count(("only short", "echo")) == 2
+    assert jobs.count(("one provider", "echo")) == 0
+    assert "Greet EVE Thanks." in "".join(record["candidate_answer"] for record in found)
+
+
+FAILS = {
+    "one failed assertion fails the test",
+    "a missed threshold fails",
+    "a set without a threshold needs all",
+    "a number below its threshold fails",
+    "an object decides itself",
+    "an exception fails the assertion",
+    "JSON without a required key",
+}
+
+
+def test_tests_pass_and_fail_by_the_rules_of_promptfoo(command, example):
+    config = example("gates")
+    command("eval", config, "--out", "run")
+    found = {record["eval_id"]: record for record in results()}
+    assert {id for id, record in found.items() if record["verdict"] == "fail"} == FAILS
+    assert all(record["status"] == "ok" for record in found.values())
+    assert found["low scores pass without a threshold"]["score"] == pytest.approx(0.6)
+    assert found["one failed assertion fails the test"]["score"] == pytest.approx(0.9)
+    assert found["a threshold overrides assertions"]["score"] == 0.5
+
+
+def test_functions_programs_and_files_of_code_are_called(command, example):
+    pytest.importorskip("quickjs")
+    config = example("code")
+    assert command("eval", config, "--out", "run").code == 0
+    found = {(record["eval_id"], record["target"]): record for record in results()}
+    assert found["a file in Python", "program"]["candidate_answer"].strip() == "abc from a program with 3 arguments"
+    assert found["a file in Python", "python:provider.py"]["candidate_answer"] == "abc abc"
+    if shutil.which("node"):
+        assert {record["verdict"] for record in found.values()} == {"pass"}
+
+
+def test_tables_have_assertions_in_their_cells(folder, example):
+    loaded = folder.load(example("table"))
+    first, second, third, fails = loaded
+    assert first.id == "first row" and first.metadata == {"lang": "en", "tags": ["a", "b,c"]}
+    assert [spec.type for spec in first.evaluators] == ["contains", "contains_all"]
+    assert [(spec.type, spec.required) for spec in second.evaluators] == [("javascript", False), ("equals", False)]
+    assert second.execution.verdicts.passing == 0.5
+    assert third.evaluators[0].negate and third.evaluators[1].required == 0.5
+    assert third.input[0].content == "Note: Bonjour Eve"
+    assert fails.evaluators[1].settings["code"] == "JSON.parse(output).x === 1"
+
+
+def test_files_prompts_and_tests_are_found_and_programs_are_lost(folder, example):
+    loaded = folder.load(example("files"))
+    assert len(loaded) == 5
+    first = loaded[0]
+    assert [prompt.id for prompt in first.prompts] == ["two.txt:1", "two.txt:2", "plain.md", "chat.yaml"]
+    assert first.prompts[0].input[0].content == "Summarize: words from a file"
+    assert first.prompts[3].input[0].content == "You are an editor"
+    assert loaded[1].prompts[3].input[0].content == "You are "  # a missing variable is empty
+    lost = [message for message in loaded.messages if "not kept" in message]
+    assert all(any(name in message for message in lost) for name in ("build.js", "docs.google.com", "make.py"))
+
+
+def test_graders_become_targets_and_thresholds_become_minimums(folder, example, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "a-secret-key")
+    (case,) = folder.load(example("chat"))
+    found = [(spec.type, spec.target, spec.required) for spec in case.evaluators]
+    assert found == [
+        ("rubric", "openai:gpt-4o", 1.0),
+        ("llm_judge", "openrouter:qwen/qwen3-8b", 0.6),
+        ("factuality", "openai:gpt-4o", 1.0),
+        ("similarity", "openai:embedding:text-embedding-3-large", 0.75),
+        ("answer_relevance", "openai:gpt-4o", 0.8),
+        ("context_recall", "openai:gpt-4o", 0.5),
+        ("latency", None, 1.0),
+        ("cost", None, 1.0),
+    ]
+    assert case.execution.targets == ("mini", "anthropic:messages:claude-sonnet-4-5")
+    assert [message.role for message in case.input] == ["system", "user"]
+    assert case.context == ("Paris is the capital of France.",)
+
+
+def test_a_dry_run_shows_hosts_and_no_secret(command, example, monkeypatch):
+    for name in ("MY_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"):
+        monkeypatch.setenv(name, f"value-of-{name}")
+    ended = command("eval", example("chat"), "--dry-run")
+    assert ended.code == 0 and "value-of" not in ended.stdout + ended.stderr
+
+
+def test_a_target_of_the_project_replaces_one_of_the_same_name(command, example):
+    config = example("gates")
+    Path(".agentv").mkdir()
+    Path(".agentv/targets.yaml").write_text("targets: [{name: echo, provider: mock, response: abc}]\n")
+    command("eval", config, "--out", "run", "--case", "a part of the answer")
+    assert results()[0]["candidate_answer"] == "abc"
+
+
+def test_variables_are_empty_if_missing_and_may_name_others(folder, example):
+    first, second = folder.load(example("odd"))
+    assert first.input[0].content == 'a=1 b=true nested={"x": [1, 2]} missing=[]'
+    assert first.metadata == {"team": "red"}
+    assert second.input[0].content.startswith("a=inner! b=inner")
+
+
+@pytest.mark.parametrize(
+    ("provider", "expected"),
+    [
+        ("openai:gpt-4o", {"provider": "openai", "model": "gpt-4o"}),
+        ("openai:responses:gpt-5", {"provider": "openai", "api": "responses", "model": "gpt-5"}),
+        ("anthropic:claude-haiku-4-5", {"provider": "anthropic", "model": "claude-haiku-4-5"}),
+        ("google:gemini-2.5-flash", {"provider": "gemini", "model": "gemini-2.5-flash"}),
+        ("bedrock:us.amazon.nova-lite-v1:0", {"provider": "bedrock", "model": "us.amazon.nova-lite-v1:0"}),
+        ("ollama:chat:llama3.2:1b", {"provider": "ollama", "model": "llama3.2:1b"}),
+        ("openrouter:qwen/qwen3", {"provider": "openrouter", "model": "qwen/qwen3"}),
+        ("groq:llama-3", {"provider": "groq", "model": "llama-3"}),
+        ("echo", {"provider": "mock"}),
+        ("exec:./run.sh -x", {"provider": "cli", "command_template": "./run.sh -x {PROMPT} '{}' '{}'"}),
+        (
+            {"id": "azure:chat:my-gpt", "config": {"apiHost": "x.openai.azure.com", "apiVersion": "2024-06-01"}},
+            {
+                "provider": "azure",
+                "model": "my-gpt",
+                "endpoint": "https://x.openai.azure.com",
+                "version": "2024-06-01",
+            },
+        ),
+        (
+            {"openai:chat:local": {"config": {"apiBaseUrl": "http://localhost:9/v1", "stop": ["x"], "max_tokens": 5}}},
+            {
+                "provider": "openai",
+                "model": "local",
+                "base_url": "http://localhost:9/v1",
+                "max_output_tokens": 5,
+                "extra_body": {"stop": ["x"]},
+            },
+        ),
+        (
+            {
+                "id": "https",
+                "config": {
+                    "url": "https://example.com/chat?u={{user}}",
+                    "body": {"q": "{{prompt}}", "lang": "{{ language }}"},
+                    "headers": {"Authorization": "Bearer ${{ KEY }}"},
+                    "transformResponse": "json.choices[0].message.content",
+                },
+            },
+            {
+                "provider": "http",
+                "url": "https://example.com/chat?u={{ variables.user }}",
+                "method": "POST",
+                "body": {"q": "{{ prompt }}", "lang": "{{ variables.language }}"},
+                "headers": {"Authorization": "Bearer ${{ KEY }}"},
+                "response_path": "choices[0].message.content",
+            },
+        ),
+    ],
+)
+def test_providers_become_targets(provider, expected):
+    assert target_entry(provider, ".", pytest.fail) == expected
+
+
+@pytest.mark.parametrize(
+    "provider", ["promptfoo:redteam:crescendo", "openai:image:dall-e-3", "file://mine.js", "webhook:http://x", 3, {}]
+)
+def test_a_provider_without_a_counterpart_is_refused_by_name(provider):
+    with pytest.raises(UnmappedProvider):
+        target_entry(provider, ".", pytest.fail)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (None, None),
+        ("output.trim()", None),
+        ("JSON.parse(output).a.b[0]", {"json_path": "a.b[0]"}),
+        ("JSON.parse(output)?.['a b'];", {"json_path": "['a b']"}),
+        (r"output.match(/<answer>(.*)<\/answer>/)[1].trim()", {"regex": "<answer>(.*)</answer>"}),
+    ],
+)
+def test_simple_transforms_are_translated(code, expected):
+    assert transform_of(code) == expected
+
+
+def test_other_transforms_are_errors_because_scores_would_be_wrong(folder):
+    text = "prompts: [x]\nproviders: [echo]\ntests: [{options: {transform: output.toUpperCase()}, assert: []}]\n"
+    assert folder.load(folder.write("promptfooconfig.yaml", text))  # nothing to score
+    text = text.replace("assert: []", "assert: [{type: contains, value: X}]")
+    assert "is JavaScript that agentv does not run" in str(folder.error(folder.write("other.yaml", text)))
+
+
+def test_a_response_path_is_read_from_an_arrow_function():
+    assert response_path_of("(json, text) => json.data[0].text") == "data[0].text"
+    with pytest.raises(ValueError, match="JavaScript"):
+        response_path_of("(json) => { return json.a + json.b }")
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("Paris", {"type": "equals", "value": "Paris"}),
+        ("note: not a type", {"type": "equals", "value": "note: not a type"}),
+        ("is-json", {"type": "is-json", "value": None}),
+        ("contains-any: a, b", {"type": "contains-any", "value": ["a", "b"]}),
+        ("similar(0.9):x", {"type": "similar", "value": "x", "threshold": 0.9}),
+        ("levenshtein(3):x", {"type": "levenshtein", "value": "x", "threshold": 3.0}),
+        ("grade: is kind", {"type": "llm-rubric", "value": " is kind"}),
+        ("eval: output > 1", {"type": "javascript", "value": "output > 1"}),
+        ("file://check.py:f", {"type": "python", "value": "file://check.py:f"}),
+    ],
+)
+def test_cells_are_assertions(cell, expected):
+    assert assertion_of_cell(cell) == expected
+
+
+def test_tests_without_a_configuration_are_read_too(folder):
+    path = folder.write("tests.csv", "question,__expected\nWhat is 1 + 1?,contains:2\n")
+    (case,) = folder.load(path)
+    assert case.input[0].content == "What is 1 + 1?" and case.evaluators[0].settings == {"value": "2"}
+    path = folder.write("tests.yaml", "- vars: {question: Who?}\n  assert: [{type: equals, value: me}]\n")
+    assert folder.load(path)[0].input[0].content == "Who?"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("targets: [echo]\nredteam: {plugins: [harmful]}\n", "It is a red-team configuration"),
+        ("prompts: [file://make.js]\nproviders: [echo]\n", "no prompt that is text"),
+        ("prompts: [x]\nproviders: [echo]\ntests: file://none.yaml\n", "were not found"),
+        ("prompts: [x]\nproviders: [echo]\ntests: file://../../etc/passwd\n", "were not found"),
+        ("prompts: [x]\nproviders: [echo]\ntests: [{vars: {a: file://get.js}}]\n", "made by a program"),
+        ("prompts: [x]\nproviders: [echo]\ntests: [{assert: [{type: contains}]}]\n", "has no value"),
+        ("prompts: [x]\nproviders: [echo]\ntests: [{assert: [{$ref: '#/assertionTemplates/no'}]}]\n", "no assertion"),
+        ("prompts: [x]\nproviders: [echo]\ntests: [{options: {transformVars: '{}'}}]\n", "transformVars"),
+    ],
+)
+def test_what_cannot_run_is_refused_with_its_name(folder, text, message):
+    assert message in str(folder.error(folder.write("promptfooconfig.yaml", text)))
+
+
+def test_a_secret_in_a_prompt_is_refused(folder, monkeypatch):
+    monkeypatch.setenv("SERVICE_API_KEY", "very-secret-value")
+    text = "prompts: ['Use {{env.SERVICE_API_KEY}}']\nproviders: [echo]\n"
+    error = str(folder.error(folder.write("promptfooconfig.yaml", text)))
+    assert "which is a secret" in error and "very-secret" not in error
+    monkeypatch.setenv("CITY", "Oslo")
+    text = "prompts: ['Visit {{ env.CITY }} {{env.HOST}}']\nenv: {HOST: h}\nproviders: [echo]\n"
+    assert folder.load(folder.write("other.yaml", text))[0].input[0].content == "Visit Oslo h"
+
+
+def test_losses_are_warnings_and_fail_a_strict_check(command, folder):
+    text = "prompts: [x]\nproviders: [echo, 'made-up:1']\ntests: [{assert: [{type: perplexity, threshold: 2}]}]\n"
+    path = folder.write("promptfooconfig.yaml", text)
+    lost = [str(warning) for warning in folder.load(path).warnings if isinstance(warning, LossWarning)]
+    assert len(lost) == 2 and "made-up:1" in lost[0] and "perplexity" in lost[1]
+    assert command("validate", path).code == 0
+    assert command("validate", path, "--strict").code == 1
