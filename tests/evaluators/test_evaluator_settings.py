@@ -220,7 +220,7 @@ REFUSED = {
         {"script": "x", "timeout_seconds": 0},
         "Field 'timeout_seconds' must be a number greater than 0",
     ),
-    "code instead of a function": ("python", {"value": "len(output) > 3"}, "inline code is not supported"),
+    "code instead of a function": ("python", {"value": "len(output) > 3"}, "Write inline code as 'code'"),
     "a composite without members": (
         "composite",
         {"evaluators": [], "aggregator": "weighted_average"},

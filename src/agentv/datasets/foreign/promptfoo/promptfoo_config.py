@@ -26,7 +26,7 @@ from agentv.datasets.foreign.promptfoo.test_sources import (
 )
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import is_blank, metadata_of, object_at, question_of, text_of
-from agentv.datasets.formats.dataset_format import Batch, Document, ReadOptions, Source
+from agentv.datasets.formats.dataset_format import Batch, Content, Document, ReadOptions, Source
 from agentv.datasets.variables import insert_environment
 from agentv.errors import DatasetError, InvalidDatasetError
 
@@ -110,6 +110,7 @@ class _PromptfooConfig(ForeignFormat):
     title = "a configuration of promptfoo"
     fields = "tests → cases, prompts → prompts, providers → targets, assert → evaluators"
     in_folders = True
+    writes = (".yaml", ".yml", ".json")
 
     def fits(self, file: RecordFile) -> bool:
         document = document_of(file)
@@ -164,6 +165,11 @@ class _PromptfooConfig(ForeignFormat):
 
     def items(self, file: RecordFile) -> Iterator[Record]:
         return _suite(file.path, _ignore).tests(_ignore)
+
+    def write(self, content: Content, path: str) -> None:
+        from agentv.datasets.foreign.promptfoo.promptfoo_writer import write_config  # late: few conversions need it
+
+        write_config(content, path)
 
     def mapper(self, document: Document) -> Any:
         suite = _with_graders(_suite(document.source.files[0], _ignore), _ignore)

@@ -156,7 +156,7 @@ def _settings(provider: str, config: dict[str, Any], lose: Lose) -> dict[str, An
         address = host if "://" in host else f"https://{host}"
         found.update({"endpoint": address} if provider == "azure" else {"base_url": f"{address}/v1"})
     if provider == "azure":
-        found.update({"endpoint": found.pop("base_url")} if "base_url" in found else {})
+        found = {"endpoint": found.pop("base_url", "https://${{ AZURE_API_HOST }}"), **found}
         found.update({"version": config["apiVersion"]} if isinstance(config.get("apiVersion"), str) else {})
     return {**found, "extra_body": extra} if extra else found
 
