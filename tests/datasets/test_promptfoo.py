@@ -12,6 +12,7 @@ from agentv.datasets.foreign.promptfoo.transform_code import response_path_of, t
 from agentv.errors import LossWarning
 
 DATA = Path(__file__).parent.parent / "data" / "promptfoo"
+GROWING = {"a": "{{b}}" * 100, "b": "{{c}}" * 100, "c": "{{b}}" * 100}
 
 
 @pytest.fixture
@@ -267,6 +268,7 @@ def test_tests_without_a_configuration_are_read_too(folder):
         ("prompts: [x]\nproviders: [echo]\ntests: file://../../etc/passwd\n", "were not found"),
         ("prompts: [x]\nproviders: [echo]\ntests: [{vars: {a: file://get.js}}]\n", "made by a program"),
         ("prompts: [x]\nproviders: [echo]\ntests: [{assert: [{type: contains}]}]\n", "has no value"),
+        (f"prompts: [x]\nproviders: [echo]\ntests: [{{vars: {GROWING}}}]\n", "longer than 1,000,000 characters"),
         ("prompts: [x]\nproviders: [echo]\ntests: [{assert: [{$ref: '#/assertionTemplates/no'}]}]\n", "no assertion"),
         ("prompts: [x]\nproviders: [echo]\ntests: [{options: {transformVars: '{}'}}]\n", "transformVars"),
     ],

@@ -18,6 +18,7 @@ from agentv.datasets.foreign.records import Record, items_of
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
 
 MOST_COMBINATIONS = 100_000
+MOST_CHARACTERS = 1_000_000
 _PROGRAMS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".py")
 _IMAGES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".svg")
 _TABLES = (".csv", ".tsv", ".xlsx", ".xls")
@@ -251,14 +252,17 @@ def _content(path: str, files: SuiteFiles) -> str:
 def resolved(variables: dict[str, Any]) -> dict[str, Any]:
     """Return variables with other variables inserted where a text names them, at most five levels deep."""
     for _ in range(5):
-        found = {name: _inserted(value, variables) for name, value in variables.items()}
+        found = {name: _inserted(name, value, variables) for name, value in variables.items()}
         if found == variables:
             break
         variables = found
     return variables
 
 
-def _inserted(value: Any, variables: dict[str, Any]) -> Any:
+def _inserted(own: str, value: Any, variables: dict[str, Any]) -> Any:
     if not isinstance(value, str) or "{{" not in value:
         return value
-    return _VARIABLE.sub(lambda found: text_of(variables[found[1]]) if found[1] in variables else found[0], value)
+    texts = {name: text_of(variables[name]) for name in set(_VARIABLE.findall(value)) & variables.keys() - {own}}
+    if len(value) + sum(len(texts.get(name, "")) for name in _VARIABLE.findall(value)) > MOST_CHARACTERS:
+        raise ValueError(f"The variable '{own}' is longer than {MOST_CHARACTERS:,} characters with others inserted")
+    return _VARIABLE.sub(lambda found: texts.get(found[1], found[0]), value)
