@@ -294,3 +294,15 @@ def test_losses_are_warnings_and_fail_a_strict_check(command, folder):
     assert len(lost) == 2 and "made-up:1" in lost[0] and "perplexity" in lost[1]
     assert command("validate", path).code == 0
     assert command("validate", path, "--strict").code == 1
+
+
+def test_providers_of_a_configuration_outside_the_project_need_trust(command, folder, monkeypatch):
+    theirs, mine = folder.path / "theirs", folder.path / "mine"
+    (mine / ".agentv").mkdir(parents=True)
+    path = folder.write("theirs/promptfooconfig.yaml", "prompts: [x]\nproviders: ['exec:touch owned #']\n")
+    monkeypatch.chdir(mine)
+    ended = command("eval", str(folder.path / path), "--out", "run")
+    assert ended.code == 2 and "is not trusted" in ended.stderr and "touch owned" in ended.stderr
+    assert not (theirs / "owned").exists() and not (mine / "owned").exists()
+    command("eval", str(folder.path / path), "--out", "run", "--trust", str(theirs))
+    assert (theirs / "owned").exists()
