@@ -287,6 +287,14 @@ def test_a_secret_in_a_prompt_is_refused(folder, monkeypatch):
     assert folder.load(folder.write("other.yaml", text))[0].input[0].content == "Visit Oslo h"
 
 
+def test_variables_may_be_in_a_file(folder):
+    folder.write("vars.yaml", "name: Ada\n")
+    text = "prompts: ['Hi {{name}}']\nproviders: [echo]\ntests: [{vars: 'file://vars.yaml'}]\n"
+    assert folder.load(folder.write("promptfooconfig.yaml", text))[0].input[0].content == "Hi Ada"
+    error = folder.error(folder.write("other.yaml", text.replace("'file://vars.yaml'", "3")))
+    assert "'vars' must be an object" in str(error)
+
+
 def test_losses_are_warnings_and_fail_a_strict_check(command, folder):
     text = "prompts: [x]\nproviders: [echo, 'made-up:1']\ntests: [{assert: [{type: perplexity, threshold: 2}]}]\n"
     path = folder.write("promptfooconfig.yaml", text)

@@ -98,8 +98,8 @@ class Project:
         folders = (os.path.abspath(each.folder) for each in sources if is_trusted(each.folder))
         self.folders = tuple(dict.fromkeys(folders)) or (os.getcwd(),)
         file = open_targets(folder, options.targets_file, options.sandbox, self.defaults.sandbox)
-        for source in sources:
-            file = file.with_entries(source.format.targets(source), source.path)
+        for each in sources:
+            file = file.with_entries(each.format.targets(each), each.path)
         file = file.with_models((*options.targets, *((options.judge,) if options.judge else ())))
         self.file = file.with_variants(options.variants)
         self.replay = None if options.replay is None else os.path.abspath(run_path(options.replay))

@@ -23,6 +23,7 @@ from agentv.datasets.foreign.promptfoo.test_sources import (
     scenario_tests,
     test_of_row,
     with_files,
+    with_variable_files,
 )
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import is_blank, metadata_of, object_at, question_of, text_of
@@ -99,7 +100,9 @@ class Suite:
         for number, record in enumerate(found):
             line = lines[number] if number < len(lines) else 1
             data = record.data
-            yield Record(line, merged_test(self.default, data) if isinstance(data, dict) else data)
+            if isinstance(data, dict):
+                data = merged_test(self.default, with_variable_files(data, self.files))
+            yield Record(line, data)
 
 
 def _is_inline(tests: Any) -> bool:

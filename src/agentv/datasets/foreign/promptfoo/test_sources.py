@@ -187,6 +187,19 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
+def with_variable_files(test: dict[str, Any], files: SuiteFiles) -> dict[str, Any]:
+    """Return a test whose variables are in files with those variables. Raises ValueError."""
+    value = test.get("vars")
+    if value is None or isinstance(value, dict):
+        return test
+    names = value if isinstance(value, list) else [value]
+    paths = [path for name in names if isinstance(name, str) for path in files.matching(name)]
+    found = [files.data(path) for path in paths if path.lower().endswith((".yaml", ".yml", ".json"))]
+    if not found or not all(isinstance(each, dict) for each in found):
+        raise ValueError(f"'vars' must be an object, or name a YAML or JSON file with one, got {text_of(value)[:80]}")
+    return {**test, "vars": {key: each[key] for each in found for key in each}}
+
+
 def merged_test(default: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
     """Return a test with the defaults; their assertions come first, unless the test turns them off."""
     options = {**object_at(default, "options"), **object_at(test, "options")}
