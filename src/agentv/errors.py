@@ -12,6 +12,7 @@
         └── TargetsError            invalid targets file
 
     DatasetWarning                  valid, but probably a mistake
+    RunWarning                      readable, but changed after it was written
 
 Any other exception is a bug in agentv and shows its traceback.
 """
@@ -132,6 +133,10 @@ class DatasetChangedError(DatasetError):
 
 class TargetsError(PlacedError):
     """A mistake in a targets file."""
+
+
+class RunWarning(UserWarning):
+    """A run that can be read, but was changed after it was written."""
 
 
 class DatasetWarning(UserWarning):

@@ -151,12 +151,12 @@ def test_a_closed_pipe_does_not_hide_a_missed_gate(small):
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 def test_ctrl_c_ends_a_command_with_130_and_no_traceback(tmp_path):
-    os.mkfifo(tmp_path / "slow.jsonl")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "agentv", "cases", "slow.jsonl"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
+    os.mkfifo(tmp_path / "ids")
+    (tmp_path / "d.jsonl").write_text('{"id": "a", "input": "x", "expected_outcome": "y"}', encoding="utf-8")
+    command = [sys.executable, "-m", "agentv", "cases", "d.jsonl", "--cases-from", "ids"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     # Opening our end blocks until the command has opened its own: from then on it waits for lines.
-    with (tmp_path / "slow.jsonl").open("wb"):
+    with (tmp_path / "ids").open("wb"):
         process.send_signal(signal.SIGINT)
         try:
             process.wait(timeout=10)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import pytest
 
@@ -190,6 +191,10 @@ class TestFolders:
 
 
 class TestNamedFiles:
+    def test_a_pipe_is_refused_and_not_read(self, folder):
+        os.mkfifo(folder.path / "d.jsonl")
+        assert "it is a pipe or a device" in str(folder.error("d.jsonl"))
+
     def test_a_file_given_by_the_user_is_never_skipped(self, folder):
         folder.write("compose.yaml", "services: {}\n")
         folder.write("run.jsonl", [{"eval_id": "a", "score": 0.5}])

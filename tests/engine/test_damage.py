@@ -210,6 +210,63 @@ def test_a_changed_value_is_found_by_its_checksum(hurt):
     assert project.command("runs", "check", "out").code == 0
 
 
+READING = (
+    ("report", "out", "r.html"),
+    ("compare", "out", "good"),
+    ("compare", "good", "out"),
+    ("rescore", "out", "--out", "again"),
+    ("judge", "label", "out"),
+    ("plan", "out"),
+    ("eval", "--resume", "--out", "out"),
+    ("eval", "d.yaml", "--changed-since", "out", "--out", "changed"),
+    ("eval", "d.yaml", "--only", "failed", "--from", "out", "--out", "changed"),
+    ("eval", "d.yaml", "--replay", "out", "--out", "changed"),
+    ("runs", "merge", "out", "--out", "merged"),
+)
+DAMAGED = {
+    "garbage in run.json": ("run.json", lambda data: data[: len(data) // 2]),
+    "garbage in cases.jsonl": ("cases.jsonl", LINES["garbage"][0]),
+    "a flipped byte in results.jsonl": ("results.jsonl", LINES["a flipped byte"][0]),
+    "a second record of a job": ("results.jsonl", LINES["a second line"][0]),
+}
+
+
+@pytest.mark.parametrize(("name", "change"), DAMAGED.values(), ids=DAMAGED)
+def test_every_command_refuses_a_damaged_run_with_the_same_sentence(intact, hurt, name, change):
+    shutil.copytree(intact.path / "out", intact.path / "good")
+    project = hurt(name, change)
+    commands = READING if os.environ.get("AGENTV_DAMAGE_SEEDS") else random.Random(name).sample(READING, 4)
+    for arguments in commands:
+        ended = project.command(*arguments)
+        assert (ended.code, "The run out is damaged" in ended.stderr) == (2, True), (arguments, ended)
+        assert name in ended.stderr and "agentv runs check out" in ended.stderr, (arguments, ended)
+        assert "agentv runs repair out" in ended.stderr, (arguments, ended)
+
+
+INCOMPLETE = {
+    "a changed score": ("results.jsonl", lambda data: data.replace(b'"score":1.0', b'"score":0.5', 1)),
+    "a changed manifest": ("run.json", lambda data: data.replace(b'"exit_code": 0', b'"exit_code": 1', 1)),
+    "a damaged summary": ("summary.json", lambda data: data[:9]),
+    "a truncated cases.jsonl": ("cases.jsonl", lambda data: data[: len(data) // 2]),
+    "a lost case": ("cases.jsonl", LINES["a lost line"][0]),
+    "a lost record": ("results.jsonl", LINES["a lost line"][0]),
+}
+
+
+@pytest.mark.parametrize(("name", "change"), INCOMPLETE.values(), ids=INCOMPLETE)
+def test_every_command_warns_of_a_run_that_is_readable_but_not_whole(intact, hurt, name, change):
+    shutil.copytree(intact.path / "out", intact.path / "good")
+    project = hurt(name, change)
+    quiet = [each for each in READING if each[0] != "judge"]  # labels are read from a terminal
+    for arguments in quiet if os.environ.get("AGENTV_DAMAGE_SEEDS") else random.Random(name).sample(quiet, 2):
+        shutil.rmtree(project.path / "changed", ignore_errors=True)
+        ended = project.command(*arguments)
+        assert "The run out is damaged" in ended.stderr and name in ended.stderr, (arguments, ended)
+        assert "agentv runs check out" in ended.stderr and "agentv runs repair out" in ended.stderr
+        if arguments[:2] == ("eval", "--resume"):
+            return  # the run is whole again
+
+
 def test_a_killed_run_is_not_damaged(hurt):
     project = hurt("results.jsonl", lambda data: data[:-20])
     manifest = project.manifest()
@@ -241,3 +298,24 @@ def test_a_run_without_its_manifest_is_repaired_not_resumed(hurt):
     project = hurt("run.json", lambda data: data)
     (project.path / "out" / "run.json").unlink()
     assert "agentv runs repair out" in project.command("runs", "check", "out").stderr
+
+
+def test_a_run_that_was_killed_before_it_started_can_be_started_again(intact):
+    folder = intact.path / "new"
+    folder.mkdir()
+    (folder / ".lock").write_text("12345")
+    (folder / ".run.json.12345.tmp").write_text("{")
+    for arguments in (
+        ("runs", "check", "new"),
+        ("runs", "repair", "new"),
+        ("report", "new", "r.html"),
+        ("compare", "out", "new"),
+        ("rescore", "new"),
+        ("eval", "--resume", "--out", "new"),
+    ):
+        ended = intact.command(*arguments)
+        assert ended.code == 2 and "new has no records yet" in ended.stderr, (arguments, ended)
+        assert "agentv eval DATASET --out" in ended.stderr, (arguments, ended)
+    assert "new" not in intact.command("runs", "--in", ".").stdout
+    assert intact.eval("--out", "new", "--quiet").code == 0
+    assert len(intact.records("new")) == 12

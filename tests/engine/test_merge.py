@@ -218,7 +218,9 @@ def test_a_shard_with_lost_lines_is_refused(shards, name):
     path = shards.path / "s2" / name
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-2]))
     done = merge(shards, "s1", "s2", "s3")
-    assert done.code == 2 and f"It is damaged: {name}  2 " in done.stderr and "agentv runs repair" in done.stderr
+    assert (
+        done.code == 2 and f"The run s2 is damaged\n  {name}  2 " in done.stderr and "agentv runs repair" in done.stderr
+    )
     assert not (shards.path / "merged").exists()
 
 

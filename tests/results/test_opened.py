@@ -42,6 +42,7 @@ def test_an_early_stop_keeps_its_intervals(folder, trials):
     assert found.jobs_saved == kept.early_stop.not_needed and not found.unfinished
 
 
+@pytest.mark.filterwarnings("ignore::agentv.errors.RunWarning")
 def test_a_killed_run_is_unfinished(folder):
     run_of(folder)
     path = RunFolder("run").results_path
@@ -53,6 +54,7 @@ def test_a_killed_run_is_unfinished(folder):
     assert found.summary.targets["lower"].skipped == 50
 
 
+@pytest.mark.filterwarnings("ignore::agentv.errors.RunWarning")
 def test_records_that_are_missing_from_a_finished_run_are_counted(folder):
     run_of(folder)
     path = RunFolder("run").results_path

@@ -280,7 +280,16 @@ def test_a_summary_has_all_its_fields():
         *("cases", "jobs", "scored", "errors", "unscored", "skipped", "truncated", "fallbacks"),
         *("suspicious", "suspicious_cases"),
         *("mean", "ci95", "ci95_with_errors", "pass_rate", "pass_rate_ci95", "pass_rate_ci95_with_errors"),
-        *("cost_usd", "judge_cost_usd", "duration_ms", "evaluators", "prompts", "trials", "early_stop"),
+        *(
+            "cost_usd",
+            "estimated_cost_usd",
+            "judge_cost_usd",
+            "duration_ms",
+            "evaluators",
+            "prompts",
+            "trials",
+            "early_stop",
+        ),
         *("variance", "minimum_detectable_difference"),
     }
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from io import BufferedWriter, FileIO, StringIO, TextIOWrapper
 from typing import Any
 
 import click
 
-from agentv.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, AgentvError, MappedNote
+from agentv.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, AgentvError, MappedNote, RunWarning
 from agentv.report.figures import disarm_commands, fit_stream, fitting, safe_json, safe_text
 
 
 def run(cli: click.Command) -> int:
     """Run a command and return its exit code. Output that could not be written is an error."""
     prepare()
+    warnings.showwarning = _show_warning
+    warnings.simplefilter("always", RunWarning)
     try:
         code = _exit_code(cli)
     except OSError:
@@ -28,6 +31,17 @@ def run(cli: click.Command) -> int:
         return code
     error(f"Cannot write to stdout: {failure.strerror}")
     return EXIT_USAGE
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    """Print a warning for the user, without its place in the code; others as usual."""
+    if issubclass(category, RunWarning):
+        warn(message)
+    else:
+        _show_python_warning(message, category, *place)
+
+
+_show_python_warning = warnings.showwarning
 
 
 def _exit_code(cli: click.Command) -> int:

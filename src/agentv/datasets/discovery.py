@@ -41,6 +41,7 @@ class GivenFormat(msgspec.Struct, frozen=True):
 
 
 _ANY_FORMAT = GivenFormat()
+_READ_TWICE = "A dataset is read more than once: to recognize its format, to check it, and to run it"
 
 
 def find_datasets(
@@ -98,6 +99,9 @@ def _formats_hint() -> str:
 
 def _existing(path: str, given: GivenFormat) -> str:
     if os.path.exists(path):
+        if not os.path.isfile(path) and not os.path.isdir(path):
+            hint = "Write the data to a file first, and name the file"
+            raise DatasetNotFoundError(f"Cannot read {path}: it is a pipe or a device", _READ_TWICE, hint, path=path)
         if given.kind or given.fields:
             return given.kind or MAPPED
         if (kind := detect(path)) is None:

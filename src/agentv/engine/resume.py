@@ -15,6 +15,7 @@ from agentv.engine.named_runs import open_run
 from agentv.engine.run_options import CALL_LIMITS, EvalOptions, Options, RescoreOptions
 from agentv.errors import UsageError
 from agentv.runs.folder import RunFolder, last_unfinished, resume_obstacle
+from agentv.runs.store import RunStore
 from agentv.trust.consent import require_trust_in_run
 from agentv.trust.inventory import Inventory, Use
 from agentv.trust.roots import is_trusted
@@ -40,7 +41,7 @@ def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]
         return given, out
     elif not os.path.exists(out):
         raise UsageError(f"No run to resume: {out} does not exist", hint="Name datasets to start a run there")
-    manifest = RunFolder.open(out).read_manifest()
+    manifest = RunStore.open(RunFolder.open(out).path).folder.read_manifest()
     if (manifest.rescored_from is not None) != rescores:
         began = "eval" if rescores else "rescore"
         raise UsageError(f"The run in {out} was started with `agentv {began}`", hint=f"agentv {began} --resume --out …")
@@ -75,7 +76,7 @@ def options_of_earlier(given: EvalOptions) -> EvalOptions:
     run = given.only_from if chosen is None else chosen[0]
     if run is None:
         raise UsageError("No datasets given", hint="Pass at least one dataset file or folder")
-    earlier = msgspec.convert(open_run(run).read_manifest().options, EvalOptions)
+    earlier = msgspec.convert(RunStore.open(open_run(run).path).folder.read_manifest().options, EvalOptions)
     _check_stored(earlier, given, run)
     both = msgspec.structs.replace(earlier, retry_errors=None, changed_since=None, only=None, only_from=None)
     return msgspec.structs.replace(both, **given.given())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -63,8 +64,7 @@ class RunFolder:
         with file_errors(f"Cannot create the run folder {folder.path}"):
             make_folder(folder.path)
             names = os.listdir(folder.path)
-        # A process that is killed before its run starts leaves a lock and a temporary manifest.
-        if any(name != LOCK_NAME and not name.endswith(_TEMPORARY) for name in names):
+        if not _is_empty(names):
             hint = "Continue its run with --resume, or choose another folder with --out"
             raise UsageError(f"The run folder already exists: {folder.path}", hint=hint)
         return folder
@@ -74,8 +74,20 @@ class RunFolder:
         """Open a run folder. Raises UsageError if it has no manifest."""
         folder = cls(path, redact)
         if not folder.manifest_path.is_file():
-            raise UsageError(f"Not a run folder: {folder.path}", f"It has no {folder.manifest_path.name}")
+            raise folder.not_a_run()
         return folder
+
+    @property
+    def is_unstarted(self) -> bool:
+        """Whether a run was stopped here before its first job."""
+        return self.path.is_dir() and bool(names := os.listdir(self.path)) and _is_empty(names)
+
+    def not_a_run(self) -> UsageError:
+        """Build the error for a folder without a manifest: another folder, or a run that was stopped at once."""
+        if self.is_unstarted:
+            hint = f"Start it again with: agentv eval DATASET --out {shlex.quote(str(self.path))}"
+            return UsageError(f"The run {self.path} has no records yet: it was stopped before its first job", hint=hint)
+        return UsageError(f"Not a run folder: {self.path}", f"It has no {self.manifest_path.name}")
 
     def located(self) -> RunFolder:
         """Return the same folder with an absolute path: user code may change the working directory."""
@@ -114,6 +126,11 @@ class RunFolder:
     def _encoded(self, document: RunManifest | RunSummary) -> bytes:
         data = msgspec.json.encode(document)
         return data if self.redact is None else self.redact(data)
+
+
+def _is_empty(names: Iterable[str]) -> bool:
+    """Whether a folder has no run: a process that is killed before it starts leaves a lock and temporary files."""
+    return all(name == LOCK_NAME or name.endswith(_TEMPORARY) for name in names)
 
 
 def _checksum(data: bytes) -> str:

@@ -20,6 +20,8 @@ def run_folder(path: Path, redact: Redact | None = None) -> RunFolder:
     """
     if path.is_dir() and ((path / "run.json").is_file() or any((path / name).is_file() for name in RECORD_FILES)):
         return RunFolder(path, redact)
+    if RunFolder(path).is_unstarted:
+        raise RunFolder(path).not_a_run()
     found = format_of(path)
     if not getattr(found, "is_imported", False):
         return RunFolder(path, redact)

@@ -161,7 +161,7 @@ class RunStore(AbstractContextManager["RunStore"]):
 
     @classmethod
     def open(cls, path: Path | str, redact: Redact | None = None, *, needs_scores: bool = True) -> RunStore:
-        """Open a run folder or a result file. Raises UsageError for anything else.
+        """Open a run folder or a result file. Raises UsageError for anything else, and AgentvError for a damaged run.
 
         Without `needs_scores`, rows of other tools may have answers only.
         """
@@ -169,6 +169,10 @@ class RunStore(AbstractContextManager["RunStore"]):
         if not path.exists():
             raise UsageError(f"No such run: {path}", hint=f"Runs are in {RESULTS_FOLDER}")
         folder = run_folder(path, redact)
+        if folder.path.is_dir() or path.name == RESULTS_FILE:
+            from agentv.runs.maintenance.damage import refuse_damage  # late: it reads runs too
+
+            refuse_damage(folder.path if folder.path.is_dir() else path.parent)
         run = cls(folder, records_in(folder) if folder.path.is_dir() else path, needs_scores)
         run.path = path  # of another tool's results, whose folder is an import
         return run

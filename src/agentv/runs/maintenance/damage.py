@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import shlex
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from agentv.errors import AgentvError, file_errors, plural
+from agentv.errors import AgentvError, RunWarning, file_errors, plural
 from agentv.model.manifest import RunManifest
 from agentv.model.result import SCHEMA_VERSION, Result
 from agentv.runs.folder import NewerVersionError, RunFolder, content_digest, is_unchanged
+from agentv.runs.folder_lock import is_locked
 from agentv.runs.run_location import imported_run
 from agentv.runs.store import check_case_line
 from agentv.support.hash_table import HashTable
 
-DamageKind = Literal["unreadable", "bad_line", "duplicate", "missing", "changed"]
+DamageKind = Literal["unreadable", "bad_line", "duplicate", "incomplete", "missing", "changed"]
+
+_READABLE: tuple[DamageKind, ...] = ("incomplete", "missing", "changed")
+"""Kinds of damage after which the rest of a run can be used, with a warning."""
 
 _NAMED = 5
 """How many missing cases a message names."""
@@ -60,6 +68,70 @@ class ScannedLine(msgspec.Struct, frozen=True):
     identity: _Identity = ()
     problem: str = ""
     kind: DamageKind = "bad_line"
+
+
+def refuse_damage(path: Path) -> None:
+    """Raise AgentvError for a damaged run, with the same message in every command that reads runs.
+
+    Warns of a run that was changed or is incomplete, and accepts runs that a process is writing to.
+    """
+    folder = RunFolder(path)
+    files = (folder.manifest_path, folder.cases_path, folder.results_path, folder.summary_path)
+    if not folder.manifest_path.is_file() or is_locked(path):
+        return
+    states = tuple((found.st_mtime_ns, found.st_size) for file in files if file.exists() and (found := file.stat()))
+    problems = _problems(path, states)
+    worst = [each for each in problems if each.kind not in _READABLE and each.file != folder.summary_path.name]
+    if not problems:
+        return
+    if worst:
+        raise damage_error(path, worst)
+    shown = _shown(path)
+    check, repair = f"agentv runs check {shlex.quote(shown)}", f"agentv runs repair {shlex.quote(shown)}"
+    text = f"The run {shown} is damaged: {problems[0]}\n  List the damage with: {check}\n  Repair it with: {repair}"
+    warnings.warn(RunWarning(text), stacklevel=2)
+
+
+def damage_error(path: Path, problems: Sequence[Damage]) -> AgentvError:
+    """Build the error for a run that cannot be used before it is repaired."""
+    name = shlex.quote(_shown(path))
+    more = f" ({len(problems) - 1:,} more)" if len(problems) > 1 else ""
+    hint = f"List the damage with: agentv runs check {name}\nKeep what is readable with: agentv runs repair {name}"
+    return AgentvError(f"The run {_shown(path)} is damaged", f"{problems[0]}{more}", hint)
+
+
+def _shown(path: Path) -> str:
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+@lru_cache(maxsize=64)
+def _problems(path: Path, states: tuple[tuple[int, int], ...]) -> tuple[Damage, ...]:  # noqa: ARG001  # of changed files
+    """Return the damage of a run; none if all files have the hashes that it stored."""
+    return () if _is_as_written(RunFolder(path)) else _real_damage(check_run(path))
+
+
+def _is_as_written(folder: RunFolder) -> bool:
+    """Whether all files of a run have the hashes in its manifest. False if the run was killed."""
+    try:
+        manifest = folder.read_manifest()
+    except NewerVersionError:
+        raise
+    except AgentvError:
+        return False
+    if not is_unchanged(folder.manifest_path.read_bytes()):
+        return False
+    if not manifest.digests:
+        return manifest.finished_at is not None  # written by an earlier version, or restored
+    return all(
+        (folder.path / name).is_file() and content_digest(folder.path / name) == known
+        for name, known in manifest.digests.items()
+    )
+
+
+def _real_damage(health: RunHealth) -> tuple[Damage, ...]:
+    """Return the problems that a resume does not solve."""
+    return () if health.needs_only_resume else health.problems
 
 
 def check_run(path: Path | str) -> RunHealth:
@@ -166,7 +238,8 @@ class _Check:
         if not line.data.endswith(b"\n") and not self.is_finished:
             self.notes.append(f"{path.name}:{line.number}  The last line is incomplete; --resume removes it")
         else:
-            self.problems.append(Damage(file=path.name, line=line.number, kind=line.kind, message=line.problem))
+            kind = line.kind if line.data.endswith(b"\n") else "incomplete"
+            self.problems.append(Damage(file=path.name, line=line.number, kind=kind, message=line.problem))
 
     def _compare_digest(self, path: Path, problems_before: int) -> None:
         known = None if self._manifest is None else self._manifest.digests.get(path.name)

@@ -19,8 +19,7 @@ from agentv.model.values import to_json
 from agentv.runs.folder import RunFolder, content_digest, new_run_id, write_whole
 from agentv.runs.folder_lock import is_locked
 from agentv.runs.job_index import keyed_lines
-from agentv.runs.maintenance.damage import check_run
-from agentv.runs.record import repair_hint
+from agentv.runs.maintenance.damage import check_run, damage_error
 from agentv.runs.run_figures import planned_jobs
 from agentv.runs.store import RunStore
 from agentv.runs.summary import SummaryBuilder
@@ -162,10 +161,10 @@ def _mergeable(run: RunStore) -> RunManifest:
 
 
 def _refuse_damage(run: RunStore, manifest: RunManifest) -> None:
-    """Raise UsageError for a finished run that lost cases or records, for example in an incomplete upload."""
+    """Raise AgentvError for a finished run that lost cases or records, for example in an incomplete upload."""
     lost = [each for each in check_run(run.path).problems if each.kind != "changed"] if manifest.finished_at else ()
     if lost:
-        raise UsageError(f"Cannot merge {run.path}", f"It is damaged: {lost[0]}", repair_hint(run.path))
+        raise damage_error(run.path, lost)
 
 
 def _differences(first: RunManifest, other: RunManifest) -> Iterator[str]:

@@ -131,7 +131,7 @@ class CallIndex:
             if line.strip():
                 try:
                     call = _decode(line)
-                except (msgspec.DecodeError, RecursionError) as error:
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     if not line.endswith(b"\n"):
                         break  # a killed run may leave an incomplete last line
                     self._stream.close()
@@ -296,7 +296,7 @@ def is_recording(path: str) -> bool:
         with open(path, "rb") as stream:
             first = next((line for line in stream if line.strip()), b"")
         return bool(_decode(first).request_digest)
-    except (OSError, msgspec.DecodeError, RecursionError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 
 
