@@ -33,12 +33,12 @@ def run(cli: click.Command) -> int:
     return EXIT_USAGE
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
     """Print a warning for the user, without its place in the code; others as usual."""
     if issubclass(category, RunWarning):
         warn(message)
     else:
-        _show_python_warning(message, category, *place)
+        _show_python_warning(message, category, *place, **more)
 
 
 _show_python_warning = warnings.showwarning
