@@ -2,8 +2,8 @@
 
     python bench/siege/stream.py --cases 10000000
 
-Prints a Markdown table of samples. The exit code is 1 if a case is missing, or if memory grows by more than 40 bytes per
-case: a stream remembers only a hash of each id, to find duplicates.
+Prints a Markdown table of samples. The exit code is 1 if a case is missing, or if memory grows by more than 40 bytes
+per case: a stream remembers only a hash of each id, to find duplicates.
 """
 
 from __future__ import annotations
