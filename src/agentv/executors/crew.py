@@ -91,8 +91,11 @@ class JobQueue:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
             self._fail(error)
+        self.fill()  # tasks that ended together may all have left their slots
 
     async def aclose(self) -> tuple[str, ...]:
         """Cancel running jobs, let them clean up, and close the worker; return the calls missing from a replay."""
