@@ -132,6 +132,18 @@ def test_a_condition_of_the_siege_is_checked():
     assert done.returncode == 0 and "| 80 records | as it must be |" in done.stdout, done.stdout + done.stderr
 
 
+def test_the_faults_are_a_table_of_error_classes():
+    done = bench("siege/faults.py", "--only", "503,a list")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| 503 | server | server | server | server |" in done.stdout
+    assert done.stdout.endswith("faults: 6 behaviours of APIs, 0 wrong\n")
+
+
+def test_a_stream_of_cases_is_counted():
+    done = bench("siege/stream.py", "--cases", "2000")
+    assert done.returncode == 0 and "stream: 2,000 of 2,000 cases" in done.stdout, done.stdout + done.stderr
+
+
 def test_every_reader_accepts_or_refuses_the_corpus():
     done = bench("siege/fuzz.py", "--corpus-only")
     assert done.returncode == 0 and "results_yaml: dash" in done.stdout, done.stderr

@@ -94,3 +94,8 @@ def test_too_many_alternatives_are_an_error():
     assert matches("{a,b}" * 9, "abababbba")
     with pytest.raises(AgentvError, match="has more than 1,000 alternatives in braces"):
         matches("{a,b}" * 40, "a" * 40)
+
+
+def test_a_brace_that_is_not_closed_is_an_ordinary_character(tmp_path):
+    (tmp_path / "a{b").touch()
+    assert glob_files(f"{tmp_path}/a{{b") == [f"{tmp_path}/a{{b"]

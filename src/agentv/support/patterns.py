@@ -44,7 +44,7 @@ def glob_files(pattern: str) -> list[str]:
     """
     found: set[str] = set()
     for each in braces(pattern):
-        magic = min(index for char in "*?[" if (index := each.find(char)) >= 0) if has_magic(each) else len(each)
+        magic = min((index for char in "*?[" if (index := each.find(char)) >= 0), default=len(each))
         start = each.rfind("/", 0, magic) + 1
         rest = each[start:]
         levels = None if "**" in rest else rest.count("/")
