@@ -18,6 +18,7 @@ from agentv.errors import AgentvError, UsageError
 from agentv.executors.executor import TURN_S, Emit, Jobs, StoppableLimits, UnfinishedJob, Worker, WorkSpec
 from agentv.model.job import Job
 from agentv.model.result import Result
+from agentv.support.byte_gate import HeldBytes
 
 NumberedJob = tuple[int, Job]
 NumberedResult = tuple[int, Result | UnfinishedJob | None]
@@ -71,14 +72,19 @@ class JobQueue:
         self._limits.stop()
 
     async def _work(self) -> None:
-        resumed = time.monotonic()
+        resumed, held = time.monotonic(), HeldBytes(self._limits.memory)
         slots = self._slots
-        while self._queued and len(self._tasks) <= slots.total + slots.lent:
-            number, job = self._queued.popleft()
-            self._deliver((number, await self._ended_with(job)))
-            if time.monotonic() - resumed > TURN_S:
-                await asyncio.sleep(0)
-                resumed = time.monotonic()
+        try:
+            while self._queued and len(self._tasks) <= slots.total + slots.lent:
+                number, job = self._queued.popleft()
+                self._deliver((number, await self._ended_with(job)))
+                if held.size:
+                    await held.end_job()
+                if time.monotonic() - resumed > TURN_S:
+                    await asyncio.sleep(0)
+                    resumed = time.monotonic()
+        finally:
+            held.release()
 
     async def _ended_with(self, job: Job) -> Result | UnfinishedJob | None:
         try:

@@ -15,6 +15,7 @@ from agentv.executors.lease_file import LeaseFile
 from agentv.executors.limiter import CallReport, Lane, Limiter
 from agentv.model.job import Job
 from agentv.model.result import Result
+from agentv.support.byte_gate import ByteGate
 
 
 class UnfinishedJob(msgspec.Struct, frozen=True):
@@ -137,6 +138,7 @@ class StoppableLimits:
 
     def __init__(self) -> None:
         self.slots = JobSlots()
+        self.memory = ByteGate()
         self.is_stopped = False
         self._drops: list[Callable[[], None]] = []
 
@@ -270,4 +272,5 @@ class LocalLimits(StoppableLimits):
         down_s, unreached, down = max(
             ((lane.down_for_s, lane.outage.is_unreached, name) for name, lane in lanes), default=(0.0, False, "")
         )
-        return Load(concurrency, waits_s, down.partition("#")[0] if down_s else None, down_s, unreached, self._text)
+        text = self._text or ("large answers wait for memory" if self.memory.waiting else None)
+        return Load(concurrency, waits_s, down.partition("#")[0] if down_s else None, down_s, unreached, text)

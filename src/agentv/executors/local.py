@@ -6,6 +6,7 @@ import asyncio
 import time
 
 from agentv.executors.executor import TURN_S, Emit, ExecutorOptions, Jobs, Load, LocalLimits, Worker, WorkSpec
+from agentv.support.byte_gate import HeldBytes
 
 
 class LocalExecutor:
@@ -63,7 +64,7 @@ class _Pool:
 
     async def _pull(self) -> None:
         worker, emit, slots = self._worker, self._emit, self._slots
-        resumed = time.monotonic()
+        resumed, held = time.monotonic(), HeldBytes(self._limits.memory)
         try:
             for job in self._jobs:
                 if job is None:
@@ -75,6 +76,8 @@ class _Pool:
                     self._limits.stop()
                 if self._waits:
                     self._emitted.set()
+                if held.size:
+                    await held.end_job()
                 if self._tasks > slots.total and self._tasks - slots.lent > slots.total:
                     return
                 if time.monotonic() - resumed > TURN_S:
@@ -82,4 +85,5 @@ class _Pool:
                     resumed = time.monotonic()
             self._is_exhausted = True
         finally:
+            held.release()
             self._tasks -= 1

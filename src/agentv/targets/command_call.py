@@ -21,6 +21,7 @@ from agentv.model.response import Arrived, Request, Response, TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.model.values import to_json
 from agentv.settings.environment import child_environment, environment_of
+from agentv.support.byte_gate import hold_bytes
 from agentv.support.hashes import short
 from agentv.support.isolation.availability import sandbox_of
 from agentv.support.json_values import json_or
@@ -92,6 +93,7 @@ class CommandResponder:
         await self._healthy(request)
         # Trailing newlines are removed, as in a shell's `$(command)`.
         text = (await self._run([request])).rstrip("\r\n")
+        await hold_bytes(len(text))
         if not text.strip():
             where = "an empty {OUTPUT_FILE}" if "OUTPUT_FILE" in self._template.names else "no output"
             raise TargetFailure(

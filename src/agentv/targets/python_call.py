@@ -11,6 +11,7 @@ from agentv.model.case import case_to_data
 from agentv.model.message import message_to_data
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.model.result import ErrorClass
+from agentv.support.byte_gate import LARGE_BYTES, hold_bytes
 from agentv.support.function_call import DaemonThreads, FunctionCall, is_cancelled
 from agentv.support.user_code import describe
 from agentv.targets.answers import response_from_value
@@ -50,7 +51,9 @@ class FunctionResponder:
         try:
             async with timer:
                 value = await self._function.call(request, self._threads)
-                return response_from_value(_answer_of(value) if self._is_call_api else value)
+            if isinstance(value, str) and len(value) > LARGE_BYTES:
+                await hold_bytes(len(value))
+            return response_from_value(_answer_of(value) if self._is_call_api else value)
         except TargetFailure:
             raise
         except TimeoutError as error:

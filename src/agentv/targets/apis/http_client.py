@@ -37,6 +37,7 @@ from agentv.errors import UsageError, open_files_hint, start_of
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.settings.environment import SHORTEST_SECRET, redacted
+from agentv.support.byte_gate import LARGE_BYTES, UNKNOWN_BYTES, hold_bytes
 from agentv.support.json_values import json_or, repair_json
 from agentv.targets.apis.api_errors import reported_failure
 from agentv.targets.target import is_loopback
@@ -249,14 +250,17 @@ def _timeout(timeout_s: float) -> aiohttp.ClientTimeout:
 
 
 async def _whole_body(raw: aiohttp.ClientResponse, max_bytes: int) -> bytes:
-    """Read the whole body. The size limit applies after decompression."""
-    pieces, size = [], 0
+    """Read the whole body. The size limit applies after decompression. A large one may have to wait for memory."""
+    pieces, size, counted = [], 0, LARGE_BYTES
     while piece := await raw.content.readany():
         pieces.append(piece)
         size += len(piece)
         if size > max_bytes:
             message = f"The response is larger than {max_bytes >> 20} MiB"
             raise TargetFailure("invalid_response", message, status=raw.status)
+        if size > counted:
+            counted = max_bytes
+            await hold_bytes(max(size, min(raw.content_length or UNKNOWN_BYTES, max_bytes)))
     return b"".join(pieces)
 
 

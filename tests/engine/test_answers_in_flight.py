@@ -1,0 +1,100 @@
+"""The memory of large answers in flight is bounded: answers wait before they are read, and no run stops for it."""
+
+import asyncio
+import os
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from agentv.support.byte_gate import ByteGate, HeldBytes, hold_bytes
+from virtual_time import passes, run
+
+MB = 1 << 20
+
+
+async def hold(gate, sizes, ended, seconds=1.0):
+    """A job with these answers, which ends some time after it has read them."""
+    held = HeldBytes(gate)
+    for size in sizes:
+        await hold_bytes(size)
+    ended.append(asyncio.get_running_loop().time() + seconds)
+    await passes(seconds)
+    held.release()
+
+
+@pytest.mark.parametrize(
+    ("jobs", "ends"),
+    [
+        ([[4 * MB], [4 * MB], [4 * MB], [4 * MB]], [1, 1, 2, 2]),
+        ([[30 * MB], [4 * MB], [30 * MB]], [1, 2, 3]),  # larger than the limit: alone
+        ([[MB], [MB], [MB]] * 9, [1] * 27),  # too small to count
+        ([[6 * MB, 6 * MB], [6 * MB]], [1, 2]),  # a job that has an answer does not wait for its judge's
+    ],
+    ids=["at most the limit", "larger than the limit", "small", "a second answer"],
+)
+def test_jobs_wait_for_the_memory_of_others(jobs, ends):
+    async def all_jobs():
+        gate, ended = ByteGate(10 * MB), []
+        await asyncio.gather(*(hold(gate, sizes, ended) for sizes in jobs))
+        return ended
+
+    assert run(all_jobs()) == ends
+
+
+def test_a_waiting_answer_is_read_when_nothing_moves_for_ten_seconds():
+    async def both():
+        gate, ended = ByteGate(10 * MB), []
+        slow = asyncio.create_task(hold(gate, [10 * MB], ended, 100.0))
+        await passes(0)
+        await hold(gate, [10 * MB], ended, 0.0)
+        slow.cancel()
+        return ended[1]
+
+    assert run(both()) == 10.0
+
+
+def test_a_cancelled_job_leaves_no_memory_behind():
+    async def cancelled():
+        gate, ended = ByteGate(10 * MB), []
+        first = asyncio.create_task(hold(gate, [10 * MB], ended))
+        waiting = asyncio.create_task(hold(gate, [10 * MB], ended))
+        await passes(0.5)
+        waiting.cancel()
+        await first
+        await hold(gate, [10 * MB], ended, 0.0)
+        return ended[1]
+
+    assert run(cancelled()) == 1.0
+
+
+class _Large(BaseHTTPRequestHandler):
+    body = b'{"choices":[{"message":{"content":"' + b"x" * (10 * MB) + b'"},"finish_reason":"stop"}]}'
+
+    def do_POST(self):  # the name that http.server calls
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is in other units elsewhere")
+def test_many_large_answers_at_once_take_little_memory(project):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Large)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    project.targets({"name": "default", "provider": "openai", "model": "m", "base_url": url, "api_key": "k" * 12})
+    checks = [{"type": "contains", "value": "x"}]
+    project.dataset(*({"input": f"q{number}", "evaluators": checks} for number in range(30)))
+    with project.spawn("d.yaml", "--workers", "30", "--out", "out", "--quiet", stdout=None, stderr=None) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    server.shutdown()
+    server.server_close()
+    assert (process.returncode, project.summary()["scored"]) == (0, 30)
+    assert usage.ru_maxrss < 230 * 1024
