@@ -285,11 +285,12 @@ class TestRuns:
         folder.write("targets.yaml", {"targets": [{**entry, "env": env, **settings}]})
 
     def test_failing_cases_do_not_affect_others(self, place, folder, command):
-        self.project(place, folder, timeout_seconds=3, workers=1)
+        self.project(place, folder, workers=1)
         prompts = ["children, then hang", "answer", "flood", "answer", "crash", "answer"]
         cases = [
             {"id": f"c{number}", "expected_outcome": "x", "input": prompt} for number, prompt in enumerate(prompts)
         ]
+        cases[0]["execution"] = {"timeout_seconds": 4}
         folder.write("d.yaml", {"evaluators": [{"type": "contains", "value": "yes"}], "evalcases": cases})
         command("eval", "d.yaml", "--out", "out", "--quiet")
         records = [json.loads(line) for line in (folder.path / "out" / "results.jsonl").read_text().splitlines()]
