@@ -448,8 +448,8 @@ def test_concurrency_is_configured_or_depends_on_the_kind_of_target(settings, wo
 def test_two_targets_share_the_limit_of_a_real_server():
     """150 requests a second for a few seconds: the simulation above has the narrow bounds.
 
-    Without a limit the 80 callers would ask ten times as often as they may, and nine of ten calls would be refused. A busy
-    machine delays calls, which then arrive together and are refused: one of three periods must be within the bounds.
+    Without a limit the 80 callers would ask ten times as often as they may, and nine of ten calls would be refused. A
+    busy machine delays calls, which then arrive together and are refused: one of three periods must meet the bounds.
     """
     warm_up_s, measured_s, rate = 2.5, 2.5, 150
 

@@ -13,13 +13,13 @@ from agentv.ablation.arms import WITHOUT, Arm
 from agentv.ablation.findings import Findings, Gate, find, findings_data
 from agentv.cli import output
 from agentv.cli.ablation_options import ArmOptions
+from agentv.cli.commands.compare import write_page
 from agentv.cli.commands.eval import short
 from agentv.cli.options import options_of
-from agentv.cli.run_series import RunSeries, SeriesStopped
-from agentv.engine.prepare import prepare
+from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan
 from agentv.engine.run_options import EvalOptions
 from agentv.errors import file_errors, plural
-from agentv.report.comparisons.ablation_text import ablation_html, ablation_lines, ablation_markdown
+from agentv.report.comparisons.ablation_text import ablation_lines, ablation_markdown
 from agentv.report.terminal import print_lines
 
 EVALS, TRIGGERS = "evals", "triggers"
@@ -50,13 +50,11 @@ def run_options(args: ArmOptions, measured: Measured, run: str) -> EvalOptions:
 
 def print_plans(args: ArmOptions, measured: Measured) -> None:
     """Print the plan of each run; call nothing."""
-    from agentv.cli.dry_run import print_plan  # late: rarely needed
-
     for run in measured.datasets:
         options = run_options(args, measured, run)
         if not args.as_json:
             output.note(f"Run {run}: {plural(len(options.variants), 'arm')}")
-        print_plan(prepare(options, options.open_cases(*output.listeners(args.quiet))), as_json=args.as_json)
+        print_run_plan(options, args)
 
 
 def measure(args: ArmOptions, series: RunSeries, measured: Measured) -> None:
@@ -86,7 +84,8 @@ def measure(args: ArmOptions, series: RunSeries, measured: Measured) -> None:
 
 
 def _write(args: ArmOptions, findings: Findings) -> None:
-    for path, text in ((args.html, ablation_html), (args.md, ablation_markdown)):
-        if path is not None:
-            with file_errors(f"Cannot write {path}"):
-                Path(path).write_text(text(findings), encoding="utf-8")
+    if args.html is not None:
+        write_page(args.html, f"Does {findings.subject} help?", ablation_markdown(findings))
+    if args.md is not None:
+        with file_errors(f"Cannot write {args.md}"):
+            Path(args.md).write_text(ablation_markdown(findings), encoding="utf-8")

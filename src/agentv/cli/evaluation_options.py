@@ -147,7 +147,20 @@ class EvaluatedTargets(Arguments):
     )
 
 
-class CallOptions(EvaluatedTargets):
+class ExecutorOptions(Arguments):
+    """Options for where jobs run."""
+
+    executor: str | None = option(
+        "--executor NAME",
+        "Run jobs in this process (local, the default), on all cores (process) or on a cluster (ray).",
+    )
+    processes: int | None = option(
+        "--processes N", "Number of worker processes (default: one for each core).", AT_LEAST_1
+    )
+    ray_address: str | None = option("--ray-address ADDRESS", "Ray cluster to use (default: Ray on this machine).")
+
+
+class CallOptions(EvaluatedTargets, ExecutorOptions):
     """Options for targets, their calls and where jobs run."""
 
     trials: int | None = option("--trials N", "Number of times to run each case.", TRIALS)
@@ -163,14 +176,6 @@ class CallOptions(EvaluatedTargets):
         "session is a case.",
         PATH,
     )
-    executor: str | None = option(
-        "--executor NAME",
-        "Run jobs in this process (local, the default), on all cores (process) or on a cluster (ray).",
-    )
-    processes: int | None = option(
-        "--processes N", "Number of worker processes (default: one for each core).", AT_LEAST_1
-    )
-    ray_address: str | None = option("--ray-address ADDRESS", "Ray cluster to use (default: Ray on this machine).")
 
 
 class EvalArguments(CallOptions, EvaluatorsOption, RunArguments, EarlierRunOptions):

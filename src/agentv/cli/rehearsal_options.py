@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import click
 
-from agentv.cli.evaluation_options import TRIALS, JobArguments
-from agentv.cli.options import AT_LEAST_1, FILE, FOLDER, SHARE, argument, declare, flag, option
+from agentv.cli.evaluation_options import TRIALS, ExecutorOptions, JobArguments
+from agentv.cli.options import FILE, FOLDER, SHARE, argument, declare, flag, option
 
 
-class SeriesOptions(JobArguments):
+class SeriesOptions(ExecutorOptions, JobArguments):
     """Options for several runs of the same cases."""
 
     trials: int | None = option("--trials N", "Number of times to run each case in each run.", TRIALS)
-    executor: str | None = option(
-        "--executor NAME",
-        "Run jobs in this process (local, the default), on all cores (process) or on a cluster (ray).",
-    )
-    processes: int | None = option(
-        "--processes N", "Number of worker processes (default: one for each core).", AT_LEAST_1
-    )
-    ray_address: str | None = option("--ray-address ADDRESS", "Ray cluster to use (default: Ray on this machine).")
     out: str | None = option("--out DIR", "Folder of the runs (default: a new one in .agentv/results).", FOLDER)
     dry_run: bool = flag("--dry-run", "Check the inputs and print the plan of one run; call nothing.")
     resume: bool = flag("--resume", "Continue in the folder given by --out, or in the latest one.")

@@ -47,6 +47,13 @@ class SeriesArguments(Protocol):
     deadline_s: float | None
 
 
+def print_run_plan(options: EvalOptions, args: SeriesArguments) -> None:
+    """Print the plan of one run of a series; call nothing."""
+    from agentv.cli.dry_run import print_plan  # late: rarely needed
+
+    print_plan(prepare(options, options.open_cases(*output.listeners(args.quiet))), as_json=args.as_json)
+
+
 class SeriesStopped(Exception):
     """A run of the series stopped, or none of its jobs has a score. What is done is kept."""
 

@@ -194,7 +194,7 @@ class TargetFailure(Exception):
 
 def add_usage(first: TokenUsage | None, second: TokenUsage | None) -> TokenUsage | None:
     """Add up token counts, of which either may be missing."""
-    return sum_usage([usage for usage in (first, second) if usage is not None])
+    return sum_usage((first, second))
 
 
 def add_cost(first: float | None, second: float | None) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -50,13 +50,14 @@ class TokenUsage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     cache_write: int | None = None
 
 
-def sum_usage(usages: Sequence[TokenUsage]) -> TokenUsage | None:
+def sum_usage(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
     """Add up the tokens of several calls. Counts that no call reports stay unknown."""
-    if not usages:
+    reported = [usage for usage in usages if usage is not None]
+    if not reported:
         return None
     totals: dict[str, Any] = {}
     for name in TokenUsage.__struct_fields__:
-        known = [count for usage in usages if (count := getattr(usage, name)) is not None]
+        known = [count for usage in reported if (count := getattr(usage, name)) is not None]
         totals[name] = sum(known) if known else None
     return TokenUsage(**totals)
 

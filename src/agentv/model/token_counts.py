@@ -22,6 +22,28 @@ class UsageFields(NamedTuple):
     cache_write: str = ""
 
 
+_CLAUDE_CACHE = "cache_read_input_tokens", "cache_creation_input_tokens"
+CLAUDE_CODE_USAGE = UsageFields(
+    ("input_tokens", *_CLAUDE_CACHE), ("output_tokens",), _CLAUDE_CACHE[0], cache_write=_CLAUDE_CACHE[1]
+)
+CODEX_USAGE = UsageFields(
+    ("input_tokens",), ("output_tokens",), "cached_input_tokens", "reasoning_output_tokens", "cache_write_input_tokens"
+)
+COPILOT_USAGE = UsageFields(
+    ("inputTokens",), ("outputTokens",), "cacheReadTokens", "reasoningTokens", "cacheWriteTokens"
+)
+OPENCODE_USAGE = UsageFields(
+    # Cached and reasoning tokens are counted separately.
+    ("input", "cache.read", "cache.write"),
+    ("output", "reasoning"),
+    "cache.read",
+    "reasoning",
+    "cache.write",
+)
+PI_USAGE = UsageFields(("input", "cacheRead", "cacheWrite"), ("output",), "cacheRead", cache_write="cacheWrite")
+"""The keys of coding agents, which are the same in their output and in their recorded sessions."""
+
+
 def read_usage(reported: Any, fields: UsageFields) -> TokenUsage | None:
     """Return the token usage, or None if the counts are malformed: a usable answer must not be lost to that."""
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from io import TextIOWrapper
 from typing import NamedTuple, TextIO
@@ -262,6 +262,13 @@ def code(text: str, longest: int) -> str:
 def cell(text: str, longest: int) -> str:
     """Return a Markdown code span for a table cell."""
     return code(text, longest).replace("|", "\\|")
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Yield a Markdown table. The cells are escaped already."""
+    yield from (f"| {' | '.join(head)} |", f"|{'---|' * len(head)}")
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
 
 
 def fenced(text: str, longest: int, language: str = "text") -> str:

@@ -13,7 +13,6 @@ from agentv.errors import AgentvError, UsageError, file_errors
 from agentv.model.result import SCHEMA_VERSION, JobKey, Result, Share, Status, Verdict
 from agentv.registry import RESULT_FORMATS
 from agentv.support.hash_table import HashTable
-from agentv.support.json_stream import top_level
 from agentv.support.json_values import repair_json
 
 _DEEPEST = 200
@@ -215,6 +214,8 @@ class RecordLines:
     unit = "line"
 
     def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
+        from agentv.support.json_stream import top_level  # late: a run does not detect formats
+
         version = top_level(first_line(head)).get("schema_version", b"")
         return version[:1].isdigit()  # Every Eval Ever has a text there
 

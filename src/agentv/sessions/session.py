@@ -13,8 +13,8 @@ import msgspec
 from agentv.errors import plural
 from agentv.model.message import ImagePart, Message, TextPart, tool_calls_in
 from agentv.model.response import Response, content_text
-from agentv.model.result import TokenUsage
-from agentv.sessions.turns import Turns, milliseconds, sum_costs, sum_usage, text_or_none
+from agentv.model.result import TokenUsage, sum_usage
+from agentv.sessions.turns import Turns, milliseconds, sum_costs, text_or_none
 from agentv.support.json_values import json_or
 
 if TYPE_CHECKING:

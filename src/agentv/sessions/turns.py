@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from agentv.model.message import Message, ToolCall
-from agentv.model.result import TokenUsage
 from agentv.model.token_counts import amount
 
 
@@ -144,13 +141,6 @@ def milliseconds(timestamp: Any, otherwise: float) -> float:
         return datetime.fromisoformat(timestamp).timestamp() * 1000
     except (TypeError, ValueError):
         return otherwise
-
-
-def sum_usage(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
-    """Sum the usage of several model calls."""
-    found = [msgspec.structs.astuple(each) for each in usages if each is not None]
-    sums = [sum(count or 0 for count in counts) for counts in zip(*found, strict=True)]
-    return TokenUsage(*sums[:2], *(count or None for count in sums[2:])) if found else None
 
 
 def sum_costs(costs: Iterable[Any]) -> float | None:

@@ -46,12 +46,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             detail = f"Your policy allows only: {', '.join(self.hosts or ()) or 'no host'}"
             raise UsageError(f"Calls to '{host}' are not allowed", detail, f"Add it to `hosts` in {policy_path()}")
 
-    def check_programs(self, what: str) -> None:
-        """Raise UsageError if no program may be started. `what` would start one."""
-        if self.programs == "deny":
-            detail = "Your policy allows no programs and no code from files (`programs: deny`)"
-            raise UsageError(f"{what} is not allowed", detail, f"Change `programs` in {policy_path()}, or remove it")
-
 
 def config_folder() -> str:
     """Return the folder of the user's own settings: `$XDG_CONFIG_HOME/agentv`, or `~/.config/agentv`."""

@@ -9,10 +9,9 @@ from agentv.cli import output
 from agentv.cli.commands.eval import short
 from agentv.cli.options import options_of
 from agentv.cli.rehearsal_options import NoiseArguments
-from agentv.cli.run_series import RunSeries, SeriesStopped
+from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan
 from agentv.comparison.rehearsal.noise_estimate import NoiseFigures, measure_noise, noise_data
 from agentv.comparison.scores import RunScores
-from agentv.engine.prepare import prepare
 from agentv.engine.run_options import EvalOptions
 from agentv.errors import EXIT_FINDINGS, EXIT_OK
 from agentv.report.comparisons.noise_text import noise_lines, noise_notes
@@ -26,10 +25,8 @@ def noise(args: NoiseArguments) -> None:
     """Make the runs, print the noise and exit with the exit code."""
     given = options_of(EvalOptions, args, targets=() if args.target is None else (args.target,))
     if args.dry_run:
-        from agentv.cli.dry_run import print_plan  # late: rarely needed
-
         output.note("This is the plan of one run; `agentv noise` makes two.")
-        print_plan(prepare(given, given.open_cases(*output.listeners(args.quiet))), as_json=args.as_json)
+        print_run_plan(given, args)
         return
     series = RunSeries.open("noise", FIRST, args)
     options = series.options(given, FIRST)

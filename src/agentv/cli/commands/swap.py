@@ -13,12 +13,11 @@ from agentv.cli.commands.compare import write_page
 from agentv.cli.commands.eval import short
 from agentv.cli.options import options_of
 from agentv.cli.rehearsal_options import SwapArguments
-from agentv.cli.run_series import RunSeries, SeriesStopped
+from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan
 from agentv.comparison.comparison import FailOn
 from agentv.comparison.rehearsal.model_swap import compare_models, swap_data
 from agentv.comparison.run_comparison import CompareOptions
 from agentv.comparison.scores import RunScores
-from agentv.engine.prepare import prepare
 from agentv.engine.run_options import EvalOptions
 from agentv.errors import UsageError
 from agentv.report.comparisons.swap_text import recommendation, swap_lines, swap_markdown
@@ -34,9 +33,7 @@ def swap(args: SwapArguments) -> None:
     names = _names(args)
     given = options_of(EvalOptions, args, targets=names, judge=args.old_judge or args.judge)
     if args.dry_run:
-        from agentv.cli.dry_run import print_plan  # late: rarely needed
-
-        print_plan(prepare(given, given.open_cases(*output.listeners(args.quiet))), as_json=args.as_json)
+        print_run_plan(given, args)
         return
     series = RunSeries.open("swap", ANSWERS, args)
     options = series.options(given, ANSWERS)

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -326,8 +325,3 @@ def _skip_blank(text: str, place: int) -> int:
 
 def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not allowed")
-
-
-def file_beside(path: str, name: str) -> Path:
-    """Return the path of a file that a document names relative to its own folder."""
-    return Path(os.path.dirname(path) or ".", name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 
 import msgspec
 
@@ -18,6 +17,7 @@ from agentv.report.figures import (
     duration,
     interval,
     markdown,
+    markdown_table,
     number,
     one_line,
     percent,
@@ -172,42 +172,10 @@ def ablation_markdown(findings: Findings) -> str:
         texts += [text for line, style in block.lines for text in ("", _emphasis(line, style))]
         if block.rows:
             head, *body = block.rows
-            texts += ["", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-            texts += [f"| {' | '.join(markdown(value, _LONGEST) for value in row)} |" for row in body]
+            texts += ["", *markdown_table(head, ([markdown(value, _LONGEST) for value in row] for row in body))]
     return "\n".join(texts) + "\n"
 
 
 def _emphasis(line: str, style: str) -> str:
     text = markdown(line, 1_000)
     return f"**{text}**" if style.startswith("bold") else f"> {text}" if style == "yellow" else text
-
-
-_CSS = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem }
-:root { color-scheme: light dark }
-table { border-collapse: collapse; margin: .5rem 0 1.5rem }
-th, td { padding: .3rem .8rem; text-align: left; border-bottom: 1px solid #8884 }
-.green { color: #18794e } .red { color: #c62a2f } .yellow { opacity: .8 } .bold { font-weight: 600 }
-.dim { opacity: .65; font-size: .9rem }
-"""
-
-
-def ablation_html(findings: Findings) -> str:
-    """Return the page as one HTML file without scripts. All data is escaped."""
-    title = escape(f"Does {findings.subject} help?")
-    parts = [f"<h1>{title}</h1>"]
-    for block in page(findings):
-        parts += [f"<h2>{escape(block.title)}</h2>"] if block.title else []
-        parts += [f'<p class="{style}">{escape(line)}</p>' for line, style in block.lines]
-        if block.rows:
-            head, *body = ("".join(f"<{tag}>{escape(value)}</{tag}>" for value in row) for tag, row in _tagged(block))
-            parts.append(f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in body)}</table>")
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    meta = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
-    return (
-        f"<!doctype html>\n<html lang=en>{meta}<title>{title}</title><style>{_CSS}</style>\n{''.join(parts)}\n</html>\n"
-    )
-
-
-def _tagged(block: Block) -> list[tuple[str, Sequence[str]]]:
-    return [("td" if place else "th", row) for place, row in enumerate(block.rows)]

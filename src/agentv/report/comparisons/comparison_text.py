@@ -37,6 +37,7 @@ from agentv.report.figures import (
     fenced,
     interval,
     markdown,
+    markdown_table,
     number,
     one_line,
     p_value,
@@ -349,10 +350,7 @@ def _markdown_change(change: Change) -> Iterator[str]:
 
 
 def _markdown_table(rows: Sequence[Sequence[str]], names: tuple[int, ...] = (0,)) -> Iterator[str]:
-    """Yield a table. `names` are the columns with text from users."""
+    """Return a table. `names` are the columns with text from users."""
     head, *body = rows
-    yield f"| {' | '.join(head)} |"
-    yield "|" + "---|" * len(head)
-    for row in body:
-        cells = [cell(text, _NAME) if place in names else text for place, text in enumerate(row)]
-        yield f"| {' | '.join(cells)} |"
+    escaped = ([cell(text, _NAME) if place in names else text for place, text in enumerate(row)] for row in body)
+    return markdown_table(head, escaped)

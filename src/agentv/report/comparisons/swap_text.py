@@ -17,6 +17,7 @@ from agentv.report.figures import (
     duration,
     interval,
     markdown,
+    markdown_table,
     number,
     one_line,
     p_equals,
@@ -225,8 +226,7 @@ def swap_markdown(figures: SwapFigures) -> str:
     old, new = (cell(name, _LONGEST_NAME) for name in figures.names)
     lines = [f"### {markdown(recommendation(figures), 1000)}", "", f"Old: {old}, new: {new}", ""]
     lines += [f"> {markdown(note, 500)}\n" for note in notes(figures.comparison)]
-    lines += [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD)]
-    lines += [f"| {' | '.join(row if row[0] != TOOLS else map(_escaped, row))} |" for row in swap_rows(figures)]
+    lines += markdown_table(HEAD, (row if row[0] != TOOLS else map(_escaped, row) for row in swap_rows(figures)))
     lines += ["", *(f"- {markdown(text, 500)}" for text in left_out(figures.comparison)), ""]
     bridge = list(bridge_sentences(figures))
     if bridge:

@@ -235,15 +235,13 @@ class _CaseFields:
 def _question(case: dict[str, Any], prompt: str | None) -> str:
     rendered = next((each["input"] for each in case.get("prompts", ()) if each["id"] == prompt), None)
     messages = rendered if rendered is not None else case.get("input", ())
-    return "\n\n".join(_text(message.get("content")) for message in messages if message.get("role") != "assistant")
+    return "\n\n".join(
+        content_text_of(message.get("content")) for message in messages if message.get("role") != "assistant"
+    )
 
 
 def _references(case: dict[str, Any]) -> list[str]:
-    return [_text(message.get("content")) for message in case.get("expected_output", ())]
-
-
-def _text(content: Any) -> str:
-    return content_text_of(content)
+    return [content_text_of(message.get("content")) for message in case.get("expected_output", ())]
 
 
 def _interaction(record: Result) -> str:
@@ -275,7 +273,7 @@ def _message(number: int, message: dict[str, Any]) -> dict[str, Any]:
     return {
         "turn_idx": number,
         "role": text_of(message.get("role")),
-        "content": None if content is None else _text(content),
+        "content": None if content is None else content_text_of(content),
         **({"tool_calls": calls} if calls else {}),
     }
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agentv.model.token_counts import UsageFields, usage
+from agentv.model.token_counts import CLAUDE_CODE_USAGE, usage
 from agentv.sessions.session import (
     ReadLog,
     Session,
@@ -19,8 +19,6 @@ from agentv.sessions.session import (
 from agentv.sessions.session_file import SessionFile
 from agentv.sessions.turns import text_of, text_or_none
 
-_CACHE = "cache_read_input_tokens", "cache_creation_input_tokens"
-_USAGE = UsageFields(("input_tokens", *_CACHE), ("output_tokens",), _CACHE[0], cache_write=_CACHE[1])
 _COMMAND = re.compile(r"<command-name>\s*(.*?)\s*</command-name>", re.DOTALL)
 _ARGUMENTS = re.compile(r"<command-args>\s*(.*?)\s*</command-args>", re.DOTALL)
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
@@ -121,7 +119,7 @@ class _Reader:
         builder.start_turn(id)
         content = message.get("content")
         builder.add_parts(content if isinstance(content, str) else objects_in(content), at_ms)
-        builder.usages[id or len(builder.usages)] = usage(message.get("usage"), _USAGE)
+        builder.usages[id or len(builder.usages)] = usage(message.get("usage"), CLAUDE_CODE_USAGE)
         builder.costs[id or len(builder.costs)] = data.get("costUSD")
 
     def _take_user(self, data: dict[str, Any], message: dict[str, Any], at_ms: float | None) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentv.model.token_counts import UsageFields, usage
+from agentv.model.token_counts import CODEX_USAGE, usage
 from agentv.sessions.session import (
     ReadLog,
     Session,
@@ -22,9 +22,6 @@ from agentv.sessions.session_file import SessionFile
 from agentv.sessions.turns import text_of
 from agentv.support.json_values import json_or
 
-_USAGE = UsageFields(
-    ("input_tokens",), ("output_tokens",), "cached_input_tokens", "reasoning_output_tokens", "cache_write_input_tokens"
-)
 _CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call"))
 _OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output", "tool_search_output"))
 _IGNORED = frozenset((
@@ -109,7 +106,7 @@ def _take(builder: SessionBuilder, record: dict[str, Any], log: ReadLog) -> bool
 def _take_event(builder: SessionBuilder, event: dict[str, Any]) -> None:
     """Take the total usage, and drop turns that were rolled back. Other events repeat items."""
     if event.get("type") == "token_count":
-        total = usage(object_in(event, "info").get("total_token_usage"), _USAGE)
+        total = usage(object_in(event, "info").get("total_token_usage"), CODEX_USAGE)
         if total is not None:
             builder.usages["total"] = total
     elif event.get("type") == "thread_rolled_back":

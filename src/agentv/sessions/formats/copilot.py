@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from agentv.model.token_counts import UsageFields, usage
+from agentv.model.token_counts import COPILOT_USAGE, usage
 from agentv.sessions.session import ReadLog, Session, SessionBuilder, SessionFormat, decoded, object_in, objects_in
 from agentv.sessions.session_file import SessionFile
 from agentv.sessions.turns import number, text_of
 
-_USAGE = UsageFields(("inputTokens",), ("outputTokens",), "cacheReadTokens", "reasoningTokens", "cacheWriteTokens")
 _FAMILIES = (
     *("session.", "assistant.", "tool.", "user.", "system.", "hook.", "abort", "skill.", "subagent.", "permission."),
     *("command.", "external_tool.", "elicitation.", "pending_messages.", "sampling.", "mcp.", "model."),
@@ -60,10 +59,10 @@ def _take(builder: SessionBuilder, record: dict[str, Any], log: ReadLog) -> None
         output = object_in(data, "result").get("content") or object_in(data, "error").get("message")
         builder.add_result(str(data.get("toolCallId", "")), output, at_ms, failed=failed)
     elif kind in ("session.usage_record", "assistant.usage"):
-        builder.usages[len(builder.usages)] = usage(data.get("usage") or data, _USAGE)
+        builder.usages[len(builder.usages)] = usage(data.get("usage") or data, COPILOT_USAGE)
     elif kind == "session.shutdown" and not any(builder.usages.values()):
         models = object_in(object_in(data, "accountingSnapshot") or data, "modelMetrics")
-        builder.usages |= {name: usage(object_in(model, "usage"), _USAGE) for name, model in models.items()}
+        builder.usages |= {name: usage(object_in(model, "usage"), COPILOT_USAGE) for name, model in models.items()}
     elif not kind.startswith(_FAMILIES):
         log.meet_unknown(builder.agent, kind)
 

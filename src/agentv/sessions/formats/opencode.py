@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from agentv.model.token_counts import UsageFields, usage
+from agentv.model.token_counts import OPENCODE_USAGE, usage
 from agentv.sessions.session import (
     ReadLog,
     Session,
@@ -22,14 +22,6 @@ from agentv.sessions.session_file import SessionFile
 from agentv.sessions.turns import number
 from agentv.support.json_values import json_or
 
-_USAGE = UsageFields(
-    # Cached and reasoning tokens are counted separately.
-    ("input", "cache.read", "cache.write"),
-    ("output", "reasoning"),
-    "cache.read",
-    "reasoning",
-    "cache.write",
-)
 _IGNORED = frozenset((
     "step-start", "step-finish", "reasoning", "patch", "snapshot", "agent", "retry", "compaction", "subtask",
 ))  # fmt: skip
@@ -163,7 +155,7 @@ def _take(builder: SessionBuilder, message: _Message, log: ReadLog) -> None:
     builder.learn(model=info.get("modelID"))
     key = str(info.get("id"))
     builder.start_turn(key)
-    builder.usages[key] = usage(info.get("tokens"), _USAGE)
+    builder.usages[key] = usage(info.get("tokens"), OPENCODE_USAGE)
     builder.costs[key] = info.get("cost") or None  # 0 means that the price is unknown
     for part in parts:
         kind = kind_of(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentv.model.token_counts import UsageFields, usage
+from agentv.model.token_counts import PI_USAGE, usage
 from agentv.sessions.session import (
     ReadLog,
     Session,
@@ -19,7 +19,6 @@ from agentv.sessions.session import (
 from agentv.sessions.session_file import SessionFile
 from agentv.sessions.turns import text_of, text_or_none
 
-_USAGE = UsageFields(("input", "cacheRead", "cacheWrite"), ("output",), "cacheRead", cache_write="cacheWrite")
 _IGNORED = frozenset((
     "session", "model_change", "thinking_level_change", "compaction", "branch_summary", "custom", "custom_message",
     "label", "session_info",
@@ -76,7 +75,7 @@ def _take(builder: SessionBuilder, message: dict[str, Any], entry: dict[str, Any
         key = text_or_none(entry.get("id")) or len(builder.usages)
         builder.start_turn(key)
         builder.add_parts(content if isinstance(content, str) else objects_in(content), at_ms)
-        builder.usages[key] = usage(message.get("usage"), _USAGE)
+        builder.usages[key] = usage(message.get("usage"), PI_USAGE)
         builder.costs[key] = object_in(object_in(message, "usage"), "cost").get("total") or None
     elif role == "toolResult":
         id, failed = str(message.get("toolCallId", "")), bool(message.get("isError"))

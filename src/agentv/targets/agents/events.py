@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 from agentv.errors import start_of
 from agentv.model.response import Response, StreamLog, TargetFailure
-from agentv.model.result import ErrorClass, TokenUsage
-from agentv.sessions.turns import Turns, sum_costs, sum_usage, text_or_none
+from agentv.model.result import ErrorClass, TokenUsage, sum_usage
+from agentv.sessions.turns import Turns, sum_costs, text_or_none
 from agentv.support.json_values import json_or
 from agentv.targets.apis.api_errors import error_class_of, standard_status
 

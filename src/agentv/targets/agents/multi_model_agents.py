@@ -8,21 +8,12 @@ from typing import Any, ClassVar
 import msgspec
 
 from agentv.model.response import Response, TargetFailure
-from agentv.model.token_counts import UsageFields, usage
+from agentv.model.token_counts import COPILOT_USAGE, OPENCODE_USAGE, PI_USAGE, usage
 from agentv.model.values import to_json
 from agentv.sessions.turns import milliseconds, number, text_of
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation, key_variables_of, options
 from agentv.targets.agents.events import Event, NoAnswer, Transcript, classify_failure
 from agentv.targets.agents.skills import SkillPlaces
-
-_OPENCODE_USAGE = UsageFields(
-    # Cached and reasoning tokens are counted separately.
-    ("input", "cache.read", "cache.write"),
-    ("output", "reasoning"),
-    "cache.read",
-    "reasoning",
-    "cache.write",
-)
 
 
 class OpenCode(CodingAgent, frozen=True, kw_only=True):
@@ -83,7 +74,7 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
                 _tool(transcript, part, at_ms)
             elif kind == "step_finish":
                 known["stop_reason"] = part.get("reason")
-                transcript.usages.append(usage(part.get("tokens"), _OPENCODE_USAGE))
+                transcript.usages.append(usage(part.get("tokens"), OPENCODE_USAGE))
                 transcript.costs.append(part.get("cost") or None)  # 0 means that the price is unknown
         if not ended:
             raise transcript.failed(NoAnswer("opencode ended in the middle of a step"))
@@ -103,7 +94,6 @@ def _tool(transcript: Transcript, part: dict[str, Any], at_ms: float) -> None:
 
 
 _DEFAULT_PROVIDER = "google"
-_PI_USAGE = UsageFields(("input", "cacheRead", "cacheWrite"), ("output",), "cacheRead", cache_write="cacheWrite")
 
 
 class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
@@ -180,7 +170,7 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
                 transcript.start_turn(number_of_event)
                 transcript.add_parts(message.get("content"), at_ms)
                 reported = message.get("usage")
-                transcript.usages.append(usage(reported, _PI_USAGE))
+                transcript.usages.append(usage(reported, PI_USAGE))
                 cost = reported.get("cost") if isinstance(reported, dict) else None
                 transcript.costs.append((cost.get("total") if isinstance(cost, dict) else None) or None)
         if error:
@@ -188,11 +178,6 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
         if known.get("stop_reason") in (None, "toolUse"):  # the model still has to see the tool's result
             raise transcript.failed(NoAnswer("pi ended before an answer"))
         return transcript.response()
-
-
-_COPILOT_USAGE = UsageFields(
-    ("inputTokens",), ("outputTokens",), "cacheReadTokens", "reasoningTokens", "cacheWriteTokens"
-)
 
 
 class CopilotCli(CodingAgent, frozen=True, kw_only=True):
@@ -243,7 +228,7 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
             elif kind == "report":
                 models = ((data or {}).get("modelMetrics") or {}).values()
                 transcript.usages = [
-                    usage(each.get("usage"), _COPILOT_USAGE) for each in models if isinstance(each, dict)
+                    usage(each.get("usage"), COPILOT_USAGE) for each in models if isinstance(each, dict)
                 ]
             elif not isinstance(data, dict) or data.get("parentToolCallId"):
                 continue  # work of a subagent, whose result is a tool result

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.model.response import Response
-from agentv.model.token_counts import UsageFields, usage
+from agentv.model.token_counts import CLAUDE_CODE_USAGE, CODEX_USAGE, UsageFields, usage
 from agentv.model.values import to_json
 from agentv.sessions.turns import milliseconds, text_of
 from agentv.targets.agents.agent import Call, CodingAgent, Invocation, ModelHost, options
@@ -22,8 +22,6 @@ _MODEL_CACHE = "cacheReadInputTokens", "cacheCreationInputTokens"
 _MODEL_USAGE = UsageFields(
     ("inputTokens", *_MODEL_CACHE), ("outputTokens",), _MODEL_CACHE[0], cache_write=_MODEL_CACHE[1]
 )
-_CACHE = "cache_read_input_tokens", "cache_creation_input_tokens"
-_USAGE = UsageFields(("input_tokens", *_CACHE), ("output_tokens",), _CACHE[0], cache_write=_CACHE[1])
 
 
 class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
@@ -92,7 +90,7 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
         if isinstance(models, dict) and models:
             transcript.usages += [usage(each, _MODEL_USAGE) for each in models.values()]
         else:
-            transcript.usages.append(usage(result.get("usage"), _USAGE))
+            transcript.usages.append(usage(result.get("usage"), CLAUDE_CODE_USAGE))
         subtype = str(result.get("subtype"))
         is_limit = subtype.startswith("error_max_")  # of turns or cost: the work so far is the answer
         if result.get("is_error") and not is_limit:
@@ -107,9 +105,6 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
 
 _NOT_INPUT = frozenset(
     {"id", "type", "status", "aggregated_output", "exit_code", "result", "error", "server", "tool", "arguments"}
-)
-_CODEX_USAGE = UsageFields(
-    ("input_tokens",), ("output_tokens",), "cached_input_tokens", "reasoning_output_tokens", "cache_write_input_tokens"
 )
 
 
@@ -163,7 +158,7 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
                 transcript.known["id"] = data.get("thread_id")
             elif kind == "turn.completed":
                 error, completed = "", True
-                transcript.usages = [usage(data.get("usage"), _CODEX_USAGE)]
+                transcript.usages = [usage(data.get("usage"), CODEX_USAGE)]
             elif kind == "turn.failed":
                 error = str((data.get("error") or {}).get("message") or "The turn failed")
             elif kind == "error":
