@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -15,13 +13,12 @@ import msgspec
 from agentv.errors import file_errors
 from agentv.model.result import JobKey, Result
 from agentv.runs.record import RecordKey, ScoreRecord, damaged, decode_key
-from agentv.support.hash_table import HashTable
+from agentv.support.hash_table import HashTable, OffsetTable
 
 if TYPE_CHECKING:
     from agentv.runs.store import RunStore
 
 _BATCH_BYTES = 512 * 1024
-_LOWEST_64_BITS = 2**64 - 1
 _CASES_REMEMBERED = 256
 
 
@@ -94,18 +91,14 @@ class AnswerIndex:
     def __init__(self, run: RunStore) -> None:
         self.run = run
         self.places = lru_cache(_CASES_REMEMBERED)(self._places)
+        self._offsets = OffsetTable()
         targets: dict[str, None] = {}
         datasets: dict[str, None] = {}
         jobs = HashTable()
-        # Hash and offset as one number, which sorts fast without a key function.
-        both: list[int] = []
         for offset, record in run.entries(ScoreRecord):
-            both.append(_hash(record.dataset, record.eval_id) << 64 | offset)
+            self._offsets.add(hash((record.dataset, record.eval_id)), offset)
             jobs.add([hash((record.dataset, record.key))])
             targets[record.target] = datasets[record.dataset] = None
-        both.sort()
-        self._hashes = array("Q", (each >> 64 for each in both))
-        self._offsets = array("Q", (each & _LOWEST_64_BITS for each in both))
         self.targets = tuple(targets)
         self.datasets = tuple(filter(None, datasets))
         self.jobs = len(jobs)
@@ -131,12 +124,7 @@ class AnswerIndex:
         return []
 
     def _with_name(self, dataset: str, eval_id: str) -> Iterator[tuple[JobKey, int]]:
-        code = _hash(dataset, eval_id)
-        for place in range(bisect_left(self._hashes, code), bisect_right(self._hashes, code)):
-            record = self.run.read(self._offsets[place], ScoreRecord)
+        for offset in reversed(list(self._offsets.latest_first(hash((dataset, eval_id))))):
+            record = self.run.read(offset, ScoreRecord)
             if (record.dataset, record.eval_id) == (dataset, eval_id):
-                yield record.key, self._offsets[place]
-
-
-def _hash(dataset: str, eval_id: str) -> int:
-    return hash((dataset, eval_id)) & _LOWEST_64_BITS
+                yield record.key, offset

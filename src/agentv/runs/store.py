@@ -92,6 +92,13 @@ class StoredCase(msgspec.Struct, frozen=True, gc=False):
 _decode_case = msgspec.json.Decoder(StoredCase).decode
 
 
+def read_case(lines: BinaryIO, offset: int) -> StoredCase:
+    """Read the case at an offset in an open `cases.jsonl`."""
+    lines.seek(offset)
+    line = lines.readline()
+    return msgspec.structs.replace(_decode_case(line), data=line)
+
+
 class _Evaluator(msgspec.Struct):
     name: str
     type: str
@@ -291,12 +298,7 @@ class RunStore(AbstractContextManager["RunStore"]):
         path = self.folder.cases_path
         with file_errors(f"Cannot read {path}"), path.open("rb") as lines:
             for offset in offsets:
-                if offset < 0:
-                    yield None
-                else:
-                    lines.seek(offset)
-                    line = lines.readline()
-                    yield msgspec.structs.replace(_decode_case(line), data=line)
+                yield None if offset < 0 else read_case(lines, offset)
 
     def check_cases(self, hint: str) -> None:
         """Raise UsageError with this hint if the run has no readable cases."""

@@ -1,9 +1,9 @@
-"""Compact sets and numbers of hashes, for millions of ids and jobs, and a cache for values of cases."""
+"""Compact sets, numbers and offsets of hashes, for millions of ids and jobs, and a cache for values of cases."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 
@@ -85,6 +85,17 @@ class NumberTable:
             self._enlarge()
         return number - 1
 
+    def find(self, code: int) -> int | None:
+        """Return the number of a hash; None for one that has no number."""
+        codes, slots = self._codes, self._slots
+        mask = len(slots) - 1
+        slot = code & mask
+        while held := slots[slot]:
+            if codes[held - 1] == code:
+                return held - 1
+            slot = (slot + 1) & mask
+        return None
+
     def _enlarge(self) -> None:
         """Double the number of slots."""
         size = 2 * len(self._slots)
@@ -95,6 +106,39 @@ class NumberTable:
                 slot = (slot + 1) & mask
             slots[slot] = number
         self._slots = slots
+
+
+class OffsetTable:
+    """Offsets in a file by the hash of what is there, in 30 to 36 bytes each. Verify what is found: hashes can collide.
+
+    Entries with the same hash are linked, each to the one before.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = NumberTable()
+        self._last = array("i")
+        self._offsets = array("q")
+        self._before = array("i")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def add(self, code: int, offset: int) -> None:
+        """Add an offset. A hash can have several."""
+        number = self._numbers.number(code)
+        if number == len(self._last):
+            self._last.append(-1)
+        self._before.append(self._last[number])
+        self._last[number] = len(self._offsets)
+        self._offsets.append(offset)
+
+    def latest_first(self, code: int) -> Iterator[int]:
+        """Yield the offsets of a hash, the last one added first."""
+        number = self._numbers.find(code)
+        entry = -1 if number is None else self._last[number]
+        while entry >= 0:
+            yield self._offsets[entry]
+            entry = self._before[entry]
 
 
 class IdSet:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import closing
+from functools import lru_cache
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -28,11 +30,14 @@ from agentv.model.response import Response, TargetFailure, answer
 from agentv.model.result import JobKey, Result
 from agentv.registry import TARGETS
 from agentv.runs.job_index import AnswerIndex
-from agentv.runs.store import CHECK_HINT, RunStore, StoredCase
+from agentv.runs.store import CHECK_HINT, RunStore, StoredCase, read_case
 from agentv.settings.diagnostics import Problems
+from agentv.support.hash_table import OffsetTable
 from agentv.support.patterns import has_magic
 from agentv.targets.answers import message_from_data
 from agentv.trust.roots import is_trusted
+
+_CASES_REMEMBERED = 256
 
 
 class StoredAnswer(msgspec.Struct, frozen=True):
@@ -75,6 +80,40 @@ class StoredAnswer(msgspec.Struct, frozen=True):
         )
 
 
+class StoredCaseIndex:
+    """Where each case of a run is in its `cases.jsonl`, from which it is read when needed.
+
+    Cases are added in the order of the file. If one was added twice, the last counts.
+    """
+
+    def __init__(self, store: RunStore) -> None:
+        self._path = store.folder.cases_path
+        self._lines: BinaryIO | None = None
+        self._offsets = OffsetTable()
+        self._end = 0
+
+    def add(self, case: StoredCase) -> None:
+        """Add the next case of the file."""
+        self._offsets.add(hash((case.dataset_path, case.id)), self._end)
+        self._end += len(case.data)
+
+    def find(self, dataset_path: str, id: str) -> StoredCase | None:
+        """Return a case that was added, without its `data`."""
+        for offset in self._offsets.latest_first(hash((dataset_path, id))):
+            if self._lines is None:
+                self._lines = self._path.open("rb")
+            case = read_case(self._lines, offset)
+            if (case.dataset_path, case.id) == (dataset_path, id):
+                return msgspec.structs.replace(case, data=b"")
+        return None
+
+    def close(self) -> None:
+        """Close the file. A later `find` opens it again."""
+        if self._lines is not None:
+            self._lines.close()
+        self._lines = None
+
+
 class StoredAnswers:
     """The records of a run by case. If a job has several records, the last one counts."""
 
@@ -86,8 +125,10 @@ class StoredAnswers:
             raise UsageError(f"The run has no results: {run}")
         self.manifest, self.run_id, self.digest = self.store.manifest, self.store.run_id, self.store.digest()
         self._text_targets = _text_targets(self.manifest)
-        cases = self.store.cases() if self.manifest is not None else ()
-        self._cases = {(case.dataset_path, case.id): msgspec.structs.replace(case, data=b"") for case in cases}
+        self._cases = StoredCaseIndex(self.store)
+        for case in self.store.cases() if self.manifest is not None else ():
+            self._cases.add(case)
+        self._find_case = lru_cache(_CASES_REMEMBERED)(self._cases.find)
 
     def jobs_of(self, case: EvalCase) -> list[JobKey]:
         """Return the jobs of a case that have a record."""
@@ -108,10 +149,11 @@ class StoredAnswers:
     def stored_case(self, case: EvalCase) -> StoredCase | None:
         """Return a case as stored in the run folder; None for a bare results file."""
         key = next(iter(self.jobs_of(case)), None)
-        return None if key is None else self._cases.get((key.dataset_path, case.id))
+        return None if key is None else self._find_case(key.dataset_path, case.id)
 
     def close(self) -> None:
         """Close the run's files."""
+        self._cases.close()
         self.store.close()
 
 
@@ -153,16 +195,18 @@ class StoredCases:
     stream_again = stream
 
     def _all(self) -> Iterator[EvalCase]:
-        seen: set[tuple[str, str]] = set()
-        for number, stored in enumerate(self._store.cases(), 1):
-            try:
-                case = self._case(stored, number)
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
-                headline = f"Invalid stored case at line {number} in {self._store.folder.cases_path}"
-                raise AgentvError(headline, f"{type(error).__name__}: {error}", CHECK_HINT) from error
-            if (case.path, case.id) not in seen:
-                seen.add((case.path, case.id))
-                yield case
+        with closing(StoredCaseIndex(self._store)) as index:
+            for number, stored in enumerate(self._store.cases(), 1):
+                if index.find(stored.dataset_path, stored.id) is None:
+                    yield self._checked(stored, number)
+                index.add(stored)
+
+    def _checked(self, stored: StoredCase, number: int) -> EvalCase:
+        try:
+            return self._case(stored, number)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            headline = f"Invalid stored case at line {number} in {self._store.folder.cases_path}"
+            raise AgentvError(headline, f"{type(error).__name__}: {error}", CHECK_HINT) from error
 
     def _case(self, stored: StoredCase, line: int) -> EvalCase:
         data, row = stored.fields, stored.row

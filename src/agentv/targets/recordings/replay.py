@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -22,6 +20,7 @@ from agentv.runs.record import RESULTS_FILE
 from agentv.runs.store import RunStore
 from agentv.sessions.session_file import is_session, session_files
 from agentv.settings.diagnostics import did_you_mean
+from agentv.support.hash_table import OffsetTable
 from agentv.targets.answers import response_from_object
 from agentv.targets.recordings.recorder import RecordedFailure, StoredResponse, request_digest_of, restored
 from agentv.targets.recordings.session_answers import SessionAnswers
@@ -123,8 +122,7 @@ class CallIndex:
 
     def __init__(self, path: str) -> None:
         self._stream = open(path, "rb")  # noqa: SIM115  # closed by close
-        # Hash and offset in one number sort without a key function; an offset has less than 64 bits.
-        places: list[int] = []
+        self._offsets = OffsetTable()
         targets: dict[str, None] = {}
         offset = 0
         for number, line in enumerate(self._stream, 1):
@@ -136,33 +134,25 @@ class CallIndex:
                         break  # a killed run may leave an incomplete last line
                     self._stream.close()
                     raise AgentvError(f"Line {number} is not a recorded call", str(error)) from None
-                places.append(_hash(call.key) << 64 | offset)
+                self._offsets.add(hash(call.key), offset)
                 targets[call.target] = None
             offset += len(line)
-        places.sort()
-        self._hashes = array("Q", (both >> 64 for both in places))
-        self._offsets = array("Q", (both & 2**64 - 1 for both in places))
         self.targets = tuple(targets)
 
     def find(self, key: CallKey, dataset_path: str) -> _Call | None:
         """Return the last line for a call, preferring the dataset with the same path among those with the same name."""
-        code = _hash(key)
         found: _Call | None = None
-        for index in range(bisect_left(self._hashes, code), bisect_right(self._hashes, code)):
-            self._stream.seek(self._offsets[index])
+        for offset in self._offsets.latest_first(hash(key)):
+            self._stream.seek(offset)
             call = _decode(self._stream.readline())
-            if call.key == key and (
-                found is None or found.dataset_path != dataset_path or call.dataset_path == dataset_path
-            ):
+            if call.key == key and call.dataset_path == dataset_path:
+                return call
+            if call.key == key and found is None:
                 found = call
         return found
 
     def close(self) -> None:
         self._stream.close()
-
-
-def _hash(key: CallKey) -> int:
-    return hash(key) & 2**64 - 1
 
 
 class Recording:
