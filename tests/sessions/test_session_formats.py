@@ -100,9 +100,73 @@ def test_sessions_that_the_real_agents_recorded(path):
     assert "made.txt" in call.output
     assert call.duration_ms > 0
     assert (session.usage.input, session.usage.output, session.usage.cached) == (200, 40, 60)
+    [figures] = session.figures
+    assert (figures.usage, figures.cost_usd) == (session.usage, session.cost_usd)
+    assert 0 < figures.duration_ms <= session.duration_ms
     assert session.started.startswith("2026-11-16T08:1")
     assert session.cwd in ("/home/ann/project", None if session.agent == "gemini-cli" else "")
     assert list(log.lines()) == []
+
+
+def codex_session():
+    def line(second, kind, **payload):
+        return {"timestamp": f"2026-03-01T10:00:{second:02}.000Z", "type": kind, "payload": payload}
+
+    def message(second, role, text):
+        content = [{"type": "input_text" if role == "user" else "output_text", "text": text}]
+        return line(second, "response_item", type="message", role=role, content=content)
+
+    def total(second, input, output):
+        counts = {"input_tokens": input, "output_tokens": output}
+        return line(second, "event_msg", type="token_count", info={"total_token_usage": counts})
+
+    first = [line(0, "session_meta", id="c"), message(1, "user", "One?"), total(2, 5, 1), message(3, "assistant", "1.")]
+    first.append(total(3, 10, 2))
+    second = [line(40, "turn_context", model="m"), message(41, "user", "Two?"), message(45, "assistant", "2.")]
+    return "".join(json.dumps(each) + "\n" for each in (*first, *second, total(45, 40, 3)))
+
+
+def otlp_session():
+    def span(id, times, counts, messages):
+        *sent, received = [{"role": role, "parts": [{"type": "text", "content": text}]} for role, text in messages]
+        values = {"gen_ai.operation.name": "chat", "gen_ai.conversation.id": "c"}
+        values |= {"gen_ai.usage.input_tokens": counts[0], "gen_ai.usage.output_tokens": counts[1]}
+        values |= {"gen_ai.input.messages": json.dumps(sent), "gen_ai.output.messages": json.dumps([received])}
+        listed = [
+            {"key": key, "value": {"intValue": value} if isinstance(value, int) else {"stringValue": value}}
+            for key, value in values.items()
+        ]
+        start, end = (f"17723592{second:02}000000000" for second in times)
+        about = {"traceId": f"t{id}", "spanId": id, "name": "chat", "attributes": listed}
+        return {**about, "startTimeUnixNano": start, "endTimeUnixNano": end}
+
+    first = [("system", "Be brief"), ("user", "One?"), ("assistant", "1.")]
+    second = [*first, ("user", "Two?"), ("assistant", "2.")]
+    spans = [span("b", (41, 45), (30, 1), second), span("a", (1, 3), (10, 2), first)]
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
+
+
+@pytest.mark.parametrize(("name", "content"), [("c.jsonl", codex_session()), ("t.json", otlp_session())])
+def test_each_request_has_its_own_tokens_and_time(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    [session] = read_sessions([str(tmp_path / name)], ReadLog())
+    found = [(each.figures.usage.input, each.figures.usage.output) for each in session.exchanges]
+    assert found == [(10, 2), (30, 1)]
+    assert [each.figures.duration_ms for each in session.exchanges] == [2000, 4000]
+    assert (session.usage.input, session.usage.output) == (40, 3)
+    whole = session.response()
+    assert (whole.usage, whole.duration_ms) == (session.usage, session.duration_ms)
+    assert whole.text == "2."
+
+
+@pytest.mark.parametrize(("name", "example"), EXAMPLES)
+def test_the_figures_of_requests_are_not_more_than_those_of_the_session(tmp_path, name, example):
+    for session in read_sessions([str(written(tmp_path, example))], ReadLog()):
+        assert len(session.figures) == len(session.exchanges)
+        known = [each.usage.output for each in session.figures if each.usage is not None]
+        assert sum(known) <= (0 if session.usage is None else session.usage.output)
+        assert sum(each.duration_ms or 0 for each in session.figures) <= (session.duration_ms or 0)
+        assert sum(each.tool_errors for each in session.figures) <= session.tool_errors
 
 
 def test_the_database_of_opencode_is_read(tmp_path):

@@ -66,6 +66,30 @@ def test_the_trials_of_a_case_are_the_recorded_answers_in_order(folder, command)
     assert answers == {1: "first", 2: "second", 3: None}
 
 
+@pytest.mark.parametrize("arguments", [["--transcript", "s"], ["d.yaml", "--transcript", "s"]])
+def test_the_figures_of_a_conversation_are_those_recorded_for_its_requests(folder, command, arguments):
+    later = ("And the docs?", "Done.", ["Write"])
+    folder.write("s/a.jsonl", claude_lines("a", ("Fix it", "Fixed.", ["Read", "Edit"]), later))
+    folder.write("d.yaml", {"evalcases": [{"id": "a", "input": "Fix it", "expected_outcome": "x"}]})
+    slow = "{type: execution_metrics, max_duration_ms: 3000}"
+    assert command("eval", *arguments, "-e", slow, "--out", "out").code == 0
+    record = records(folder)["a"]
+    metrics = record["execution_metrics"]
+    seconds = 8 if len(arguments) == 2 else 9  # a conversation does not count the time of the user
+    assert (metrics["duration_ms"], metrics["token_usage"]) == (seconds * 1000, {"input": 20, "output": 10})
+    assert record["score"] < 1
+
+
+def test_one_request_of_a_session_has_its_own_figures(folder, command):
+    folder.write("s/a.jsonl", claude_lines("a", ("Fix it", "Fixed.", ["Read", "Edit"]), ("Docs?", "Done.", [])))
+    cases = [{"id": text, "input": text, "expected_outcome": "x"} for text in ("Fix it", "Docs?")]
+    folder.write("d.yaml", {"evalcases": cases})
+    assert command("eval", "d.yaml", "--transcript", "s", "--skip-eval", "--out", "out").code == 0
+    found = {id: record["execution_metrics"] for id, record in records(folder).items()}
+    assert [found[id]["duration_ms"] for id in ("Fix it", "Docs?")] == [5000, 1000]
+    assert found["Docs?"]["token_usage"] == {"input": 10, "output": 5}
+
+
 def test_a_replay_target_answers_from_a_folder_of_sessions(sessions, command):
     sessions.write("targets.yaml", {"targets": [{"name": "old", "provider": "replay", "from": "s"}]})
     case = {"id": "x", "input": "Fix the lexer", "expected_outcome": "x"}
@@ -204,3 +228,13 @@ def test_cases_and_convert_read_a_session_directly(sessions, command):
     assert case["input"] == [{"role": "user", "content": "Fix the  parser"}]
     assert command("convert", "s", "c.yaml").code == 0
     assert [case["id"] for case in suite(sessions, "c.yaml")] == ["a1", "a2"]
+
+
+def test_the_system_message_of_a_session_is_part_of_its_case(folder, command):
+    steps = [("system", "Be brief"), ("user", "Weather?"), ("agent", "Rain.")]
+    listed = [{"step_id": n, "source": source, "message": text} for n, (source, text) in enumerate(steps, 1)]
+    folder.write("t.json", {"schema_version": "ATIF-v1.4", "session_id": "t", "steps": listed})
+    [case] = command("cases", "t.json").printed
+    assert [(each["role"], each["content"]) for each in case["input"]] == [("system", "Be brief"), ("user", "Weather?")]
+    assert command("eval", "--transcript", "t.json", "-e", "{type: contains, value: Rain}", "--out", "out").code == 0
+    assert records(folder)["t"]["score"] == 1

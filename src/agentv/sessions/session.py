@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import groupby, repeat
+from itertools import groupby, islice, repeat
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
@@ -14,7 +14,7 @@ from agentv.errors import plural
 from agentv.model.message import ImagePart, Message, TextPart, tool_calls_in
 from agentv.model.response import Response, content_text
 from agentv.model.result import TokenUsage, sum_usage
-from agentv.sessions.turns import Turns, milliseconds, sum_costs, text_or_none
+from agentv.sessions.turns import ModelTurn, Turns, milliseconds, sum_costs, text_or_none
 from agentv.support.json_values import json_or
 
 if TYPE_CHECKING:
@@ -23,8 +23,20 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
+class SessionFigures(NamedTuple):
+    """The recorded tokens, cost, time and failed tool calls of a session or of the answer to one request."""
+
+    usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+    tool_errors: int = 0
+
+
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """One recorded session of an agent, as far as it is known. `started` is an ISO timestamp."""
+    """One recorded session of an agent, as far as it is known. `started` is an ISO timestamp.
+
+    `figures` has one entry for each of the `exchanges`.
+    """
 
     id: str
     agent: str
@@ -37,6 +49,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     duration_ms: float | None = None
     tool_errors: int = 0
+    figures: tuple[SessionFigures, ...] = ()
 
     @property
     def exchanges(self) -> list[Exchange]:
@@ -46,28 +59,22 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         for is_user, group in groupby(self.messages, lambda message: message.role == "user"):
             size = len(tuple(group))
             if is_user:
-                found.append(Exchange(self.messages[:start], self.messages[start : start + size], ()))
+                figures = self.figures[len(found)] if self.figures else SessionFigures()
+                found.append(Exchange(self.messages[:start], self.messages[start : start + size], (), figures))
             elif found:
                 found[-1] = found[-1]._replace(response=self.messages[start : start + size])
             start += size
         return found
 
-    def response(self, messages: tuple[Message, ...] | None = None) -> Response:
-        """Return the recorded answer: of the whole session, or only these messages of it.
-
-        Usage, cost and time are those of the session, so they are only known for all of its messages.
-        """
-        if messages is not None and messages != tuple(each for each in self.messages if each.role != "user"):
-            return Response(messages=messages, id=self.id, model=self.model)
-        return Response(
-            messages=self.messages if messages is None else messages,
-            usage=self.usage,
-            cost_usd=self.cost_usd,
-            duration_ms=self.duration_ms,
-            tool_errors=self.tool_errors,
-            id=self.id,
-            model=self.model,
-        )
+    def response(self, exchange: Exchange | None = None) -> Response:
+        """Return the recorded answer: everything after the first request, or the answer to one request."""
+        if exchange is not None:
+            messages, figures = exchange.response, exchange.figures
+        else:
+            first = self.exchanges[0]
+            messages = self.messages[len(first.history) + len(first.request) :]
+            figures = SessionFigures(self.usage, self.cost_usd, self.duration_ms, self.tool_errors)
+        return Response(messages=messages, id=self.id, model=self.model, **figures._asdict())
 
 
 class Exchange(NamedTuple):
@@ -76,6 +83,7 @@ class Exchange(NamedTuple):
     history: tuple[Message, ...]
     request: tuple[Message, ...]
     response: tuple[Message, ...]
+    figures: SessionFigures = SessionFigures()
 
     @property
     def text(self) -> str:
@@ -169,7 +177,11 @@ class SessionFormat:
 
 
 class SessionBuilder(Turns):
-    """Collects the messages and figures of one session from its records."""
+    """Collects the messages and figures of one session from its records.
+
+    `usages` and `costs` have an entry per call of a model, added after the request that it answers. `total_usage` and
+    `total_cost` replace their sums.
+    """
 
     def __init__(self, agent: str) -> None:
         super().__init__()
@@ -177,6 +189,10 @@ class SessionBuilder(Turns):
         self.known: dict[str, Any] = {}
         self.usages: dict[object, TokenUsage | None] = {}
         self.costs: dict[object, Any] = {}
+        self.total_usage: TokenUsage | None = None
+        self.total_cost: Any = None
+        self._requests: list[_RequestStart] = []
+        self._places: dict[int, int] = {}
         self._first_ms: float | None = None
         self._last_ms: float | None = None
 
@@ -190,13 +206,27 @@ class SessionBuilder(Turns):
         """Note the time of a record, as text or in milliseconds; return it in milliseconds, None if it is unknown."""
         at_ms = float(value) if isinstance(value, int | float) and value > 0 else milliseconds(value, 0.0) or None
         if at_ms is not None:
+            self.now_ms = at_ms
             self._first_ms = at_ms if self._first_ms is None else min(self._first_ms, at_ms)
             self._last_ms = at_ms if self._last_ms is None else max(self._last_ms, at_ms)
         return at_ms
 
+    def see_total(self, total: TokenUsage | None) -> None:
+        """Note the usage of the session so far. The increase since the last total belongs to the current request."""
+        if total is None:
+            return
+        before = self.total_usage or TokenUsage(0, 0)
+        pairs = zip(msgspec.structs.astuple(total), msgspec.structs.astuple(before), strict=True)
+        increase: list[Any] = [None if count is None else count - (earlier or 0) for count, earlier in pairs]
+        is_reset = min(count or 0 for count in increase) < 0
+        self.usages[len(self.usages)] = total if is_reset else TokenUsage(*increase)
+        self.total_usage = total
+
     def add_request(self, text: str, attachments: int = 0) -> None:
         """Add a message of the user. Attachments are noted, not kept."""
         if text.strip() or attachments:
+            self._places[self.position] = len(self._requests)
+            self._requests.append(_RequestStart(self.now_ms, len(self.usages), len(self.costs)))
             parts = (TextPart(text), *(ImagePart("attachment") for _ in range(attachments)))
             self.add_message(Message("user", parts if attachments else text))
 
@@ -219,9 +249,7 @@ class SessionBuilder(Turns):
 
     def drop_requests(self, count: int) -> None:
         """Drop the last requests and everything after them."""
-        places = [
-            place for place, entry in enumerate(self._entries) if isinstance(entry, Message) and entry.role == "user"
-        ]
+        places = [place for place, entry in enumerate(self._entries) if _is_request(entry)]
         if places and count > 0:
             self.rewind(places[max(0, len(places) - count)])
 
@@ -245,11 +273,53 @@ class SessionBuilder(Turns):
             model=text_or_none(self.known.get("model")),
             started=started,
             cwd=text_or_none(self.known.get("cwd")),
-            usage=sum_usage(self.usages.values()),
-            cost_usd=sum_costs(self.costs.values()),
+            usage=self.total_usage or sum_usage(self.usages.values()),
+            cost_usd=sum_costs(self.costs.values() if self.total_cost is None else [self.total_cost]),
             duration_ms=None if first is None or last is None else round(last - first, 3),
             tool_errors=self.failed_calls,
+            figures=tuple(self._figures()),
         )
+
+    def _figures(self) -> Iterator[SessionFigures]:
+        """Yield the figures of each request. Those of dropped requests are only part of the session's."""
+        asked: list[int] = []
+        for is_request, group in groupby(self._kept(), lambda each: _is_request(each[1])):
+            if is_request:
+                if asked:
+                    yield self._figures_of(asked, [])
+                asked = [self._places[position] for position, _ in group]
+            elif asked:
+                yield self._figures_of(asked, [entry for _, entry in group if isinstance(entry, ModelTurn)])
+                asked = []
+        if asked:
+            yield self._figures_of(asked, [])
+
+    def _figures_of(self, asked: list[int], turns: list[ModelTurn]) -> SessionFigures:
+        """Return the figures of requests that were answered together, from the turns of their answer."""
+        starts = [*self._requests, _RequestStart(None, len(self.usages), len(self.costs))]
+        ranges = [(starts[number], starts[number + 1]) for number in asked]
+        usages = (each for start, end in ranges for each in islice(self.usages.values(), start.usages, end.usages))
+        costs = (each for start, end in ranges for each in islice(self.costs.values(), start.costs, end.costs))
+        started = ranges[-1][0].at_ms
+        ended = max((turn.last_ms for turn in turns if turn.last_ms is not None), default=None)
+        return SessionFigures(
+            sum_usage(usages),
+            sum_costs(costs),
+            None if started is None or ended is None else round(max(0.0, ended - started), 3),
+            sum(call.failed for turn in turns for call in turn.calls),
+        )
+
+
+class _RequestStart(NamedTuple):
+    """The time of a request, and how many usages and costs were known before it."""
+
+    at_ms: float | None
+    usages: int
+    costs: int
+
+
+def _is_request(entry: Message | ModelTurn) -> bool:
+    return isinstance(entry, Message) and entry.role == "user"
 
 
 def iso_time(at_ms: float) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -12,24 +12,33 @@ from agentv.model.token_counts import amount
 
 
 class Turns:
-    """The messages so far. A turn of the model becomes one assistant message with its text and tool calls."""
+    """The messages so far. A turn of the model becomes one assistant message with its text and tool calls.
+
+    `now_ms` is the time of the current record, if it is known.
+    """
 
     def __init__(self) -> None:
-        self._entries: list[Message | _Turn] = []
+        self._entries: list[Message | ModelTurn] = []
         self._calls: dict[str, _Call] = {}
         self.failed_calls = 0
+        self.now_ms: float | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether the model has produced no text and no call."""
-        turns = (entry for entry in self._entries if isinstance(entry, _Turn))
+        turns = (entry for entry in self._entries if isinstance(entry, ModelTurn))
         return not any(turn.text.strip() or turn.calls for turn in turns)
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """The messages, without empty turns."""
-        kept = (entry for entry in self._entries if isinstance(entry, Message) or entry.text or entry.calls)
-        return tuple(entry if isinstance(entry, Message) else entry.message for entry in kept)
+        return tuple(entry if isinstance(entry, Message) else entry.message for _, entry in self._kept())
+
+    def _kept(self) -> Iterator[tuple[int, Message | ModelTurn]]:
+        """Yield the entries that are not empty, each with its position."""
+        for position, entry in enumerate(self._entries):
+            if isinstance(entry, Message) or entry.text or entry.calls:
+                yield position, entry
 
     def add_message(self, message: Message) -> None:
         """Add a message that is not part of a turn, such as the user's. What follows starts a turn."""
@@ -39,7 +48,7 @@ class Turns:
         """Start a turn, unless `key` is that of the current one. Some agents have no keys."""
         last = self._last
         if last is None or key is None or last.key != key:
-            self._entries.append(_Turn(key))
+            self._entries.append(ModelTurn(key, ended_ms=self.now_ms))
 
     def add_text(self, text: str) -> None:
         """Add text of the model. Without turn keys, text after a tool call starts a turn."""
@@ -47,6 +56,7 @@ class Turns:
         if last is None or (last.key is None and last.calls):
             self.start_turn()
         self._current.text += text
+        self._current.ended_ms = self.now_ms
 
     def add_call(self, id: str, tool: str, input: Any, at_ms: float | None, timestamp: str | None = None) -> None:
         """Add a tool call. Without turn keys, a call after all others have ended starts a turn."""
@@ -74,19 +84,19 @@ class Turns:
         call = self._calls.get(id)
         if call is None or call.ended:
             return
-        call.output, call.ended = output, True
+        call.output, call.ended, call.failed, call.ended_ms = output, True, failed, at_ms
         if duration_ms is None and at_ms is not None and call.at_ms is not None:
             duration_ms = at_ms - call.at_ms
         call.duration_ms = None if duration_ms is None else round(max(0.0, duration_ms), 3)
         self.failed_calls += failed
 
     @property
-    def _last(self) -> _Turn | None:
+    def _last(self) -> ModelTurn | None:
         last = self._entries[-1] if self._entries else None
-        return last if isinstance(last, _Turn) else None
+        return last if isinstance(last, ModelTurn) else None
 
     @property
-    def _current(self) -> _Turn:
+    def _current(self) -> ModelTurn:
         last = self._last
         assert last is not None
         return last
@@ -101,14 +111,25 @@ class _Call:
     timestamp: str | None
     output: Any = None
     ended: bool = False
+    failed: bool = False
+    ended_ms: float | None = None
     duration_ms: float | None = None
 
 
 @dataclass(slots=True)
-class _Turn:
+class ModelTurn:
+    """A turn of the model: its text and its tool calls."""
+
     key: object
     text: str = ""
     calls: list[_Call] = field(default_factory=list)
+    ended_ms: float | None = None
+
+    @property
+    def last_ms(self) -> float | None:
+        """The time of the turn's last record, or of the last result of its calls; None if it is unknown."""
+        times = (self.ended_ms, *(time for call in self.calls for time in (call.at_ms, call.ended_ms)))
+        return max((time for time in times if time is not None), default=None)
 
     @property
     def message(self) -> Message:

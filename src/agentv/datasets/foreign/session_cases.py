@@ -10,6 +10,7 @@ from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, Mapper
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import filled
 from agentv.datasets.formats.dataset_format import Document
+from agentv.model.response import content_text
 from agentv.sessions.private_data import PrivateData
 from agentv.sessions.session import Exchange, ReadLog, Session
 from agentv.sessions.session_file import SessionFile, format_of, read_sessions, session_files
@@ -79,9 +80,13 @@ SESSION_FOLDER = _SessionFolder()
 def _row(session: Session) -> dict[str, Any]:
     """Return a session as a case: a conversation if it has several requests."""
     first, *others = (each for each in session.exchanges if each.response)
+    asked = _request(first)
+    before = [{"role": each.role, "content": content_text(each.content)} for each in first.history if each.content]
+    if before:
+        asked["input"] = [*before, {"role": "user", "content": asked["input"]}]
     row = {
         "id": session.id,
-        **_request(first),
+        **asked,
         "turns": [_request(each) for each in others],
         "tags": [session.agent],
         "metadata": filled({"model": session.model, "started": session.started, "cwd": session.cwd}),

@@ -45,10 +45,7 @@ class _Atif(SessionFormat):
         for number, step in enumerate(objects_in(document.get("steps"))):
             _take(builder, step, number, log)
         final = object_in(document, "final_metrics")
-        if (total := usage(final, _FINAL_USAGE)) is not None:
-            builder.usages = {"total": total}
-        if final.get("total_cost_usd") is not None:
-            builder.costs = {"total": final["total_cost_usd"]}
+        builder.total_usage, builder.total_cost = usage(final, _FINAL_USAGE), final.get("total_cost_usd")
         builder.learn(id=file.stem)
         yield from builder.finish(file.path, log)
 

@@ -85,7 +85,7 @@ class _Reader:
         kind, message = kind_of(data), data.get("message")
         if kind not in ("user", "assistant"):
             if kind == "result":
-                self.builder.costs["result"] = data.get("total_cost_usd")
+                self.builder.total_cost = data.get("total_cost_usd")
             elif kind not in _IGNORED:
                 log.meet_unknown(self.builder.agent, kind)
             return

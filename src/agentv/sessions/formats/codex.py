@@ -106,9 +106,7 @@ def _take(builder: SessionBuilder, record: dict[str, Any], log: ReadLog) -> bool
 def _take_event(builder: SessionBuilder, event: dict[str, Any]) -> None:
     """Take the total usage, and drop turns that were rolled back. Other events repeat items."""
     if event.get("type") == "token_count":
-        total = usage(object_in(event, "info").get("total_token_usage"), CODEX_USAGE)
-        if total is not None:
-            builder.usages["total"] = total
+        builder.see_total(usage(object_in(event, "info").get("total_token_usage"), CODEX_USAGE))
     elif event.get("type") == "thread_rolled_back":
         count = event.get("num_turns")
         builder.drop_requests(count if isinstance(count, int) else 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from agentv.model.result import sum_usage
 from agentv.model.token_counts import COPILOT_USAGE, usage
 from agentv.sessions.session import ReadLog, Session, SessionBuilder, SessionFormat, decoded, object_in, objects_in
 from agentv.sessions.session_file import SessionFile
@@ -62,7 +63,7 @@ def _take(builder: SessionBuilder, record: dict[str, Any], log: ReadLog) -> None
         builder.usages[len(builder.usages)] = usage(data.get("usage") or data, COPILOT_USAGE)
     elif kind == "session.shutdown" and not any(builder.usages.values()):
         models = object_in(object_in(data, "accountingSnapshot") or data, "modelMetrics")
-        builder.usages |= {name: usage(object_in(model, "usage"), COPILOT_USAGE) for name, model in models.items()}
+        builder.total_usage = sum_usage(usage(object_in(model, "usage"), COPILOT_USAGE) for model in models.values())
     elif not kind.startswith(_FAMILIES):
         log.meet_unknown(builder.agent, kind)
 

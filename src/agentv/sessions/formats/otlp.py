@@ -139,6 +139,8 @@ class _TraceReader:
         self.builder = SessionBuilder("otlp")
         self.spans = 0
         self._messages: list[SpanMessage] = []
+        self._sources: list[tuple[Span, bool]] = []
+        self._models: list[Span] = []
         self._results: dict[str, Any] = {}
         self._tools: list[Span] = []
 
@@ -172,8 +174,7 @@ class _TraceReader:
             builder.learn(
                 model=span.first("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "ai.model.id")
             )
-            builder.usages[span.trace, span.id] = _usage(span)
-            builder.costs[span.trace, span.id] = span.first(*_COSTS)
+            self._models.append(span)
 
     def _merge(self, span: Span, known: Counter[Any] | None) -> Counter[Any]:
         """Add the messages of a span that are new. `known` counts the messages so far that it may repeat."""
@@ -184,12 +185,13 @@ class _TraceReader:
             repeats = first is not None and first == before
             known = Counter(each.signature for each in self._messages) if repeats else Counter()
         seen: Counter[Any] = Counter()
-        for message in (*sent, *received):
+        for place, message in enumerate((*sent, *received)):
             self._results |= {id: output for id, output in message.results if id}
             seen[message.signature] += 1
             if seen[message.signature] > known[message.signature]:
                 known[message.signature] += 1
                 self._messages.append(message)
+                self._sources.append((span, place >= len(sent)))
         return known
 
     def finish(self) -> None:
@@ -197,18 +199,33 @@ class _TraceReader:
         known = self.builder.known
         self.builder.agent = known.get("agent") or known.get("service") or self.builder.agent
         spans = {str(span.first("gen_ai.tool.call.id", "tool_call.id", "tool.id") or ""): span for span in self._tools}
-        for place, message in enumerate(self._messages):
+        for place, (message, (span, is_received)) in enumerate(zip(self._messages, self._sources, strict=True)):
             if message.role == "user":
+                self._use_models(span.start)
+                self.builder.now_ms = span.start / 1e6 or None
                 self.builder.add_request(message.text)
             elif message.role == "assistant":
+                self.builder.now_ms = (span.end / 1e6 or None) if is_received else None
                 self.builder.start_turn(place)
                 self.builder.add_text(message.text)
                 for number, (id, tool, input) in enumerate(message.calls):
                     self._add_call((id or f"{place}.{number}", tool, input), spans)
             elif message.text:
                 self.builder.add_message(Message("system", message.text))
+        self._use_models()
         if not any(message.calls for message in self._messages):
             self._add_tool_spans()
+
+    def _use_models(self, before: int | None = None) -> None:
+        """Add the usage and cost of the calls of models that started before a request, and were not added yet."""
+        later = []
+        for span in self._models:
+            if before is not None and span.start >= before:
+                later.append(span)
+                continue
+            self.builder.usages[span.trace, span.id] = _usage(span)
+            self.builder.costs[span.trace, span.id] = span.first(*_COSTS)
+        self._models = later
 
     def _add_call(self, call: tuple[str, str, Any], spans: dict[str, Span]) -> None:
         id, tool, input = call

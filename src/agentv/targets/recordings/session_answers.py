@@ -11,7 +11,7 @@ from agentv.model.message import Message
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.model.values import digest
 from agentv.sessions.private_data import PrivateData
-from agentv.sessions.session import ReadLog, Session
+from agentv.sessions.session import Exchange, ReadLog, Session
 from agentv.sessions.session_file import read_sessions
 from agentv.targets.recordings.recorder import StoredResponse, restored, stored
 
@@ -52,19 +52,19 @@ class SessionAnswers:
     def _add(self, session: Session) -> None:
         """Store the answer of the whole session, then the answer to each of its requests."""
         exchanges = session.exchanges
-        whole = self._store(session, session.messages[len(exchanges[0].history) + len(exchanges[0].request) :])
+        whole = self._store(session)
         answers = [whole]
         for exchange in exchanges:
-            answer = whole if len(exchanges) == 1 else self._store(session, exchange.response)
+            answer = whole if len(exchanges) == 1 else self._store(session, exchange)
             answers.append(answer)
             if exchange.response:
                 self._texts.setdefault(self._key(exchange.text), []).append(answer)
         self._sessions.setdefault(session.id, answers)
 
-    def _store(self, session: Session, messages: tuple[Message, ...]) -> _Answer:
+    def _store(self, session: Session, exchange: Exchange | None = None) -> _Answer:
         self._stream.seek(0, 2)
         place = self._stream.tell()
-        self._stream.write(msgspec.json.encode(stored(session.response(messages))) + b"\n")
+        self._stream.write(msgspec.json.encode(stored(session.response(exchange))) + b"\n")
         return _Answer(place, session.agent, session.started or "")
 
     def _key(self, text: str) -> str:
