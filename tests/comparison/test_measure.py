@@ -238,13 +238,14 @@ def test_a_changed_prompt_is_tested_with_the_same_cases(project):
     assert [line.removeprefix(" " * 6) for line in lines[start + 1 : start + 7]] == diff
 
 
-def test_results_without_fingerprints_are_matched_by_id_with_a_note(measured):
+def test_results_without_fingerprints_are_matched_by_id_and_get_no_verdict(measured):
     rows = measured.records("a")
     text = "".join(json.dumps({k: v for k, v in row.items() if k != "fingerprint"}) + "\n" for row in rows)
     measured.write("b.jsonl", text)
     code, lines, _ = compare(measured, "a", "b.jsonl")
-    assert code == 0
-    assert lines[1].startswith("Note: Cases matched by id only: b.jsonl stores no fingerprints")
+    assert code == NO_VERDICT
+    assert lines[0].startswith("The measure changed: A is a run of agentv and B is a results file without fingerprints")
+    assert lines[2].startswith("Note: Cases matched by id only: b.jsonl stores no fingerprints")
     unknown = "What changed between A and B is not fully known: B stores no settings, evaluators, versions or commit"
     assert unknown in lines
 

@@ -229,6 +229,82 @@ def test_an_exported_run_has_the_same_scores_and_errors(folder, command):
     assert command("runs", "export", "log.eval", "--out", "shared").code == 2
 
 
+def deepeval_run(path, *outputs, expected="2"):
+    """Write a test run of DeepEval, whose runs have no id."""
+    metrics = [{"name": "Correct", "score": float(text == expected), "success": text == expected} for text in outputs]
+    rows = [
+        {"name": f"q{number}", "input": f"q {number}", "actualOutput": text, "metricsData": [metric]}
+        for number, (text, metric) in enumerate(zip(outputs, metrics, strict=True))
+    ]
+    path.write_text(json.dumps({"testRunData": {"testCases": rows}}))
+
+
+def promptfoo(path, *answers, template="{{text}}"):
+    """Write results of promptfoo with variables in the prompt."""
+    rows = [
+        {
+            "success": True,
+            "score": 1,
+            "vars": {"text": f"q {number}"},
+            "testCase": {"vars": {"text": f"q {number}"}, "description": f"q{number}"},
+            "prompt": {"raw": template.replace("{{text}}", f"q {number}"), "label": template},
+            "provider": {"id": "m"},
+            "response": {"output": text},
+            "gradingResult": {"componentResults": [{"pass": True, "score": 1, "assertion": {"type": "equals"}}]},
+        }
+        for number, text in enumerate(answers)
+    ]
+    prompts = [{"raw": template, "label": template, "provider": "m"}]
+    path.write_text(json.dumps({"evalId": "e", "results": {"prompts": prompts, "results": rows}, "config": {}}))
+
+
+def test_other_answers_are_not_taken_for_the_same_because_a_tool_has_no_run_ids(folder, command):
+    deepeval_run(Path("a.json"), "2", "?")
+    deepeval_run(Path("b.json"), "?", "2")
+    assert "same answers" not in command("compare", "a.json", "b.json").stdout
+    for name in ("a", "b"):
+        command("rescore", f"{name}.json", "-e", "{type: contains, value: '2'}", "--out", name)
+    assert "same answers" not in command("compare", "a", "b").stdout
+    assert "Both runs have the same answers" in command("compare", "a.json", "a").stdout
+
+
+def test_variables_do_not_make_the_same_rendered_prompt_another_question(folder, command):
+    promptfoo(Path("p.json"), "2", "?")
+    deepeval_run(Path("d.json"), "2", "?")
+    log(Path("i.eval"), {f"samples/{n}_epoch_1.json": sample(f"q{n}", input=f"q {n}", target="2") for n in (0, 1)})
+    for other in ("d.json", "i.eval"):
+        data = command("compare", "p.json", other, "--json").printed[0]
+        assert (data["summary"]["matched"], data["other_inputs"]) == (2, [])
+
+
+def test_the_same_variables_in_another_prompt_are_the_same_question(folder, command):
+    promptfoo(Path("a.json"), "2", "?")
+    promptfoo(Path("b.json"), "2", "?", template="Add: {{text}}")
+    data = command("compare", "a.json", "b.json", "--json").printed[0]
+    assert (data["summary"]["matched"], data["summary"]["measure_changed"]) == (2, False)
+
+
+AGENTV_ROWS = [{"test_id": f"q{number}", "score": 0, "answer": "2", "target": "m"} for number in (0, 1)]
+
+
+@pytest.mark.parametrize("other", ["p.json", "d.json", "ours"])
+def test_results_of_different_tools_get_no_verdict(folder, command, other):
+    promptfoo(Path("p.json"), "2", "?")
+    deepeval_run(Path("d.json"), "2", "?")
+    folder.write("rows.jsonl", AGENTV_ROWS)
+    command("rescore", "p.json", "-e", "{type: contains, value: '2'}", "--out", "ours")
+    for pair in (("rows.jsonl", other), (other, "rows.jsonl")):
+        done = command("compare", *pair)
+        assert done.code == 5 and done.stdout.startswith("The measure changed: A is ")
+        assert "a results file of AgentV (TypeScript)" in done.stdout and "agentv rescore" in done.stdout
+
+
+def test_two_results_of_agentv_typescript_are_compared(folder, command):
+    folder.write("a.jsonl", AGENTV_ROWS)
+    folder.write("b.jsonl", [{**row, "score": 1} for row in AGENTV_ROWS])
+    assert not command("compare", "a.jsonl", "b.jsonl", "--json").printed[0]["summary"]["measure_changed"]
+
+
 def test_answers_of_another_tool_are_rescored(folder, command):
     log(Path("log.eval"), {"samples/1_epoch_1.json": sample(answer="yes")})
     refused = command("rescore", "log.eval", "--out", "again")

@@ -11,6 +11,7 @@ import filecmp
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -71,8 +72,9 @@ class SharedCases:
     def measure_changes(self) -> tuple[RunChange, ...]:
         """How the scoring of the paired cases differs between the runs; empty if it is the same."""
         if self._has_same_cases():
-            return tuple(self._judge_changes())
-        return (*self._reference_changes(), *self._evaluator_changes(), *self._judge_changes())
+            return (*self._tool_changes(), *self._judge_changes())
+        scoring = self._reference_changes(), self._evaluator_changes(), self._judge_changes()
+        return (*self._tool_changes(), *chain.from_iterable(scoring))
 
     def _has_same_cases(self) -> bool:
         """Return whether both runs stored the same cases and evaluators: usual, and faster to check than each case."""
@@ -133,10 +135,12 @@ class SharedCases:
         for row, before, after in self.fields(rows):
             if before is None or after is None or not self._is_stored[row]:
                 self._add_reference("input or references", row)
-            elif questions[0][row] != questions[1][row]:
+                continue
+            is_same_text = before.get("input_fingerprint") == after.get("input_fingerprint")
+            if not is_same_text and questions[0][row] != questions[1][row]:
                 self.same_input[row] = False
             else:
-                if before.get("input_fingerprint") != after.get("input_fingerprint"):
+                if not is_same_text:
                     self.other_prompts.append(row)
                 if references[0][row] != references[1][row]:
                     for field in changed_references(before, after):
@@ -156,6 +160,12 @@ class SharedCases:
     def _change(self, kind: ChangeKind, name: str, found: _Affected, value: ValueChange) -> RunChange:
         total, example = int(self.same_input.sum()), self.name(found.row)
         return value.to_change(kind, name=name, cases=found.cases, of=total, example=example, is_measure=True)
+
+    def _tool_changes(self) -> Iterator[RunChange]:
+        """Yield another tool: its scores are another measure, also if it does not store how it scored."""
+        first, second = map(_origin, self._runs)
+        if first != second:
+            yield RunChange(kind="tool", before=first, after=second, is_measure=True)
 
     def _reference_changes(self) -> Iterator[RunChange]:
         for field, found in self._references.items():
@@ -205,7 +215,7 @@ class SharedCases:
 def measure_keys(run: RunScores) -> NDArray[Any]:
     """Return a number for each case, which is the same in another run if the case was asked and scored in the same way.
 
-    It covers the input, the references, the evaluators, the judges and the verdict limits. It is 0 if they are unknown.
+    It covers the tool, input, references, evaluators, judges and verdict limits. It is 0 if they are unknown.
     """
     index = CaseIndex(run)
     entries = {name: "" if entry.provider == "replay" else entry.fingerprint for name, entry in _entries(run).items()}
@@ -214,7 +224,8 @@ def measure_keys(run: RunScores) -> NDArray[Any]:
     ]
     is_stored = index.wholes == np.asarray(run.fingerprints)
     used = np.array(judges, dtype=np.int64)[run.judges]
-    keys = mixed_codes((index.references, index.evaluators, index.limits, is_stored, used))
+    tool = np.full(len(used), hash(_origin(run)), dtype=np.int64)
+    keys = mixed_codes((index.references, index.evaluators, index.limits, is_stored, used, tool))
     return np.where(index.references == 0, 0, keys)
 
 
@@ -281,6 +292,16 @@ def _models(uses: frozenset[JudgeUse]) -> dict[str, set[str]]:
     for _, target, model in uses:
         found.setdefault(target, set()).update(() if model is None else (model,))
     return found
+
+
+def _origin(run: RunScores) -> str:
+    """Return what the results of a run are: a run of agentv, or a file of another tool."""
+    if run.manifest is not None:
+        imported = run.manifest.imported_from
+        return "a run of agentv" if imported is None else imported.format
+    if any(run.fingerprints):
+        return "a run of agentv"
+    return "a results file without fingerprints" if run.run.is_ours else "a results file of AgentV (TypeScript)"
 
 
 def _entries(run: RunScores) -> dict[str, TargetEntry]:

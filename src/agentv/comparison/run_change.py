@@ -11,7 +11,17 @@ import msgspec
 from agentv.model.manifest import TargetEntry
 
 ChangeKind = Literal[
-    "target", "option", "prompt", "dataset", "references", "evaluator", "judge", "verdict limits", "version", "commit"
+    "target",
+    "option",
+    "prompt",
+    "dataset",
+    "tool",
+    "references",
+    "evaluator",
+    "judge",
+    "verdict limits",
+    "version",
+    "commit",
 ]
 _SHORT_VALUE = 80
 _CALL_SETTINGS = frozenset(("name", "judge_target", "workers", "timeout_seconds", "max_retries", "cache"))

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from agentv.datasets.case.builder import CaseBuilder
-from agentv.datasets.case.header import Header
+from agentv.datasets.case.header import DEFAULT_CHOICE, EvaluatorChoice, Header
 from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.files import FileFinder, project_root
 from agentv.datasets.formats.dataset_format import Source
@@ -243,9 +243,10 @@ class StoredCases:
             folder = os.path.dirname(path) or "."
             folder = folder if os.path.isdir(folder) and is_trusted(folder) else "."
             root = project_root(folder)
-            builder = CaseBuilder(
-                Header(dataset=dataset), MessageReader(FileFinder(folder, root)), outcome_optional=True
-            )
+            # Cases of another tool may lack an outcome and references; the command names the evaluators.
+            evaluators = EvaluatorChoice(()) if self._is_imported else DEFAULT_CHOICE
+            header = Header(dataset=dataset, evaluators=evaluators)
+            builder = CaseBuilder(header, MessageReader(FileFinder(folder, root)), outcome_optional=True)
             known = self._builders[dataset, path] = (builder, Origin(path, dataset, folder, root))
         return known
 

@@ -93,6 +93,8 @@ def _clauses(between: _Between) -> str:
 
 
 def _clause(change: RunChange, names: tuple[str, str]) -> str:
+    if change.kind == "tool":
+        return f"{names[0]} is {change.before} and {names[1]} is {change.after}"
     name = f"'{one_line(change.name, _LONGEST_VALUE)}'"
     if change.kind == "judge":
         return f"judge {name} changed"

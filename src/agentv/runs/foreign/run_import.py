@@ -35,6 +35,7 @@ from agentv.runs.writer import Redact
 _BUFFERED_BYTES = 1 << 20
 _MOST_NOTES = 20
 _MOST_NAMED = 8
+_LONGEST_ID, _ID_DIGITS = 60, 12
 
 
 def source_digest(found: ForeignResults, path: Path) -> str:
@@ -56,13 +57,15 @@ def import_run(
 ) -> RunManifest:
     """Write a run of another tool to an empty run folder. Raises AgentvError if it cannot be read completely.
 
-    The run keeps the tool's id, unless there is a `run_id`. A scorer with a value outside 0 to 1 has metrics, not
-    scores. If an earlier value of it was taken for a score, the run is read again.
+    Without a `run_id`, the id is the tool's own and a hash of the content, because some tools use an id again. A scorer
+    with a value outside 0 to 1 has metrics, not scores. If an earlier value of it was taken for a score, the run is
+    read again.
     """
+    source = source or source_digest(found, path)
     metrics: frozenset[str] = frozenset()
     while True:
         run = found.open(path)
-        run.id = run_id or run.id
+        run.id = run_id or f"{safe_name(run.id)[:_LONGEST_ID] or 'imported'}-{source[:_ID_DIGITS]}"
         writing = _Import(run, metrics, folder, by_first=found.scores_by_first)
         with file_errors(f"Cannot write {folder.path}"):
             writing.write()
@@ -71,7 +74,7 @@ def import_run(
         metrics = frozenset(writing.metrics)
     if not writing.jobs:
         raise AgentvError(f"Cannot read {path}", f"It is {found.title} without results")
-    return writing.finish(found, path, source or source_digest(found, path))
+    return writing.finish(found, path, source)
 
 
 class _KnownCase(msgspec.Struct):
@@ -92,7 +95,7 @@ class _Import:
         self._redact: Redact = folder.redact or (lambda line: line)
         self._known_metrics = metrics
         self.metrics = set(metrics)
-        self.run_id = safe_name(run.id) or "imported"
+        self.run_id = run.id
         self.jobs = 0
         self._cases: dict[tuple[str, str], _KnownCase | int] = {}
         self._datasets: Counter[str] = Counter()
