@@ -314,3 +314,19 @@ def test_providers_of_a_configuration_outside_the_project_need_trust(command, fo
     assert not (theirs / "owned").exists() and not (mine / "owned").exists()
     command("eval", str(folder.path / path), "--out", "run", "--trust", str(theirs))
     assert (theirs / "owned").exists()
+
+
+START = "prompts: ['{{q}}']\nproviders: [echo]\n"
+BROKEN = {
+    START + "tests:\n  - vars: {q: a}\n    description: one ? 1 : 0\n": "Line 5: Invalid YAML",
+    START.replace("'{{q}}'", "file://missing.txt") + "tests: [{vars: {q: a}}]\n": "prompt file 'missing.txt' does not",
+    START + "tests: [{vars: {q: a}, assert: [{type: equalz, value: a}]}]\n": "'equalz'. Did you mean 'equals'?",
+    START.replace("echo", "{id: 'file://p.mjs', label: local}"): "the provider 'local = file://p.mjs'",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BROKEN.items(), ids=["yaml", "prompt", "assertion", "provider"])
+def test_a_run_names_what_is_wrong_with_a_configuration(folder, command, text, message):
+    folder.write("promptfooconfig.yaml", text)
+    ended = command("eval", "promptfooconfig.yaml")
+    assert ended.code == 2 and message in ended.stderr, ended.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from agentv.datasets.dataset import open_document
 from agentv.datasets.files import project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
@@ -26,6 +27,7 @@ from agentv.settings.environment import load_environment
 from agentv.settings.sandbox import Engine, RunSandbox, Sandboxed, settings_of
 from agentv.support.isolation.availability import sandbox_of
 from agentv.targets.catalog import (
+    FILE_NAMES,
     Targets,
     find_targets_file,
     load_targets,
@@ -93,6 +95,7 @@ class Project:
     ) -> None:
         folder = settings_folder(sources[0].folder if sources else ".")
         self.options = options
+        self._sources = sources
         self.root = project_root(folder)
         self.defaults = load_defaults(folder, self.root, warn)
         folders = (os.path.abspath(each.folder) for each in sources if is_trusted(each.folder))
@@ -134,7 +137,17 @@ class Project:
             if name not in self._given:
                 self.file.pick([name])
         if not self.names:
+            self._check_datasets()
             self.file.pick()
+
+    def _check_datasets(self) -> None:
+        """Raise the error of a dataset that cannot be read, or UsageError for one whose own targets cannot be used."""
+        for source in self._sources:
+            mapped = open_document(source).mapped
+            lost = [what for what in mapped.in_settings if "provider" in what] if mapped is not None else []
+            if lost:
+                hint = f"Write a target of that name in {FILE_NAMES[0]}, and pass --target NAME"
+                raise UsageError(f"None of the targets in {source.path} can be used", "\n".join(lost), hint)
 
     @property
     def is_sandboxed(self) -> bool:

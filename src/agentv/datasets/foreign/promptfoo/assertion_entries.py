@@ -16,6 +16,7 @@ from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.promptfoo.nunjucks import rendered
 from agentv.datasets.foreign.promptfoo.transform_code import transform_of
 from agentv.datasets.foreign.values import is_blank, text_of
+from agentv.settings.diagnostics import did_you_mean
 
 ABOVE_ZERO = 1e-9
 """The minimum of a number that passes if it is above 0."""
@@ -39,6 +40,10 @@ JUDGED = frozenset({*_JUDGED, "trajectory:goal-success"})
 EMBEDDED = ("similar", "similar:cosine")
 """Types that compare embeddings."""
 
+_KNOWN = (
+    *(*_TEXT_CHECKS, *_LIST_CHECKS, *_JUDGED, *EMBEDDED, "javascript", "python", "is-json", "contains-json"),
+    *("levenshtein", "rouge-n", "bleu", "latency", "cost", "is-refusal", "word-count", "skill-used", "assert-set"),
+)
 _REFUSED = {
     "webhook": "agentv does not send answers to a web address",
     "select-best": "compare two runs with `agentv compare`, or use `pairwise`",
@@ -134,7 +139,10 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None
     value = _value(assertion.get("value"), type_, grading)
     own, least = _translated(type_, value, assertion, grading)
     if own is None:
-        grading.lose(f"an assertion of the unknown type '{written}'")
+        if not type_.startswith("trajectory:"):
+            hint = did_you_mean(type_, _KNOWN)
+            raise ValueError(f"An assertion has the unknown type '{written}'" + (f". {hint}" if hint else ""))
+        grading.lose(f"an assertion of type '{written}' with settings that have no counterpart")
         return None
     if negated:
         own, least = {**own, "negate": True}, _negated_minimum(least)

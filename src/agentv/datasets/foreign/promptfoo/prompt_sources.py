@@ -93,7 +93,7 @@ def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, Any]]:
         yield "", _chat_or_text(raw)
         return
     if not paths:
-        raise ValueError(f"the prompt file '{raw}': it does not exist")
+        raise FileNotFoundError(f"The prompt file '{raw.removeprefix('file://')}' does not exist in {files.folder}")
     for path in paths:
         yield from _named(os.path.basename(path), list(_in_file(path, files)))
 

@@ -189,7 +189,7 @@ def _first_file(source: Source) -> Source:
 def _suite(path: str, lose: Lose) -> Suite:
     try:
         return Suite(path, lose)
-    except ValueError as error:
+    except (ValueError, FileNotFoundError) as error:
         raise InvalidDatasetError(f"Cannot read {path}", str(error), path=path) from None
 
 

@@ -57,7 +57,7 @@ class SuiteTargets:
             id, options = provider_parts(provider)
             entry = target_entry(provider, self._files.folder, self._lose)
         except UnmappedProvider as error:
-            name = provider if isinstance(provider, str) else text_of(provider)[:80]
+            name = provider if isinstance(provider, str) else _shown(provider)
             self._lose(f"the provider '{name}': {error}. Define a target, and pass --target")
             return None
         label = text_of(options.get("label")) or id
@@ -106,6 +106,12 @@ class SuiteTargets:
                 self.judge(assertion.get("provider"), default)
             elif type_ in EMBEDDED:
                 self.embedder(assertion.get("provider"), default)
+
+
+def _shown(provider: Any) -> str:
+    """Return the label and the id of a provider, for messages."""
+    names = [text_of(provider.get(key)) for key in ("label", "id")] if isinstance(provider, dict) else []
+    return " = ".join(filter(None, names)) or text_of(provider)[:80]
 
 
 def _flat(assertions: Any, templates: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
