@@ -17,7 +17,8 @@ from agentv.datasets.conversion import Conversion
 from agentv.datasets.dataset import Options
 from agentv.datasets.discovery import GivenFormat, find_datasets
 from agentv.datasets.foreign.field_map import guess_map, map_text, parse_map
-from agentv.datasets.foreign.foreign_format import objects, record_file
+from agentv.datasets.foreign.foreign_format import record_file
+from agentv.datasets.foreign.mapped_records import rows_of
 from agentv.engine.checks.findings import Finding, Report
 from agentv.engine.checks.validation import validate as validated
 from agentv.engine.run_options import EvalOptions
@@ -57,7 +58,7 @@ def print_cases(args: CasesArguments) -> None:
 
 def _print_guess(path: str) -> None:
     """Print a proposed field map for the records of a file, with its confidence and the first rows."""
-    rows = objects(record_file(path))
+    rows = rows_of(record_file(path))
     guesses = guess_map(rows)
     if not guesses:
         raise UsageError(f"Cannot propose a field map for {path}", "It has no records with text")

@@ -19,6 +19,15 @@ _USED = (
 )
 _NAMES = ("skill_name", "skill", "skillName")
 _RUBRIC_TEXTS = ("text", "description", "criterion", "pass_if", "expectation", "assertion", "value", "name")
+_EXACT = ("equals", "exact", "exact_match")
+_MATCHES: dict[str, dict[str, Any]] = {
+    **{kind: {"type": "regex"} for kind in ("regex", "pattern", "matches")},
+    **{kind: {"type": "contains"} for kind in ("string_match", "contains", "substring", "string", "includes")},
+    **{kind: {"type": "contains", "negate": True} for kind in ("not_contains", "excludes", "forbidden")},
+    **{kind: {"type": "equals"} for kind in _EXACT},
+}
+"""Types of checks that compare the answer with a value."""
+
 _JUDGED = ("semantic", "llm_judge", "llm-judge", "llm", "judge", "model", "rubric", "")
 
 
@@ -33,7 +42,8 @@ class _AgentSkills(ForeignFormat):
         document = document_of(file)
         rows = _cases_in(document) if document else objects(file)
         named = any(key in document for key in _NAMES) or os.path.basename(file.path) == "evals.json"
-        return named and bool(rows) and all(_question(row) is not None for row in rows) and not all_have(rows, "inputs")
+        is_other = all_have(rows, "inputs") or all_have(rows, "should_trigger")
+        return named and bool(rows) and all(_question(row) is not None for row in rows) and not is_other
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:  # noqa: ARG002
         name = first_of(document_of(file), *_NAMES)
@@ -139,15 +149,10 @@ def _add_check(check: Any, rubrics: list[Any], evaluators: list[dict[str, Any]],
 
 def _entry(kind: str, check: dict[str, Any], lose: Lose) -> dict[str, Any] | None:
     """Return the evaluator for a check without a judge; None for one that a judge decides."""
-    value = first_of(check, "pattern", "value", "text", "expected", "substring", "expect_substring")
-    if kind in ("regex", "pattern", "matches"):
-        return None if value is None else {"type": "regex", "value": text_of(value)}
-    if kind in ("string_match", "contains", "substring", "string", "includes"):
-        return None if value is None else {"type": "contains", "value": text_of(value)}
-    if kind in ("not_contains", "excludes", "forbidden"):
-        return None if value is None else {"type": "contains", "value": text_of(value), "negate": True}
-    if kind in ("equals", "exact", "exact_match"):
-        return None if value is None else {"type": "equals", "value": value}
+    # `text` describes the check ("Mentions --dry-run"), so a model judges it.
+    value = first_of(check, "pattern", "value", "expected", "substring", "expect_substring")
+    if kind in _MATCHES and value is not None:
+        return {"value": value if kind in _EXACT else text_of(value), **_MATCHES[kind]}
     command = first_of(check, "cmd", "command", "script")
     if command is not None:
         codes = check.get("expect_exit")

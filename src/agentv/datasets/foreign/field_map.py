@@ -59,8 +59,7 @@ class FieldMap(msgspec.Struct, frozen=True):
 
     def _add(self, row: dict[str, Any], key: str, value: Any) -> None:
         if key == f"{_METADATA}*":
-            used = {re.split(r"[.\[]", path)[0] for path in self.paths.values()}
-            row["metadata"] |= {name: each for name, each in value.items() if name not in used and not is_blank(each)}
+            row["metadata"] |= self._left(value)
         elif key.startswith(_METADATA):
             row["metadata"][key.removeprefix(_METADATA)] = value
         elif key == "input":
@@ -73,8 +72,20 @@ class FieldMap(msgspec.Struct, frozen=True):
             row[key] = listed(value)
         else:
             name = key.removeprefix(_NOT)
-            entry = {"type": name, "value": listed(value) if _CHECKS[name] else value}
-            row["assertions"].append({**entry, "negate": True} if key.startswith(_NOT) else entry)
+            entries = _checks(name, value) if _CHECKS[name] else [{"type": name, "value": value}]
+            row["assertions"] += [{**entry, "negate": True} if key.startswith(_NOT) else entry for entry in entries]
+
+    def _left(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return what no path names; of an object with a path to a part of it, the other parts."""
+        parts = [re.split(r"[.\[]", path, maxsplit=1) for path in self.paths.values() if path not in data]
+        whole = {*self.paths.values(), *(part[0] for part in parts if not isinstance(data.get(part[0]), dict))}
+        left: dict[str, Any] = {}
+        for name, value in data.items():
+            used = {part[1] for part in parts if part[0] == name and len(part) > 1}
+            rest = {key: each for key, each in value.items() if key not in used} if isinstance(value, dict) else value
+            if name not in whole and not is_blank(rest):
+                left[name] = rest
+        return left
 
 
 def plain_mapper(fields: FieldMap, names: list[str], ids: ItemIds) -> PlainMapper | None:
@@ -181,6 +192,22 @@ def listed(value: Any) -> list[str]:
     return texts_of(value)
 
 
+def _checks(name: str, value: Any) -> list[dict[str, Any]]:
+    """Return the evaluators for a list of texts. In a list of lists, one text of each inner list is enough."""
+    value = parsed(value)
+    groups = [item for item in value if isinstance(item, list)] if isinstance(value, list) else []
+    if not groups:
+        return [{"type": name, "value": listed(value)}]
+    if not name.endswith("_all"):
+        raise ValueError(f"'{name}' needs a list of texts, and the record has a list of lists")
+    texts = [item for item in value if not isinstance(item, list)]
+    plain = [{"type": name, "value": listed(texts)}] if texts else []
+    return plain + [
+        {"type": name.replace("_all", "_any"), "name": f"{name}_{number}", "value": listed(group)}
+        for number, group in enumerate(groups, 1)
+    ]
+
+
 def _input(value: Any) -> Any:
     value = parsed(value)
     if isinstance(value, list) and all(isinstance(item, dict) for item in value):
@@ -202,20 +229,49 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
             "usermessage",
             "message",
         ),
-        *("text", "ticket", "email", "request", "problem", "problem_statement", "inputs", "utterance", "task"),
+        *(
+            "text",
+            "user_prompt",
+            "user_query",
+            "body",
+            "scenario",
+            "payload",
+            "ticket",
+            "email",
+            "request",
+            "problem",
+            "problem_statement",
+            "inputs",
+            "utterance",
+            "task",
+        ),
     ),
     "expected_output": (
         *("expected_output", "expected", "answer", "answers", "reference", "reference_answer", "ideal", "ground_truth"),
         *("target", "output", "outputs", "expected_answer", "gold", "gold_answer", "solution", "label", "completion"),
+        *("expected_response", "expected_result", "reference_output", "golden_answer", "correct_answer"),
+        *("ground_truth_answer",),
     ),
-    "expected_outcome": ("expected_outcome", "criteria", "outcome", "expected_behavior", "success_criteria", "rubric"),
+    "expected_outcome": (
+        "expected_outcome",
+        "criteria",
+        "outcome",
+        "expected_behavior",
+        "success_criteria",
+        "rubric",
+        "check",
+    ),
     "contains_all": (
         *("must_contain", "expected_contains", "should_contain", "required_keywords", "keywords", "must_include"),
-        *("expected_phrases", "expected_keywords", "contains", "includes"),
+        *("expected_phrases", "expected_keywords", "contains", "includes", "must_mention", "answer_contains"),
+        *("output_contains", "response_contains", "expected_substrings", "required_facts", "must_include_facts"),
+        *("must_include_all", "must_contain_all", "contains_all"),
     ),
+    "contains_any": ("must_include_any", "must_contain_any", "must_mention_any", "expected_any", "contains_any"),
     "not_contains_any": (
         *("must_not_contain", "should_not_contain", "forbidden", "forbids", "must_avoid", "mustavoid", "excludes"),
-        *("forbidden_phrases", "not_contains"),
+        *("forbidden_phrases", "not_contains", "must_not_include", "must_not_mention", "must_not_say"),
+        *("answer_not_contains", "output_not_contains", "forbidden_facts", "forbidden_keywords", "should_not_include"),
     ),
     "rubrics": ("rubrics", "expected_facts", "facts", "key_points", "expectations", "checklist"),
     "context": ("context", "contexts", "passages", "documents", "retrieved_contexts"),
@@ -234,14 +290,23 @@ class Guess(msgspec.Struct, frozen=True):
 
 def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
     """Propose a mapping from the names and values of some records; empty without an input."""
-    names = dict.fromkeys(name for record in records for name in record)
+    names = dict.fromkeys(str(name) for record in records for name in record)
+    nested = [
+        f"{name}.{key}"
+        for record in records
+        for name, value in record.items()
+        if isinstance(value, dict)
+        for key in value
+    ]
     guesses: list[Guess] = []
     taken: set[str] = set()
     for key, synonyms in _SYNONYMS.items():
         found = _by_name(key, synonyms, names, records, taken)
+        if found is None and key not in ("id", "tags", "context"):
+            found = _by_name(key, synonyms, dict.fromkeys(nested), records, taken)
         if found is not None:
             guesses.append(found)
-            taken.add(re.split(r"[.\[]", found.path)[0])
+            taken.add(found.path.split("[")[0])
     if not any(guess.key == "input" for guess in guesses):
         longest = _longest_text(records, taken)
         if longest is None:
@@ -261,12 +326,13 @@ def map_text(guesses: Iterable[Guess]) -> str:
 def _by_name(
     key: str, synonyms: tuple[str, ...], names: Iterable[str], records: Collection[dict[str, Any]], taken: set[str]
 ) -> Guess | None:
-    plain = {re.sub(r"[\s-]+", "_", name.strip()).lower(): name for name in names if name not in taken}
+    free = [name for name in names if name not in taken]
+    plain = {re.sub(r"[\s-]+", "_", name.rpartition(".")[2].strip()).lower(): name for name in reversed(free)}
     for position, synonym in enumerate(synonyms):
         if synonym not in plain:
             continue
         name = plain[synonym]
-        values = [record[name] for record in records if not is_blank(record.get(name))]
+        values = [value for record in records if not is_blank(value := value_at(record, name))]
         if not values or not _suits(key, values):
             continue
         is_list = key == "expected_output" and all(isinstance(parsed(value), list) for value in values)

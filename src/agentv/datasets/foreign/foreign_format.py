@@ -30,6 +30,12 @@ from agentv.model.values import to_json
 from agentv.settings.diagnostics import type_word
 
 _SCALARS = (str, int, float, bool)
+_RECORD_LISTS = (
+    *("cases", "tests", "test_cases", "testcases", "evals", "eval_cases", "examples", "questions", "queries", "items"),
+    *("samples", "goldens", "scenarios", "conversations", "records", "rows", "entries", "dataset", "data"),
+)
+"""Keys of documents that people write their cases under."""
+
 _PLAIN = frozenset({"id", "input", "expected_output", "expected_outcome", "metadata"})
 
 Lose = Callable[[str], None]
@@ -51,6 +57,7 @@ class MappedFile:
         self.losses: Counter[str] = Counter()
         self.in_settings: Counter[str] = Counter()
         self.cases = 0
+        self.field_map: Any = None
 
     def lose(self, what: str) -> None:
         """Count something that could not be kept."""
@@ -242,6 +249,17 @@ def objects(file: RecordFile) -> list[dict[str, Any]]:
     if is_document:
         return [item for item in found[0] if isinstance(item, dict)] if found and isinstance(found[0], list) else []
     return [item for item in found if isinstance(item, dict)]
+
+
+def listed_objects(file: RecordFile) -> list[Any]:
+    """Return the list with the records of a document, such as `cases`; empty if it has none, or several."""
+    document = document_of(file)
+    lists = {key: value for key, value in document.items() if isinstance(value, list) and value}
+    lists = {key: value for key, value in lists.items() if all(isinstance(item, dict) for item in value)}
+    named = next((key for key in _RECORD_LISTS if key in lists), None)
+    if named is None and len(lists) == 1:
+        named = next(iter(lists))
+    return lists[named] if named is not None else []
 
 
 def document_of(file: RecordFile) -> dict[str, Any]:

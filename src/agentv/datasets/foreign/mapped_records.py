@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
+
+from msgspec.structs import replace
 
 from agentv.datasets.case.keys import OUTCOME_KEYS, CaseKeys
 from agentv.datasets.case.shorthand import ItemIds, is_result
@@ -20,15 +23,17 @@ from agentv.datasets.foreign.field_map import (
 )
 from agentv.datasets.foreign.foreign_format import (
     ForeignFormat,
+    Lose,
     MappedFile,
     Mapper,
     PlainMapper,
     any_has,
+    listed_objects,
     objects,
     record_file,
 )
-from agentv.datasets.foreign.records import SAMPLE, RecordFile
-from agentv.datasets.foreign.values import is_blank, metadata_of, parsed, with_outcome
+from agentv.datasets.foreign.records import SAMPLE, Record, RecordFile, items_of
+from agentv.datasets.foreign.values import OUTCOME, is_blank, metadata_of, parsed, with_outcome
 from agentv.datasets.formats.dataset_format import Document, Source, sidecar_of
 from agentv.errors import InvalidDatasetError
 from agentv.settings.settings_reader import aliases_of, known_keys
@@ -45,6 +50,9 @@ _NOT_CASES = {
 """Fields of files that have no cases: what the file is, and what to do."""
 
 _SURE = 0.6
+_CHECKED = (*OUTCOME_KEYS, "expected_output", "expected_messages", "evaluators", "assertions", "assert", "rubrics")
+"""Our keys for what is expected: records with one of them are read as our own."""
+
 OUR_NAMES = FieldMap({"input": "input"})
 """Records whose fields already have our names."""
 
@@ -60,23 +68,29 @@ class _MappedRecords(ForeignFormat):
         """Tables, and arrays in .json files; other lists and lines only if a name shows which field is the input."""
         if file.kind in _TABLES:
             return True
-        if file.suffix == ".json" and file.kind == "json":
-            return file.is_array
-        rows = objects(file)
-        ours = ("input", "input_messages", *OUTCOME_KEYS)
-        if file.kind == "json" or any_has(rows, *ours) or any(map(is_result, rows)):
+        if file.suffix == ".json" and file.kind == "json" and file.is_array:
+            return True
+        rows = rows_of(file)
+        is_ours = any("input" in row and ("id" in row or file.kind == "jsonl") for row in rows)
+        if is_ours or not any(row.keys() - {"id"} for row in rows) or any(map(is_result, rows)):
             return False
-        return any(guess.key == "input" and guess.confidence >= _SURE for guess in guess_map(rows))
+        return not any_has(rows, *_CHECKED, "input_messages", "messages", "turns", "vars")
+
+    def items(self, file: RecordFile) -> Iterator[Record]:
+        """Yield the records: of the file, or of the list in its document."""
+        found = listed_objects(file)
+        return items_of(found) if found else file.records()
 
     def open(self, source: Source) -> Document:
         file = record_file(source.files[0])
-        if not objects(file):
+        if not rows_of(file):
             deque(islice(file.records(), SAMPLE), maxlen=0)  # raises the error that the sample left out
         fields = self._map(source, file)
-        check_fields(fields, objects(file), source.path)
+        check_fields(fields, rows_of(file), source.path)
         shown = "" if fields is OUR_NAMES else ", ".join(f"{path} → {key}" for key, path in fields.paths.items())
         mapped = MappedFile(self.title, shown)
-        return Document(source, {}, source.files[0], lists_tests=True, mapped=mapped, cases=fields)
+        mapped.field_map = fields
+        return Document(source, {}, source.files[0], lists_tests=True, mapped=mapped)
 
     def _map(self, source: Source, file: RecordFile) -> FieldMap:
         if source.fields:
@@ -85,7 +99,7 @@ class _MappedRecords(ForeignFormat):
         settings = RecordFile(sidecar).document if sidecar else None
         if isinstance(settings, dict) and isinstance(settings.get("fields"), dict):
             return checked_map({str(key): str(path) for key, path in settings["fields"].items()})
-        rows = objects(file)
+        rows = rows_of(file)
         names = dict.fromkeys(str(name) for row in rows for name in row)
         for keys, (what, hint) in _NOT_CASES.items():
             if set(keys.split()) <= set(names):
@@ -95,11 +109,18 @@ class _MappedRecords(ForeignFormat):
         raise _unmapped(source.path, rows, list(names))
 
     def mapper(self, document: Document) -> Mapper:
-        fields: FieldMap = document.cases
-        return lambda record, _: [_own_row(record.data) if fields is OUR_NAMES else fields.row(record.data)]
+        fields = _field_map(document)
+
+        def rows(record: Record, lose: Lose) -> list[dict[str, Any]]:
+            row = _own_row(record.data) if fields is OUR_NAMES else fields.row(record.data)
+            if row.get("expected_outcome") == OUTCOME:
+                lose("a way to check the answer: the record has none, so the judge only sees the input")
+            return [row]
+
+        return rows
 
     def plain_mapper(self, document: Document, names: list[str], ids: ItemIds) -> PlainMapper:
-        fields: FieldMap = document.cases
+        fields = _field_map(document)
         if fields is OUR_NAMES:
             own = {name: name for name in names if name in _KEYS}
             fields = FieldMap({**own, "metadata.*": "*"} if "metadata" not in own else {"metadata": "metadata"})
@@ -107,6 +128,17 @@ class _MappedRecords(ForeignFormat):
 
 
 MAPPED_RECORDS = _MappedRecords()
+
+
+def rows_of(file: RecordFile) -> list[dict[str, Any]]:
+    """Return the first records of a file, or of the list in its document."""
+    return objects(file) or listed_objects(file)[:SAMPLE]
+
+
+def _field_map(document: Document) -> FieldMap:
+    assert document.mapped is not None
+    found: FieldMap = document.mapped.field_map
+    return found
 
 
 def _own_row(data: dict[str, Any]) -> dict[str, Any]:
@@ -124,7 +156,10 @@ def _unmapped(path: str, rows: list[dict[str, Any]], names: list[str]) -> Invali
     if not rows:
         hint = "A table needs a header line and at least one row"
         return InvalidDatasetError(f"No cases in {path}", "It has no records", hint, path=path, line=1)
-    guesses = guess_map(rows)
+    guesses = [
+        replace(guess, path="FIELD") if guess.key == "input" and guess.confidence < _SURE else guess
+        for guess in guess_map(rows)
+    ]
     what = f"The records have no field 'input', but {', '.join(names[:12])}{' …' if len(names) > 12 else ''}"
     if not guesses:
         hint = "Say which field is what: --map input=FIELD,expected_output=FIELD"

@@ -6,16 +6,20 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, document_of, objects
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, objects
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import filled, first_of, metadata_of, text_of, texts_of
 
 _NAMES = ("skill_name", "skill", "skillName")
-_LISTS = ("queries", "evals", "cases", "trigger_evals", "triggers", "tests")
+_LISTS = ("queries", "evals", "cases", "trigger_evals", "triggers", "tests", "test_cases")
+_PARTS = ("train", "validation", "test", "dev", "holdout")
+"""Lists of a set that was split, for example to improve the description of a skill with one part."""
+
 _SPLIT = ("should_trigger", "should_not_trigger")
 _QUESTIONS = ("query", "prompt", "input", "text")
-_ANSWERS = ("should_trigger", "shouldTrigger", "expected", "trigger")
-_USED = (*_QUESTIONS, *_ANSWERS, *_NAMES, "id", "tags", "metadata")
+_ANSWERS = ("should_trigger", "shouldTrigger", "expected_trigger", "expected_skill", "expected", "trigger")
+_USED = (*_QUESTIONS, *_ANSWERS, *_NAMES, "id", "tags", "metadata", "skills")
+_WORDS = {"true": True, "yes": True, "false": False, "no": False, "none": None, "null": None, "": None}
 
 
 class _SkillTriggers(ForeignFormat):
@@ -29,9 +33,11 @@ class _SkillTriggers(ForeignFormat):
         document = document_of(file)
         if all(isinstance(document.get(key), list) for key in _SPLIT):
             return True
-        rows = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), objects(file))
-        rows = [row for row in rows if isinstance(row, dict)]
-        return all_have(rows, "should_trigger") and all(first_of(row, *_QUESTIONS) is not None for row in rows)
+        listed = _listed(document)
+        rows = [row for row in (listed if listed is not None else objects(file)) if isinstance(row, dict)]
+        answers = _ANSWERS if "trigger" in os.path.basename(file.path).lower() else _ANSWERS[:3]
+        has_answers = bool(rows) and all(any(key in row for key in answers) for row in rows)
+        return has_answers and all(first_of(row, *_QUESTIONS) is not None for row in rows)
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:  # noqa: ARG002
         return {"dataset": f"{_skill(file)}-triggers"}
@@ -44,28 +50,71 @@ class _SkillTriggers(ForeignFormat):
                     query = item if isinstance(item, dict) else {"query": item}
                     yield Record(line, {**query, "should_trigger": key == _SPLIT[0], "skill": skill})
             return
-        listed = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), None)
-        for line, item in items_of(listed) if listed is not None else file.records():
-            yield Record(line, {"skill": skill, **item} if isinstance(item, dict) else item)
+        listed = _listed(document)
+        records = list(items_of(listed) if listed is not None else file.records())
+        added = {"skill": skill, "skills": _named_skills(record.data for record in records)}
+        for line, item in records:
+            yield Record(line, {**added, **item} if isinstance(item, dict) else item)
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:  # noqa: ARG002
         data = record.data
-        expected = first_of(data, *_ANSWERS)
-        if not isinstance(expected, bool):
-            raise ValueError("'should_trigger' must be true or false")
-        skill = text_of(first_of(data, *_NAMES))
+        wanted = _wanted(data)
         row = {
             "id": data.get("id"),
             "input": text_of(first_of(data, *_QUESTIONS)),
-            "expected_outcome": f"{'Uses' if expected else 'Does not use'} the skill {skill}",
-            "assertions": [{"type": "skill_trigger", "skill": skill, "should_trigger": expected}],
-            "tags": [*texts_of(data.get("tags")), "should-trigger" if expected else "should-not-trigger"],
+            "expected_outcome": " and ".join(
+                f"{'Uses' if expected else 'Does not use'} the skill {skill}" for skill, expected in wanted.items()
+            ),
+            "assertions": [
+                {"type": "skill_trigger", "skill": skill, "should_trigger": expected}
+                | ({"name": f"skill_trigger_{skill}"} if len(wanted) > 1 else {})
+                for skill, expected in wanted.items()
+            ],
+            "tags": [
+                *texts_of(data.get("tags")),
+                "should-trigger" if any(wanted.values()) else "should-not-trigger",
+            ],
             "metadata": metadata_of(data, _USED, data.get("metadata")),
         }
         return [filled(row)]
 
 
 SKILL_TRIGGERS = _SkillTriggers()
+
+
+def _listed(document: dict[str, Any]) -> list[Any] | None:
+    """Return the queries of a document: one list, or all parts of a set that was split."""
+    for key in _LISTS:
+        if isinstance(document.get(key), list):
+            return document[key]  # type: ignore[no-any-return]
+    parts = [document[key] for key in _PARTS if isinstance(document.get(key), list)]
+    return [item for part in parts for item in part] if parts else None
+
+
+def _answer(data: dict[str, Any]) -> Any:
+    """Return whether a query should trigger: true or false, the name or names of skills, or None for no skill."""
+    given = next((data[key] for key in _ANSWERS if key in data), "missing")
+    return _WORDS.get(given.strip().lower(), given) if isinstance(given, str) else given
+
+
+def _named_skills(items: Iterable[Any]) -> list[str]:
+    """Return the skills that the queries of a set for several skills name."""
+    answers = [_answer(item) for item in items if isinstance(item, dict)]
+    named = [name for answer in answers if not isinstance(answer, bool) for name in texts_of(answer)]
+    return list(dict.fromkeys(named))
+
+
+def _wanted(data: dict[str, Any]) -> dict[str, bool]:
+    """Return for each skill that a query is about whether it should be used. Raises ValueError."""
+    answer = _answer(data)
+    if isinstance(answer, bool):
+        return {text_of(first_of(data, *_NAMES)): answer}
+    if answer is None and data.get("skills"):
+        return dict.fromkeys(data["skills"], False)
+    names = answer if isinstance(answer, list) else [answer]
+    if answer == "missing" or not names or not all(isinstance(name, str) for name in names):
+        raise ValueError("'should_trigger' must be true, false, or the name of the skill")
+    return dict.fromkeys(names, True)
 
 
 def _skill(file: RecordFile) -> str:

@@ -15,7 +15,9 @@ MAX_RATIO = 200
 """A member of an archive that is compressed more than this is refused above a few megabytes."""
 
 _SMALL_BYTES = 8 * 1024 * 1024
-_ROWS_AT_ONCE = 1024
+_ROWS_AT_ONCE = 128
+_ROWS_BYTES = 256 * 1024 * 1024
+"""The largest size of the rows that are read at once. A text that all rows share is stored once, and expanded."""
 
 
 def records(path: str, kind: str) -> Iterator[Record]:
@@ -87,6 +89,8 @@ def _parquet(path: str) -> Iterator[Record]:
         _check_parquet(path, file.metadata)
         number = 0
         for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
+            if batch.nbytes > _ROWS_BYTES:
+                raise _problem(path, "Rows are too large: more than 2 MB each", "Write long texts to files")
             for row in batch.to_pylist():
                 number += 1
                 yield Record(number, {key: _value(value) for key, value in row.items()})

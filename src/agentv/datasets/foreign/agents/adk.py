@@ -7,8 +7,20 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, document_of, objects
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
-from agentv.datasets.foreign.values import call_of, expected_calls, filled, first_of, is_blank, text_of, with_outcome
+from agentv.datasets.foreign.values import (
+    call_of,
+    expected_calls,
+    filled,
+    first_of,
+    is_blank,
+    object_at,
+    text_of,
+    with_outcome,
+)
 
+_CASES = ("eval_cases", "evalCases")
+_SETS = ("eval_set_id", "evalSetId")
+_IDS = ("eval_id", "evalId", "eval_case_id", "evalCaseId")
 _TURN = ("query", "expected_tool_use", "reference")
 
 
@@ -21,22 +33,22 @@ class _ADK(ForeignFormat):
         if file.kind != "json":
             return False
         document, rows = document_of(file), objects(file)
-        if isinstance(document.get("eval_cases"), list):
-            return "eval_set_id" in document or all_have(document["eval_cases"], "eval_id")
+        if isinstance(found := first_of(document, *_CASES), list):
+            return any(key in document for key in _SETS) or all(
+                isinstance(case, dict) and any(key in case for key in _IDS) for case in found
+            )
         if all_have(rows, "data") and all(isinstance(row["data"], list) for row in rows):
             return True
         return all_have(rows, "query") and any(key in row for row in rows for key in _TURN[1:])
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:  # noqa: ARG002
         document = document_of(file)
-        return filled(
-            {"dataset": first_of(document, "name", "eval_set_id"), "description": document.get("description")}
-        )
+        return filled({"dataset": first_of(document, "name", *_SETS), "description": document.get("description")})
 
     def items(self, file: RecordFile) -> Iterator[Record]:
         document, rows = document_of(file), objects(file)
         if document:
-            yield from items_of(document["eval_cases"])
+            yield from items_of(first_of(document, *_CASES))
         elif all_have(rows, "data"):
             yield from file.records()
         else:  # the oldest generation: all turns of one session
@@ -44,14 +56,16 @@ class _ADK(ForeignFormat):
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
         data = record.data
-        if not is_blank(first_of(data, "session_input", "initial_session")):
+        session = first_of(data, "session_input", "sessionInput", "initial_session")
+        if isinstance(session, dict) and not is_blank(session.get("state")):
             lose("the state of a session: it is in the metadata")
         turns = [_new_turn(turn) for turn in data.get("conversation") or ()]
         turns += [_old_turn(turn) for turn in data.get("data") or ()]
         scenario = data.get("conversation_scenario")
         row: dict[str, Any] = {
-            "id": first_of(data, "eval_id", "name"),
-            "metadata": filled({key: data.get(key) for key in ("session_input", "initial_session", "rubrics")}),
+            "id": first_of(data, *_IDS, "name"),
+            "rubrics": _rubrics(data),
+            "metadata": filled({"session_input": session}),
         }
         if turns:
             first, *later = turns
@@ -62,11 +76,15 @@ class _ADK(ForeignFormat):
                 row |= {"turns": later, "expected_output": last.get("expected_output")}
                 if first.get("assertions"):
                     lose("tool calls expected in the first of several turns")
+                if first.get("expected_output"):
+                    lose("the answer expected in the first of several turns")
         elif isinstance(scenario, dict):
             plan = text_of(scenario.get("conversation_plan"))
             row |= {"input": text_of(scenario.get("starting_prompt")) or plan, "user": {"goal": plan}}
+        elif not is_blank(data.get("prompt")):
+            row |= {"input": _text(data["prompt"]), "expected_output": _reference(data.get("reference"))}
         else:
-            raise ValueError("The eval case has no conversation")
+            raise ValueError("The eval case has no conversation, scenario or prompt")
         return [with_outcome(row)]
 
 
@@ -78,6 +96,26 @@ def _text(content: Any) -> str:
     if not isinstance(parts, list):
         return text_of(content.get("text") if isinstance(content, dict) else content)
     return "\n".join(text_of(part.get("text")) for part in parts if isinstance(part, dict) and part.get("text"))
+
+
+def _reference(reference: Any) -> str:
+    """Return the text of a reference answer: content, or an object with the content under `response`."""
+    inner = reference.get("response", reference) if isinstance(reference, dict) else reference
+    return _text(inner) if inner is not None else ""
+
+
+def _rubrics(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rubrics of a case: a list, or groups of them."""
+    groups = first_of(data, "rubric_groups", "rubricGroups") or {}
+    lists = [data.get("rubrics"), *(group.get("rubrics") for group in groups.values() if isinstance(group, dict))]
+    found: dict[str, dict[str, Any]] = {}
+    for item in (item for items in lists if isinstance(items, list) for item in items if isinstance(item, dict)):
+        content = first_of(item, "rubric_content", "rubricContent", "content") or {}
+        text = first_of(content, "text_property", "textProperty") or object_at(content, "property").get("description")
+        if not is_blank(text):
+            name = text_of(first_of(item, "rubric_id", "rubricId")) or f"rubric-{len(found) + 1}"
+            found.setdefault(name, {"id": name, "expected_outcome": text_of(text)})
+    return list(found.values())
 
 
 def _new_turn(turn: dict[str, Any]) -> dict[str, Any]:

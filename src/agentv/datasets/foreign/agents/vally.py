@@ -7,10 +7,32 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
-from agentv.datasets.foreign.values import filled, first_of, is_blank, metadata_of, text_of, texts_of, with_outcome
+from agentv.datasets.foreign.values import (
+    filled,
+    first_of,
+    is_blank,
+    metadata_of,
+    object_at,
+    text_of,
+    texts_of,
+    with_outcome,
+)
 
 _LISTS = ("stimuli", "scenarios")
-_USED = ("name", "id", "prompt", "turns", "graders", "assertions", "rubric", "tags", "description", "setup", "timeout")
+_USED = (
+    "name",
+    "id",
+    "prompt",
+    "turns",
+    "graders",
+    "assertions",
+    "rubric",
+    "tags",
+    "description",
+    "setup",
+    "timeout",
+    "environment",
+)
 _CHECKS = {
     "output-matches": "regex",
     "output-not-matches": "not-regex",
@@ -59,9 +81,13 @@ class _Vally(ForeignFormat):
             "turns": [{"input": text} for text in questions[1:]],
             "rubrics": [*rubrics, *texts_of(data.get("rubric"))],
             "assertions": entries,
-            "tags": texts_of(data.get("tags")),
+            "tags": _tags(data.get("tags")),
+            "workspace": filled({"files": _files(data, lose)}),
             "description": data.get("description"),
-            "metadata": {**metadata_of(data, _USED), **filled({"setup": data.get("setup")})},
+            "metadata": {
+                **metadata_of(data, _USED),
+                **filled({"setup": data.get("setup"), "environment": data.get("environment")}),
+            },
         }
         return [with_outcome(row)]
 
@@ -71,6 +97,21 @@ VALLY = _Vally()
 
 def _type(grader: Any) -> str:
     return text_of(grader.get("type")) if isinstance(grader, dict) else text_of(grader)
+
+
+def _tags(tags: Any) -> list[str]:
+    """Return the tags: a list, or an object with names and values."""
+    return [f"{name}:{text_of(value)}" for name, value in tags.items()] if isinstance(tags, dict) else texts_of(tags)
+
+
+def _files(data: dict[str, Any], lose: Lose) -> dict[str, str]:
+    """Return the files of a stimulus by their path in the workspace."""
+    environment = object_at(data, "environment")
+    if set(environment) - {"files"}:
+        lose("settings of the environment: they are in the metadata")
+    files = environment.get("files")
+    pairs = [(each.get("dest") or each.get("src"), each.get("src")) for each in files or () if isinstance(each, dict)]
+    return {place: source for place, source in pairs if isinstance(place, str) and isinstance(source, str)}
 
 
 def _prompt(turn: Any) -> str:

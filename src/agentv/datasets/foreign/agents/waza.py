@@ -21,6 +21,13 @@ from agentv.datasets.foreign.values import (
     with_outcome,
 )
 
+_TEXT_CHECKS = {
+    **dict.fromkeys(("must_match", "must_not_match", "regex_match", "regex_not_match"), "regex"),
+    **dict.fromkeys(("contains", "not_contains"), "icontains"),
+    **dict.fromkeys(("contains_cs", "not_contains_cs"), "contains"),
+}
+"""Settings of graders that check the text of an answer, and their evaluators."""
+
 MOST_TASKS = 10_000
 _USED = ("id", "name", "description", "inputs", "prompt", "expected", "graders", "tags", "enabled")
 
@@ -51,10 +58,11 @@ class _Waza(ForeignFormat):
         folder = os.path.dirname(file.path) or "."
         root = project_root(folder)
         for task in document_of(file)["tasks"]:
-            if isinstance(task, dict):
+            named = task.get("file") if isinstance(task, dict) and "prompt" not in task else task
+            if isinstance(task, dict) and not isinstance(named, str):
                 yield Record(1, task)
                 continue
-            for path in sorted(glob.glob(os.path.join(folder, text_of(task)), recursive=True))[:MOST_TASKS]:
+            for path in sorted(glob.glob(os.path.join(folder, text_of(named)), recursive=True))[:MOST_TASKS]:
                 if os.path.isfile(path) and os.path.commonpath((root, os.path.realpath(path))) == root:
                     yield Record(1, document_of(record_file(path)))
 
@@ -97,10 +105,13 @@ def _entries(graders: Any, lose: Lose) -> list[dict[str, Any]]:
     for grader in graders if isinstance(graders, list) else ():
         kind = text_of(grader.get("type")) if isinstance(grader, dict) else text_of(grader)
         config = object_at(grader, "config")
-        must, never = texts_of(config.get("must_match")), texts_of(config.get("must_not_match"))
-        if kind in ("regex", "text") and (must or never):
-            entries += [{"type": "regex", "value": each} for each in must]
-            entries += [{"type": "regex", "value": each, "negate": True} for each in never]
+        checks = [
+            {"type": name, "value": text, **({"negate": True} if "not" in key else {})}
+            for key, name in _TEXT_CHECKS.items()
+            for text in texts_of(config.get(key))
+        ]
+        if kind in ("regex", "text") and checks:
+            entries += checks
         elif kind == "prompt" and not is_blank(config.get("prompt")):
             entries.append({"type": "rubric", "rubrics": [text_of(config["prompt"])]})
         else:

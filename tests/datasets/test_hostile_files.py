@@ -1,0 +1,81 @@
+"""Files made to exhaust memory, read other files or run code are refused, and nothing is executed."""
+
+import gzip
+import io
+import os
+import zipfile
+
+import pyarrow
+import pytest
+from backports import zstd
+from pyarrow import parquet
+
+import agentv
+
+BLANK = b" " * 70_000_000
+
+
+def sheet_bomb():
+    """Return a spreadsheet of a few kilobytes that unpacks to 70 MB."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", b"<c>" + BLANK)
+    return stream.getvalue()
+
+
+def parquet_bomb(text, rows):
+    """Return a Parquet file in which a long text is stored once and occurs in every row."""
+    stream = io.BytesIO()
+    parquet.write_table(pyarrow.table({"input": [text] * rows}), stream, compression="zstd")
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("bomb.xlsx", sheet_bomb, "unpacks to"),
+        ("bomb.parquet", lambda: parquet_bomb("x" * 20_000_000, 1), "unpacks to"),
+        ("rows.parquet", lambda: parquet_bomb("x" * 4_000_000, 200), "Rows are too large"),
+        ("bomb.jsonl.gz", lambda: gzip.compress(BLANK, 1), "the line is longer than"),
+        ("bomb.jsonl.zst", lambda: zstd.compress(BLANK), "the line is longer than"),
+        ("bomb.csv.gz", lambda: gzip.compress(b"input\n" + BLANK, 1), "too long"),
+        ("archive.jsonl", lambda: b"PK\x03\x04" + b"\0" * 60, "ZIP archive"),
+        ("task.yaml", lambda: b"task: t\ndoc_to_text: !function os.system\ndataset_path: json\n", "!function"),
+        ("object.yaml", lambda: b"evalcases: !!python/object/apply:os.system ['touch executed']\n", "tag"),
+        ("cycle.yaml", lambda: b"evalcases: &a [*a]\n", ""),
+    ],
+)
+def test_a_hostile_file_is_refused(folder, file, content, reason):
+    assert reason in str(folder.error(folder.write(file, content())))
+    assert os.listdir(folder.path) == [file]
+
+
+OUTSIDE = "../outside/secret.txt"
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("evals.json", f'{{"skill_name": "x", "evals": [{{"id": 1, "prompt": "p", "files": ["{OUTSIDE}"]}}]}}'),
+        ("eval.yaml", f"stimuli: [{{name: a, prompt: p, environment: {{files: [{{src: {OUTSIDE}, dest: a}}]}}}}]"),
+        ("eval.yaml", "stimuli: [{name: a, prompt: p, environment: {files: [{src: link.txt, dest: a}]}}]"),
+        ("task.yaml", f"task: t\ndataset_path: json\ndataset_kwargs: {{data_files: {OUTSIDE}}}\n"),
+        ("eval.yaml", "skill: x\ntasks: [../outside/*.txt]\n"),
+        ("cases.yaml", f"evalcases: [{{id: a, expected_outcome: b, input: [{{type: file, value: {OUTSIDE}}}]}}]"),
+    ],
+)
+def test_a_path_out_of_the_project_is_refused(folder, monkeypatch, file, content):
+    folder.write("outside/secret.txt", "prompt: top secret\n")
+    folder.write("project/.git/HEAD", "")
+    (folder.path / "project/link.txt").symlink_to(folder.path / "outside/secret.txt")
+    folder.write(f"project/{file}", content)
+    monkeypatch.chdir(folder.path / "project")
+    with pytest.raises(agentv.AgentvError) as refused:
+        agentv.load_cases(file)
+    assert "top secret" not in str(refused.value)
+
+
+def test_a_formula_is_text(folder):
+    folder.write("rows.csv", "input,expected_output\n=HYPERLINK(1),\"=cmd|' /C calc'!A0\"\n")
+    (case,) = agentv.load_cases(folder.path / "rows.csv")
+    assert (case.input[0].content, case.expected_output[0].content) == ("=HYPERLINK(1)", "=cmd|' /C calc'!A0")
