@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from agentv.cli.output import _text
+from agentv.cli.output import _text, echo_json, echo_json_parts
 from agentv.report.figures import safe_json, safe_text
 
 EVIL = "x\n::error::pwned\r\x1b[2J\x1b]0;title\x07\u202egnp\x9b31m\n  ::set-env name=PATH::y ##[error]z ##vso[task]"
@@ -145,3 +145,11 @@ def test_prints_of_user_code_are_no_workflow_commands(tmp_path, pieces):
 def test_ordinary_text_is_unchanged():
     text = "std::string, ## Heading, a :: b\n\ttab — é 日本 👩‍👩‍👧"
     assert safe_text(text) == text
+
+
+def test_json_printed_in_parts_is_the_same_and_as_safe(capfdbinary):
+    values = {EVIL: [EVIL, {"a": [1.5, None]}], "none": [], "one": [1], "text": EVIL}
+    echo_json(values)
+    whole = capfdbinary.readouterr().out
+    echo_json_parts({key: iter(value) if isinstance(value, list) else value for key, value in values.items()})
+    assert capfdbinary.readouterr().out == whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import BufferedWriter, FileIO, StringIO, TextIOWrapper
 from typing import Any
 
@@ -97,6 +97,25 @@ def echo_json(data: object) -> None:
     from agentv.model.values import to_json  # late: `--help` does not need msgspec
 
     echo_bytes(safe_json(to_json(data)) + b"\n")
+
+
+def echo_json_parts(data: dict[str, Any]) -> None:
+    """Print data as one line of JSON. Values that are iterators are printed as lists, one item at a time."""
+    from agentv.model.values import to_json  # late: `--help` does not need msgspec
+
+    sys.stdout.flush()
+    write = sys.stdout.buffer.write
+    for place, (key, value) in enumerate(data.items()):
+        write((b"," if place else b"{") + safe_json(to_json(key)) + b":")
+        if isinstance(value, Iterator):
+            write(b"[")
+            for number, item in enumerate(value):
+                write((b"," if number else b"") + safe_json(to_json(item)))
+            write(b"]")
+        else:
+            write(safe_json(to_json(value)))
+    write(b"}\n")
+    sys.stdout.buffer.flush()
 
 
 def echo_bytes(data: bytes) -> None:

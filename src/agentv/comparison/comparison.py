@@ -271,8 +271,9 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
         return EXIT_UNDECIDED if undecided else EXIT_OK
 
 
-def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
+def comparison_data(comparison: Comparison, exit_code: int, *, as_list: bool = True) -> dict[str, Any]:
     """Return a comparison of two runs as JSON, with the names that AgentV (TypeScript) uses, and further fields."""
+    matched = map(msgspec.to_builtins, comparison.pairs)  # there can be millions
     first, second = comparison.unmatched
     margin, paired = comparison.non_inferiority, comparison.paired
     summary = {
@@ -291,7 +292,7 @@ def comparison_data(comparison: Comparison, exit_code: int) -> dict[str, Any]:
         "exit_code": exit_code,
     }
     return {
-        "matched": [msgspec.to_builtins(pair) for pair in comparison.pairs],
+        "matched": list(matched) if as_list else matched,
         "unmatched": {"file1": first, "file2": second},
         "unscored": dict(zip(("file1", "file2"), comparison.unscored, strict=True)),
         "summary": summary,

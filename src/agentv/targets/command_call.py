@@ -93,7 +93,6 @@ class CommandResponder:
         await self._healthy(request)
         # Trailing newlines are removed, as in a shell's `$(command)`.
         text = (await self._run([request])).rstrip("\r\n")
-        await hold_bytes(len(text))
         if not text.strip():
             where = "an empty {OUTPUT_FILE}" if "OUTPUT_FILE" in self._template.names else "no output"
             raise TargetFailure(
@@ -154,6 +153,8 @@ class CommandResponder:
             if "OUTPUT_FILE" in names:
                 async with _followed(values["OUTPUT_FILE"], reader):
                     ended = await run_command(spec)
+                if reader is None:
+                    await hold_bytes(_size_of(values["OUTPUT_FILE"]))
                 return _read_output(values["OUTPUT_FILE"], ended)
             if reader is None:
                 return (await run_command(spec)).stdout
@@ -279,6 +280,14 @@ def _request_data(request: Request) -> dict[str, Any]:
         "guidelines": request.guidelines,
         "files": request.files,
     }
+
+
+def _size_of(path: str) -> int:
+    """Return the size of a file; 0 if there is none."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
 
 
 def _read_output(path: str, ended: ProcessOutput) -> str:

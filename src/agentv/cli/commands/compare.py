@@ -46,7 +46,7 @@ def compare(args: CompareArguments) -> None:
     else:
         found = compare_runs(loaded[0], loaded[1], options_of(CompareOptions, args))
         code = _exit_code(args, found, fail_on)
-        data, markdown = partial(comparison_data, found, code), partial(comparison_markdown, found)
+        data, markdown = partial(comparison_data, found, code, as_list=False), partial(comparison_markdown, found)
         _print(args, data, markdown, partial(comparison_lines, found))
     sys.exit(code)
 
@@ -72,7 +72,7 @@ def _print(
     if args.html is not None:
         write_page(args.html, "agentv compare", markdown())
     if args.as_json:
-        output.echo_json(data())
+        output.echo_json_parts(data())
     elif args.as_markdown:
         sys.stdout.buffer.write(markdown().encode())
     else:

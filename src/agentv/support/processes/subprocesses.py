@@ -8,14 +8,15 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from threading import Thread
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from agentv.errors import end_of
+from agentv.support.byte_gate import LARGE_BYTES, UNKNOWN_BYTES, hold_bytes
 from agentv.support.isolation.confinement import Confinement, Launch, private_environment
 from agentv.support.isolation.hosts import AllowedHost
+from agentv.support.processes.process_exit import wait_uncancelled, when_ended
 from agentv.support.processes.process_gate import gate_of
 from agentv.support.processes.process_limits import FamilyWatch, ProcessLimits
 from agentv.support.processes.process_memory import MARK, hide_environment
@@ -182,54 +183,6 @@ def end_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
         os.killpg(pid, number)
 
 
-async def wait_uncancelled(future: asyncio.Future[Any], timeout_s: float) -> None:
-    """Wait for a future even if cancelled meanwhile, then re-raise. For short waits that must not be cut off."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_s
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done() and (left_s := deadline - loop.time()) > 0:
-        try:
-            await asyncio.wait([future], timeout=left_s)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
-
-
-def when_ended(process: subprocess.Popen[bytes], call: Callable[[], None]) -> Callable[[], None]:
-    """Schedule a callback for the end of a process. Returns a function that unregisters it.
-
-    Where the system allows it, the process is not reaped, so that its id and its group's id are not reused.
-    """
-    loop = asyncio.get_running_loop()
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):
-
-        def wait() -> None:
-            process.wait()
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(call)
-
-        # Without pidfd (not Linux, or an old kernel), wait in a thread.
-        Thread(target=wait, daemon=True).start()
-        return lambda: None
-
-    def stop() -> None:
-        nonlocal descriptor
-        if descriptor >= 0:
-            loop.remove_reader(descriptor)
-            os.close(descriptor)
-            descriptor = -1
-
-    def ended() -> None:
-        stop()
-        call()
-
-    loop.add_reader(descriptor, ended)
-    return stop
-
-
 class _Running:
     """A running process: its input, output and end. Its futures are set, never cancelled."""
 
@@ -240,6 +193,7 @@ class _Running:
         self.process = process
         self._open: set[int] = set()
         self._stop_waiting: Callable[[], None] = lambda: None
+        self._memory: asyncio.Task[None] | None = None
         self.stdout = bytearray()
         self.stderr = bytearray()
         self.overflowed = False
@@ -259,9 +213,13 @@ class _Running:
         if self.process.stdin is not None:
             os.set_blocking(self.process.stdin.fileno(), False)
             self._loop.add_writer(self.process.stdin.fileno(), self._write)
-        self._stop_waiting = when_ended(self.process, lambda: _set(self.exited, self.done))
+        self._stop_waiting = when_ended(self.process, self._exited)
         if self._spec.limits is not None:
             self._family = FamilyWatch(self.process.pid, self._stop_for, self._spec.limits.memory_mb)
+
+    def _exited(self) -> None:
+        self._read_rest()
+        _set(self.exited, self.done)
 
     def _stop_for(self, excess: str) -> None:
         self.excess = excess
@@ -270,6 +228,7 @@ class _Running:
     async def end(self, mark: str) -> None:
         """End the rest of the group: SIGTERM first if the leader is still running, then SIGKILL."""
         pid, members = self.process.pid, None
+        self._read_rest()
         try:
             try:
                 if self._spec.leaves_nothing or not self.exited.done():
@@ -296,8 +255,28 @@ class _Running:
         elif take is None and not self.overflowed:
             self.overflowed = len(self.stdout) + len(data) > self._spec.max_output_bytes
             self.stdout += b"" if self.overflowed else data
+            if self._memory is None and len(self.stdout) > LARGE_BYTES:
+                self._wait_for_memory()
         if self.overflowed:
             _set(self.done)
+
+    def _wait_for_memory(self) -> None:
+        """Stop reading a large output until there is memory for it; the process waits when the pipe is full."""
+        assert self.process.stdout is not None
+        descriptor = self.process.stdout.fileno()
+
+        def read_on(_: object) -> None:
+            if descriptor in self._open:
+                self._loop.add_reader(descriptor, self._read, descriptor, self._keep_output)
+
+        self._loop.remove_reader(descriptor)
+        self._memory = self._loop.create_task(hold_bytes(min(UNKNOWN_BYTES, self._spec.max_output_bytes)))
+        self._memory.add_done_callback(read_on)
+
+    def _read_rest(self) -> None:
+        """Read what is left in the pipe without waiting for memory: the process has ended, or has to."""
+        if self._memory is not None:
+            self._memory.cancel()
 
     def _keep_error(self, data: bytes) -> None:
         self.stderr += data
@@ -332,6 +311,7 @@ class _Running:
 
     def _close(self) -> None:
         self._stop_waiting()
+        self._open.clear()
         if self._family is not None:
             self._family.stop()
         for pipe in (self.process.stdout, self.process.stderr, self.process.stdin):
