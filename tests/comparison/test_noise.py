@@ -135,6 +135,13 @@ def test_the_judge_scores_the_answers_of_the_first_run_again(noisy):
     assert any("answers are identical in both runs" in note for note in found["notes"])
 
 
+def test_a_target_that_varies_only_between_trials_is_not_called_constant(noisy):
+    noisy.dataset("flip 0", "flip 1", "stay")
+    found = measured(noisy, "--target", "alternating", "--trials", "2", "--workers", "1")
+    assert found["identical_answers"] == found["answers"] == 6
+    assert not any("does not seem to vary" in note for note in found["notes"])
+
+
 def test_an_error_is_not_a_flip(noisy):
     noisy.dataset("0", "1", "2", "3")
     found = measured(noisy, "--target", "broken", "--max-retries", "0", "--workers", "1")

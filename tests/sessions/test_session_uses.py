@@ -125,6 +125,35 @@ def test_options_that_do_not_fit_are_rejected(sessions, command, arguments, mess
     assert (ended.code, message in ended.stderr) == (2, True), ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("path", "content", "reason"),
+    [
+        ("zero.jsonl", "", "an empty or unreadable file"),
+        ("cut.json", '{"schema_version": "ATIF-v1.4",\n "steps": [', "not valid JSON (first: cut.json:2:12)"),
+        ("other.jsonl", '{"id": "a", "input": "x"}\n', "not a session in a known format"),
+        ("asked.jsonl", claude_lines("a", ("Do it", "", [])), "no answer of the agent"),
+        ("empty", None, "The folder has no files"),
+    ],
+)
+def test_a_transcript_without_sessions_is_rejected_with_the_reason(folder, command, path, content, reason):
+    if content is None:
+        (folder.path / path).mkdir()
+    else:
+        (folder.path / path).write_text(content)
+    ended = command("eval", "--transcript", path, "-e", CHECK)
+    assert ended.code == 2
+    assert f"No sessions in {path}" in ended.stderr
+    assert reason in ended.stderr
+    assert "dataset needs" not in ended.stderr
+
+
+def test_a_missing_answer_names_the_agent_whose_sessions_are_replayed(sessions, command):
+    sessions.write("targets.yaml", {"targets": [{"name": "old", "provider": "replay", "from": "s:claude-code"}]})
+    sessions.write("d.yaml", {"evalcases": [{"id": "x", "input": "Fix the linker", "expected_outcome": "x"}]})
+    command("eval", "d.yaml", "--target", "old", "--skip-eval", "--out", "out")
+    assert "has no session of claude-code with the request of 'x'" in records(sessions)["x"]["error"]["message"]
+
+
 def suite(folder, name="evals/suite.yaml"):
     return yaml.safe_load((folder.path / name).read_text())["evalcases"]
 
@@ -132,7 +161,7 @@ def suite(folder, name="evals/suite.yaml"):
 def test_sessions_become_a_suite_of_cases(sessions, command):
     ended = command("generate", "from-sessions", "s", "--out", "evals/suite.yaml")
     assert ended.code == 0, ended.stderr
-    assert "Read 3 files: 2 sessions (claude-code 2), 2 requests" in ended.stderr
+    assert "Read 3 files: 2 sessions (claude-code 2), 2 first requests" in ended.stderr
     assert "Skipped 1: the work of a sub-agent" in ended.stderr
     [first, second] = suite(sessions)
     assert (first["id"], first["input"], first["expected_output"]) == (
@@ -203,13 +232,15 @@ def test_no_private_data_reaches_the_suite(folder, command, monkeypatch):
     request = f"Use {SECRET} and correct-horse-battery, mail ann@corp.io, see /home/ann/x, keep ${{{{ HOME }}}}"
     folder.write("s/a.jsonl", claude_lines("a", (request, f"Used {SECRET}", ["Bash"])))
     ended = command("generate", "from-sessions", "s", "--out", "o.yaml")
-    assert "Replaced: " in ended.stderr
+    assert "Replaced: 3 secrets, 1 e-mail address, 1 home folder\n" in ended.stderr
     text = (folder.path / "o.yaml").read_text()
     assert not any(private in text for private in (SECRET, "correct-horse", "ann@corp", "/home/ann"))
     [case] = suite(folder, "o.yaml")
     assert case["input"] == "Use [redacted] and [redacted], mail [email], see ~/x, keep $ {{ HOME }}"
     command("eval", "o.yaml", "--transcript", "s", "--skip-eval", "--out", "out")
     assert "Used " in records(folder)[case["id"]]["candidate_answer"]
+    ended = command("cases", "s/a.jsonl")
+    assert "secrets in inputs and expected outputs, which were replaced" in ended.stderr
 
 
 def test_requests_with_images_or_without_an_answer_are_named(folder, command):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -181,6 +182,12 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
                 "--transcript answers for one target, got several", hint="Pass --target once, or not at all"
             )
         paths = self.paths or (() if self._continues else (self.transcript or "",))
+        if not self.paths and not self._continues:
+            from agentv.targets.recordings.session_answers import (
+                require_sessions,
+            )  # late: few runs score recorded sessions
+
+            require_sessions(os.path.expanduser(self.transcript or ""))
         return {"targets": self.targets or (TRANSCRIPT,), "paths": paths}
 
     @property

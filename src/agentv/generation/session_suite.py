@@ -126,7 +126,8 @@ class SessionSuite:
     def _add(self, session: Session, exchange: Exchange, number: int) -> None:
         self._requests += 1
         row = _without_references(self._privacy.clean_value(_row(session, exchange, number, self._options.requests)))
-        text = " ".join(self._privacy.clean(exchange.text).split()).lower()
+        asked = row.get("input", "")
+        text = " ".join((asked if isinstance(asked, str) else asked[-1]["content"]).split()).lower()
         key = digest([text, [message_to_data(each) for each in exchange.history] if number > 1 else []])
         known = self._by_text.get(key)
         place = known.place if known is not None else self._stream.seek(0, 2)

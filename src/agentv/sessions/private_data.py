@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from agentv.errors import plural
 from agentv.settings.environment import is_secret_field, redacted
 
 SECRET = "[redacted]"
@@ -61,6 +62,7 @@ _SLUG = re.compile(r"(?<=[-/])(home|Users)-[^-\s/]+(?=-)")
 _KNOWN_EMAILS = ("noreply@", "git@", "no-reply@", "@example.", "@users.noreply.")
 _ENTROPY = 4.0
 _SECRETS, _EMAILS, _HOMES = "secrets", "e-mail addresses", "home folders"
+_ONE = {_SECRETS: "secret", _EMAILS: "e-mail address", _HOMES: "home folder"}
 
 
 class PrivateData:
@@ -130,6 +132,11 @@ class PrivateData:
     def _home(self, _: re.Match[str]) -> str:
         self.counts[_HOMES] += 1
         return "~"
+
+
+def describe_counts(counts: Mapping[str, int]) -> str:
+    """Return how much private data was replaced, such as "1 secret, 2 home folders"; empty if there was none."""
+    return ", ".join(plural(count, _ONE[kind]) for kind, count in counts.items())
 
 
 def _entropy(text: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -139,7 +140,7 @@ def read_sessions(paths: Iterable[str], log: ReadLog) -> Iterator[Session]:
             found = format_of(file)
             log.files += 1
             if found is None:
-                log.skip(_why_unknown(file), name)
+                log.skip(*_why_unknown(file))
                 continue
             try:
                 yield from found.read(file, log)
@@ -147,14 +148,27 @@ def read_sessions(paths: Iterable[str], log: ReadLog) -> Iterator[Session]:
                 log.skip(f"cannot be read: {error.strerror or error}", name)
 
 
-def _why_unknown(file: SessionFile) -> str:
-    """Return why no format recognizes a file."""
+def _why_unknown(file: SessionFile) -> tuple[str, str]:
+    """Return why no format recognizes a file, and the place: the file, or where its JSON is broken."""
     if not file.head:
-        return "an empty or unreadable file"
+        return "an empty or unreadable file", file.path
     if not file.first and file.document is None and file.path.lower().endswith(".json"):
-        too_large = os.path.getsize(file.path) > MAX_DOCUMENT_BYTES
-        return f"a document larger than {MAX_DOCUMENT_BYTES // 2**20} MB" if too_large else "not valid JSON"
-    return "not a session in a known format"
+        if os.path.getsize(file.path) > MAX_DOCUMENT_BYTES:
+            return f"a document larger than {MAX_DOCUMENT_BYTES // 2**20} MB", file.path
+        return "not valid JSON", _broken_place(file.path)
+    return "not a session in a known format", file.path
+
+
+def _broken_place(path: str) -> str:
+    """Return the file, line and column where a JSON document is broken."""
+    try:
+        with open(path, encoding="utf-8-sig") as stream:
+            json.load(stream)
+    except json.JSONDecodeError as error:
+        return f"{path}:{error.lineno}:{error.colno}"
+    except (OSError, UnicodeError, RecursionError):
+        pass
+    return path
 
 
 def is_session(path: str) -> bool:

@@ -13,10 +13,13 @@ from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.loader import InMemoryCases, case_source
 from agentv.errors import UsageError, plural
 from agentv.generation.session_suite import SessionSuite, SuiteOptions, SuiteSummary
-from agentv.sessions.private_data import PrivateData
+from agentv.sessions.private_data import PrivateData, describe_counts
 from agentv.sessions.session import ReadLog
 from agentv.sessions.session_file import read_sessions
 from agentv.settings.environment import load_environment
+
+_COUNTED = {"first": "first request", "each": "request", "all": "conversation"}
+"""What is counted for each value of `--requests`."""
 
 
 def from_sessions(args: SessionsArguments) -> None:
@@ -70,9 +73,10 @@ def _lines(summary: SuiteSummary, args: SessionsArguments) -> list[str]:
     sessions = f"{plural(sum(summary.sessions.values()), 'session')} ({agents})"
     cases = plural(summary.cases, "case")
     wrote = f"Would write {cases}" if args.dry_run else f"Wrote {cases} to {args.out}"
-    replaced = ", ".join(f"{count:,} {kind}" for kind, count in summary.replaced.items())
+    replaced = describe_counts(summary.replaced)
+    requests = plural(summary.requests, _COUNTED[args.requests])
     return [
-        f"Read {plural(summary.files, 'file')}: {sessions}, {plural(summary.requests, 'request')}",
+        f"Read {plural(summary.files, 'file')}: {sessions}, {requests}",
         f"Merged {plural(summary.exact_duplicates, 'repeated request')} and {summary.near_duplicates:,} nearly equal",
         f"Grouped the rest by wording and tools: {plural(summary.clusters, 'group')}",
         *summary.left_out,

@@ -71,7 +71,8 @@ class NoiseFigures(msgspec.Struct, frozen=True, kw_only=True):
     `flip_rate` is the probability that a case gets another verdict when it runs again, over the `cases` that have two
     or more verdicts. `floor` is the standard deviation of the difference between the means of two runs over the
     `shared` cases. `detectable` is the smallest difference that a comparison on these cases shows with a probability of
-    `power`, as `agentv plan` computes it. `comparison` compares the second run with the first.
+    `power`, as `agentv plan` computes it. `comparison` compares the second run with the first. `identical_answers` of
+    `answers` are equal in both runs; `has_varied` is whether a case got two different answers, in any runs or trials.
     """
 
     trials: int
@@ -88,6 +89,7 @@ class NoiseFigures(msgspec.Struct, frozen=True, kw_only=True):
     comparison: Comparison
     answers: int
     identical_answers: int
+    has_varied: bool
     cached_answers: int
     cost_usd: float | None
     judge_cost_usd: float | None
@@ -120,6 +122,7 @@ def measure_noise(first: RunScores, second: RunScores, rescored: RunScores | Non
         comparison=comparison,
         answers=tally.compared_answers,
         identical_answers=tally.identical_answers,
+        has_varied=tally.has_varied,
         cached_answers=tally.cached,
         cost_usd=tally.cost_usd,
         judge_cost_usd=tally.judge_cost_usd,
@@ -196,6 +199,8 @@ class NoiseTally:
         self.names: dict[str, _Scores] = {}
         self._whole = _Scores()
         self._answers: dict[JobKey, int] = {}
+        self._first_answers: dict[CaseKey, int] = {}
+        self.has_varied = False
         self.compared_answers = self.identical_answers = self.cached = 0
         self.cost_usd: float | None = None
         self.judge_cost_usd: float | None = None
@@ -243,6 +248,8 @@ class NoiseTally:
             return
         self.cached += result.cached
         answer = hash((result.candidate_answer, msgspec.json.encode(result.output_messages)))
+        case = (result.dataset, result.eval_id, result.target, result.prompt)
+        self.has_varied |= self._first_answers.setdefault(case, answer) != answer
         if run == 0:
             self._answers[result.key] = answer
         elif result.key in self._answers:

@@ -42,7 +42,10 @@ class _Sessions(ForeignFormat):
             if "log" in record.data:
                 for what in (
                     *record.data["log"].losses(),
-                    *(f"{kind}, which were replaced" for kind in privacy.counts.elements()),
+                    *(
+                        f"{kind} in inputs and expected outputs, which were replaced"
+                        for kind in privacy.counts.elements()
+                    ),
                 ):
                     lose(what)
                 privacy.counts.clear()

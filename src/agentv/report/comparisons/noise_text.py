@@ -143,7 +143,7 @@ def noise_notes(figures: NoiseFigures, settings: Mapping[str, object]) -> list[s
     if figures.cached_answers:
         count = f"{figures.cached_answers:,} of {plural(2 * figures.answers, 'answer')}"
         notes.append(f"{count} came from a cache, which hides the noise of the target")
-    if figures.answers and figures.identical_answers == figures.answers:
+    if figures.answers and not figures.has_varied:
         fixed = [f"{name} {settings[name]}" for name in ("temperature", "seed") if settings.get(name) is not None]
         why = f" ({', '.join(fixed)})" if fixed else ""
         notes.append(

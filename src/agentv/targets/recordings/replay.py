@@ -257,7 +257,9 @@ class RecordedResponder:
     def _from_sessions(self, sessions: SessionAnswers, request: Request) -> Response:
         response = sessions.find(request, self._recording.wanted or "")
         if response is None:
-            message = f"{sessions.path} has no session with the request of '{request.case.id}' (trial {request.trial})"
+            of_agent = f" of {self._recording.wanted}" if self._recording.wanted else ""
+            message = f"{sessions.path} has no session{of_agent} with the request of '{request.case.id}'"
+            message += f" (trial {request.trial})"
             self._recording.missing.append(message)
             raise TargetFailure("invalid_response", message)
         return response

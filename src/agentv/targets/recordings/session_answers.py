@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, UsageError
 from agentv.model.message import Message
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.model.values import digest
@@ -113,3 +113,11 @@ def _last_request(messages: tuple[Message, ...]) -> str:
     """Return the text of the user's last messages."""
     exchanges = Session(id="", agent="", messages=messages, path="").exchanges
     return exchanges[-1].text if exchanges else ""
+
+
+def require_sessions(path: str) -> None:
+    """Raise UsageError, which states why, if a file or folder has no sessions. Only the first session is read."""
+    log = ReadLog()
+    if next(read_sessions([path], log), None) is None:
+        hint = "Pass a file or folder of recorded sessions; `agentv eval DATASET` runs a dataset"
+        raise UsageError(f"No sessions in {path}", "\n".join(log.lines()) or "The folder has no files", hint)
