@@ -256,6 +256,7 @@ RESULT_FORMATS = Registry(
     "agentv.result_formats",
     "result formats",
     {
+        "openai-hosted": f"{_RESULTS}.openai_items:OpenAiItems",
         "jsonl": "agentv.runs.record:RecordLines",
         "agentv-jsonl": "agentv.runs.agentv_rows:AgentvLines",
         "agentv-yaml": "agentv.runs.agentv_rows:AgentvYaml",

@@ -160,3 +160,9 @@ def test_a_terminal_gets_a_table(dataset):
     assert b"case-3" in shown
     assert b"10 cases" in shown
     assert b"{" not in shown
+
+
+def test_a_guess_shows_rows_without_an_input_as_such(folder, command):
+    (folder.path / "g.csv").write_text("qid,question,answers\n1,What?,a\n2,,b\n")
+    ended = command("cases", "g.csv", "--guess")
+    assert ended.code == 0 and "(The record has no 'question', which is mapped to the input)" in ended.stdout

@@ -68,6 +68,14 @@ def test_evals_become_datasets_and_runs_become_files(folder, download):
     assert [json.loads(line)["id"] for line in answers] == [f"out_{n}" for n in range(5)]
 
 
+@pytest.mark.filterwarnings("ignore::agentv.DatasetWarning")
+def test_the_folder_is_used_as_datasets_and_runs(folder, command, download):
+    download()
+    assert len(load_cases("evals")) == 6
+    ended = command("report", "evals/Tickets-level-1-eval_1.run_1.jsonl")
+    assert ended.code == 0 and "5 jobs" in ended.stdout + ended.stderr, ended
+
+
 def test_the_same_command_reads_only_what_is_new(download, server):
     download()
     before = len(server.requests)

@@ -67,7 +67,10 @@ def _print_guess(path: str) -> None:
     fields = parse_map(map_text(guesses))
     output.echo("\nThe first rows:")
     for row in rows[:_GUESSED_ROWS]:
-        output.echo_json(fields.row(row))
+        try:
+            output.echo_json(fields.row(row))
+        except ValueError as error:
+            output.echo(f"({error})")
     output.echo(f"\nUse it: agentv eval {shlex.quote(path)} --map {shlex.quote(map_text(guesses))}")
 
 

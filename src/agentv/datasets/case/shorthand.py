@@ -167,8 +167,10 @@ def is_agentmark_row(row: Any) -> bool:
 
 
 def is_result(row: Any) -> bool:
-    """Whether a row looks like a record of a run."""
-    return isinstance(row, dict) and "score" in row and ("eval_id" in row or "test_id" in row)
+    """Whether a row looks like a record of a run: ours, or an output item of OpenAI's hosted Evals."""
+    if not isinstance(row, dict):
+        return False
+    return ("score" in row and ("eval_id" in row or "test_id" in row)) or "datasource_item" in row
 
 
 def holds_variables(row: Any) -> bool:

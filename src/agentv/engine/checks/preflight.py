@@ -268,8 +268,8 @@ class Preflight:
     ) -> Iterator[Problem]:
         if not judges:
             hint = (
-                f"Pass --judge NAME, set `target` of the evaluator or `judge_target` of the target '{target}', "
-                f"or add a target named '{FALLBACK_JUDGE}'"
+                f"Pass --judge NAME or --judge PROVIDER:MODEL, set `target` of the evaluator or `judge_target` of "
+                f"the target '{target}', or add a target named '{FALLBACK_JUDGE}'"
             )
             yield Problem(path, f"Evaluator '{need.evaluator}' needs a judge, but none is configured", hint)
         for judge in judges:
