@@ -186,6 +186,24 @@ def test_mistakes_are_explained(project, command, arguments, message):
     assert message in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            '{"skill_name": "cut",\n "evals": [',
+            "Invalid JSON in skills/cut/evals/evals.json\n  Expecting value: line 2",
+        ),
+        ("", "Invalid JSON in skills/cut/evals/evals.json\n  The file is empty"),
+        ('{"skill_name": "cut", "evals": []}', "skills/cut/evals/evals.json contains no evals"),
+    ],
+)
+def test_a_file_of_evals_that_cannot_be_read_is_named(project, command, text, message):
+    project.folder.write("skills/cut/SKILL.md", "Nothing")
+    project.folder.write("skills/cut/evals/evals.json", text)
+    ended = command("skill", "skills/cut")
+    assert ended.code == 2 and message in ended.stderr
+
+
 def test_a_link_out_of_the_project_is_not_copied(project, command, tmp_path_factory):
     secret = tmp_path_factory.mktemp("secret") / "key"
     secret.write_text("k")

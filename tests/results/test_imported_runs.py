@@ -78,7 +78,7 @@ def test_a_damaged_sample_is_named(tmp_path, damage):
     ("content", "reason"),
     [
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n", "It is a Git LFS pointer"),
-        (b"", "neither an archive nor a JSON document"),
+        (b"", "The file is empty"),
         (b"PK\x03\x04 and no more", "damaged or was cut off"),
         (b'{"version": 2', "was cut off"),
     ],
@@ -303,6 +303,42 @@ def test_two_results_of_agentv_typescript_are_compared(folder, command):
     folder.write("a.jsonl", AGENTV_ROWS)
     folder.write("b.jsonl", [{**row, "score": 1} for row in AGENTV_ROWS])
     assert not command("compare", "a.jsonl", "b.jsonl", "--json").printed[0]["summary"]["measure_changed"]
+
+
+def test_answers_are_rescored_by_id_and_input_if_the_tool_stores_no_dataset_name(folder, command):
+    deepeval_run(Path("d.json"), "2", "?", "2")
+    checks = [{"type": "contains", "value": "2"}]
+    tests = [{"id": f"q{number}", "input": f"q {number}", "assertions": checks} for number in (0, 1)]
+    folder.write("mine.yaml", {"tests": [*tests, {"id": "q2", "input": "another", "assertions": checks}]})
+    assert command("rescore", "d.json", "mine.yaml", "--out", "again").code in (0, 1)
+    records = sorted(RunStore.open("again").records(), key=lambda record: record.eval_id)
+    assert [(record.dataset, record.score) for record in records] == [("mine", 1.0), ("mine", 0.0), ("mine", None)]
+    assert "input changed" in records[2].error.message
+
+
+def test_a_hint_for_ids_that_another_tool_made_up(folder, command):
+    deepeval_run(Path("d.json"), "2")
+    folder.write("mine.yaml", {"tests": [{"id": "other", "input": "q 0", "expected_output": "2"}]})
+    done = command("rescore", "d.json", "mine.yaml", "--out", "again")
+    assert done.code == 2 and "agentv rescore d.json --evaluator TYPE" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("empty.json", "The file is empty"),
+        ("empty.eval", "The file is empty"),
+        ("nowhere.json", "There is no such file"),
+        ("folder", "It contains results: folder/d.json"),
+    ],
+)
+def test_a_path_that_is_not_a_run_says_why(folder, command, name, message):
+    for file in ("empty.json", "empty.eval"):
+        folder.write(file, "")
+    Path("folder").mkdir()
+    deepeval_run(Path("folder/d.json"), "2")
+    done = command("report", name)
+    assert done.code == 2 and message in done.stderr
 
 
 def test_answers_of_another_tool_are_rescored(folder, command):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from agentv.targets.agents.skills import SKILL_FILE, install_skill, installed_fi
 from agentv.trust.consent import require_trust
 from agentv.trust.inventory import Inventory, Use
 
+_EVALS = ("evals.json", "eval.json")
 _MOST_VERSIONS = 50
 _TRIGGER_FORMAT = "skill-triggers"
 _TRIGGERS = re.compile(r".*trigger[_-]?evals?.*\.(?:jsonl?|ya?ml)", re.IGNORECASE)
@@ -51,6 +53,7 @@ def open_skill(path: str) -> SkillFolder:
         require_trust(file, Inventory([Use("template", path, file, f"skill '{name}'")]))
     evals, triggers = _datasets(path)
     if not evals and not triggers:
+        _refuse_unreadable(path)
         hint = (
             f'Write {os.path.join(path, "evals", "evals.json")}: {{"skill_name": "{name}", "evals": [{{"id": 1, …}}]}}'
         )
@@ -76,8 +79,21 @@ def _datasets(path: str) -> tuple[list[str], list[str]]:
     return [source.path for source in sources if source.path not in triggers], triggers
 
 
+def _refuse_unreadable(path: str) -> None:
+    """Raise UsageError for a file of evals that is not valid JSON or lists none."""
+    for file in (os.path.join(path, folder, name) for folder in ("evals", "eval", "") for name in _EVALS):
+        if os.path.isfile(file):
+            text = Path(file).read_bytes().decode(errors="replace").removeprefix("\ufeff")
+            try:
+                json.loads(text)
+            except (ValueError, RecursionError) as error:
+                why = str(error) if text.strip() else "The file is empty"
+                raise UsageError(f"Invalid JSON in {file}", why, "Correct the file") from error
+            raise UsageError(f"{file} contains no evals", hint='Add cases: "evals": [{"id": 1, "prompt": "…"}]')
+
+
 def _is_loose(name: str) -> bool:
-    return name in ("evals.json", "eval.json") or _TRIGGERS.fullmatch(name) is not None
+    return name in _EVALS or _TRIGGERS.fullmatch(name) is not None
 
 
 def copy_skill(path: str, to: Path) -> str:

@@ -102,6 +102,10 @@ class AnswerIndex:
         self.targets = tuple(targets)
         self.datasets = tuple(filter(None, datasets))
         self.jobs = len(jobs)
+        # Many tools do not store the name of a dataset; the caller checks that the input is the same.
+        manifest = run.manifest
+        is_imported = manifest is not None and manifest.imported_from is not None
+        self._fallbacks = ("", *(self.datasets if is_imported and len(self.datasets) == 1 else ()))
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -115,7 +119,7 @@ class AnswerIndex:
     def _places(self, dataset: str, eval_id: str, dataset_path: str) -> list[tuple[JobKey, int]]:
         """Return the jobs of a case that have a record, each with its offset."""
         # Some files of AgentV (TypeScript) omit the dataset.
-        for name in dict.fromkeys((dataset, "")):
+        for name in dict.fromkeys((dataset, *self._fallbacks)):
             found = list(self._with_name(name, eval_id))
             if found:
                 # Prefer the dataset with the same path if several have the same name.

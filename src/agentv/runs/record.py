@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -189,6 +191,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 RESULTS_FILE = "results.jsonl"
+_MOST_ENTRIES = 100
 _HEAD_BYTES = 64 * 1024
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _CHECKED_TOGETHER = 256
@@ -237,14 +240,28 @@ def format_of(path: Path) -> ResultFormat:
         if known[-1].sniff(head, path):
             return known[-1]
     if path.is_dir():
-        raise UsageError(f"Not a run folder: {path}", "It contains no results")
-    for found in known:
-        if path.suffix.lower() in found.extensions:
-            return found
+        raise UsageError(f"Not a run folder: {path}", *_results_inside(path, known))
+    by_name = next((found for found in known if path.suffix.lower() in found.extensions), None)
+    if not head and (by_name is None or hasattr(by_name, "is_imported")):
+        raise UsageError(f"Cannot read {path}", "The file is empty")
+    if by_name is not None:
+        return by_name
     extensions = dict.fromkeys(extension for each in known for extension in each.extensions)
     tools = ", ".join(name for name, each in zip(RESULT_FORMATS.names(), known) if hasattr(each, "is_imported"))  # noqa: B905
     hint = f"Results of these tools are recognized by their content: {tools}"
     raise UsageError(f"Not a run: {path}", f"Supported files: {', '.join(extensions)}", hint)
+
+
+def _results_inside(folder: Path, known: list[ResultFormat]) -> tuple[str, str]:
+    """Return a message and a hint for a folder that is not a run itself: the results in it."""
+    for path in islice(sorted(folder.iterdir()), _MOST_ENTRIES):
+        head = b""
+        if path.is_file():
+            with suppress(OSError), path.open("rb") as file:
+                head = file.read(_HEAD_BYTES)
+        if (path / RESULTS_FILE).is_file() or any(each.sniff(head, path) for each in known):
+            return f"It contains results: {path}", f"Name them instead of the folder: {path}"
+    return "It contains no results", ""
 
 
 def first_line(head: bytes) -> bytes:

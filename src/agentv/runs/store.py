@@ -174,7 +174,8 @@ class RunStore(AbstractContextManager["RunStore"]):
         """
         path = Path(path)
         if not path.exists():
-            raise UsageError(f"No such run: {path}", hint=f"Runs are in {RESULTS_FOLDER}")
+            detail = "There is no such file" if path.suffix else ""
+            raise UsageError(f"No such run: {path}", detail, f"Runs are in {RESULTS_FOLDER}")
         folder = run_folder(path, redact)
         if folder.path.is_dir() or path.name == RESULTS_FILE:
             from agentv.runs.maintenance.damage import refuse_damage  # late: it reads runs too

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
@@ -33,6 +34,7 @@ from agentv.model.manifest import TargetEntry
 from agentv.model.response import TargetFailure
 from agentv.model.result import EvaluatorResult, Result
 from agentv.runs.store import StoredCase
+from agentv.support.hashes import short
 from agentv.support.transform import apply_transform
 from agentv.targets.target import Target
 
@@ -250,6 +252,9 @@ def prepare_rescore(
     if not plan.checked.total:
         datasets = f"The run has results for: {', '.join(answers.records.datasets) or 'unnamed datasets'}"
         hint = "Name the datasets of that run: agentv rescore RUN PATHS…"
+        if answers.manifest is not None and answers.manifest.imported_from is not None:
+            stored = f"agentv rescore {shlex.quote(short(options.run))} --evaluator TYPE"
+            hint = f"Give the cases the ids of the results, or score the stored cases: {stored}"
         raise UsageError(f"No answer in {options.run} belongs to a case of these datasets", datasets, hint)
     readable = {target.name for target in plan.targets}
     stand_ins = (rescored.settings(name) for name in plan.checked.jobs if name not in readable)
