@@ -119,6 +119,7 @@ FOREIGN_FORMATS = Registry(
         "agent-skills": f"{_FOREIGN}.agent_skills:AGENT_SKILLS",
         "skill-triggers": f"{_FOREIGN}.skill_triggers:SKILL_TRIGGERS",
         "github-prompt": f"{_FOREIGN}.github_prompt:GITHUB_PROMPT",
+        "agentv-5": f"{_FOREIGN}.promptfoo.agentv_suite:AGENTV_SUITE",
         "promptfoo": f"{_FOREIGN}.promptfoo.promptfoo_config:PROMPTFOO_CONFIG",
         "promptfoo-tests": f"{_FOREIGN}.promptfoo.promptfoo_config:PROMPTFOO_TESTS",
         "openai-hosted": f"{_FOREIGN}.openai_evals:OPENAI_HOSTED",

@@ -27,7 +27,8 @@ from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS
 _OUR_LIST = re.compile(rb"""(?m)^["']?(?:evalcases|eval_cases)["']?\s*:""")
 _TESTS = re.compile(rb"""(?m)^["']?tests["']?\s*:""")
 _OTHER_LISTS = re.compile(
-    rb"""(?m)^["']?(?:prompts|providers|targets|scenarios|redteam|defaultTest|tasks|default_test)["']?\s*:"""
+    rb"""(?m)^["']?(?:prompts|providers|targets|scenarios|redteam|defaultTest|tasks|default_test|environment"""
+    rb"""|evaluate_options)["']?\s*:"""
 )
 _FIELDS = re.compile(rb"(?m)^fields\s*:")
 MAPPED = "records"

@@ -321,14 +321,15 @@ def _trajectory(type_: str, value: Any) -> dict[str, Any] | None:
         least = data.get("min", 1) if isinstance(value, dict) else 1
         if not all(isinstance(name, str) for name in names) or (isinstance(value, dict) and "max" in value):
             return None
-        return {"type": "tool_trajectory", "mode": "any_order", "minimums": dict.fromkeys(names, least)}
+        minimums = dict.fromkeys(names, least)
+        return {"type": "tool_trajectory", "mode": "any_order", "args_match": "ignore", "minimums": minimums}
     if type_ == "trajectory:tool-sequence":
         steps = value if isinstance(value, list) else data.get("steps")
         if not isinstance(steps, list):
             return None
         calls = [{"tool": step if isinstance(step, str) else step.get("name", "")} for step in steps]
         mode = "exact" if data.get("mode") == "exact" and not isinstance(value, list) else "in_order"
-        return {"type": "tool_trajectory", "mode": mode, "expected": calls}
+        return {"type": "tool_trajectory", "mode": mode, "args_match": "ignore", "expected": calls}
     if type_ == "trajectory:tool-args-match" and isinstance(data.get("name"), str):
         match = "exact" if data.get("mode") == "exact" else "superset"
         call = {"tool": data["name"], "args": data.get("args", data.get("arguments", {}))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -50,8 +50,7 @@ _OPTIONS = (
 class Suite:
     """An open configuration: its prompts, targets and tests. Losses of the settings are passed to `lose`."""
 
-    def __init__(self, path: str, lose: Lose) -> None:
-        document = document_of(record_file(path))
+    def __init__(self, path: str, document: dict[str, Any], lose: Lose) -> None:
         self.path = path
         self.files = SuiteFiles(os.path.dirname(path))
         own = {str(key): value for key, value in object_at(document, "env").items()}
@@ -64,9 +63,6 @@ class Suite:
         self.prompts = read_prompts(self.data.get("prompts"), self.files, lose)
         self.default = self._default_test()
         self.lines = document.get("tests")
-        if not self.prompts:
-            what = "It has no prompt that is text; prompts that are programs are not supported"
-            raise InvalidDatasetError(f"Cannot read {path}", what, "Write the prompts as text", path=path)
 
     def _default_test(self) -> dict[str, Any]:
         found = self.data.get("defaultTest")
@@ -105,6 +101,17 @@ class Suite:
             yield Record(line, data)
 
 
+def files_used(path: str, opened: Callable[[], Suite]) -> tuple[str, ...]:
+    """Return a configuration and the files that it names; problems with these are reported when it is read."""
+    try:
+        suite = opened()
+        for _ in suite.tests(_ignore):
+            pass
+    except (DatasetError, ValueError):
+        return (path,)
+    return (path, *(used for used in suite.files.used if os.path.abspath(used) != os.path.abspath(path)))
+
+
 def _is_inline(tests: Any) -> bool:
     return isinstance(tests, list) and all(isinstance(test, dict) for test in tests)
 
@@ -125,14 +132,8 @@ class _PromptfooConfig(ForeignFormat):
         return any(key in document for key in others) and not _is_ours(document)
 
     def files(self, path: str) -> tuple[str, ...]:
-        """Return the configuration and the files that it names; problems with these are reported when it is read."""
-        try:
-            suite = _suite(path, _ignore)
-            for _ in suite.tests(_ignore):
-                pass
-        except (DatasetError, ValueError):
-            return (path,)
-        return (path, *(used for used in suite.files.used if os.path.abspath(used) != os.path.abspath(path)))
+        """Return the configuration and the files that it names."""
+        return files_used(path, lambda: _suite(path, _ignore))
 
     def targets(self, source: Source) -> list[dict[str, Any]]:
         return _with_graders(_suite(source.files[0], _ignore), _ignore).targets.entries
@@ -188,9 +189,13 @@ def _first_file(source: Source) -> Source:
 
 def _suite(path: str, lose: Lose) -> Suite:
     try:
-        return Suite(path, lose)
+        suite = Suite(path, document_of(record_file(path)), lose)
     except (ValueError, FileNotFoundError) as error:
         raise InvalidDatasetError(f"Cannot read {path}", str(error), path=path) from None
+    if not suite.prompts:
+        what = "It has no prompt that is text; prompts that are programs are not supported"
+        raise InvalidDatasetError(f"Cannot read {path}", what, "Write the prompts as text", path=path)
+    return suite
 
 
 def _ignore(_: str) -> None:
@@ -290,7 +295,7 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
         has_threshold=has_threshold,
         judge=lambda given: suite.targets.judge(given, options.get("provider")),
         embedder=lambda given: suite.targets.embedder(given, options.get("provider")),
-        read_file=lambda name: _file_data(suite.files, name),
+        read_file=lambda name: suite.files.content(name),
         lose=lose,
         templates=object_at(suite.data, "assertionTemplates"),
     )
@@ -312,11 +317,6 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
     if not is_blank(test.get("assertScoringFunction")):
         lose("'assertScoringFunction': the score is the weighted mean")
     return {**row, "metadata": metadata} if metadata else row
-
-
-def _file_data(files: SuiteFiles, name: str) -> Any:
-    path = files.path(name)
-    return files.data(path) if path.lower().endswith((".json", ".yaml", ".yml")) else files.text(path).strip()
 
 
 class _PromptfooTests(ForeignFormat):

@@ -56,6 +56,11 @@ class SuiteFiles:
         """Return the content of a JSON or YAML file."""
         return RecordFile(path).document
 
+    def content(self, name: str) -> Any:
+        """Return the data in a JSON or YAML file, or the text of any other file. Raises ValueError."""
+        path = self.path(name)
+        return self.data(path) if path.lower().endswith((".json", ".yaml", ".yml")) else self.text(path).strip()
+
     def records(self, path: str) -> Iterator[Record]:
         """Yield the records of a table, a list, or lines of JSON."""
         return RecordFile(path).records()

@@ -1,0 +1,137 @@
+"""Translate the assertions of AgentV (TypeScript) 5 to evaluators.
+
+Most have a type of ours and are only renamed; those of promptfoo are translated like promptfoo's. Plain texts are the
+criteria of one rubric. The score of a case is the weighted mean, so that an assertion gates it only if it is required.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentv.datasets.foreign.promptfoo.assertion_entries import EMBEDDED, JUDGED, REFUSED, Grading, entries_of
+from agentv.datasets.foreign.promptfoo.nunjucks import names_of, rendered
+from agentv.datasets.foreign.promptfoo.transform_code import transform_of
+from agentv.datasets.foreign.values import is_blank, text_of
+
+_RUBRIC = "llm-rubric"
+_GATES = ("required", "min_score", "negate")
+_OF_PROMPTFOO = frozenset(
+    {
+        *REFUSED,
+        *EMBEDDED,
+        *(JUDGED - {_RUBRIC}),
+        *("javascript", "python", "contains-json", "levenshtein", "rouge-n", "word-count", "skill-used", "is-refusal"),
+    }
+)
+_NOT_RENDERED = ("type", "metric", "name", "prompt", "command", "cwd", "config", "fields")
+"""Keys whose braces are not variables of the test, such as `{{ output }}` in the prompt of a judge."""
+
+_CODE = ("javascript", "python", "script")
+
+
+def evaluators_of(assertions: Any, grading: Grading, transform: Any = None) -> list[Any]:
+    """Return the evaluators for a list of assertions. `transform` is the test's own. Raises ValueError."""
+    found: list[Any] = []
+    for written in assertions if isinstance(assertions, list) else [] if is_blank(assertions) else [assertions]:
+        if isinstance(written, str) and written.startswith("file://"):
+            loaded = grading.read_file(written)
+            found += evaluators_of(loaded if isinstance(loaded, list) else [loaded], grading, transform)
+        elif isinstance(written, str):
+            found.append(_inserted(written, grading))
+        elif isinstance(written, dict):
+            found += _entries(dict(written), grading, transform)
+        else:
+            raise ValueError(f"An assertion must be an object or a text, got {text_of(written)[:80]}")
+    return _with_judge(found, grading)
+
+
+def _with_judge(found: list[Any], grading: Grading) -> list[Any]:
+    """Return the list with its texts as one rubric if the suite names a judge; otherwise the texts stay as they are."""
+    judge = grading.judge(None)
+    texts = [each for each in found if isinstance(each, str)]
+    if judge is None or not texts:
+        return found
+    first = next(index for index, each in enumerate(found) if isinstance(each, str))
+    rubric = {"type": "rubric", "rubrics": texts, "weight": len(texts), "target": judge}
+    return [*found[:first], rubric, *(each for each in found[first:] if not isinstance(each, str))]
+
+
+def _entries(assertion: dict[str, Any], grading: Grading, transform: Any) -> list[dict[str, Any]]:
+    written = text_of(assertion.get("type"))
+    type_ = written.removeprefix("not-")
+    if type_ == "assert-set":
+        return [_set_entry(assertion, grading, transform)]
+    if type_ in _OF_PROMPTFOO or type_.startswith("trajectory:"):
+        return _translated(assertion, type_, grading, transform)
+    if type_ == "cost" and "threshold" in assertion:
+        assertion["budget"] = assertion.pop("threshold")
+    entry = {key: value if key in _NOT_RENDERED else _inserted(value, grading) for key, value in assertion.items()}
+    if type_ == _RUBRIC and isinstance(entry.get("value"), str) and entry["value"].startswith("file://"):
+        entry["value"] = _inserted(grading.read_file(entry["value"]), grading)
+    return [_common({**entry, **_judge(entry, type_, grading)}, assertion, transform)]
+
+
+def _judge(entry: dict[str, Any], type_: str, grading: Grading) -> dict[str, Any]:
+    """Return the target of a judge, and the settings of a program that may call a target."""
+    provider = entry.pop("provider", None)
+    if type_ == "script":
+        return {} if provider is None else {"target": provider}
+    name = grading.judge(provider) if provider is not None or type_ == _RUBRIC else None
+    return {"target": name} if name and "target" not in entry else {}
+
+
+def _common(entry: dict[str, Any], assertion: dict[str, Any], transform: Any) -> dict[str, Any]:
+    """Return an entry with its name, and with its transform or else the test's."""
+    entry = {key: value for key, value in entry.items() if key not in ("metric", "transform")}
+    metric = assertion.get("metric")
+    if isinstance(metric, str) and metric.strip():
+        entry["name"] = metric.strip()
+    steps = transform_of(assertion.get("transform", transform))
+    return {**entry, "transform": steps} if steps else entry
+
+
+def _set_entry(assertion: dict[str, Any], grading: Grading, transform: Any) -> dict[str, Any]:
+    """Return a composite with the mean of its members. Its threshold matters only if the set is required."""
+    members = evaluators_of(assertion.get("assert"), grading)
+    if not members:
+        raise ValueError("An assert-set has no assertions that can be kept")
+    left = {key: value for key, value in assertion.items() if key not in ("type", "assert", "threshold", "config")}
+    entry = {**left, "type": "composite", "evaluators": members, "aggregator": "weighted_average"}
+    if assertion.get("threshold") is not None and assertion.get("required") is True:
+        entry["required"] = assertion["threshold"]
+    elif assertion.get("threshold") is not None:
+        grading.lose("'threshold' of an assert-set that is not required: the threshold of the case decides")
+    return _common(entry, assertion, transform)
+
+
+def _translated(assertion: dict[str, Any], type_: str, grading: Grading, transform: Any) -> list[dict[str, Any]]:
+    """Return the evaluator of a type of promptfoo; none if it cannot be kept, which is a loss."""
+    value = assertion.get("value")
+    if type_.startswith("trajectory:") and isinstance(value, dict) and "tool" in value:
+        assertion["value"] = {"name": value["tool"], **{key: item for key, item in value.items() if key != "tool"}}
+    if type_ in EMBEDDED and isinstance(assertion.get("config"), dict) and "embedding_provider" in assertion["config"]:
+        raise ValueError("'embedding_provider' of 'similar' is not supported. Name a target of the project: `provider`")
+    if type_ not in _CODE:
+        _inserted(value, grading)  # counts names that are not variables
+    plain = {key: item for key, item in assertion.items() if key not in _GATES}
+    found = entries_of([plain], msgspec.structs.replace(grading, has_threshold=True), transform)
+    gates: dict[str, Any] = {key: assertion[key] for key in ("required", "min_score") if key in assertion}
+    is_twice = bool(assertion.get("negate"))
+    return [{**entry, **gates, "negate": entry.get("negate", False) != is_twice} for entry in found]
+
+
+def _inserted(value: Any, grading: Grading) -> Any:
+    """Return a value with the variables of the test inserted; other names become empty, which is a loss."""
+    for text in _texts(value):
+        for name in sorted(names_of(text) - grading.variables.keys()):
+            grading.lose(f"'{{{{ {name} }}}}' in an assertion: the test has no such variable, so that it is empty")
+    return rendered(value, grading.variables)
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for item in items for text in _texts(item)]

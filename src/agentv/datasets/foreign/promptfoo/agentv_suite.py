@@ -1,0 +1,166 @@
+"""Suites of AgentV (TypeScript) 5: the shape of promptfoo, with targets of the project and their own rules for scores.
+
+Other than in promptfoo, a case passes by its weighted mean, `providers` name targets of the project, `vars.input` may
+be messages, and only lists of texts multiply a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of
+from agentv.datasets.foreign.promptfoo.agentv_tests import (
+    AgentvSuite,
+    case_rows,
+    imported_tests,
+    is_name,
+    listed,
+    workspace_of,
+)
+from agentv.datasets.foreign.promptfoo.promptfoo_config import files_used
+from agentv.datasets.foreign.records import Record, RecordFile
+from agentv.datasets.foreign.values import is_blank, object_at
+from agentv.datasets.formats.dataset_format import Batch, Document, ReadOptions, Source
+from agentv.errors import InvalidDatasetError
+
+_OWN_KEYS = frozenset({"default_test", "evaluate_options", "environment", "derived_metrics", "output_path"})
+_OF_PROMPTFOO = frozenset(
+    {
+        *("defaultTest", "evaluateOptions", "commandLineOptions", "outputPath", "derivedMetrics", "nunjucksFilters"),
+        *("redteam", "sharing", "assertionTemplates", "writeLatestResults"),
+    }
+)
+_OF_4X = frozenset({"evalcases", "eval_cases", "execution"})
+_WITH_PROMPTS = frozenset({"target", "name", "assert", "threshold", "defaults", "category", "governance", "requires"})
+"""Keys that promptfoo does not have, and that a 4.x file may have as well."""
+
+_NOTES = ("category", "version", "author", "license", "requires", "governance")
+_LOST = {
+    "derived_metrics": "derived_metrics: use a `composite` evaluator",
+    "output_path": "output_path: use --out",
+}
+_READ = frozenset(
+    {
+        *("tests", "scenarios", "prompts", "providers", "targets", "defaults", "environment", "timeout_seconds", "env"),
+        *("evaluate_options", "threshold", "default_test", "assert", "tags", "metadata", "$schema", *_NOTES, *_LOST),
+    }
+)
+_OPTIONS = {"repeat": "trials", "max_concurrency": "workers"}
+
+
+class _AgentvSuite(ForeignFormat):
+    title = "a suite of AgentV (TypeScript) 5"
+    fields = "vars → input and expected_output, prompts → prompts, providers → targets, assert → evaluators"
+    in_folders = True
+
+    def fits(self, file: RecordFile) -> bool:
+        return is_suite(document_of(file))
+
+    def files(self, path: str) -> tuple[str, ...]:
+        """Return the suite and the files that it names."""
+        return files_used(path, lambda: _suite(path, _ignore))
+
+    def targets(self, source: Source) -> list[dict[str, Any]]:
+        """Return the targets of providers that are written out, including those of graders."""
+        suite = _suite(source.files[0], _ignore)
+        for record in suite.tests(_ignore):
+            try:
+                list(case_rows(suite, record.data, _ignore))
+            except ValueError:
+                continue  # it is reported when the case is read
+        return suite.targets.entries
+
+    def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
+        suite = _suite(file.path, lose)
+        data = suite.data
+        for key, why in _LOST.items():
+            if not is_blank(data.get(key)):
+                lose(why)
+        try:
+            header = {key: value for key, value in data.items() if key not in _READ and key != "defaultTest"}
+            if imported_tests(data) and header["imports"].keys() == {"tests"}:
+                del header["imports"]
+            header |= _notes(data)
+            header["execution"] = {**({"targets": suite.names} if suite.names else {}), **_execution(data, lose)}
+            if not is_blank(data.get("environment")):
+                header["workspace"] = workspace_of(data["environment"], suite.files)
+        except ValueError as error:
+            raise InvalidDatasetError(f"Cannot read {file.path}", str(error), path=file.path) from None
+        if suite.whole_variable is None and len(suite.prompts) == 1:
+            header["prompt"] = suite.prompts[0].content
+        elif len(suite.prompts) > 1:
+            header["prompts"] = [{"id": prompt.id, "prompt": prompt.content} for prompt in suite.prompts]
+        return {key: value for key, value in header.items() if not is_blank(value)}
+
+    def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
+        source = msgspec.structs.replace(document.source, files=document.source.files[:1])
+        return super().read(msgspec.structs.replace(document, source=source), options)
+
+    def items(self, file: RecordFile) -> Iterator[Record]:
+        return _suite(file.path, _ignore).tests(_ignore)
+
+    def mapper(self, document: Document) -> Any:
+        suite = _suite(document.source.files[0], _ignore)
+        return lambda record, lose: case_rows(suite, record.data, lose)
+
+
+AGENTV_SUITE = _AgentvSuite()
+
+
+def _suite(path: str, lose: Lose) -> AgentvSuite:
+    try:
+        return AgentvSuite(path, lose)
+    except (ValueError, FileNotFoundError) as error:
+        raise InvalidDatasetError(f"Cannot read {path}", str(error), path=path) from None
+
+
+def _ignore(_: str) -> None:
+    """Drop a loss that is counted elsewhere."""
+
+
+def is_suite(document: dict[str, Any]) -> bool:
+    """Whether a document is a suite of AgentV (TypeScript) 5: by keys that promptfoo and 4.x do not have."""
+    keys = document.keys()
+    if ("tests" not in keys and "scenarios" not in keys) or keys & (_OF_PROMPTFOO | _OF_4X):
+        return False
+    if keys & _OWN_KEYS:
+        return True
+    providers = listed(document.get("providers"))
+    tests = [test for test in listed(document.get("tests")) if isinstance(test, dict)]
+    if not all(map(is_name, providers)):
+        return any(_is_own(test) for test in tests)
+    if providers:
+        return True
+    return "prompts" in keys and (bool(keys & _WITH_PROMPTS) or any(_is_own(test) or "id" in test for test in tests))
+
+
+def _is_own(test: dict[str, Any]) -> bool:
+    """Whether a test has what promptfoo's have not: criteria, or assertions that are texts or programs."""
+    assertions = listed(test.get("assert"))
+    return "criteria" in test or any(
+        (isinstance(each, str) and not each.startswith("file://"))
+        or (isinstance(each, dict) and each.get("type") == "script")
+        for each in assertions
+    )
+
+
+def _notes(data: dict[str, Any]) -> dict[str, Any]:
+    """Return tags and metadata: tags that are an object label the run, and are kept with the metadata."""
+    tags = data.get("tags")
+    metadata = {key: data[key] for key in _NOTES if not is_blank(data.get(key))} | object_at(data, "metadata")
+    if isinstance(tags, dict):
+        return {"metadata": {**metadata, "tags": tags}}
+    return {"metadata": metadata, "tags": [tags] if isinstance(tags, str) else tags}
+
+
+def _execution(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
+    options = object_at(data, "evaluate_options")
+    found = {name: options[key] for key, name in _OPTIONS.items() if key in options}
+    if not is_blank(options.get("timeout_ms")):
+        found["timeout_seconds"] = options["timeout_ms"] / 1000
+    for key in options.keys() - {*_OPTIONS, "timeout_ms"}:
+        lose(f"evaluate_options.{key}: use the options of `agentv eval`")
+    return found | {key: data[key] for key in ("timeout_seconds", "threshold") if data.get(key) is not None}

@@ -1,0 +1,263 @@
+"""The tests of a suite of AgentV (TypeScript) 5 as rows: variables, inputs, assertions and settings of a case."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from agentv.datasets.case.shorthand import is_message
+from agentv.datasets.files import project_root
+from agentv.datasets.foreign.foreign_format import Lose, document_of, record_file
+from agentv.datasets.foreign.promptfoo.agentv_assertions import evaluators_of
+from agentv.datasets.foreign.promptfoo.assertion_entries import Grading
+from agentv.datasets.foreign.promptfoo.nunjucks import rendered
+from agentv.datasets.foreign.promptfoo.promptfoo_config import Suite
+from agentv.datasets.foreign.promptfoo.suite_files import SuiteFiles
+from agentv.datasets.foreign.promptfoo.test_sources import combinations, resolved, with_files
+from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
+from agentv.datasets.variables import replace_texts
+from agentv.settings.diagnostics import KeyPath
+from agentv.settings.environment import load_environment
+
+_KEPT = (
+    *("conversation_id", "depends_on", "on_dependency_failure", "mode", "aggregation", "on_turn_failure", "tags"),
+    *("workspace", "context", "input_files", "window_size", "provider_output"),
+)
+_TEST_KEYS = frozenset(
+    {
+        *("id", "description", "vars", "criteria", "assert", "options", "threshold", "execution", "run", "environment"),
+        *("metadata", "turns", "input", "expected_output", *_KEPT),
+    }
+)
+_WHOLE = re.compile(r"\{\{-?\s*(\w+)\s*(?:\|\s*safe\s*)?-?\}\}")
+_ENV_DEFAULT = re.compile(r"""\{\{\s*env\.(\w+)\s*\|\s*default\(\s*(['"])(.*?)\2\s*(?:,\s*true\s*)?\)\s*\}\}""")
+_ENV_LEFT = re.compile(r"\{\{-?\s*env\b[^}]*\}\}")
+
+
+def _with_defaults(document: dict[str, Any], path: str) -> Any:
+    """Return a document with the default of each variable of the environment that has one and is not set."""
+    folder = os.path.dirname(path) or "."
+    own = object_at(document, "env")
+
+    def replace(text: str, _: KeyPath) -> str:
+        return _ENV_DEFAULT.sub(chosen, text) if "env" in text and "default" in text else text
+
+    def chosen(found: re.Match[str]) -> str:
+        known = found[1] in own or load_environment(folder, project_root(folder)).variables.get(found[1])
+        return f"{{{{ env.{found[1]} }}}}" if known else found[3]
+
+    return replace_texts(document, replace)
+
+
+def _with_imports(document: dict[str, Any]) -> Any:
+    """Return the tests with those of `imports.tests`, which are files."""
+    files = [each.get("path") if isinstance(each, dict) else each for each in listed(imported_tests(document))]
+    tests = document.get("tests")
+    return [*listed(tests), *files] if files else tests
+
+
+def imported_tests(document: dict[str, Any]) -> Any:
+    """Return the tests that a suite imports."""
+    return object_at(document, "imports").get("tests")
+
+
+class AgentvSuite(Suite):
+    """An open suite. `names` are the targets that are evaluated, and `judge` that of its graders."""
+
+    def __init__(self, path: str, lose: Lose) -> None:
+        document = _with_defaults(document_of(record_file(path)), path)
+        shared = {**document, "defaultTest": document.get("default_test"), "tests": _with_imports(document)}
+        super().__init__(
+            path, {key: value for key, value in shared.items() if key not in ("providers", "targets")}, lose
+        )
+        left = _ENV_LEFT.search(text_of(self.data))
+        if left is not None:
+            raise ValueError(f"'{left[0]}' changes a variable of the environment. Use `default(…)`, or no filter")
+        self.shared_assertions = [*listed(self.default.pop("assert", None)), *listed(self.data.get("assert"))]
+        providers = listed(document.get("providers", document.get("targets")))
+        self.names = [name for each in providers if (name := self.target(each)) is not None]
+        defaults = object_at(self.data, "defaults")
+        if not self.names and not is_blank(defaults.get("provider")):
+            self.names = [name for name in [self.target(defaults["provider"])] if name is not None]
+        self.judge = None if is_blank(defaults.get("grader")) else self.target(defaults["grader"])
+
+    def target(self, provider: Any) -> str | None:
+        """Return the name of a target of the project, or of a provider that is written out."""
+        return _name_of(provider) if is_name(provider) else self.targets.add(provider)
+
+    @property
+    def whole_variable(self) -> str | None:
+        """The variable that is the whole prompt, whose value is the input as it is: text or messages."""
+        content = self.prompts[0].content if len(self.prompts) == 1 else None
+        found = _WHOLE.fullmatch(content.strip()) if isinstance(content, str) else None
+        return found[1] if found else None
+
+
+def is_name(provider: Any) -> bool:
+    """Whether a provider is a target of the project: a name, not an id of promptfoo such as `openai:gpt-4o`."""
+    if isinstance(provider, dict):
+        return provider.keys() <= {"id", "name", "label"} and is_name(_name_of(provider))
+    return isinstance(provider, str) and bool(provider.strip()) and not set(provider) & set(":/") and provider != "echo"
+
+
+def _name_of(provider: Any) -> str:
+    return text_of(first_of(provider, "id", "name", "label")) if isinstance(provider, dict) else provider
+
+
+def listed(value: Any) -> list[Any]:
+    """Return a list as it is, nothing as an empty list, and any other value as its only item."""
+    return value if isinstance(value, list) else [] if is_blank(value) else [value]
+
+
+def workspace_of(environment: Any, files: SuiteFiles) -> dict[str, Any]:
+    """Return the workspace of an environment on this machine. Raises ValueError."""
+    if isinstance(environment, str):
+        environment = files.data(files.path(environment))
+    kind = environment.get("type", "host") if isinstance(environment, dict) else None
+    if kind != "host":
+        raise ValueError(f"'environment' of type '{text_of(kind)}' is not supported: only `host` is")
+    for key in environment.keys() - {"type", "workdir", "setup"}:
+        raise ValueError(f"'environment.{key}' is not supported")
+    setup = environment.get("setup")
+    setup = {"command": setup} if isinstance(setup, str | list) else dict(setup or {})
+    for key in setup.keys() - {"command", "cwd", "timeout_ms"}:
+        raise ValueError(f"'environment.setup.{key}' is not supported")
+    found: dict[str, Any] = {} if is_blank(environment.get("workdir")) else {"template": environment["workdir"]}
+    return {**found, "hooks": {"before_all": setup}} if setup else found
+
+
+def case_rows(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> Iterator[dict[str, Any]]:
+    """Yield the cases of a test: one for each combination of its lists of texts. Raises ValueError."""
+    if "include" in test:
+        raise ValueError("'include' of another suite is not supported. Give both files on the command line")
+    variables = with_files(object_at(test, "vars"), suite.files)
+    lists = {key: value for key, value in variables.items() if _is_texts(value)}
+    for chosen, told_apart in combinations(lists):
+        row = _row(suite, test, resolved({**variables, **chosen}), lose)
+        yield {**row, "id": f"{row['id']} [{told_apart}]"} if told_apart and "id" in row else row
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
+
+
+def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lose: Lose) -> dict[str, Any]:
+    id = first_of(test, "id") if "id" in test else variables.get("id")
+    grading = _grading(suite, test, variables, lose)
+    transform = object_at(test, "options").get("transform")
+    skips = object_at(test, "execution").get("skip_defaults") is True
+    assertions = [*listed(test.get("assert")), *([] if skips else suite.shared_assertions)]
+    row: dict[str, Any] = {
+        **({} if is_blank(id) else {"id": id}),
+        **{key: test[key] for key in _KEPT if not is_blank(test.get(key))},
+        "input": _input(suite, test, variables),
+        "execution": _own_execution(suite, test, lose),
+    }
+    expected = first_of(test, "expected_output") or variables.get("expected_output")
+    if not is_blank(expected):
+        row["expected_output"] = expected
+    if not is_blank(test.get("criteria")):
+        row["criteria"] = rendered(test["criteria"], variables)
+    if assertions:
+        row["evaluators"] = evaluators_of(assertions, grading, transform)
+    elif not is_blank(test.get("description")):
+        row.setdefault("criteria", test["description"])
+    return {**row, **_details(suite, test, grading)}
+
+
+def _details(suite: AgentvSuite, test: dict[str, Any], grading: Grading) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key in test.keys() - _TEST_KEYS:
+        if not is_blank(test[key]):
+            grading.lose(f"'{key}' of a test")
+    if not is_blank(test.get("description")):
+        found["description"] = text_of(rendered(test["description"], grading.variables))
+    if not is_blank(test.get("metadata")):
+        found["metadata"] = test["metadata"]
+    if not is_blank(test.get("environment")):
+        found["workspace"] = workspace_of(test["environment"], suite.files)
+    if isinstance(test.get("turns"), list):
+        found["turns"] = [_turn(turn, grading) for turn in test["turns"]]
+    return found
+
+
+def _turn(turn: Any, grading: Grading) -> Any:
+    if not isinstance(turn, dict):
+        return turn
+    found = {key: value for key, value in turn.items() if key not in ("assert", "assertions")}
+    assertions = first_of(turn, "assert", "assertions")
+    texts = rendered(found, grading.variables)
+    return {**texts, "evaluators": evaluators_of(assertions, grading)} if assertions else texts
+
+
+def _input(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any]) -> Any:
+    """Return the input of a case: its own, the variable that is the prompt, or variables for the prompts."""
+    if not is_blank(test.get("input")):
+        return rendered(test["input"], variables)
+    name = suite.whole_variable or (None if suite.prompts else "input")
+    if name is None:
+        used = frozenset(each for prompt in suite.prompts for each in prompt.names)
+        for each in sorted(used & variables.keys()):
+            if _is_messages(variables[each]):
+                raise ValueError(f"The variable '{each}' has messages, which cannot be inserted in a text")
+        return {**dict.fromkeys(sorted(used - variables.keys()), ""), **variables}
+    value = variables.get(name)
+    if is_blank(value):
+        turns = test.get("turns")
+        first = turns[0].get("input") if isinstance(turns, list) and turns and isinstance(turns[0], dict) else None
+        if is_blank(first):
+            raise ValueError(f"The variable '{name}', which is the prompt, is missing in this test")
+        return rendered(first, variables)
+    if isinstance(value, str) or is_message(value) or _is_messages(value):
+        return value
+    return [{"role": "user", "content": value if isinstance(value, dict) else text_of(value)}]
+
+
+def _is_messages(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) and "role" in item for item in value)
+
+
+def _own_execution(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> dict[str, Any]:
+    """Return the settings of one case: its target, threshold, trials and time limit."""
+    own, run, options = object_at(test, "execution"), object_at(test, "run"), object_at(test, "options")
+    found = {key: value for key, value in own.items() if key != "skip_defaults"}
+    given = {**object_at(test, "run"), **({"repeat": options["repeat"]} if "repeat" in options else {})}
+    for key, name in (("threshold", "threshold"), ("repeat", "trials"), ("timeout_seconds", "timeout_seconds")):
+        if given.get(key) is not None:
+            found[name] = given[key]
+    if test.get("threshold") is not None:
+        found["threshold"] = test["threshold"]
+    if not is_blank(options.get("provider")):
+        target = suite.target(options["provider"])
+        found |= {} if target is None else {"targets": [target]}
+    for key in (run.keys() - {"threshold", "repeat", "timeout_seconds"}) | (
+        options.keys() - {"provider", "transform", "repeat"}
+    ):
+        lose(f"'{key}' in the options of a test")
+    return found
+
+
+def _grading(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lose: Lose) -> Grading:
+    texts = {key: _text_of_messages(value) if _is_messages(value) else value for key, value in variables.items()}
+    if not is_blank(test.get("criteria")):
+        texts.setdefault("criteria", test["criteria"])
+
+    def judge(given: Any) -> str | None:
+        return suite.judge if is_blank(given) else suite.target(given)
+
+    return Grading(
+        variables=texts,
+        has_threshold=True,
+        judge=judge,
+        embedder=lambda given: suite.targets.embedder(None, None) if is_blank(given) else suite.target(given),
+        read_file=suite.files.content,
+        lose=lose,
+    )
+
+
+def _text_of_messages(messages: list[dict[str, Any]]) -> str:
+    """Return the text of messages in an assertion: that of the last one, or else its tool calls."""
+    last = messages[-1]
+    return text_of(last.get("tool_calls") if is_blank(last.get("content")) else last["content"])

@@ -1,0 +1,91 @@
+"""Suites of AgentV (TypeScript) 5 run with the targets of the project; what they are is decided by content."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentv.datasets.detection import detect
+
+TARGETS = """
+targets:
+  - {name: parrot, provider: mock, response: "Hello Ada"}
+  - {name: other, provider: mock, response: "Goodbye"}
+"""
+SUITE = """
+providers: [parrot, {id: other}]
+prompts: ["{{ input }}"]
+threshold: 0.5
+tests:
+  - id: greets
+    assert:
+      - {type: contains, value: Hello}
+      - {type: contains, value: "{{ name }}", required: true}
+      - {type: not-contains, value: Goodbye}
+    vars: {input: Greet Ada, name: Ada}
+  - id: only-other
+    options: {provider: other}
+    threshold: 1
+    assert: [{type: equals, value: Goodbye}, {type: contains, value: Hello}]
+    vars: {input: [{role: user, content: Leave}]}
+"""
+
+
+def test_a_suite_runs_with_the_targets_of_the_project(folder, command, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    folder.write(".agentv/targets.yaml", TARGETS)
+    folder.write("greet.eval.yaml", SUITE)
+    command("eval", "greet.eval.yaml", "--out", "run")
+    found = [json.loads(line) for line in Path("run/results.jsonl").read_text("utf-8").splitlines()]
+    verdicts = {(each["eval_id"], each["target"]): (each["score"], each["verdict"]) for each in found}
+    assert verdicts == {
+        ("greets", "parrot"): (1.0, "pass"),
+        ("greets", "other"): (0.0, "fail"),
+        ("only-other", "other"): (0.5, "fail"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("providers: [mine]\nprompts: ['{{q}}']\ntests: [{vars: {q: x}}]", "agentv-5"),
+        ("prompts: ['{{q}}']\ntests: [{id: a, vars: {q: x}}]", "agentv-5"),
+        ("providers: ['openai:gpt-4o']\nprompts: ['{{q}}']\ntests: [{vars: {q: x}, assert: [Is kind]}]", "agentv-5"),
+        ("default_test: {vars: {q: x}}\nprompts: ['{{q}}']\ntests: [{id: a}]", "agentv-5"),
+        ("providers: ['openai:gpt-4o']\nprompts: ['{{q}}']\ntests: [{vars: {q: x}}]", "promptfoo"),
+        ("providers: [echo]\nprompts: ['{{q}}']\ntests: [{vars: {q: x}}]", "promptfoo"),
+        ("providers: [mine]\nprompts: ['{{q}}']\ndefaultTest: {}\ntests: [{vars: {q: x}}]", "promptfoo"),
+        ("target: llm\ntests: [{id: a, input: x, assert: [Is kind]}]", "yaml"),
+        ("execution: {target: llm}\ntests: [{id: a, input: x, criteria: y}]", "yaml"),
+    ],
+)
+def test_the_content_decides_between_promptfoo_and_agentv(folder, text, kind):
+    assert detect(str(folder.write("suite.yaml", text))) == kind
+
+
+TEST = "\ntests: [{id: a, criteria: b, vars: {input: x}}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("providers: [a]\nextensions: ['file://x.ts:beforeAll']" + TEST, "'extensions' is not supported"),
+        ("providers: [a]\nnunjucks_filters: {up: up.js}" + TEST, "'nunjucks_filters' is not supported"),
+        ("environment: {type: docker, image: x}" + TEST, "'environment' of type 'docker' is not supported"),
+        ("environment: {workdir: ., secrets: [X]}" + TEST, "'environment.secrets' is not supported"),
+        ("providers: [a]\nprompts: ['{{ input }}']\ntests: [{id: a, criteria: b}]", "'input', which is the prompt"),
+        ("providers: [a]\ntests: [{include: other.yaml, type: suite}]", "'include' of another suite"),
+        (
+            "providers: [a]\nprompts: ['Q: {{ input }}']"
+            "\ntests: [{id: a, criteria: b, vars: {input: [{role: user, content: x}]}}]",
+            "'input' has messages",
+        ),
+        (
+            "providers: [a]\nprompts: ['{{ input }}']\ntests: [{id: a, vars: {input: x}, assert: [{type: nothing}]}]",
+            "Unknown evaluator type 'nothing'",
+        ),
+        ("providers: [a]\ntests: [{id: a, criteria: b, vars: {input: '{{ env.HOME | upper }}'}}]", "env.HOME | upper"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_by_name(folder, text, message):
+    assert message in str(folder.error(folder.write("suite.eval.yaml", text)))
