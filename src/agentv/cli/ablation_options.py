@@ -16,14 +16,14 @@ class ArmOptions(EvaluatedTargets, SeriesOptions):
 
     fail_on: str = option(
         "--fail-on",
-        "Exit with 1 if it is shown to make a target worse (regression), lowers a mean (worse) or loses a case "
-        "(any-loss). With no-help, also exit with 5 if it is not shown to help every target.",
+        "Exit with 1 if a target is shown to be worse with what is measured (regression), has a lower mean (worse) or "
+        "loses a case (any-loss). With no-help, also exit with 5 unless every target is shown to be better.",
         click.Choice(_GATES),
         default="regression",
     )
     changes: int = option("--changes N", "Number of changed cases to show for each target.", AT_LEAST_0, default=5)
-    html: str | None = option("--html FILE", "Write the report as an HTML page.", FILE)
-    md: str | None = option("--md FILE", "Write the report as Markdown, for a pull request.", FILE)
+    html: str | None = option("--html FILE", "Also write the report as an HTML page that opens offline.", FILE)
+    md: str | None = option("--md FILE", "Also write the report as Markdown, for a pull request.", FILE)
 
 
 class SkillArguments(ArmOptions):
@@ -77,8 +77,10 @@ class AblateArguments(ArmOptions):
         "--file PATH|DEST=PATH",
         "File or folder to measure. It is added to each workspace at the same path, or at DEST.",
     )
-    mcp: str | None = option("--mcp NAME", "MCP server in `tools` of the target, by a part of its command or address.")
-    against: str | None = option("--against FILE", "Compare with this version of the prompt or file, not with none.")
+    mcp: str | None = option(
+        "--mcp NAME", "MCP server to measure: a part of its command or address in `tools` of the target."
+    )
+    against: str | None = option("--against FILE", "Compare with this version of the prompt or file instead of none.")
 
 
 skill_command = declare("skill", SkillArguments)

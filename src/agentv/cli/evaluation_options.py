@@ -94,13 +94,12 @@ class JobArguments(SelectionOptions, ReadingOptions, JudgeOptions):
     )
     budget_usd: float | None = option(
         "--budget-usd USD",
-        "Stop when the calls of the run have cost this much, judges and errors included. Each shard has its own "
-        "budget.",
+        "Stop when all calls together have cost this much, judges and errors included. Each shard has its own budget.",
         POSITIVE,
     )
     deadline_s: float | None = option(
         "--deadline SECONDS",
-        "Stop the run after this time, like Ctrl-C. Finished jobs are kept.",
+        "Stop after this time, like Ctrl-C. Finished jobs are kept.",
         POSITIVE,
     )
     resume: bool = flag("--resume", "Resume the run in --out, or the latest unfinished run.")

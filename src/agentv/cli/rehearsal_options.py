@@ -11,6 +11,7 @@ from agentv.cli.options import FILE, FOLDER, SHARE, argument, declare, flag, opt
 class SeriesOptions(ExecutorOptions, JobArguments):
     """Options for several runs of the same cases."""
 
+    seed: int | None = option("--seed N", "Random seed for --sample (default: 0).", int)
     trials: int | None = option("--trials N", "Number of times to run each case in each run.", TRIALS)
     out: str | None = option("--out DIR", "Folder of the runs (default: a new one in .agentv/results).", FOLDER)
     dry_run: bool = flag("--dry-run", "Check the inputs and print the plan of one run; call nothing.")

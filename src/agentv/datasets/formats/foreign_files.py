@@ -20,12 +20,13 @@ _DOCUMENTS = {
     "guideline_patterns": "a configuration of agentv",
 }
 _WRITE_CASES = "Write the cases in a YAML or JSONL file"
+_REPORT = "To see its results, use `agentv report`"
 _KINDS = {
     **dict.fromkeys((".ts", ".mts", ".cts"), ("a TypeScript program", _WRITE_CASES)),
     **dict.fromkeys((".js", ".mjs", ".cjs"), ("a JavaScript program", _WRITE_CASES)),
     ".py": ("a Python program", "Write the cases in a YAML or JSONL file, or call `agentv.evaluate` in it"),
     ".xls": ("an old spreadsheet", "Save it as .xlsx or .csv"),
-    ".eval": ("a log of Inspect", _WRITE_CASES),
+    ".eval": ("a log of Inspect", _REPORT),
     ".md": ("a Markdown file", _WRITE_CASES),
     ".prompt.md": ("a prompt of VS Code, which has no cases", _WRITE_CASES),
 }
@@ -36,6 +37,7 @@ _ADVICE = {
     HTML: "Download the file itself",
     "a targets file": "Pass the dataset; the targets file is found by its name",
     "a configuration of agentv": "Pass the dataset",
+    "a results file of DeepEval": _REPORT,
 }
 
 

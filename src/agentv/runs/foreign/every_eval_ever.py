@@ -31,7 +31,7 @@ from agentv.support.json_stream import top_level
 _MAX_TOTALS_BYTES = 64 * 1024 * 1024
 _TRIAL = "trial"
 _TARGET = "target"
-"""Keys of the metadata in which `agentv report --every-eval-ever` writes what the format has no field for."""
+"""Keys of the metadata in which `agentv runs export` writes what the format has no field for."""
 
 
 class EveryEvalEver(ForeignResults):
