@@ -153,7 +153,7 @@ async def _run_items(api: HostedEvals, path: str, run: dict[str, Any], done: Dow
     else:
         where = f"evals/{quote(run.get('eval_id') or '')}/runs/{quote(run['id'])}/output_items"
         outputs = [output async for output in api.listed(where)]
-        if run.get("status") not in ("queued", "in_progress"):
+        if outputs and run.get("status") not in ("queued", "in_progress"):
             _write(file, map(to_json, outputs))
             done.new_runs += 1
     found = (output.get("datasource_item") for output in outputs if isinstance(output, dict))

@@ -54,6 +54,7 @@ class _OpenAIHosted(ForeignFormat):
 
     title = "OpenAI's hosted Evals"
     fields = "item → input and metadata, testing_criteria → evaluators"
+    in_folders = True
 
     def fits(self, file: RecordFile) -> bool:
         document = document_of(file)
