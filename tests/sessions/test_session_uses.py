@@ -90,6 +90,16 @@ def test_one_request_of_a_session_has_its_own_figures(folder, command):
     assert found["Docs?"]["token_usage"] == {"input": 10, "output": 5}
 
 
+def test_a_session_without_times_has_no_duration(folder, command):
+    lines = [json.loads(line) for line in claude_lines("a", ("Fix it", "Fixed.", [])).splitlines()]
+    folder.write("s/a.jsonl", [{key: value for key, value in line.items() if key != "timestamp"} for line in lines])
+    limit = "{type: execution_metrics, max_duration_ms: 100}"
+    command("eval", "--transcript", "s", "-e", limit, "--out", "out")
+    (record,) = records(folder).values()
+    assert record["execution_metrics"].get("duration_ms") is None
+    assert record["status"] == "error" and record["score"] is None
+
+
 def test_a_replay_target_answers_from_a_folder_of_sessions(sessions, command):
     sessions.write("targets.yaml", {"targets": [{"name": "old", "provider": "replay", "from": "s"}]})
     case = {"id": "x", "input": "Fix the lexer", "expected_outcome": "x"}

@@ -171,7 +171,7 @@ class OpenTargets:
 
         wrapped = self._with_tools(settings, priced(responder), priced)
         wrapped = WorkspaceWrapper(wrapped)
-        wrapped = LimitWrapper(wrapped, limiter, self._max_outage_s(settings), settings.name)
+        wrapped = LimitWrapper(wrapped, limiter, self._max_outage_s(settings), settings.name, timed=settings.is_live)
         if is_batching(responder):
             wrapped = BatchWrapper(responder, wrapped, limiter, self._line_log(settings))
             wrapped = wrapped if payments is None else payments.wrapped(wrapped, settings)

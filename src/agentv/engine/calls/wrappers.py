@@ -24,12 +24,16 @@ class OutageFailure(TargetFailure):
 class LimitWrapper(ResponderWrapper):
     """Waits for a place at the endpoint, measures the duration of the call, and reports how it ended.
 
-    If the endpoint is down, calls wait for `patience_s` before they fail. `name` is the target's.
+    If the endpoint is down, calls wait for `patience_s` before they fail. `name` is the target's. The time of a call
+    that is not `timed` says nothing: reading a recorded answer is not answering.
     """
 
-    def __init__(self, inner: Responder, limiter: EndpointLimit, patience_s: float, name: str = "NAME") -> None:
+    def __init__(
+        self, inner: Responder, limiter: EndpointLimit, patience_s: float, name: str = "NAME", *, timed: bool = True
+    ) -> None:
         super().__init__(inner)
         self._name = name
+        self._timed = timed
         self._limiter = limiter
         self._patience_s = patience_s
         self._last_failure: TargetFailure | None = None
@@ -54,7 +58,7 @@ class LimitWrapper(ResponderWrapper):
             raise
         finally:
             limiter.leave(report)
-        return response if response.duration_ms is not None else _timed(response, started)
+        return response if response.duration_ms is not None or not self._timed else _timed(response, started)
 
     async def _enter_later(self, request: Request, hold: Hold) -> None:
         """Give the place back until the first calls of jobs may start."""
