@@ -1,10 +1,12 @@
 """The memory of large answers in flight is bounded: answers wait before they are read, and no run stops for it."""
 
 import asyncio
-import os
+import subprocess
 import sys
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -92,7 +94,7 @@ def test_many_large_answers_at_once_take_little_memory(project):
     peak_kb = peak_of_large_answers(project)
     server.shutdown()
     server.server_close()
-    assert peak_kb < 230 * 1024
+    assert peak_kb < 190 * 1024  # 214 MB if the answers do not wait
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is in other units elsewhere")
@@ -102,17 +104,20 @@ def test_many_large_answers_at_once_take_little_memory(project):
 def test_many_large_outputs_at_once_take_little_memory(project, ending):
     command = f"head -c 10485760 /dev/zero | tr '\\0' x{ending}"
     project.targets({"name": "default", "provider": "cli", "command_template": command})
-    assert peak_of_large_answers(project) < 180 * 1024
-    # Not parsed here: the peak of a child process includes the memory of its parent when it starts.
+    assert peak_of_large_answers(project) < 150 * 1024  # 238 MB if the outputs do not wait
     assert (project.path / "out" / "results.jsonl").stat().st_size // (10 * MB) == 20
 
 
 def peak_of_large_answers(project):
-    """The peak memory of a run of 20 concurrent jobs in KiB."""
+    """The peak memory of a run of 20 concurrent jobs in KiB. What `wait4` reports includes that of the parent."""
     checks = [{"type": "contains", "value": "x"}]
     project.dataset(*({"input": f"q{number}", "evaluators": checks} for number in range(20)))
     with project.spawn("d.yaml", "--workers", "20", "--out", "out", "--quiet", stdout=None, stderr=None) as process:
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        peak = 0
+        while process.returncode is None:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            peak = int(status.split("VmHWM:")[1].split()[0]) if "VmHWM:" in status else peak
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.02)
     assert (process.returncode, project.summary()["scored"]) == (0, 20)
-    return usage.ru_maxrss
+    return peak

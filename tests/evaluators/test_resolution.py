@@ -44,6 +44,7 @@ NEEDED = {
     "skill_trigger": {"skill": "x"},
     "code_judge": {"script": "x"},
     "python": {"function": "a.py:f"},
+    "javascript": {"code": "true"},
     "composite": {"evaluators": ["x"], "aggregator": "weighted_average"},
     "tool_trajectory": {"mode": "any_order", "minimums": {"a": 1}},
     "field_accuracy": {"fields": [{"path": "a"}]},

@@ -103,5 +103,5 @@ def unsupported(path: str) -> DatasetNotFoundError:
     hint = hint_for(path, head, keys) or "Neither the content nor the extension of this file is that of a dataset"
     detail = f"The extension {suffix or '(none)'} is not one of {', '.join(known_suffixes())}"
     if keys:
-        detail = f"No known format has its fields: {', '.join(sorted(keys)[:12])}"
+        detail += f"\nNo known format has its fields: {', '.join(sorted(keys)[:12])}"
     return DatasetNotFoundError(f"Unsupported file format: {path}", detail, hint, path=path)

@@ -20,6 +20,7 @@ from agentv.runs.folder_lock import is_locked
 from agentv.runs.run_location import imported_run
 from agentv.runs.store import check_case_line
 from agentv.support.hash_table import HashTable
+from agentv.support.json_values import repair_json
 
 DamageKind = Literal["unreadable", "bad_line", "duplicate", "incomplete", "missing", "changed"]
 
@@ -189,6 +190,8 @@ class _Check:
             if self.is_finished or (path == self._folder.cases_path and self._folder.results_path.exists()):
                 self._add(path, "missing", "The file is missing")
             return
+        if self._is_odd(path):
+            return
         is_records, before = path == self._folder.results_path, len(self.problems)
         for line in scanned:
             if line.problem:
@@ -222,6 +225,8 @@ class _Check:
             if self.is_finished:
                 self._add(path, "missing", "The file is missing")
             return
+        if self._is_odd(path):
+            return
         try:
             self._folder.read_summary()
         except AgentvError as error:
@@ -233,6 +238,12 @@ class _Check:
     def is_finished(self) -> bool:
         """Whether the manifest marks the run as finished."""
         return self._manifest is not None and self._manifest.finished_at is not None
+
+    def _is_odd(self, path: Path) -> bool:
+        """Whether a path is not a file, such as a pipe, which would block its reader. That is a problem."""
+        if not path.is_file():
+            self._add(path, "unreadable", "It is not a regular file")
+        return not path.is_file()
 
     def _bad_line(self, path: Path, line: ScannedLine) -> None:
         if not line.data.endswith(b"\n") and not self.is_finished:
@@ -264,7 +275,7 @@ def scan_cases(path: Path) -> Iterator[ScannedLine]:
 
 def _scan(path: Path, identify: Callable[[bytes], _Identity], noun: str) -> Iterator[ScannedLine]:
     seen: dict[int, int] = {}
-    if not path.exists():
+    if not path.is_file():  # a pipe would block
         return
     with file_errors(f"Cannot read {path}"), path.open("rb", buffering=1 << 18) as file:
         for number, line in enumerate(file, 1):
@@ -288,7 +299,10 @@ _decode_record = msgspec.json.Decoder(Result).decode
 
 
 def _identity_of_record(line: bytes) -> _Identity:
-    record = _decode_record(line)
+    try:
+        record = _decode_record(line)
+    except msgspec.DecodeError:
+        record = _decode_record(repair_json(line))  # half a surrogate pair, as the reader accepts it
     if record.schema_version != SCHEMA_VERSION:
         raise ValueError(f"schema_version is {record.schema_version}")
     return record.key
