@@ -25,7 +25,7 @@ class LimitWrapper(ResponderWrapper):
     """Waits for a place at the endpoint, measures the duration of the call, and reports how it ended.
 
     If the endpoint is down, calls wait for `patience_s` before they fail. `name` is the target's. The time of a call
-    that is not `timed` says nothing: reading a recorded answer is not answering.
+    that is not `timed` is not measured: reading a recorded answer is not answering.
     """
 
     def __init__(
