@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,7 @@ MAY_IMPORT = {
 }
 LONGEST_MODULE = 400
 LONGEST_FUNCTION = 60
+MOST_MODULES = 15
 
 
 def layer_of(module: Path) -> str:
@@ -91,6 +93,11 @@ def test_every_module_has_a_docstring(module):
     docstring = ast.get_docstring(ast.parse((SOURCE / module).read_text(encoding="utf-8")))
     assert docstring, "no docstring"
     assert len(docstring.splitlines()[0]) <= 120
+
+
+def test_folders_have_few_modules():
+    modules = Counter(module.parent for module in MODULES if module.name != "__init__.py")
+    assert {str(folder): count for folder, count in modules.items() if count > MOST_MODULES} == {}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)

@@ -40,7 +40,7 @@ _HOMES = {
     "ablation_options": ("skill", "ablate"),
     "rehearsal_options": ("noise", "swap"),
     "analysis_options": ("compare", "plan", "runs"),
-    "commands.report": ("report",),
+    "commands.analysis.report": ("report",),
     "project_options": ("cases", "validate", "convert", "generate", "schema", "targets", "init", "completion"),
 }
 """The modules that declare the commands."""

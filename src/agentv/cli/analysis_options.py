@@ -33,7 +33,7 @@ class CompareArguments(Arguments):
                 5 can't tell: references, evaluators or judges differ, or errors decide
     """
 
-    action = "agentv.cli.commands.compare:compare"
+    action = "agentv.cli.commands.analysis.compare:compare"
     examples = (
         "agentv compare before after",
         "agentv compare RUN:old RUN:new --markdown",
@@ -76,7 +76,7 @@ class PlanArguments(Arguments):
     With --subset, chooses cases instead: a smaller suite for CI whose mean agrees with that of the full one.
     """
 
-    action = "agentv.cli.commands.plan:print_plan"
+    action = "agentv.cli.commands.analysis.plan:print_plan"
     examples = (
         "agentv plan RUN --difference 0.03",
         "agentv plan before after --power 0.9",

@@ -13,7 +13,7 @@ from agentv.ablation.arms import WITHOUT, Arm
 from agentv.ablation.findings import Findings, Gate, find, findings_data
 from agentv.cli import output
 from agentv.cli.ablation_options import ArmOptions
-from agentv.cli.commands.compare import write_page
+from agentv.cli.commands.analysis.compare import write_page
 from agentv.cli.commands.eval import short
 from agentv.cli.options import options_of
 from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan

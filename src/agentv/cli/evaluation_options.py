@@ -271,7 +271,7 @@ class BisectArguments(EvaluatedTargets, SelectionOptions, ReadingOptions, JudgeO
     """
 
     grouped = has_separator = True
-    action = "agentv.cli.commands.bisect:bisect"
+    action = "agentv.cli.commands.analysis.bisect:bisect"
     examples = (
         "agentv bisect v1.2 HEAD -- evals/dataset.yaml",
         "agentv bisect HEAD~30 HEAD -- evals --target gpt --trials 3",

@@ -30,7 +30,7 @@ class NoiseArguments(SeriesOptions):
                 3 no job was scored   4 budget reached   130 interrupted
     """
 
-    action = "agentv.cli.commands.noise:noise"
+    action = "agentv.cli.commands.analysis.noise:noise"
     examples = (
         "agentv noise evals",
         "agentv noise evals/dataset.yaml --target gpt --trials 3",
@@ -63,7 +63,7 @@ class SwapArguments(SeriesOptions):
     """
 
     has_separator = True
-    action = "agentv.cli.commands.swap:swap"
+    action = "agentv.cli.commands.analysis.swap:swap"
     examples = (
         "agentv swap gpt-4 gpt-5 evals",
         "agentv swap support support:gpt-5-mini evals --margin 0.03",

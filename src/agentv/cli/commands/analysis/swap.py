@@ -9,7 +9,7 @@ from typing import cast
 import click
 
 from agentv.cli import output
-from agentv.cli.commands.compare import write_page
+from agentv.cli.commands.analysis.compare import write_page
 from agentv.cli.commands.eval import short
 from agentv.cli.options import options_of
 from agentv.cli.rehearsal_options import SwapArguments

@@ -37,7 +37,7 @@ class ReportArguments(Arguments):
     formats to files in the run folder. Without files and formats, the summary is printed.
     """
 
-    action = "agentv.cli.commands.report:report"
+    action = "agentv.cli.commands.analysis.report:report"
     examples = (
         "agentv report RUN",
         "agentv report RUN --html",
