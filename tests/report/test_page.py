@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentv.report.formats import write_report
-from agentv.report.html import joined, page_file
+from agentv.report.page_bundle import joined, page_file
 from agentv.runs.store import RunStore
 
 BLOCK = re.compile(r'<script type="text/plain" data-block="(\w+)" data-first="(\d+)">([A-Za-z0-9+/=]*)</script>')

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 import zlib
-from collections.abc import Callable
 from datetime import datetime
-from functools import cache
 from html import escape
-from importlib.resources import files
 from typing import Any, BinaryIO
 
 import msgspec
@@ -24,47 +20,10 @@ from agentv.model.result import EvaluatorResult, ExecutionMetrics, Result
 from agentv.report.failure_text import failure_headline, failure_lines
 from agentv.report.figures import one_line
 from agentv.report.formats import ReportFormat
+from agentv.report.page_bundle import joined, page_file, page_style
 from agentv.report.summary_text import early_stop_line, headlines, noise_shown
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
-
-_IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "\./(?P<file>[\w.]+)";$', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?P<kind>async function\*?|function\*?|class|const) (?P<name>\w+)", re.MULTILINE)
-_LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*$", re.MULTILINE)
-
-
-def joined(read: Callable[[str], str], entry: str) -> str:
-    """Bundle a module and its imports into one script. `read` returns the text of a module."""
-    parts: dict[str, str] = {}
-    _add(entry, read, parts, ())
-    return "".join(parts.values())
-
-
-def _add(name: str, read: Callable[[str], str], parts: dict[str, str], on_the_way: tuple[str, ...]) -> None:
-    """Add a module after the modules it imports."""
-    if name in parts:
-        return
-    if name in on_the_way:
-        raise ValueError(f"circular import: {' → '.join((*on_the_way, name))}")
-    text = read(name)
-    for found in _IMPORT.finditer(text):
-        _add(found["file"], read, parts, (*on_the_way, name))
-    exported = [found["name"] for found in _EXPORT.finditer(text)]
-    body = _EXPORT.sub(lambda found: f"{found['kind']} {found['name']}", _IMPORT.sub(_bound, text))
-    left_over = _LEFT_OVER.search(body)
-    if left_over:
-        raise ValueError(f"{name} has an import or export in an unknown form: {left_over[0].strip()}")
-    parts[name] = f"const {_variable(name)} = (() => {{\n{body}return {{ {', '.join(exported)} }};\n}})();\n"
-
-
-def _bound(found: re.Match[str]) -> str:
-    names = ", ".join(name.strip().replace(" as ", ": ") for name in found["names"].split(",") if name.strip())
-    return f"const {{ {names} }} = {_variable(found['file'])};"
-
-
-def _variable(file: str) -> str:
-    return "module_" + re.sub(r"\W", "_", file)
-
 
 _BLOCK_BYTES = 512 * 1024
 _ROWS_A_BLOCK = 8192
@@ -92,14 +51,8 @@ def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
     stream.write(f'<script type="module">{script}</script>\n</body>\n</html>\n'.encode())
 
 
-@cache
-def page_file(name: str) -> str:
-    """Return the text of a file of the page."""
-    return (files("agentv.report") / "page" / name).read_text(encoding="utf-8")
-
-
 def _beginning(run: RunStore, script: str) -> str:
-    style = page_file("page.css")
+    style = page_style()
     # Allow only this script and this style, no network access, and no HTML from strings.
     policy = (
         f"default-src 'none'; script-src '{_hash_of(script)}'; style-src '{_hash_of(style)}'; img-src data:; "

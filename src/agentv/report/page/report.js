@@ -1,9 +1,10 @@
-// Entry point of the page with embedded data.
+// Entry point of the page of one run in one file.
 
-import { EmbeddedRun } from "./embedded.js";
-import { start } from "./main.js";
+import { start } from "./core/shell.js";
+import { EmbeddedSource } from "./data/embedded.js";
+import { RUN } from "./run/run_view.js";
 
 const root = document.getElementById("app");
-start(root, new EmbeddedRun(document)).catch((error) => {
+start(root, new EmbeddedSource(document), [RUN]).catch((error) => {
   root.textContent = `The report cannot be opened: ${error.message}. It needs a browser from 2023 or later.`;
 });

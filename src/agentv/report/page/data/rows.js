@@ -6,11 +6,27 @@ export const BINS = 20;
 const NONE = "";
 
 export class Rows {
-  constructor(head, columns) {
-    this.total = head.total;
+  constructor(head) {
+    this.total = 0;
     this.head = head;
-    this.columns = columns;
-    this.#lowered = null;
+    this.columns = {};
+    this.#lowered = [];
+  }
+
+  // Adds a block of rows. A served block also has the names that its rows are the first to refer to.
+  append({ n, names = {}, first, total, complete, ...block }) {
+    for (const [list, entries] of Object.entries(names)) this.head[list].push(...entries);
+    let moment = 0;
+    for (const [name, values] of Object.entries(block)) {
+      const column = (this.columns[name] ??= []);
+      for (let i = 0; i < n; i++) {
+        // A column with equal values in a block is stored as one value.
+        const value = Array.isArray(values) ? values[i] : values;
+        // Timestamps are stored as the time since the previous row.
+        column.push(name === "ended" && value !== null ? (moment += value) : value);
+      }
+    }
+    this.total += n;
   }
 
   #lowered;
@@ -31,7 +47,6 @@ export class Rows {
       cost: columns.cost[row],
       tags: head.tagSets[columns.tags[row]],
       error: columns.error[row] < 0 ? null : head.errors[columns.error[row]],
-      case: columns.case[row],
     };
   }
 
@@ -153,13 +168,10 @@ export class Rows {
 
   // The text for the quick search: ids, targets, tags and error classes, in lower case.
   #names() {
-    if (this.#lowered === null) {
-      const { columns, head } = this;
-      this.#lowered = columns.id.map((id, row) =>
-        [id, head.targets[columns.target[row]], ...head.tagSets[columns.tags[row]], head.errors[columns.error[row]] ?? NONE]
-          .join("\n")
-          .toLowerCase(),
-      );
+    const { columns, head } = this;
+    for (let row = this.#lowered.length; row < this.total; row++) {
+      const names = [columns.id[row], head.targets[columns.target[row]], ...head.tagSets[columns.tags[row]], head.errors[columns.error[row]] ?? NONE];
+      this.#lowered.push(names.join("\n").toLowerCase());
     }
     return this.#lowered;
   }

@@ -1,9 +1,9 @@
 // The table of results. Only visible rows exist as elements.
 
-import { element, replaceChildren } from "./dom.js";
-import { count, duration, number, usd } from "./format.js";
-import { reasonOf } from "./rows.js";
-import { oneLine, visible } from "./text.js";
+import { element, replaceChildren } from "../core/dom.js";
+import { count, duration, number, usd } from "../core/format.js";
+import { reasonOf } from "../data/rows.js";
+import { oneLine, visible } from "../core/text.js";
 
 const ROW_HEIGHT = 38;
 const SPARE = 8;

@@ -1,32 +1,30 @@
 // The page: reads the run, builds the parts, and updates them when the state changes.
 
-import { Detail } from "./detail.js";
-import { element, replaceChildren } from "./dom.js";
+import { Detail } from "../case/detail.js";
+import { element } from "../core/dom.js";
 import { Facets, SearchBox } from "./filters.js";
-import { count, moment } from "./format.js";
-import { Rows } from "./rows.js";
-import { State } from "./state.js";
+import { count, moment } from "../core/format.js";
+import { Rows } from "../data/rows.js";
+import { RunState } from "./run_state.js";
 import { Histogram, failureGroups, targetCards } from "./summary.js";
 import { Table, resultCount } from "./table.js";
-import { oneLine, stringsIn, visible } from "./text.js";
-import { themeButton } from "./theme.js";
+import { oneLine, visible } from "../core/text.js";
 
-export async function start(root, source) {
-  const head = await source.head();
-  const rows = new Rows(head, await source.columns(head.total));
-  const state = new State();
-  const page = new Page(head, rows, source, state);
-  replaceChildren(root, page.root);
-  page.follow();
-  state.addEventListener("change", () => page.follow());
-  addEventListener("keydown", (event) => page.key(event));
-  if (state.values.open !== null) page.table.reveal(state.values.open);
-  document.documentElement.dataset.ready = "true";
+export const RUN = { name: "run", title: "Results", open, isOffered: () => true };
+
+async function open({ source, state }) {
+  const run = await source.run(state.get("run"));
+  const head = await run.head();
+  const page = new Page(head, new Rows(head), run, new RunState(state));
+  await page.load();
+  return page;
 }
 
 class Page {
   #found = null;
   #searched = "";
+  #isClosed = false;
+  #isRevealed = false;
 
   constructor(head, rows, source, state) {
     this.rows = rows;
@@ -56,7 +54,52 @@ class Page {
     this.table.root.addEventListener("opened", () => this.detail.focus());
   }
 
+  // Reads the first block of rows; the others follow while the page is shown.
+  async load() {
+    const blocks = this.source.blocks();
+    const add = async () => {
+      const { value, done } = await blocks.next();
+      if (value) this.rows.append(value);
+      return !done && !this.#isClosed;
+    };
+    if (!(await add())) return;
+    const rest = async () => {
+      for (let drawn = performance.now(); await add(); ) {
+        if (performance.now() - drawn < REDRAW) continue;
+        drawn = performance.now();
+        this.#draw();
+      }
+      if (!this.#isClosed) this.#draw();
+    };
+    rest();
+  }
+
   follow() {
+    this.state.read();
+    this.#draw();
+    if (!this.#isRevealed && this.state.values.open !== null) this.table.reveal(this.state.values.open);
+    this.#isRevealed = true;
+  }
+
+  close() {
+    this.#isClosed = true;
+    document.body.classList.remove("with-detail");
+  }
+
+  key(event) {
+    const typing = event.target instanceof HTMLInputElement && event.target.type === "search";
+    if (event.key === "/" && !typing) {
+      this.search.focus();
+      return true;
+    }
+    if (event.key === "Escape" && !typing && this.state.values.open !== null) {
+      this.detail.close();
+      return true;
+    }
+    return false;
+  }
+
+  #draw() {
     const { values } = this.state;
     this.#searchTexts(values);
     const shown = this.rows.matching(values, this.#found);
@@ -68,51 +111,29 @@ class Page {
     this.detail.show();
   }
 
-  key(event) {
-    const typing = event.target instanceof HTMLInputElement && event.target.type === "search";
-    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
-      event.preventDefault();
-      this.search.focus();
-    } else if (event.key === "Escape" && !typing && this.state.values.open !== null) {
-      this.detail.close();
-    }
-  }
-
-  // Searches all results and cases block by block, and shows matches as they are found.
+  // Searches conversations, and shows matches as they are found.
   async #searchTexts({ search, answers }) {
-    const wanted = answers ? search.trim().toLowerCase() : "";
+    const wanted = answers ? search.trim() : "";
     if (wanted === this.#searched) return;
     this.#searched = wanted;
     this.#found = wanted ? new Set() : null;
     this.search.progress.textContent = "";
     if (!wanted) return;
-    const ofCase = new Map();
-    this.rows.columns.case.forEach((position, row) => {
-      if (position < 0) return; // a results file without cases
-      if (!ofCase.has(position)) ofCase.set(position, []);
-      ofCase.get(position).push(row);
-    });
-    const rowsOf = { results: (position) => [position], cases: (position) => ofCase.get(position) ?? [] };
     let drawn = performance.now();
-    for (const kind of ["results", "cases"]) {
-      for await (const { first, items } of this.source.batches(kind)) {
-        if (this.#searched !== wanted) return;
-        items.forEach((item, i) => {
-          for (const text of stringsIn(item))
-            if (text.toLowerCase().includes(wanted)) return rowsOf[kind](first + i).forEach((row) => this.#found.add(row));
-        });
-        if (performance.now() - drawn > 400) {
-          drawn = performance.now();
-          this.search.progress.textContent = `searched ${count(first + items.length)} ${kind === "results" ? "answers" : "inputs"}`;
-          this.follow();
-        }
-      }
+    for await (const { rows, searched, total } of this.source.search(wanted)) {
+      if (this.#searched !== wanted || this.#isClosed) return;
+      for (const row of rows) this.#found.add(row);
+      if (performance.now() - drawn < REDRAW) continue;
+      drawn = performance.now();
+      this.search.progress.textContent = `searched ${count(searched)} of ${count(total)} results`;
+      this.#draw();
     }
     this.search.progress.textContent = "";
-    this.follow();
+    this.#draw();
   }
 }
 
+const REDRAW = 400; // milliseconds between drawings while rows or matches arrive
 const MOST_HEADLINES = 3; // the cards have the figures of all targets
 
 function banner(head) {
@@ -129,7 +150,6 @@ function banner(head) {
     { class: "banner" },
     element("h1", {}, element("span", {}, "Run "), element("bdi", { title: visible(run.id) }, oneLine(run.id, 60))),
     element("p", {}, facts.map((fact) => element("span", {}, oneLine(fact, 160)))),
-    themeButton(),
   );
 }
 

@@ -1,8 +1,8 @@
 // Renders conversations: messages by role, tool calls with input and output, files and images.
 
-import { element, replaceChildren } from "./dom.js";
-import { count, duration } from "./format.js";
-import { asText, LONGEST, visible } from "./text.js";
+import { element, replaceChildren } from "../core/dom.js";
+import { count, duration } from "../core/format.js";
+import { asText, LONGEST, visible } from "../core/text.js";
 
 const PIECE = 8_000;
 const IMAGES = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;

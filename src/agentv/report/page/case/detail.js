@@ -1,11 +1,11 @@
 // The detail view of a result: conversation, expected output, evaluators, and the command to run the case again.
 
 import { conversation, longText } from "./conversation.js";
-import { difference } from "./diff.js";
-import { element, replaceChildren } from "./dom.js";
-import { count, duration, number, shellWord, usd } from "./format.js";
-import { badge } from "./table.js";
-import { asText, oneLine, visible } from "./text.js";
+import { difference } from "../core/diff.js";
+import { element, replaceChildren } from "../core/dom.js";
+import { count, duration, number, shellWord, usd } from "../core/format.js";
+import { badge } from "../run/table.js";
+import { asText, oneLine, visible } from "../core/text.js";
 
 export class Detail {
   #open = null;
@@ -49,7 +49,7 @@ export class Detail {
     if (wanted === this.#open) return;
     this.#open = wanted;
     const row = this.rows.at(wanted);
-    const [rest, testCase] = await Promise.all([this.source.result(wanted), this.source.case(row.case)]);
+    const [rest, testCase] = await Promise.all([this.source.result(wanted), this.source.caseOf(wanted)]);
     if (this.#open !== wanted) return; // another result was opened in the meantime
     const result = this.rows.record(wanted, rest ?? {});
     this.title.replaceChildren(element("bdi", {}, visible(row.id)));

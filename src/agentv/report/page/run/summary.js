@@ -1,9 +1,9 @@
 // The figures of a run: the mean of each target with its interval and details, and the histogram of scores.
 
-import { element, replaceChildren } from "./dom.js";
-import { count, duration, interval, number, percent, percentInterval, usd } from "./format.js";
-import { BINS } from "./rows.js";
-import { oneLine, visible } from "./text.js";
+import { element, replaceChildren } from "../core/dom.js";
+import { count, duration, interval, number, percent, percentInterval, usd } from "../core/format.js";
+import { BINS } from "../data/rows.js";
+import { oneLine, visible } from "../core/text.js";
 
 export function targetCards(head) {
   const targets = Object.entries(head.summary.targets);

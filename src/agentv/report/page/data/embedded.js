@@ -1,11 +1,23 @@
-// The data embedded in the page: base64 blocks that are unpacked on demand.
-// A class with the same five methods can replace it, for example one that fetches from a server.
+// The data embedded in the page: base64 blocks that are unpacked on demand. data/served.js has the same methods.
+
+import { stringsIn } from "../core/text.js";
 
 const KEPT = 48;
 
-export class EmbeddedRun {
+export class EmbeddedSource {
+  constructor(root) {
+    this.only = new EmbeddedRun(root);
+  }
+
+  async run() {
+    return this.only;
+  }
+}
+
+class EmbeddedRun {
   #blocks = { rows: [], results: [], cases: [] };
   #unpacked = new Map();
+  #caseOf = []; // the position of the case of each row
 
   constructor(root) {
     for (const block of root.querySelectorAll("script[data-block]")) {
@@ -19,38 +31,51 @@ export class EmbeddedRun {
     return unpack(this.#blocks.head[0].node);
   }
 
-  // The columns of the table, for all rows.
-  async columns(total) {
-    const columns = {};
-    const parts = await Promise.all(this.#blocks.rows.map((block) => unpack(block.node)));
-    for (const name of Object.keys(parts[0] ?? {})) {
-      columns[name] = new Array(total);
-      let row = 0;
-      for (const part of parts) {
-        const values = part[name];
-        let moment = 0;
-        for (let i = 0; i < part.n; i++) {
-          // A column with equal values in a block is stored as one value.
-          const value = Array.isArray(values) ? values[i] : values;
-          // Timestamps are stored as the time since the previous row.
-          columns[name][row++] = name === "ended" && value !== null ? (moment += value) : value;
-        }
-      }
+  // Yields the blocks of rows.
+  async *blocks() {
+    this.#caseOf = [];
+    for (const { first, node } of this.#blocks.rows) {
+      const block = await unpack(node);
+      for (let i = 0; i < block.n; i++) this.#caseOf.push(Array.isArray(block.case) ? block.case[i] : block.case);
+      yield { first, ...block };
     }
-    return columns;
   }
 
   async result(row) {
     return this.#item("results", row);
   }
 
-  async case(position) {
+  async results(rows) {
+    return Promise.all(rows.map((row) => this.result(row)));
+  }
+
+  async caseOf(row) {
+    const position = this.#caseOf[row] ?? -1;
     return position < 0 ? null : this.#item("cases", position);
   }
 
-  // Yields all "results" or "cases" block by block, without caching them.
-  async *batches(kind) {
-    for (const block of this.#blocks[kind]) yield { first: block.first, items: await unpack(block.node) };
+  // Yields the rows whose answers, findings or inputs contain a text, block by block, without keeping blocks.
+  async *search(text) {
+    const wanted = text.toLowerCase();
+    const contains = (item) => {
+      for (const each of stringsIn(item)) if (each.toLowerCase().includes(wanted)) return true;
+      return false;
+    };
+    const rowsOf = new Map(); // of each case
+    this.#caseOf.forEach((position, row) => {
+      if (!rowsOf.has(position)) rowsOf.set(position, []);
+      rowsOf.get(position).push(row);
+    });
+    const total = this.#caseOf.length;
+    for (const kind of ["results", "cases"]) {
+      for (const { first, node } of this.#blocks[kind]) {
+        const items = await unpack(node);
+        const found = items.flatMap((item, i) =>
+          !contains(item) ? [] : kind === "results" ? [first + i] : (rowsOf.get(first + i) ?? []),
+        );
+        yield { rows: found, searched: kind === "results" ? first + items.length : total, total };
+      }
+    }
   }
 
   async #item(kind, position) {

@@ -1,10 +1,10 @@
 // The search box and the facets. Each value shows how many rows it matches together with the other filters.
 
-import { element, replaceChildren } from "./dom.js";
-import { count } from "./format.js";
-import { VERDICTS } from "./rows.js";
-import { FACETS } from "./state.js";
-import { oneLine, visible } from "./text.js";
+import { element, replaceChildren } from "../core/dom.js";
+import { count } from "../core/format.js";
+import { VERDICTS } from "../data/rows.js";
+import { FACETS } from "./run_state.js";
+import { oneLine, visible } from "../core/text.js";
 
 const MOST_LISTED = 60;
 const TITLES = {

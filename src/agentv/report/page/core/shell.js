@@ -1,0 +1,82 @@
+// The frame of the page: navigation between views, keys, and the view that the URL names.
+
+import { element, replaceChildren } from "./dom.js";
+import { State } from "./state.js";
+import { visible } from "./text.js";
+import { themeButton } from "./theme.js";
+
+export async function start(root, source, views) {
+  const shell = new Shell(source, views);
+  replaceChildren(root, shell.root);
+  await shell.follow();
+  shell.state.addEventListener("change", () => shell.follow());
+  addEventListener("keydown", (event) => shell.key(event));
+  document.documentElement.dataset.ready = "true";
+}
+
+class Shell {
+  #opened = null;
+  #route = null;
+
+  constructor(source, views) {
+    this.source = source;
+    this.views = views;
+    this.state = new State();
+    this.links = element("nav", { "aria-label": "Views" });
+    this.place = element("div", { class: "view" });
+    this.root = element("div", { class: "shell" }, element("header", { class: "top" }, this.links, themeButton()), this.place);
+  }
+
+  // The address of a view with some parameters.
+  address(view, parameters = {}) {
+    return `#${new URLSearchParams({ view, ...parameters })}`;
+  }
+
+  async follow() {
+    const { state } = this;
+    const view = this.views.find((each) => each.name === state.get("view")) ?? this.views[0];
+    const route = JSON.stringify([view.name, state.get("run"), state.getAll("runs")]);
+    if (route === this.#route) return this.#opened?.follow();
+    this.#route = route;
+    this.#opened?.close();
+    this.#opened = null;
+    this.#drawLinks(view);
+    let opened;
+    try {
+      opened = await view.open({ source: this.source, state, shell: this });
+    } catch (error) {
+      opened = failed(error);
+    }
+    if (this.#route !== route) return opened.close(); // another view was opened in the meantime
+    this.#opened = opened;
+    replaceChildren(this.place, opened.root);
+    opened.follow();
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (this.#opened?.key(event)) event.preventDefault();
+  }
+
+  #drawLinks(current) {
+    const run = this.state.get("run");
+    const offered = this.views.filter((view) => view.isOffered(this.source, this.state));
+    const link = (view) =>
+      element(
+        "a",
+        { href: this.address(view.name, run === null ? {} : { run }), "aria-current": view === current ? "page" : null },
+        view.title,
+      );
+    replaceChildren(this.links, offered.length > 1 ? offered.map(link) : []);
+  }
+}
+
+function failed(error) {
+  const root = element(
+    "div",
+    { class: "failed", role: "alert" },
+    element("p", {}, visible(error.message)),
+    error.hint && element("p", { class: "note" }, visible(error.hint)),
+  );
+  return { root, follow() {}, key: () => false, close() {} };
+}

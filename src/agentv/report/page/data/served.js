@@ -1,0 +1,107 @@
+// Data from the server, fetched on demand. The same methods as the data embedded in a file, and more.
+
+const KEPT = 2_000;
+const WAIT = 250; // milliseconds between questions for rows that have not been read or written yet
+
+export class ServedSource {
+  #runs = new Map();
+
+  // The runs that the server lists.
+  async runs() {
+    return get("/api/runs");
+  }
+
+  // A run by its id; the first one without an id.
+  async run(id) {
+    const wanted = id ?? (await this.runs()).runs[0]?.id;
+    if (wanted === undefined) throw new Error("There are no runs yet");
+    if (!this.#runs.has(wanted)) this.#runs.set(wanted, new ServedRun(wanted));
+    return this.#runs.get(wanted);
+  }
+}
+
+class ServedRun {
+  #kept = new Map();
+  #waiting = null;
+
+  constructor(id) {
+    this.id = id;
+    this.address = `/api/runs/${encodeURIComponent(id)}`;
+  }
+
+  async head() {
+    return get(`${this.address}/head`);
+  }
+
+  // Yields blocks of rows until the run is complete.
+  async *blocks() {
+    for (let first = 0; ; ) {
+      const block = await get(`${this.address}/rows?first=${first}`);
+      first += block.n;
+      if (block.n) yield block;
+      if (block.complete && first >= block.total) return;
+      if (!block.n) await new Promise((resume) => setTimeout(resume, WAIT));
+    }
+  }
+
+  // The fields of a record that are not in the rows. Requests of the same moment are sent together.
+  result(row) {
+    const found = this.#kept.get(row);
+    if (found) return found;
+    this.#waiting ??= this.#later();
+    const promise = this.#waiting.then((results) => results.get(row) ?? null);
+    this.#waiting.rows.add(row);
+    this.#kept.set(row, promise);
+    if (this.#kept.size > KEPT) this.#kept.delete(this.#kept.keys().next().value);
+    return promise;
+  }
+
+  async results(rows) {
+    return Promise.all(rows.map((row) => this.result(row)));
+  }
+
+  async caseOf(row) {
+    return get(`${this.address}/case?row=${row}`);
+  }
+
+  // Yields the rows whose texts contain a text, as the server finds them.
+  async *search(text) {
+    const response = await fetch(`${this.address}/search?text=${encodeURIComponent(text)}`);
+    if (!response.ok) throw await failure(response);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      for (const line of lines) if (line) yield JSON.parse(line);
+    }
+  }
+
+  #later() {
+    const rows = new Set();
+    const promise = Promise.resolve().then(async () => {
+      this.#waiting = null;
+      const wanted = [...rows];
+      const found = await get(`${this.address}/results?rows=${wanted.join(",")}`);
+      return new Map(wanted.map((row, position) => [row, found[position]]));
+    });
+    promise.rows = rows;
+    return promise;
+  }
+}
+
+async function get(address) {
+  const response = await fetch(address);
+  if (!response.ok) throw await failure(response);
+  return response.json();
+}
+
+// The error of a refused request, with the message and the hint of the server.
+async function failure(response) {
+  const { error } = await response.json().catch(() => ({}));
+  const made = new Error(error?.message ?? `The server answered with status ${response.status}`);
+  made.hint = error?.hint ?? null;
+  return made;
+}
