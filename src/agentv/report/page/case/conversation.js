@@ -1,10 +1,10 @@
 // Renders conversations: messages by role, tool calls with input and output, files and images.
 
-import { element, replaceChildren } from "../core/dom.js";
-import { count, duration } from "../core/format.js";
-import { asText, LONGEST, visible } from "../core/text.js";
+import { element } from "../core/dom.js";
+import { duration } from "../core/format.js";
+import { longText } from "../core/long_text.js";
+import { asText, visible } from "../core/text.js";
 
-const PIECE = 8_000;
 const IMAGES = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
 
 // The input of the case as it was sent, then the answer.
@@ -75,33 +75,4 @@ function toolCall(call) {
     call.output !== undefined && element("p", { class: "role" }, "output"),
     call.output !== undefined && longText(asText(call.output), "code"),
   );
-}
-
-// Shows the start of a long text, and the rest on request.
-export function longText(text, kind = "prose") {
-  const made = element(kind === "code" ? "pre" : "p", { class: "text", dir: "auto" });
-  if (text.length <= LONGEST) {
-    made.textContent = visible(text);
-    return made;
-  }
-  made.textContent = visible(text.slice(0, LONGEST)) + "…";
-  const rest = element("button", { type: "button", class: "rest" }, `Show all ${count(text.length)} characters`);
-  const both = element("div", {}, made, rest);
-  rest.addEventListener("click", () => {
-    replaceChildren(made, pieces(visible(text)));
-    replaceChildren(both, made);
-  });
-  return both;
-}
-
-// Splits text into blocks that the browser lays out when they scroll into view; one long line would block it for seconds.
-function pieces(text) {
-  const found = [];
-  for (let start = 0; start < text.length; ) {
-    const end = text.lastIndexOf("\n", start + PIECE) + 1;
-    const stop = end > start && start + PIECE < text.length ? end : start + PIECE;
-    found.push(element("span", { class: "piece" }, text.slice(start, stop)));
-    start = stop;
-  }
-  return found;
 }

@@ -1,9 +1,11 @@
 // The detail view of a result: conversation, expected output, evaluators, and the command to run the case again.
 
-import { conversation, longText } from "./conversation.js";
+import { conversation } from "./conversation.js";
+import { copyButton } from "../core/copy.js";
 import { difference } from "../core/diff.js";
 import { element, replaceChildren } from "../core/dom.js";
 import { count, duration, number, shellWord, usd } from "../core/format.js";
+import { longText } from "../core/long_text.js";
 import { badge } from "../run/table.js";
 import { asText, oneLine, visible } from "../core/text.js";
 
@@ -255,30 +257,4 @@ function data(result, testCase) {
 
 function section(title, ...children) {
   return element("section", {}, element("h3", {}, title), ...children);
-}
-
-function copyButton(label, text) {
-  const button = element("button", { type: "button", class: "copy" }, label);
-  button.addEventListener("click", async () => {
-    const done = await copied(typeof text === "function" ? text() : text);
-    button.textContent = done ? "Copied" : "Copy failed";
-    setTimeout(() => (button.textContent = label), 1500);
-  });
-  return button;
-}
-
-async function copied(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    // The clipboard API may not be available to a page that is opened from disk.
-    const area = element("textarea", { class: "unseen", readonly: true });
-    area.value = text;
-    document.body.append(area);
-    area.select();
-    const done = document.execCommand("copy");
-    area.remove();
-    return done;
-  }
 }
