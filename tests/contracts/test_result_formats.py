@@ -97,6 +97,16 @@ class Table:
     assert run.read(1).eval_id == "b" and run.figures().done == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [('{"a": [1,', "It is not valid JSON: Input data was truncated"), ('{"a": 1}', "not the results of a known tool")],
+)
+def test_a_json_file_that_is_not_a_run_is_explained(tmp_path, text, problem):
+    (tmp_path / "broken.json").write_text(text)
+    with pytest.raises(UsageError, match=problem):
+        RunStore.open(tmp_path / "broken.json")
+
+
 def test_another_file_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(

@@ -191,6 +191,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 RESULTS_FILE = "results.jsonl"
+_MOST_CHECKED_BYTES = 64 << 20
 _MOST_ENTRIES = 100
 _HEAD_BYTES = 64 * 1024
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
@@ -249,7 +250,18 @@ def format_of(path: Path) -> ResultFormat:
     extensions = dict.fromkeys(extension for each in known for extension in each.extensions)
     tools = ", ".join(name for name, each in zip(RESULT_FORMATS.names(), known) if hasattr(each, "is_imported"))  # noqa: B905
     hint = f"Results of these tools are recognized by their content: {tools}"
-    raise UsageError(f"Not a run: {path}", f"Supported files: {', '.join(extensions)}", hint)
+    raise UsageError(f"Not a run: {path}", _json_problem(path) or f"Supported files: {', '.join(extensions)}", hint)
+
+
+def _json_problem(path: Path) -> str:
+    """Return why a JSON file is not a known file of results; nothing for other files."""
+    if path.suffix.lower() != ".json" or path.stat().st_size > _MOST_CHECKED_BYTES:
+        return ""
+    try:
+        msgspec.json.decode(path.read_bytes())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return f"It is not valid JSON: {error}"
+    return "It is JSON, but not the results of a known tool"
 
 
 def _results_inside(folder: Path, known: list[ResultFormat]) -> tuple[str, str]:

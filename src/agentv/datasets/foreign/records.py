@@ -223,7 +223,8 @@ class RecordFile:
                         yield start, cells
                     start = rows.line_num + 1
         except csv.Error as error:
-            raise self.problem(f"Invalid table - {error}", start, "Write a quote inside a quoted cell twice") from None
+            hint = "Close every quote, and write a quote inside a quoted cell twice"
+            raise self.problem(f"Invalid table - {error}", start, hint) from None
         except DatasetError:
             raise
         except Exception as error:
