@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 import agentv
 from agentv import AgentvError, DatasetWarning, EvalCase
 
-pytest_plugins = ["agentv_testing.plugin"]
+pytest_plugins = ["agentv_testing.plugin", "browser"]
 
 # The same examples on every machine and in every run, and no time limit that a busy machine could break.
 settings.register_profile(

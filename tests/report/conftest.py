@@ -1,24 +1,8 @@
 """Runs to report: a small real one, and one with hostile texts."""
 
 import json
-import os
-import shutil
-from contextlib import contextmanager
 
 import pytest
-
-INSTALL = "install it with `apt-get install -y chromium`, or name it in CHROMIUM"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 HOSTILE = {
     "script": '</script><script>window.pwned = 1</script><img src=x onerror="window.pwned = 1">',
@@ -135,45 +119,3 @@ def shop(folder):
 
     agentv.evaluate("evals/shop.jsonl", shop, out="run", max_retries=0)
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """A real Chromium, started once per module; skip the tests if it is not installed."""
-    sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="Playwright is not installed: pip install 'agentv[dev]'"
-    )
-    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
-        pytest.skip(f"Chromium is not installed: {INSTALL}")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def chromium(browser):
-    """Open files in the browser, each in a profile of its own."""
-
-    @contextmanager
-    def opened(file, fragment="", *, width=1440, height=900, scheme="light"):
-        """A page that shows the file. Anything it fetches or complains about is a failure."""
-        problems = []
-        size = {"width": width, "height": height}
-        with browser.new_context(viewport=size, color_scheme=scheme, offline=True) as context:
-            page = context.new_page()
-            page.set_default_timeout(30_000)
-            page.on("pageerror", lambda error: problems.append(str(error)))
-            page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
-            page.on("request", lambda sent: problems.append(sent.url) if not _is_own(sent.url) else None)
-            page.goto(f"{file.as_uri()}{fragment}", wait_until="commit")
-            page.wait_for_selector("html[data-ready]")
-            yield page
-        assert problems == []
-
-    return opened
-
-
-def _is_own(url):
-    return url.startswith(("file:", "data:", "blob:"))

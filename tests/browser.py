@@ -1,0 +1,82 @@
+"""A real Chromium for tests of the page: of files, and of what `agentv view` serves."""
+
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+INSTALL = "install it with `apt-get install -y chromium`, or name it in CHROMIUM"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+INSTALL_AXE = (
+    "axe-core is not installed: run `npm install --prefix FOLDER axe-core` and name its axe.min.js in AXE_CORE"
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real Chromium, started once per module; skip the tests if it is not installed."""
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="Playwright is not installed: pip install 'agentv[dev]'"
+    )
+    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip(f"Chromium is not installed: {INSTALL}")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def chromium(browser):
+    """Open files and served pages in the browser, each in a profile of its own."""
+
+    @contextmanager
+    def opened(place, fragment="", *, width=1440, height=900, scheme="light"):
+        """A page of a file (a Path) or an address (a string). Errors and requests to other hosts are failures."""
+        is_file = isinstance(place, Path)
+        url = place.as_uri() if is_file else place
+        problems = []
+        size = {"width": width, "height": height}
+        with browser.new_context(viewport=size, color_scheme=scheme, offline=is_file) as context:
+            page = context.new_page()
+            page.set_default_timeout(30_000)
+            page.on("pageerror", lambda error: problems.append(str(error)))
+            page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+            page.on("request", lambda sent: None if is_own(sent.url, url) else problems.append(sent.url))
+            page.goto(f"{url}{fragment}", wait_until="commit")
+            page.wait_for_selector("html[data-ready]")
+            yield page
+        assert problems == []
+
+    return opened
+
+
+def is_own(url, opened):
+    """Whether a request stays in the page: data in it, the file itself, or the server that it came from."""
+    if url.startswith(("data:", "blob:")):
+        return True
+    found, own = urlsplit(url), urlsplit(opened)
+    return found.scheme == own.scheme and found.netloc == own.netloc
+
+
+@pytest.fixture(scope="session")
+def axe():
+    """The text of axe-core, which finds accessibility problems; skip the tests if it is not installed."""
+    path = os.environ.get("AXE_CORE")
+    if not path or not Path(path).is_file():
+        pytest.skip(INSTALL_AXE)
+    return Path(path).read_text(encoding="utf-8")
