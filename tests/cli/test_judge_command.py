@@ -15,7 +15,8 @@ import pytest
 
 from agentv.calibration.calibrate import Answers, JudgedAnswer
 from agentv.calibration.calibrate import calibrate as calibrate_answers
-from agentv.calibration.labels import AnswerKey, Label, Labels, answer_hash, read_labels
+from agentv.calibration.label_file import read_labels
+from agentv.calibration.labels import AnswerKey, Label, Labels, answer_hash
 from agentv.model.result import EvaluatorResult, Result
 from agentv.runs.record import encode_record
 from waiting import wait_until

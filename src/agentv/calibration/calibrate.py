@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
+from agentv.calibration.agreement import FEWEST_LABELS, Figure, LabellerAgreement, figure, labeller_agreement
+from agentv.calibration.label_order import draw_order
 from agentv.calibration.labels import AnswerKey, Labels, answer_key
 from agentv.errors import plural
 from agentv.model.result import Result, Verdict
@@ -27,8 +28,6 @@ from agentv.stats.judge_calibration import (
 
 MOST_SHOWN = 10
 FEWEST_IN_A_STRATUM = 2
-FEWEST_LABELS = 30
-"""The labels that the intervals of kappa, Rogan-Gladen and reweighted figures need for 93 % coverage."""
 FEWEST_FOR_PPI = 5
 UNBALANCED = 0.01
 """The p-value below which the labelled answers are not considered a random sample."""
@@ -72,14 +71,6 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """An estimate with its 95 % interval, None with too few labels, and the number of labels it is based on."""
-
-    value: float
-    ci95: tuple[float, float] | None
-    n: int
-
-
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     """How well a judge agrees with human labels. Figures that cannot be estimated are None; `notes` give the reasons.
     `warnings` are problems of the labels that affect every figure.
@@ -87,13 +78,15 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     `confusion` has the label in rows and the judge in columns, pass before fail. `answers` counts the answers that the
     judge scored; identical answers to the same case count once. `unmatched` counts labels of answers that are not in
     the run, `unjudged` labels of answers that are in the run but have no verdict of the judge. `elsewhere` counts
-    labels of another run with different answers: they are not a random sample of this run.
+    labels of another run with different answers: they are not a random sample of this run. `chosen` counts labels of
+    answers that the labeller picked: they are not used, since a person rarely picks at random.
     """
 
     judge: str
     answers: int
     labelled: int
     suggested: int
+    chosen: int
     disputed: int
     skipped: int
     unmatched: int
@@ -111,6 +104,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     disagreements: tuple[Disagreement, ...]
     next: tuple[Suggestion, ...]
+    labellers: dict[str, int]
+    agreement: tuple[LabellerAgreement, ...]
 
 
 def answers_of(results: Iterable[Result], evaluator: str | None = None, target: str | None = None) -> Answers:
@@ -161,6 +156,7 @@ def calibrate(
         answers=len(judged),
         labelled=len(known),
         suggested=sample.suggested,
+        chosen=sum(_is_chosen(each.key, labels) for each in judged),
         disputed=sum(labels.verdict(each.key) == "disputed" for each in judged),
         skipped=sum(labels.skipped(each.key) for each in judged),
         unmatched=sum(key not in judged_keys and key not in answers.others for key in labels.keys),
@@ -168,16 +164,18 @@ def calibrate(
         unscored=answers.unscored,
         elsewhere=sample.elsewhere,
         confusion=confusion(known),
-        accuracy=_figure(accuracy(strata) if known else None, 1 if len(strata) == 1 else FEWEST_LABELS),
-        kappa=_figure(kappa(strata) if known else None, FEWEST_LABELS),
+        accuracy=figure(accuracy(strata) if known else None, 1 if len(strata) == 1 else FEWEST_LABELS),
+        kappa=figure(kappa(strata) if known else None, FEWEST_LABELS),
         judge_pass_rate=passed / len(judged) if judged else 0.0,
-        labels_alone=_figure(_label_pass_rate(known) if is_random else None),
-        rogan_gladen=_figure(corrected),
-        ppi=_figure(prediction_powered(strata, mean) if sample.drawn >= FEWEST_FOR_PPI else None),
+        labels_alone=figure(_label_pass_rate(known) if is_random else None),
+        rogan_gladen=figure(corrected),
+        ppi=figure(prediction_powered(strata, mean) if sample.drawn >= FEWEST_FOR_PPI else None),
         warnings=tuple(sample.warnings),
         notes=tuple(notes),
         disagreements=tuple(_disagreements(judged, labelled)),
         next=tuple(suggestions(judged, labels, count)),
+        labellers=dict(labels.labellers(judged_keys)),
+        agreement=labeller_agreement(labels, judged_keys),
     )
 
 
@@ -284,11 +282,7 @@ def suggestions(judged: Sequence[JudgedAnswer], labels: Labels, count: int, seed
     found = []
     for stratum, number in zip(strata, next_labels(strata, count), strict=True):
         verdicts = stratum.name.split(" or ")
-        unlabelled = [
-            each.key
-            for each in judged
-            if each.verdict in verdicts and labels.verdict(each.key) is None and not labels.skipped(each.key)
-        ]
+        unlabelled = [each.key for each in judged if each.verdict in verdicts and _is_open(each.key, labels)]
         wrong = sum(each.label != each.passed for each in stratum.labelled)
         n = len(stratum.labelled)
         why = f"judge's verdict {stratum.name}: wrong on {wrong} of {n} labelled, {stratum.size} in total"
@@ -299,11 +293,6 @@ def suggestions(judged: Sequence[JudgedAnswer], labels: Labels, count: int, seed
     # A random order, so that it does not reveal the judge's verdicts to the labeller.
     found.sort(key=lambda each: draw_order(each[0], seed))
     return [Suggestion(**key._asdict(), why=why) for key, why in found]
-
-
-def draw_order(key: AnswerKey, seed: int) -> bytes:
-    """Return the rank of an answer in a random order that is determined by the seed."""
-    return hashlib.blake2b("\0".join((str(seed), *key)).encode("utf-8", "replace"), digest_size=8).digest()
 
 
 def _verdict(result: Result, evaluator: str | None) -> tuple[Verdict, float, str] | None:
@@ -317,12 +306,21 @@ def _verdict(result: Result, evaluator: str | None) -> tuple[Verdict, float, str
 
 
 def _labelled(judged: Sequence[JudgedAnswer], labels: Labels) -> dict[AnswerKey, Labelled]:
-    """Return the labelled answers, without disputed ones."""
+    """Return the labelled answers, without disputed ones and those that the labeller picked."""
     return {
         each.key: Labelled(label == "pass", each.verdict == "pass", each.score)
         for each in judged
-        if (label := labels.verdict(each.key)) in ("pass", "fail")
+        if (label := labels.verdict(each.key)) in ("pass", "fail") and not _is_chosen(each.key, labels)
     }
+
+
+def _is_chosen(key: AnswerKey, labels: Labels) -> bool:
+    return labels.drawn(key) == "chosen" and labels.verdict(key) in ("pass", "fail")
+
+
+def _is_open(key: AnswerKey, labels: Labels) -> bool:
+    """Return whether an answer may be suggested: it is not labelled, or its labeller picked it."""
+    return _is_chosen(key, labels) or (labels.verdict(key) is None and not labels.skipped(key))
 
 
 def _by_verdict(judged: Sequence[JudgedAnswer], labelled: dict[AnswerKey, Labelled]) -> list[Stratum]:
@@ -359,10 +357,3 @@ def _label_pass_rate(labelled: Sequence[Labelled]) -> IntervalEstimate | None:
     """Estimate the pass rate from the labels alone, without the judge."""
     n, passed = len(labelled), sum(each.label for each in labelled)
     return IntervalEstimate(passed / n, *clopper_pearson(passed, n), n) if n else None
-
-
-def _figure(estimate: IntervalEstimate | None, fewest: int = 1) -> Figure | None:
-    if estimate is None:
-        return None
-    bounds = (estimate.low, estimate.high) if estimate.n >= fewest else None
-    return Figure(value=estimate.value, ci95=bounds, n=estimate.n)

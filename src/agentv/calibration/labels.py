@@ -1,4 +1,4 @@
-"""Human labels of answers: cards to label, an append-only label file, and majority verdicts."""
+"""Human labels of answers: their values, majority verdicts, and cards to label."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
 from agentv.engine.answers.stored_answers import StoredCases
 from agentv.engine.job.request import CaseRequest
-from agentv.errors import AgentvError, file_errors
+from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.job import Judgement
 from agentv.model.response import answer
 from agentv.model.result import Result
 from agentv.model.values import hash_bytes, to_json
 from agentv.runs.store import RunStore
-from agentv.runs.writer import ResultWriter
 
 LABELS_FILE = Path(".agentv", "labels.jsonl")
 
 LabelValue = Literal["pass", "fail", "skip"]
-Drawn = Literal["random", "suggested"]
+Drawn = Literal["random", "suggested", "chosen"]
+"""How an answer came to be labelled: in random order, suggested by `calibrate`, or picked by the labeller."""
+
+LONGEST_LABELLER = 100
 
 
 class AnswerKey(NamedTuple):
@@ -36,9 +38,11 @@ class AnswerKey(NamedTuple):
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the label file. A `label` of null withdraws the labeller's last one.
+    """One line of the label file: all that a labeller has to say about an answer, and it replaces their earlier lines.
 
-    `answer` is a hash of the answer's text. `drawn` is how the answer was chosen, which affects the estimates.
+    A `label` of null withdraws the earlier one; a `comment` without a label is a note. `answer` is a hash of the
+    answer's text. `drawn` is how the answer was chosen, which affects the estimates. `label` is the verdict on the
+    `score`, if there is one.
     """
 
     schema_version: int = 1
@@ -47,6 +51,8 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     eval_id: str
     answer: str
     label: LabelValue | None
+    score: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    comment: str = ""
     drawn: Drawn = "random"
     labeller: str = ""
     run_id: str = ""
@@ -68,24 +74,54 @@ def answer_hash(text: str) -> str:
     return hash_bytes(text.encode("utf-8", "replace"))
 
 
+def checked_labeller(name: str) -> str:
+    """Return the name of a labeller. Raises UsageError if it is too long or not printable."""
+    if len(name) > LONGEST_LABELLER:
+        raise UsageError(
+            f"The labeller's name is longer than {LONGEST_LABELLER} characters", hint="Choose a shorter one"
+        )
+    if not name.isprintable():
+        raise UsageError(f"The labeller's name has characters that cannot be printed: {name!r}")
+    return name
+
+
 class Labels:
     """The last label of each labeller for each answer."""
 
-    def __init__(self, labels: list[Label]) -> None:
+    def __init__(self, labels: Iterable[Label]) -> None:
         self._by_answer: dict[AnswerKey, dict[str, Label]] = {}
+        self._comments: dict[tuple[AnswerKey, str], str] = {}
         for label in labels:
             self.add(label)
 
     def add(self, label: Label) -> None:
-        """Add a label."""
+        """Add a label. It replaces the labeller's earlier one."""
         by_labeller = self._by_answer.setdefault(label.key, {})
         by_labeller.pop(label.labeller, None)
         if label.label is not None:
             by_labeller[label.labeller] = label
+        self._comments[label.key, label.labeller] = label.comment
 
     def of(self, key: AnswerKey, labeller: str) -> Label | None:
         """Return the label that one labeller gave an answer."""
         return self._by_answer.get(key, {}).get(labeller)
+
+    def comment(self, key: AnswerKey, labeller: str) -> str:
+        """Return the comment of one labeller on an answer, with or without a label."""
+        return self._comments.get((key, labeller), "")
+
+    def by(self, labeller: str) -> Labels:
+        """Return the labels of one labeller."""
+        return Labels(self.all_by(labeller))
+
+    def all_by(self, labeller: str) -> list[Label]:
+        """Return the last labels of one labeller, without notes."""
+        return [given[labeller] for given in self._by_answer.values() if labeller in given]
+
+    def labellers(self, keys: Iterable[AnswerKey] | None = None) -> Counter[str]:
+        """Count the pass and fail labels of each labeller, of some answers or of all."""
+        given = (self._by_answer.get(key, {}) for key in (self._by_answer if keys is None else keys))
+        return Counter(name for labels in given for name, label in labels.items() if label.label != "skip")
 
     def verdict(self, key: AnswerKey) -> Literal["pass", "fail", "disputed"] | None:
         """Return the majority verdict on an answer; None if it has no pass or fail label."""
@@ -99,9 +135,9 @@ class Labels:
         return bool(self._by_answer.get(key)) and self.verdict(key) is None
 
     def drawn(self, key: AnswerKey) -> Drawn:
-        """Return how an answer was chosen: at random if that holds for any labeller."""
+        """Return how an answer was chosen: at random, or else suggested, if that holds for any labeller."""
         ways = {label.drawn for label in self._by_answer.get(key, {}).values()}
-        return "random" if "random" in ways else "suggested"
+        return "random" if "random" in ways else "suggested" if "suggested" in ways else "chosen"
 
     def runs(self, key: AnswerKey) -> frozenset[str]:
         """Return the runs whose answer was labelled as pass or fail."""
@@ -116,47 +152,6 @@ class Labels:
     def keys(self) -> list[AnswerKey]:
         """The answers with a verdict."""
         return [key for key in self._by_answer if self.verdict(key) is not None]
-
-
-def read_labels(path: Path | str) -> list[Label]:
-    """Read a label file; empty if it does not exist. An incomplete last line is ignored."""
-    path = Path(path)
-    if not path.is_file():
-        return []
-    decode = msgspec.json.Decoder(Label).decode
-    found = []
-    with file_errors(f"Cannot read {path}"), path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.isspace() or not line.endswith(b"\n"):
-                continue
-            try:
-                found.append(decode(line))
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise AgentvError(f"{path}, line {number} is not a valid label", str(error)) from None
-    return found
-
-
-class LabelFile:
-    """A label file. Each label is on disk when `add` returns."""
-
-    def __init__(self, path: Path | str) -> None:
-        path = Path(path)
-        with file_errors(f"Cannot create {path.parent}"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        self.labels = Labels(read_labels(path))
-        self._writer = ResultWriter(path, next_step="run the same command again")
-
-    def add(self, label: Label) -> None:
-        """Append a label."""
-        self._writer.write(msgspec.json.encode(label) + b"\n")
-        self._writer.sync()
-        self.labels.add(label)
-
-    def __enter__(self) -> LabelFile:
-        return self
-
-    def __exit__(self, *ended: object) -> None:
-        self._writer.close()
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):

@@ -76,7 +76,8 @@ class CalibrateArguments(LabelledRun):
 
     Prints accuracy, Cohen's kappa, the confusion table, and the pass rate corrected for the judge's errors
     (Rogan-Gladen and PPI++), each with its 95 % interval, and suggests the answers to label next. The labels must be a
-    random sample, as drawn by `agentv judge label`, or suggested by this command.
+    random sample, as drawn by `agentv judge label`, or suggested by this command. With several labellers, the majority
+    decides, ties are left out, and the agreement of every two labellers is printed.
 
     \b
     Exit codes: 0 done, gate met   1 gate missed   2 usage error
@@ -86,10 +87,11 @@ class CalibrateArguments(LabelledRun):
     examples = (
         "agentv judge calibrate RUN",
         "agentv judge calibrate RUN --evaluator llm_judge --json",
-        "agentv judge calibrate RUN --min-kappa 0.6",
+        "agentv judge calibrate RUN --min-kappa 0.6 --labeller ann",
     )
 
     target: str | None = option("--target NAME", "Use only the answers of this target.")
+    labeller: str | None = option("--labeller NAME", "Use only the labels of this person (default: the majority).")
     count: int = option("--next N", "Number of answers to suggest for labelling.", AT_LEAST_0, default=20)
     min_kappa: float | None = option(
         "--min-kappa K", "Fail if the lower bound of the kappa interval is below K.", CORRELATION

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import click
 
-from agentv.calibration.labels import Card, Drawn, Label, LabelFile, LabelValue
+from agentv.calibration.label_file import LabelFile
+from agentv.calibration.labels import AnswerKey, Card, Drawn, Label, LabelValue
 from agentv.cli import output
 from agentv.engine.job.answer import now
 from agentv.report.figures import lines, one_line
@@ -31,11 +32,18 @@ _PROMPT = "p pass   f fail   s skip   u undo   q quit > "
 _MOST_LINES, _LONGEST_LINE = 60, 400
 
 
+PassedOver = Callable[[AnswerKey], list[Label]]
+"""Returns the labels of answers that were picked on the page and come before an answer in the random order."""
+
+
 class LabelSession:
     """A labelling session of one person. `drawn` is how the cards were selected."""
 
-    def __init__(self, file: LabelFile, *, labeller: str, drawn: Drawn, run_id: str) -> None:
+    def __init__(
+        self, file: LabelFile, *, labeller: str, drawn: Drawn, run_id: str, passed_over: PassedOver = lambda _: []
+    ) -> None:
         self._file = file
+        self._passed_over = passed_over
         self._labeller = labeller
         self._drawn = drawn
         self._run_id = run_id
@@ -77,7 +85,9 @@ class LabelSession:
 
     def _record(self, card: Card, value: LabelValue | None) -> None:
         session: dict[str, Any] = {"drawn": self._drawn, "labeller": self._labeller, "run_id": self._run_id}
-        self._file.add(Label(timestamp=now(), **card.key._asdict(), label=value, **session))
+        comment = self._file.labels.comment(card.key, self._labeller)
+        label = Label(timestamp=now(), **card.key._asdict(), label=value, comment=comment, **session)
+        self._file.add(*(self._passed_over(card.key) if value is not None else ()), label)
 
     def _show(self, card: Card, place: int, total: int) -> None:
         if self._interactive:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agentv.calibration.calibrate import Calibration, Figure
+from agentv.calibration.agreement import Figure, LabellerAgreement
+from agentv.calibration.calibrate import Calibration
 from agentv.errors import plural
 from agentv.model.manifest import TargetSummary
 from agentv.report.figures import NONE, Table, fitted, interval, number, one_line, p_equals, percent, usd, visible
@@ -168,6 +169,7 @@ def _basis(found: Calibration) -> Iterator[str]:
     yield f"Labels      {found.labelled:,} of {plural(found.answers, 'answer')}{how}"
     not_used = {
         "labellers disagree": found.disputed,
+        "answer picked by the labeller, not drawn at random": found.chosen,
         "skipped by the labeller": found.skipped,
         "answer of this run, but not selected": found.unjudged,
         "answer not in this run": found.unmatched,
@@ -177,8 +179,25 @@ def _basis(found: Calibration) -> Iterator[str]:
             yield f"            {plural(count, 'label')} not used: {why}"
     if found.unscored:
         yield f"            {plural(found.unscored, 'answer')} not included: no verdict from this judge"
+    if len(found.labellers) > 1:
+        counts = (f"{_labeller(name)} {count:,}" for name, count in found.labellers.items())
+        yield f"Labellers   {', '.join(counts)}"
+    for pair in found.agreement:
+        yield f"            {_pair(pair)}"
     for note in found.notes:
         yield f"Note: {note}"
+
+
+def _pair(found: LabellerAgreement) -> str:
+    """Return the agreement of two labellers."""
+    names = " and ".join(map(_labeller, found.labellers))
+    if not found.n:
+        return f"{names}: no answer has labels of both"
+    return f"{names} agree on {found.agreed:,} of {plural(found.n, 'answer')}, kappa {_shown(found.kappa)}"
+
+
+def _labeller(name: str) -> str:
+    return one_line(name, _LONGEST_NAME) or "(no name)"
 
 
 def _agreement(found: Calibration) -> Iterator[str]:

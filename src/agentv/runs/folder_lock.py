@@ -1,4 +1,4 @@
-"""Locks on run folders: only one process at a time may write to a run."""
+"""Locks on run folders and on other files: only one process at a time may write."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import os
 import sys
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from time import monotonic, sleep
 
 from agentv.errors import UsageError, file_errors
 from agentv.runs.record import RESULTS_FILE
 from agentv.support.private_files import open_file
 
 LOCK_NAME = ".lock"
+LONGEST_WAIT_S, _PAUSE_S = 10.0, 0.02
 
 
 class FolderLock(AbstractContextManager["FolderLock"]):
@@ -74,6 +76,20 @@ def lock_records(file: int, folder: Path) -> None:
         raise _without_locks(folder, error) from None
     if not is_free:
         raise _in_use(folder)
+
+
+def wait_for_lock(file: int, path: Path) -> None:
+    """Lock an open file until it is closed. Waits for other processes, and raises UsageError after ten seconds."""
+    deadline = monotonic() + LONGEST_WAIT_S
+    try:
+        while not _try_lock(file):
+            if monotonic() > deadline:
+                raise UsageError(
+                    f"Cannot write {path}", "Another process has locked it", "Stop that process, then retry"
+                )
+            sleep(_PAUSE_S)
+    except OSError as error:
+        raise UsageError(f"Cannot lock {path}", error.strerror or str(error), "Choose a file on a local disk") from None
 
 
 def is_locked(folder: Path) -> bool:

@@ -227,6 +227,14 @@ def _check_place(file: int, path: str) -> None:
         raise FileNotFoundError(path)
 
 
+def incomplete_line(file: int) -> bytes:
+    """Return what follows the last newline of an open file; empty if its last line is complete."""
+    size = os.fstat(file).st_size
+    end = _end_of_last_line(file, size)
+    os.lseek(file, end, os.SEEK_SET)
+    return os.read(file, size - end)
+
+
 def _end_of_last_line(file: int, size: int) -> int:
     """Return the offset after the last newline; 0 if there is none."""
     end = size

@@ -10,17 +10,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agentv.calibration.calibrate import Calibration, answers_of, draw_order, suggestions
+from agentv.calibration.calibrate import Calibration, answers_of, suggestions
 from agentv.calibration.calibrate import calibrate as calibrated
+from agentv.calibration.label_file import LabelFile, read_labels
+from agentv.calibration.label_order import draw_order, passed_over
 from agentv.calibration.labels import (
     LABELS_FILE,
     AnswerKey,
     Drawn,
-    LabelFile,
+    Label,
     Labels,
     answer_key,
     cards,
-    read_labels,
+    checked_labeller,
     stored_cases,
     with_cases,
 )
@@ -29,7 +31,7 @@ from agentv.cli import output
 from agentv.cli.commands.eval import run_folder
 from agentv.cli.display import RunDisplay
 from agentv.cli.judge_options import CalibrateArguments, LabelArguments, ProbeArguments
-from agentv.cli.label_loop import LabelSession
+from agentv.cli.label_loop import LabelSession, PassedOver
 from agentv.cli.options import options_of
 from agentv.datasets.case.header import evaluator_entries, specs_of
 from agentv.datasets.files import project_root
@@ -53,13 +55,14 @@ def label(args: LabelArguments) -> None:
     run = RunStore.open(existing_run(args.run))
     if next(run.records(), None) is None:
         raise UsageError(f"Run {args.run} has no results")
-    with LabelFile(path) as labels:
-        found = cards(run.records(), args.count, _order(run, labels.labels, args))
-        named = case_source(args.paths, warn=output.discard, note=output.discard) if args.paths else None
-        drawn: Drawn = "suggested" if args.suggested else "random"
-        session = LabelSession(labels, labeller=args.labeller, drawn=drawn, run_id=run.run_id)
-        session.run(with_cases(found, stored_cases(run).stream() if named is None else named.stream_lazily()))
-        counts = labels.labels.counts(args.labeller)
+    file, labeller = LabelFile(path), checked_labeller(args.labeller)
+    found = cards(run.records(), args.count, _order(run, file.labels, args))
+    named = case_source(args.paths, warn=output.discard, note=output.discard) if args.paths else None
+    drawn: Drawn = "suggested" if args.suggested else "random"
+    passed = _passed_over(run, file, args)
+    session = LabelSession(file, labeller=labeller, drawn=drawn, run_id=run.run_id, passed_over=passed)
+    session.run(with_cases(found, stored_cases(run).stream() if named is None else named.stream_lazily()))
+    counts = file.labels.counts(labeller)
     totals = ", ".join(f"{counts[what]} {what}" for what in ("pass", "fail", "skip") if counts[what]) or "none yet"
     output.echo(f"\nLabels in {os.path.relpath(path)}: {totals}")
     output.echo(f"Next: {_command('calibrate', args.run, args.labels_file, args.evaluator)}")
@@ -110,8 +113,29 @@ def _order(run: RunStore, labels: Labels, args: LabelArguments) -> Callable[[Ans
     if args.suggested:
         chosen = suggestions(answers_of(run.records(), args.evaluator).judged, labels, args.count, args.seed)
         places = {AnswerKey(each.dataset, each.eval_id, each.answer): place for place, each in enumerate(chosen)}
-        return lambda key: places[key].to_bytes(8) if key in places and not labels.of(key, args.labeller) else None
+        return lambda key: places[key].to_bytes(8) if key in places and _is_due(labels.of(key, args.labeller)) else None
     return lambda key: None if labels.of(key, args.labeller) else draw_order(key, args.seed)
+
+
+def _is_due(label: Label | None) -> bool:
+    """Return whether to ask for a suggested answer: it is not labelled, or it was picked rather than drawn."""
+    return label is None or label.drawn == "chosen"
+
+
+def _passed_over(run: RunStore, file: LabelFile, args: LabelArguments) -> PassedOver:
+    """Return the labels of answers that were picked before their turn; none in another order than the random one."""
+    picked = {label.key for label in file.labels.all_by(args.labeller) if label.drawn == "chosen"}
+    if args.suggested or not picked:
+        return lambda _: []
+    ranks = {
+        key: draw_order(key, args.seed) for result in run.records() if (key := answer_key(result)) in picked and key
+    }
+
+    def found(drawn: AnswerKey) -> list[Label]:
+        rank = draw_order(drawn, args.seed)
+        return passed_over(file.labels, args.labeller, lambda key: key in ranks and ranks[key] < rank)
+
+    return found
 
 
 def _calibration(args: CalibrateArguments) -> Calibration:
@@ -122,8 +146,19 @@ def _calibration(args: CalibrateArguments) -> Calibration:
         hint = f"Its evaluators: {', '.join(named)}" if named else ""
         raise UsageError(f"No answer in {args.run} has a verdict from this judge", hint=hint)
     name = args.evaluator or "overall verdict of all evaluators"
-    labels = Labels(read_labels(_labels_file(args.labels_file)))
+    labels = _labels(_labels_file(args.labels_file), args.labeller)
     return calibrated(answers, labels, name, args.count, _answers_of_run)
+
+
+def _labels(path: str, labeller: str | None) -> Labels:
+    """Read the labels: of one labeller if a name is given."""
+    found = Labels(read_labels(path))
+    if labeller is None:
+        return found
+    if labeller not in (names := found.labellers()):
+        known = ", ".join(sorted(name or '""' for name in names)) or "none"
+        raise UsageError(f"{path} has no labels of {labeller!r}", hint=f"Labellers in this file: {known}")
+    return found.by(labeller)
 
 
 def _answers_of_run(run_id: str) -> frozenset[AnswerKey] | None:
