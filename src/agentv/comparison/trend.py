@@ -73,6 +73,20 @@ def _series(datasets: tuple[str, ...], target: str, members: Sequence[tuple[RunE
     )
 
 
+def series_data(series: Series) -> dict[str, Any]:
+    """Return a series as JSON data, with runs named by their ids."""
+    runs = [
+        {"run_id": run.run_id, "name": run.name, "started_at": run.started_at, "git_commit": run.git_commit,
+         "mean": target.mean, "ci95": target.ci95, "scored": target.scored, "errors": target.errors}
+        for run, target in series.runs
+    ]  # fmt: skip
+    changes = [{"run_id": series.runs[change.position][0].run_id, **change._asdict()} for change in series.changes]
+    unread = [series.runs[position][0].run_id for position in series.unread]
+    others = {series.runs[position][0].run_id: count for position, count in series.other_measures.items()}
+    return {"datasets": series.datasets, "target": series.target, "runs": runs, "changes": changes,
+            "shared_cases": series.shared, "unread": unread, "other_measures": others}  # fmt: skip
+
+
 class SeriesTable:
     """The scores of several runs, with cases numbered in order of appearance.
 

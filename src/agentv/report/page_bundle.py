@@ -11,7 +11,7 @@ from posixpath import dirname, join, normpath
 _IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "(?P<file>\.{1,2}/[\w./]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?P<kind>async function\*?|function\*?|class|const) (?P<name>\w+)", re.MULTILINE)
 _LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*$", re.MULTILINE)
-_STYLES = ("page.css",)
+_STYLES = ("page.css", "runs/runs.css")
 """The style sheets, in their order. A later one may override an earlier one."""
 
 

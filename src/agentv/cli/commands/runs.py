@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Any
 
 import click
 import msgspec
@@ -55,14 +54,14 @@ def list_runs(args: RunsArguments) -> None:
 
 def print_trend(args: TrendArguments) -> None:
     """Print means over time."""
-    from agentv.comparison.trend import series_of  # late: it imports numpy
+    from agentv.comparison.trend import series_data, series_of  # late: it imports numpy
 
     found = series_of(_found(args))
     if not found:
         output.note("No matching runs with scores")
     for number, series in enumerate(found):
         if args.as_json:
-            output.echo_json(_series_data(series))
+            output.echo_json(series_data(series))
             continue
         if number:
             output.echo()
@@ -183,16 +182,3 @@ def _age(text: str, option: str) -> timedelta:
     if found is None:
         raise UsageError(f"{option} takes hours, days or weeks such as 36h, 30d or 8w, got {text!r}")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
-
-
-def _series_data(series: Any) -> dict[str, Any]:
-    runs = [
-        {"run_id": run.run_id, "name": run.name, "started_at": run.started_at, "git_commit": run.git_commit,
-         "mean": target.mean, "ci95": target.ci95, "scored": target.scored, "errors": target.errors}
-        for run, target in series.runs
-    ]  # fmt: skip
-    changes = [{"run_id": series.runs[change.position][0].run_id, **change._asdict()} for change in series.changes]
-    unread = [series.runs[position][0].run_id for position in series.unread]
-    others = {series.runs[position][0].run_id: count for position, count in series.other_measures.items()}
-    return {"datasets": series.datasets, "target": series.target, "runs": runs, "changes": changes,
-            "shared_cases": series.shared, "unread": unread, "other_measures": others}  # fmt: skip

@@ -3,8 +3,21 @@
 import { start } from "./core/shell.js";
 import { ServedSource } from "./data/served.js";
 import { RUN } from "./run/run_view.js";
+import { RUNS } from "./runs/runs_view.js";
+import { TREND } from "./runs/trend_view.js";
 
 const root = document.getElementById("app");
-start(root, new ServedSource(), [RUN]).catch((error) => {
-  root.textContent = `The page cannot be opened: ${error.message}`;
-});
+const source = new ServedSource();
+
+// A single run opens at once.
+async function chooseView() {
+  if (location.hash) return;
+  const { runs } = await source.runs();
+  if (runs.length === 1) history.replaceState(null, "", `#view=run&run=${encodeURIComponent(runs[0].id)}`);
+}
+
+chooseView()
+  .then(() => start(root, source, [RUNS, RUN, TREND]))
+  .catch((error) => {
+    root.textContent = `The page cannot be opened: ${error.message}`;
+  });

@@ -1,14 +1,24 @@
 // Creates elements. Text is always inserted as text, never parsed as HTML.
 
+const SVG = "http://www.w3.org/2000/svg";
+
 export function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) set(made, key, value);
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
-  return made;
+  return filled(document.createElement(name), attributes, children);
+}
+
+// An element of a drawing.
+export function drawn(name, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, name), attributes, children);
 }
 
 export function replaceChildren(parent, ...children) {
   parent.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+}
+
+function filled(made, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) set(made, key, value);
+  replaceChildren(made, ...children);
+  return made;
 }
 
 function set(made, key, value) {

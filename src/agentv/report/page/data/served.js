@@ -1,10 +1,13 @@
 // Data from the server, fetched on demand. The same methods as the data embedded in a file, and more.
 
+import { ServerEvents } from "./events.js";
+
 const KEPT = 2_000;
 const WAIT = 250; // milliseconds between questions for rows that have not been read or written yet
 
 export class ServedSource {
   #runs = new Map();
+  #events = null;
 
   // The runs that the server lists.
   async runs() {
@@ -17,6 +20,17 @@ export class ServedSource {
     if (wanted === undefined) throw new Error("There are no runs yet");
     if (!this.#runs.has(wanted)) this.#runs.set(wanted, new ServedRun(wanted));
     return this.#runs.get(wanted);
+  }
+
+  // The means over time of the runs with these datasets and this target.
+  async trend(datasets, target) {
+    const parameters = new URLSearchParams([...datasets.map((name) => ["dataset", name]), ["target", target]]);
+    return get(`/api/trend?${parameters}`);
+  }
+
+  // Events of the server: the list of runs changed, or a running eval made progress.
+  events() {
+    return (this.#events ??= new ServerEvents("/api/events"));
   }
 }
 

@@ -1,0 +1,291 @@
+// The list of runs: filters, order, pages, live progress, and two ticked runs to compare.
+
+import { element, replaceChildren } from "../core/dom.js";
+import { count } from "../core/format.js";
+import { oneLine } from "../core/text.js";
+import { ConnectionLine } from "./live.js";
+import { FILTERS, RunEntries, STATES, titleOf } from "./run_entries.js";
+import { COMPARED, RunsState } from "./runs_state.js";
+import { PAGE, RunsTable } from "./runs_table.js";
+
+export const RUNS = {
+  name: "runs",
+  title: "Runs",
+  open,
+  isOffered: (source) => source.runs !== undefined,
+  keys: [
+    ["j, ↓", "Next run"],
+    ["k, ↑", "Previous run"],
+    ["Enter", "Open the run"],
+    ["x", "Tick the run to compare it"],
+    ["c", "Compare the two ticked runs"],
+    ["/", "Search"],
+    ["Esc", "Leave the search box, or remove the ticks"],
+  ],
+};
+
+const TYPED = 120; // milliseconds after the last letter until the list is searched
+const TITLES = { dataset: "Dataset", target: "Target", experiment: "Experiment", tag: "Tag", state: "State" };
+const STEPS = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 };
+
+async function open({ source, state, shell }) {
+  const view = new RunsView(source, new RunsState(state), shell);
+  await view.load();
+  return view;
+}
+
+class RunsView {
+  #entries = new RunEntries([]);
+  #progress = new Map();
+  #shown = [];
+  #current = null; // the id of the run that the keys are at
+  #typing = 0;
+  #reading = null;
+  #isStale = false;
+  #stops;
+
+  constructor(source, state, shell) {
+    this.source = source;
+    this.state = state;
+    this.shell = shell;
+    const events = source.events();
+    this.connection = new ConnectionLine(events);
+    this.#stops = [
+      this.connection.close,
+      events.on("runs", () => this.load().then(() => this.#draw())),
+      events.on("progress", (progress) => this.#advance(progress)),
+    ];
+    this.table = new RunsTable(state, (run) => shell.address("run", { run: run.id }));
+    this.search = element("input", {
+      type: "search",
+      placeholder: "Search runs",
+      "aria-label": "Search in names, datasets, targets, prompts, experiments, tags and commits",
+      "aria-keyshortcuts": "/",
+      autocomplete: "off",
+      spellcheck: "false",
+      oninput: () => this.#searchLater(),
+    });
+    this.selects = new Map(FILTERS.map((name) => [name, element("select", { onchange: () => this.#filter(name) })]));
+    this.status = element("p", { class: "count-line", role: "status" });
+    this.pages = element("nav", { class: "pages", "aria-label": "Pages" });
+    this.compareBar = element("div", { class: "compare-bar", role: "region", "aria-label": "Ticked runs" });
+    this.empty = element("div", { class: "no-runs" });
+    this.root = element(
+      "main",
+      { class: "runs" },
+      element("h1", { class: "unseen" }, "Runs"),
+      element("div", { class: "toolbar" }, element("div", { class: "search", role: "search" }, this.search, this.#labelled()), this.status),
+      this.connection.root,
+      this.table.root,
+      this.empty,
+      this.pages,
+      this.compareBar,
+    );
+  }
+
+  // Reads the list. Requests during a request are answered by one more.
+  async load() {
+    if (this.#reading) {
+      this.#isStale = true;
+      return this.#reading;
+    }
+    this.#reading = this.#read().finally(() => (this.#reading = null));
+    return this.#reading;
+  }
+
+  async #read() {
+    do {
+      this.#isStale = false;
+      const { runs } = await this.source.runs();
+      this.#entries = new RunEntries(runs);
+    } while (this.#isStale);
+    for (const id of this.#progress.keys()) {
+      if (this.#entries.byId.get(id)?.state !== "running") this.#progress.delete(id);
+    }
+  }
+
+  follow() {
+    this.state.read();
+    this.#draw();
+  }
+
+  close() {
+    for (const stop of this.#stops) stop();
+  }
+
+  key(event) {
+    const isTyping = event.target instanceof HTMLInputElement && event.target.type === "search";
+    if (event.key === "Escape") return this.#escape(isTyping);
+    if (isTyping && event.key === "ArrowDown") return this.#move(1);
+    if (isTyping || event.target instanceof HTMLSelectElement) return false;
+    if (event.key in STEPS) return this.#move(STEPS[event.key]);
+    if (event.key === "/") {
+      this.search.focus();
+      this.search.select();
+      return true;
+    }
+    if (event.key === "Enter") return this.#enter(event);
+    if (event.key === "x") return this.#tick();
+    if (event.key === "c") return this.#compare();
+    return false;
+  }
+
+  #escape(isTyping) {
+    if (isTyping) {
+      this.search.blur();
+      return true;
+    }
+    if (!this.state.values.ticked.length) return false;
+    this.state.update({ ticked: [] });
+    return true;
+  }
+
+  #move(step) {
+    if (!this.#shown.length) return false;
+    const from = this.#shown.findIndex((run) => run.id === (this.table.focused ?? this.#current));
+    const first = this.state.values.page * PAGE;
+    const position = from < 0 ? first : Math.max(0, Math.min(this.#shown.length - 1, from + step));
+    const page = Math.floor(position / PAGE);
+    this.#current = this.#shown[position].id;
+    if (page !== this.state.values.page) this.state.update({ page });
+    this.table.focus(this.#current);
+    return true;
+  }
+
+  // The run that has the focus or had it last; else the first one on this page.
+  #here() {
+    const id = this.table.focused ?? this.#current;
+    const isShown = this.#shown.some((run) => run.id === id);
+    return isShown ? id : (this.#shown[this.state.values.page * PAGE]?.id ?? null);
+  }
+
+  // A link or button that has the focus is activated by the browser.
+  #enter(event) {
+    const id = this.#here();
+    if (event.target !== document.body || id === null) return false;
+    location.hash = this.shell.address("run", { run: id });
+    return true;
+  }
+
+  #tick() {
+    const id = this.#here();
+    if (id === null) return false;
+    this.#current = id;
+    this.state.tick(id);
+    return true;
+  }
+
+  #compare() {
+    const runs = this.#ticked();
+    if (runs.length === COMPARED) location.hash = comparison(runs);
+    return runs.length === COMPARED;
+  }
+
+  // The ticked runs, oldest first: the older one is the baseline.
+  #ticked() {
+    const runs = this.state.values.ticked.map((id) => this.#entries.byId.get(id)).filter(Boolean);
+    return runs.sort((a, b) => ((a.started_at ?? "") < (b.started_at ?? "") ? -1 : 1));
+  }
+
+  #searchLater() {
+    clearTimeout(this.#typing);
+    this.#typing = setTimeout(() => {
+      this.#typing = 0;
+      this.state.update({ search: this.search.value });
+    }, TYPED);
+  }
+
+  #filter(name) {
+    this.state.update({ filters: { ...this.state.values.filters, [name]: this.selects.get(name).value || null } });
+  }
+
+  #advance(progress) {
+    this.#progress.set(progress.id, progress);
+    this.#draw();
+  }
+
+  #labelled() {
+    this.filters = new Map(
+      FILTERS.map((name) => [name, element("label", { class: "filter" }, element("span", {}, TITLES[name]), this.selects.get(name))]),
+    );
+    this.reset = element("button", { type: "button", onclick: () => this.state.reset() }, "Show all");
+    return [...this.filters.values(), this.reset];
+  }
+
+  #draw() {
+    const { values } = this.state;
+    const total = this.#entries.runs.length;
+    this.#shown = this.#entries.matching(values);
+    const pages = Math.max(1, Math.ceil(this.#shown.length / PAGE));
+    values.page = Math.min(values.page, pages - 1);
+    const first = values.page * PAGE;
+    if (!this.#typing && document.activeElement !== this.search) this.search.value = values.search;
+    for (const name of FILTERS) this.#fill(name, values.filters[name]);
+    this.reset.hidden = !this.state.isFiltered;
+    const runs = `${count(total)} ${total === 1 ? "run" : "runs"}`;
+    this.status.textContent = this.#shown.length === total ? runs : `${count(this.#shown.length)} of ${runs}`;
+    this.table.root.hidden = !this.#shown.length;
+    this.table.show(this.#shown.slice(first, first + PAGE), this.#entries, this.#progress);
+    replaceChildren(this.empty, this.#shown.length ? [] : total ? "No matching runs." : noRuns());
+    replaceChildren(this.pages, pages > 1 ? this.#pageButtons(values.page, pages) : []);
+    replaceChildren(this.compareBar, this.#chosen());
+  }
+
+  // A filter with a single value is hidden.
+  #fill(name, chosen) {
+    const values = this.#entries.values(name);
+    if (chosen !== null && !values.some(([value]) => value === chosen)) values.push([chosen, 0]);
+    this.filters.get(name).hidden = values.length < 2 && chosen === null;
+    const stamp = JSON.stringify(values);
+    const select = this.selects.get(name);
+    if (select.dataset.stamp !== stamp) {
+      const option = ([value, runs]) =>
+        element("option", { value }, `${oneLine(name === "state" ? (STATES[value] ?? value) : value, 60)} (${count(runs)})`);
+      replaceChildren(select, element("option", { value: "" }, "all"), values.map(option));
+      select.dataset.stamp = stamp;
+    }
+    select.value = chosen ?? "";
+  }
+
+  #pageButtons(page, pages) {
+    const button = (title, to) =>
+      element("button", { type: "button", disabled: to < 0 || to >= pages, onclick: () => this.#turn(to) }, title);
+    const last = Math.min(this.#shown.length, (page + 1) * PAGE);
+    return [
+      button("Previous", page - 1),
+      element("span", {}, `${count(page * PAGE + 1)} to ${count(last)} of ${count(this.#shown.length)}`),
+      button("Next", page + 1),
+    ];
+  }
+
+  #turn(page) {
+    this.#current = null;
+    this.state.update({ page }, { isStep: true });
+    this.table.root.scrollTop = 0;
+  }
+
+  #chosen() {
+    const runs = this.#ticked();
+    if (!runs.length) return [];
+    const name = (run) => element("bdi", { class: "name" }, `${oneLine(titleOf(run), 80)} (${oneLine(run.name, 60)})`);
+    const clear = element("button", { type: "button", onclick: () => this.state.update({ ticked: [] }) }, "Remove ticks");
+    if (runs.length < COMPARED) return [element("p", {}, name(runs[0]), " is ticked. Tick another run to compare them."), clear];
+    return [
+      element("p", {}, "Baseline: ", name(runs[0]), ". Compared with it: ", name(runs[1]), "."),
+      element("a", { class: "primary", href: comparison(runs), "aria-keyshortcuts": "c" }, "Compare these two runs"),
+      clear,
+    ];
+  }
+}
+
+function comparison(runs) {
+  return `#${new URLSearchParams([["view", "compare"], ...runs.map((run) => ["runs", run.id])])}`;
+}
+
+function noRuns() {
+  return [
+    element("p", {}, "There are no runs yet. Make one, and it appears here while it runs:"),
+    element("p", {}, element("code", {}, "agentv eval DATASET --target TARGET")),
+    element("p", { class: "note" }, "To start with an example project: ", element("code", {}, "agentv init")),
+  ];
+}
