@@ -29,7 +29,7 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run. `done` of its `jobs` have a record; the figures come from its summary or, without one, its records.
 
     `name` is the argument that commands accept as RUN; a folder's name may differ from its run id. `tags` name this run
-    in its project.
+    in its project. `problem` is why an unreadable run cannot be read.
     """
 
     run_id: str
@@ -45,6 +45,7 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     targets: dict[str, TargetSummary] = {}
+    problem: str = ""
 
     @property
     def began(self) -> datetime | None:
@@ -128,18 +129,37 @@ class RunJournal:
 
 def find_runs(folder: Path | str) -> list[RunEntry]:
     """Return the runs in a folder, newest first, with results of other tools."""
-    paths = [*_runs_in(Path(folder)), *_imports_in(Path(folder))]
-    return [_with_figures(entry) for entry in _sorted(paths)]
+    return newest_first(map(read_entry, paths_in(folder)))
 
 
 def project_runs(root: Path | str, *, figures: bool = True) -> list[RunEntry]:
     """Return all runs of a project, newest first: those in its results folder, and those made with `--out`."""
     journal = RunJournal(root)
+    read = read_entry if figures else _entry
+    found = newest_first(map(read, project_paths(root, journal)))
+    return [msgspec.structs.replace(entry, tags=journal.tags_of(entry.path)) for entry in found]
+
+
+def paths_in(folder: Path | str) -> list[Path]:
+    """Return the paths of the runs in a folder, and of results of other tools."""
+    return [*_runs_in(Path(folder)), *_imports_in(Path(folder))]
+
+
+def project_paths(root: Path | str, journal: RunJournal) -> list[Path]:
+    """Return the paths of all runs of a project."""
     others = (Path(path) for path in journal.folders)
     paths = {os.path.realpath(path): path for path in (*others, *_runs_in(Path(root, RESULTS_FOLDER)))}
-    found = _sorted(path for path in paths.values() if _is_run(path))
-    tagged = (msgspec.structs.replace(entry, tags=journal.tags_of(entry.path)) for entry in found)
-    return [_with_figures(entry) for entry in tagged] if figures else list(tagged)
+    return [path for path in paths.values() if _is_run(path)]
+
+
+def newest_first(entries: Iterable[RunEntry]) -> list[RunEntry]:
+    """Sort runs by the time when they started."""
+    return sorted(entries, key=lambda entry: (entry.began or _UNKNOWN, entry.run_id), reverse=True)
+
+
+def is_run(path: Path) -> bool:
+    """Return whether a path is one run: a run folder, a file of records, or results of another tool."""
+    return _is_run(path) or _is_foreign(path)
 
 
 def _runs_in(folder: Path) -> list[Path]:
@@ -158,10 +178,6 @@ def _is_foreign(path: Path) -> bool:
     with suppress(AgentvError):
         return getattr(format_of(path), "is_imported", False) is True
     return False
-
-
-def _sorted(paths: Iterable[Path]) -> list[RunEntry]:
-    return sorted(map(_entry, paths), key=lambda entry: (entry.began or _UNKNOWN, entry.run_id), reverse=True)
 
 
 def remove_run(entry: RunEntry) -> None:
@@ -193,8 +209,8 @@ def _entry(path: Path) -> RunEntry:
             first = next(RunStore.open(path).records(), None)
             return msgspec.structs.replace(bare, state="foreign", started_at=first.timestamp if first else None)
         manifest = folder.read_manifest()
-    except AgentvError:
-        return bare
+    except AgentvError as error:
+        return msgspec.structs.replace(bare, problem=_problem(error))
     finished = manifest.finished_at is not None
     experiment = manifest.options.get("experiment")
     return msgspec.structs.replace(
@@ -210,8 +226,13 @@ def _entry(path: Path) -> RunEntry:
     )
 
 
-def _with_figures(entry: RunEntry) -> RunEntry:
-    """Add the figures of a run."""
+def _problem(error: AgentvError) -> str:
+    return ": ".join(filter(None, (error.headline, error.detail)))
+
+
+def read_entry(path: Path) -> RunEntry:
+    """Return a run with its figures; an unreadable one with the reason."""
+    entry = _entry(path)
     if entry.state == "unreadable":
         return entry
     try:
@@ -219,8 +240,8 @@ def _with_figures(entry: RunEntry) -> RunEntry:
             return _foreign(entry, RunStore.open(entry.path))
         folder = RunFolder(entry.path)
         targets = _targets(folder, folder.read_manifest().finished_at is not None)
-    except AgentvError:
-        return msgspec.structs.replace(entry, state="unreadable")
+    except AgentvError as error:
+        return msgspec.structs.replace(entry, state="unreadable", problem=_problem(error))
     done = sum(target.scored + target.errors + target.unscored for target in targets.values())
     return msgspec.structs.replace(entry, targets=targets, done=done if targets else _lines(folder.results_path))
 

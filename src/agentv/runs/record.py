@@ -103,9 +103,31 @@ class ScoreRecord(msgspec.Struct, gc=False, kw_only=True):
         return JobKey(self.dataset_path, self.eval_id, self.target, self.prompt, self.trial)
 
 
+class RecordFields(Protocol):
+    """A record with at least its version and the fields of its job."""
+
+    # fmt: off
+    @property
+    def schema_version(self) -> int: ...
+    @property
+    def dataset(self) -> str: ...
+    @property
+    def dataset_path(self) -> str: ...
+    @property
+    def eval_id(self) -> str: ...
+    @property
+    def target(self) -> str: ...
+    @property
+    def prompt(self) -> str | None: ...
+    @property
+    def trial(self) -> int: ...
+    # fmt: on
+
+
+Fields = TypeVar("Fields", bound=RecordFields)
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Result).decode
-_decode_scores = msgspec.json.Decoder(ScoreRecord).decode
 decode_key = msgspec.json.Decoder(RecordKey).decode
 """Decode the key of one of our records. Raises msgspec.DecodeError or UnicodeDecodeError."""
 
@@ -135,12 +157,15 @@ def decode_record(line: bytes, run_id: str = "", needs_score: bool = True) -> Re
     return result
 
 
-def score_decoder(run_id: str = "", needs_score: bool = True) -> Callable[[bytes], ScoreRecord | Result]:
-    """Return a decoder of ScoreRecords. Rows of other tools and damaged lines are decoded completely."""
+def field_decoder(
+    fields: type[Fields], run_id: str = "", needs_score: bool = True
+) -> Callable[[bytes], Fields | Result]:
+    """Return a decoder of some fields of our records. Rows of other tools and damaged lines are decoded completely."""
+    decode_fields = msgspec.json.Decoder(fields).decode
 
-    def decode(line: bytes) -> ScoreRecord | Result:
+    def decode(line: bytes) -> Fields | Result:
         try:
-            record = _decode_scores(line)
+            record = decode_fields(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return decode_record(line, run_id, needs_score)
         return record if record.schema_version == SCHEMA_VERSION else decode_record(line, run_id, needs_score)
@@ -328,7 +353,7 @@ class DuplicateCheck:
         self._pending: list[tuple[str, str, str, str, str | None, int]] = []
         self._numbers: list[int] = []
 
-    def add(self, record: ScoreRecord | Result, number: int) -> None:
+    def add(self, record: RecordFields, number: int) -> None:
         """Check a record, given its number in the file. A duplicate is reported with some delay."""
         path = record.dataset_path
         if path:

@@ -10,10 +10,10 @@ import msgspec
 
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import Result, Verdict
-from agentv.runs.summary import SummaryBuilder, TargetDetails
+from agentv.runs.summary import Snapshot, SummaryBuilder, TargetDetails
 
 if TYPE_CHECKING:
-    from agentv.runs.failure_groups import FailureGrouper, FailureGroups
+    from agentv.runs.failure_groups import FailureGroups
     from agentv.runs.store import RunStore
 
 
@@ -52,30 +52,71 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.done:,} of {self.jobs:,} jobs are done{lost}"
 
 
+class FigureBuilder:
+    """Builds the figures of a run one result at a time.
+
+    Clustering `by_case` takes memory for each case. It is needed if a case has several results.
+    """
+
+    def __init__(self, run: RunStore, *, by_case: bool | None = None) -> None:
+        from agentv.runs.failure_groups import FailureGrouper  # late: a run imports this module, and groups nothing
+
+        self.run = run
+        self._by_case = _has_several_jobs_per_case(run.manifest) if by_case is None else by_case
+        self._summary = SummaryBuilder(run.run_id, jobs_per_case=2 if self._by_case else 1)
+        self._failures = FailureGrouper()
+        self._evaluators: dict[str, None] = {}
+
+    def add(self, result: Result) -> bool:
+        """Add a result. Return False if the figures have to be built by case: a trial, a prompt, or no dataset."""
+        if not self._by_case and (result.trial > 1 or result.prompt is not None or not result.dataset_path):
+            return False
+        self._summary.add(result)
+        self._failures.add(result)
+        for found in result.evaluator_results:
+            if found.name not in self._evaluators:
+                self._evaluators[found.name] = None
+        return True
+
+    def snapshot(self) -> Snapshot:
+        """Return the progress so far."""
+        return self._summary.snapshot()
+
+    def build(self) -> Figures:
+        """Return the figures of the results so far."""
+        manifest, stored = self.run.manifest, self.run.summary()
+        summary = self._summary.build(*planned_jobs(manifest, stored))
+        done = _results_in(summary)
+        counts = manifest.counts if manifest else None
+        return Figures(
+            summary=_with_early_stop(summary, stored),
+            details=self._summary.details(),
+            evaluators=tuple(self._evaluators),
+            done=done,
+            jobs=max(done, counts.jobs if counts else 0),
+            lost=max(0, (_results_in(stored) if stored else 0) - done),
+            failures=self._failures.build(),
+        )
+
+
 def run_figures(run: RunStore) -> Figures:
     """Compute the figures of a run from its records, in one pass."""
-    from agentv.runs.failure_groups import FailureGrouper  # late: a run imports this module, and groups nothing
+    builder = FigureBuilder(run)
+    if not all(map(builder.add, run.records())):
+        builder = FigureBuilder(run, by_case=True)
+        for result in run.records():
+            builder.add(result)
+    return builder.build()
 
-    evaluators: dict[str, None] = {}
-    failures = FailureGrouper()
-    builder = _summarize(run, evaluators, failures, by_case=_has_several_jobs_per_case(run.manifest))
-    if builder is None:
-        failures = FailureGrouper()
-        builder = _summarize(run, evaluators, failures, by_case=True)
-    assert builder is not None
-    stored = run.summary()
-    summary = builder.build(*planned_jobs(run.manifest, stored))
-    done = _results_in(summary)
-    counts = run.manifest.counts if run.manifest else None
-    return Figures(
-        summary=_with_early_stop(summary, stored),
-        details=builder.details(),
-        evaluators=tuple(evaluators),
-        done=done,
-        jobs=max(done, counts.jobs if counts else 0),
-        lost=max(0, (_results_in(stored) if stored else 0) - done),
-        failures=failures.build(),
-    )
+
+def stored_figures(run: RunStore) -> Figures | None:
+    """Return the figures of a finished run without reading its records: without details and failures."""
+    stored, manifest = run.summary(), run.manifest
+    if stored is None or manifest is None or manifest.finished_at is None:
+        return None
+    done = _results_in(stored)
+    jobs = max(done, manifest.counts.jobs if manifest.counts else 0)
+    return Figures(summary=stored, details={}, evaluators=(), done=done, jobs=jobs)
 
 
 def _results_in(summary: RunSummary) -> int:
@@ -87,26 +128,6 @@ def _has_several_jobs_per_case(manifest: RunManifest | None) -> bool:
     if manifest is None or manifest.counts is None:
         return False
     return manifest.counts.jobs > manifest.counts.cases * len(manifest.targets)
-
-
-def _summarize(
-    run: RunStore, evaluators: dict[str, None], failures: FailureGrouper, *, by_case: bool
-) -> SummaryBuilder | None:
-    """Summarize the records, and collect the names of evaluators and the failures.
-
-    Clustering by case takes memory for each case. Without it, return None if a case may have several results: another
-    trial, a prompt, or another tool's record.
-    """
-    builder = SummaryBuilder(run.run_id, jobs_per_case=2 if by_case else 1)
-    for result in run.records():
-        if not by_case and (result.trial > 1 or result.prompt is not None or not result.dataset_path):
-            return None
-        builder.add(result)
-        failures.add(result)
-        for found in result.evaluator_results:
-            if found.name not in evaluators:
-                evaluators[found.name] = None
-    return builder
 
 
 def planned_jobs(manifest: RunManifest | None, stored: RunSummary | None) -> tuple[dict[str, int], dict[str, int]]:

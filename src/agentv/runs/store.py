@@ -28,9 +28,9 @@ from agentv.runs.record import (
     decode_record,
     decoded_lines,
     encode_record,
+    field_decoder,
     format_of,
     repair_hint,
-    score_decoder,
 )
 from agentv.runs.run_figures import Figures, run_figures
 from agentv.runs.run_location import records_in, run_folder
@@ -156,10 +156,10 @@ class RunStore(AbstractContextManager["RunStore"]):
         self.path = folder.path
         self.file = file
         self._format = None if file is None else format_of(file)
-        self._is_lines = isinstance(self._format, RecordLines)
+        self.is_lines = isinstance(self._format, RecordLines)
         name = self.name
-        self._decode: Callable[[bytes], Result] = lambda line: decode_record(line, name, needs_scores)
-        self._decode_scores = score_decoder(name, needs_scores)
+        self.decode: Callable[[bytes], Result] = lambda line: decode_record(line, name, needs_scores)
+        self._decode_scores = field_decoder(ScoreRecord, name, needs_scores)
         self._stream: BinaryIO | None = None
         self._results: ResultWriter | None = None
         self._cases: ResultWriter | None = None
@@ -167,17 +167,20 @@ class RunStore(AbstractContextManager["RunStore"]):
         self.digests: dict[str, str] = {}
 
     @classmethod
-    def open(cls, path: Path | str, redact: Redact | None = None, *, needs_scores: bool = True) -> RunStore:
+    def open(
+        cls, path: Path | str, redact: Redact | None = None, *, needs_scores: bool = True, checks_damage: bool = True
+    ) -> RunStore:
         """Open a run folder or a result file. Raises UsageError for anything else, and AgentvError for a damaged run.
 
-        Without `needs_scores`, rows of other tools may have answers only.
+        Without `needs_scores`, rows of other tools may have answers only. Without `checks_damage`, which reads all
+        files, damage is found when its place is read.
         """
         path = Path(path)
         if not path.exists():
             detail = "There is no such file" if path.suffix else ""
             raise UsageError(f"No such run: {path}", detail, f"Runs are in {RESULTS_FOLDER}")
         folder = run_folder(path, redact)
-        if folder.path.is_dir() or path.name == RESULTS_FILE:
+        if checks_damage and (folder.path.is_dir() or path.name == RESULTS_FILE):
             from agentv.runs.maintenance.damage import refuse_damage  # late: it reads runs too
 
             refuse_damage(folder.path if folder.path.is_dir() else path.parent)
@@ -234,10 +237,10 @@ class RunStore(AbstractContextManager["RunStore"]):
         """Yield the records, each with its offset for `read`."""
         if self.file is None:
             return iter(())
-        if not self._is_lines:
+        if not self.is_lines:
             return enumerate(self._checked())
         if fields is None:
-            return decoded_lines(self.file, self._decode)
+            return decoded_lines(self.file, self.decode)
         return decoded_lines(self.file, self._decode_scores)
 
     @overload
@@ -246,7 +249,7 @@ class RunStore(AbstractContextManager["RunStore"]):
     def read(self, offset: int, fields: type[ScoreRecord]) -> ScoreRecord | Result: ...
     def read(self, offset: int, fields: type[ScoreRecord] | None = None) -> ScoreRecord | Result:
         """Return the record at an offset from `entries` or `index`."""
-        if not self._is_lines:
+        if not self.is_lines:
             return self._held[offset]
         assert self.file is not None
         if self._stream is None:
@@ -254,7 +257,7 @@ class RunStore(AbstractContextManager["RunStore"]):
         self._stream.seek(offset)
         line = self._stream.readline().removeprefix(b"\xef\xbb\xbf")
         try:
-            return self._decode(line) if fields is None else self._decode_scores(line)
+            return self.decode(line) if fields is None else self._decode_scores(line)
         except RecordError as error:  # decoding as a ScoreRecord did not check all fields
             self._stream.seek(0)
             number = self._stream.read(offset).count(b"\n") + 1

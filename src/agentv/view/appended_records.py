@@ -1,0 +1,148 @@
+"""Read the records of a run that may still grow: each read continues where the last one ended."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+from agentv.errors import file_errors
+from agentv.model.result import Result
+from agentv.report.row_blocks import RowRecord
+from agentv.runs.record import RESULTS_FILE, DuplicateCheck, RecordError, damaged
+from agentv.runs.store import RunStore
+
+_READ_BYTES = 4 << 20
+
+Record = TypeVar("Record", bound=RowRecord | Result)
+
+
+class RecordBatch(NamedTuple, Generic[Record]):
+    """Records, and the offset of each in the file."""
+
+    offsets: array[int]
+    records: list[Record]
+
+
+class AppendedRecords(Generic[Record]):
+    """Reads a file of lines in batches. A last line without its end is read when it is complete.
+
+    `decode` turns a line into a record and raises RecordError. A second record of a job is an error, unless a reader of
+    the same file `checks_jobs` already.
+    """
+
+    def __init__(self, path: Path, decode: Callable[[bytes], Record], *, checks_jobs: bool = True) -> None:
+        self._path = path
+        self._decode = decode
+        self._line = self._offset = self._read_bytes = 0
+        self._lines: list[bytes] = []
+        self._jobs = DuplicateCheck(path, "line") if checks_jobs else None
+        self._seen_size = 0
+        self._file = _file_number(path)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether everything is read, except the start of a line that is still being written."""
+        return not self._lines and _size(self._path) == self._seen_size
+
+    @property
+    def was_replaced(self) -> bool:
+        """Whether the file was deleted, shortened or replaced by another one."""
+        return _file_number(self._path) != self._file or _size(self._path) < self._offset
+
+    def read(self, most: int) -> RecordBatch[Record]:
+        """Return the next records, at most this many. Raises AgentvError for a damaged record."""
+        offsets: array[int] = array("q")
+        records: list[Record] = []
+        while len(records) < most and (self._lines or self._fill()):
+            line = self._lines.pop()
+            self._line += 1
+            if not line.isspace():
+                records.append(self._decoded(line))
+                offsets.append(self._offset)
+            self._offset += len(line)
+        if self._jobs is not None:
+            self._jobs.finish()
+        return RecordBatch(offsets, records)
+
+    def _fill(self) -> bool:
+        """Read the next complete lines, the last one first. Return whether there are any."""
+        size = _size(self._path)
+        if not size:
+            return False
+        with file_errors(f"Cannot read {self._path}"), open(self._path, "rb") as file:
+            file.seek(self._read_bytes)
+            lines = file.readlines(_READ_BYTES)
+        if lines and not lines[-1].endswith(b"\n") and not self._is_whole(lines[-1]):
+            lines.pop()
+        self._read_bytes += sum(map(len, lines))
+        self._lines = lines[::-1]
+        if not lines:
+            self._seen_size = size
+        return bool(lines)
+
+    def _is_whole(self, line: bytes) -> bool:
+        """Return whether a line without its end is a record, as in files that other programs wrote."""
+        if self._path.name == RESULTS_FILE:
+            return False
+        try:
+            self._decode(line)
+        except RecordError:
+            return False
+        return True
+
+    def _decoded(self, line: bytes) -> Record:
+        try:
+            record = self._decode(line.removeprefix(b"\xef\xbb\xbf") if self._line == 1 else line)
+        except RecordError as error:
+            raise damaged(self._path, f"line {self._line}", error) from error
+        if self._jobs is not None:
+            self._jobs.add(record, self._line)
+        return record
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _file_number(path: Path) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return -1
+
+
+class HeldRecords:
+    """Reads the records of a file that has no lines, in the same way. A change of the file means another one."""
+
+    def __init__(self, run: RunStore) -> None:
+        self._entries = run.entries()
+        self._path = run.file or run.path
+        self._stamp = file_stamp(self._path)
+        self.is_at_end = False
+
+    @property
+    def was_replaced(self) -> bool:
+        """Whether the file was changed or deleted."""
+        return file_stamp(self._path) != self._stamp
+
+    def read(self, most: int) -> RecordBatch[Result]:
+        """Return the next records, at most this many. Raises AgentvError for a damaged record."""
+        found = list(islice(self._entries, most))
+        self.is_at_end = not found
+        return RecordBatch(array("q", [offset for offset, _ in found]), [record for _, record in found])
+
+
+def file_stamp(path: Path) -> tuple[int, int]:
+    """Return the time of the last change of a file and its size; zeros if it does not exist."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size

@@ -1,0 +1,65 @@
+"""Handlers for the list of runs, and for the head, rows, records and cases of one run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from agentv.errors import UsageError
+from agentv.view.state import STATE, json_response
+
+_MOST_ROWS = 2_000
+
+
+async def runs(request: web.Request) -> web.Response:
+    """Return the list of runs."""
+    state = request.app[STATE]
+    await asyncio.to_thread(state.runs.refresh)
+    data: dict[str, Any] = {
+        "title": state.title,
+        "label": state.label_file is not None,
+        "labeller": state.labeller,
+        "runs": [run.data for run in state.runs.runs()],
+    }
+    return json_response(data)
+
+
+async def head(request: web.Request) -> web.Response:
+    """Return the figures of a run, and the names that its rows refer to."""
+    run = request.app[STATE].served_run(request.match_info["id"])
+    return json_response(await asyncio.to_thread(run.head))
+
+
+async def rows(request: web.Request) -> web.Response:
+    """Return a block of rows."""
+    run = request.app[STATE].served_run(request.match_info["id"])
+    body = await asyncio.to_thread(run.rows, _number(request, "first"))
+    return web.Response(body=body, content_type="application/json")
+
+
+async def results(request: web.Request) -> web.Response:
+    """Return the fields of records that are not in their rows."""
+    run = request.app[STATE].served_run(request.match_info["id"])
+    given = request.query.get("rows", "").split(",")
+    if len(given) > _MOST_ROWS:
+        raise UsageError(f"A request names at most {_MOST_ROWS:,} rows")
+    found = await asyncio.to_thread(run.results, [_whole(each, "rows") for each in given if each])
+    return json_response(found)
+
+
+async def case(request: web.Request) -> web.Response:
+    """Return the case of a row; null if the run has none."""
+    run = request.app[STATE].served_run(request.match_info["id"])
+    return json_response(await asyncio.to_thread(run.case, _number(request, "row")))
+
+
+def _number(request: web.Request, name: str) -> int:
+    return _whole(request.query.get(name, "0"), name)
+
+
+def _whole(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise UsageError(f"{name} has to be a number, got {text[:40]!r}")
+    return int(text)

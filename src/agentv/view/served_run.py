@@ -1,0 +1,248 @@
+"""A run that the page shows: its rows are read in the background, its records and cases on demand."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Condition, Event, Lock, Thread
+from typing import Any
+
+import msgspec
+
+from agentv.errors import AgentvError
+from agentv.model.result import Result
+from agentv.report.html import page_head
+from agentv.report.row_blocks import RowRecord, case_fields, remaining_fields
+from agentv.runs.folder_lock import is_locked
+from agentv.runs.record import field_decoder
+from agentv.runs.run_figures import FigureBuilder, Figures, stored_figures
+from agentv.runs.store import RunStore
+from agentv.runs.summary import Snapshot
+from agentv.view.appended_records import AppendedRecords, HeldRecords, file_stamp
+from agentv.view.case_places import CasePlaces
+from agentv.view.row_store import RowStore
+
+_WAIT_S = 0.25
+"""How long a request waits for rows that are about to be read."""
+_FIGURES_WAIT_S = 0.5
+_FIGURES_AT_ONCE = 1024
+_FIGURES_EVERY_S = 1.0
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ServedRun:
+    """One run. A thread reads new records while `follow` is called; all methods may be called from several threads.
+
+    First it reads the rows, then the figures, which takes longer. Until they are known, those that the run stored are
+    used.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._changed = Condition()
+        self._file_lock = Lock()
+        self._stopped = Event()
+        self._is_reading = False
+        self._run: RunStore | None = None
+        self._error: AgentvError | None = None
+        self._figures: Figures | None = None
+        self._has_all_figures = False
+        self._offsets = array("q")
+        self._case_numbers = array("i")
+        self.snapshot: Snapshot | None = None
+
+    def follow(self) -> None:
+        """Start to read what is new, unless a thread does so already."""
+        with self._changed:
+            if self._is_reading or self._error is not None or self._is_at_end:
+                return
+            self._is_reading = True
+        Thread(target=self._read, name=f"read {self.path.name}", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._stopped.set()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a process is writing to the run."""
+        folder = None if self._run is None else self._run.folder.path
+        return folder is not None and folder.is_dir() and is_locked(folder)
+
+    @property
+    def was_replaced(self) -> bool:
+        """Whether the run was deleted or written anew, so that it has to be opened again."""
+        return self._run is not None and (self._rows_source.was_replaced or not self.path.exists())
+
+    @property
+    def total(self) -> int:
+        """The number of rows that are known."""
+        return 0 if self._run is None else self._rows.total
+
+    def head(self) -> dict[str, Any]:
+        """Return the run, its figures so far, and the names that rows refer to. Raises AgentvError."""
+        is_live = self._ready_is_live()
+        self._wait(lambda: self._has_all_figures, _FIGURES_WAIT_S)
+        assert self._run is not None and self._figures is not None
+        complete = not is_live and self._is_at_end
+        head = page_head(self._run, self._figures, self._rows.names(), self._rows.total)
+        return {**head, "complete": complete, "live": is_live, "notes": list(self._run.notes)}
+
+    def rows(self, first: int) -> bytes:
+        """Return the block of rows from `first` on, as JSON. Raises AgentvError if they cannot be read."""
+        is_live = self._ready_is_live()
+        self._wait(lambda: self._rows.total > first, _WAIT_S)
+        if self._error is not None and self._rows.total <= first:
+            raise self._error
+        is_read = self._rows_source.is_at_end  # before the total, which may grow meanwhile
+        total = self._rows.total
+        block = self._rows.block(first)
+        complete = not is_live and is_read
+        return b'{"total":%d,"complete":%b,%b' % (total, b"true" if complete else b"false", block[1:])
+
+    def results(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """Return the fields of records that are not in the columns."""
+        return [remaining_fields(self.record(row)) for row in rows]
+
+    def record(self, row: int) -> Result:
+        """Return the whole record of a row. Raises AgentvError for an unknown row."""
+        self._check_row(row)
+        assert self._run is not None
+        with self._file_lock:
+            return self._run.read(self._offsets[row])
+
+    def case(self, row: int) -> dict[str, Any] | None:
+        """Return the stored case of a row; None if the run has no cases."""
+        self._check_row(row)
+        assert self._run is not None
+        position = self._case_numbers[row]
+        if position < 0:
+            return None
+        found = next(self._run.cases_at([self._cases.offset(position)]))
+        return None if found is None else case_fields(found.fields)
+
+    def _check_row(self, row: int) -> None:
+        self._ready_is_live()
+        if not 0 <= row < len(self._offsets):
+            raise AgentvError(f"The run has no row {row:,}", f"It has {self.total:,} rows")
+
+    def _ready_is_live(self) -> bool:
+        """Wait until the run is open, and return whether it is written to, before looking at what was read."""
+        self.follow()
+        self._wait(lambda: self._run is not None, None)
+        if self._run is None and self._error is not None:
+            raise self._error
+        is_live = self.is_live
+        self.follow()
+        return is_live
+
+    def _wait(self, is_ready: Any, most_s: float | None) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: is_ready() or self._error is not None or not self._is_reading, most_s)
+
+    @property
+    def _is_at_end(self) -> bool:
+        return self._is_current and self._rows_source.is_at_end and self._has_all_figures
+
+    @property
+    def _is_current(self) -> bool:
+        """Whether the run is open, and its manifest has not been written since."""
+        return self._run is not None and file_stamp(self._run.folder.manifest_path) == self._manifest_stamp
+
+    def _read(self) -> None:
+        """Read until nothing is left: first rows, then figures."""
+        try:
+            if self._run is None:
+                self._open()
+            elif not self._is_current:
+                self._refresh()
+            while not self._stopped.is_set() and (self._read_rows() or self._read_figures()):
+                pass
+        except AgentvError as error:
+            self._error = error
+        except Exception as error:
+            self._error = AgentvError(f"Cannot read {self.path}", f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            with self._changed:
+                self._is_reading = False
+                self._changed.notify_all()
+
+    def _open(self) -> None:
+        run = self._store()
+        file = run.file or run.folder.results_path
+        self._cases = CasePlaces(run.folder.cases_path)
+        self._rows = RowStore(self._cases.position)
+        self._rows_source: AppendedRecords[RowRecord | Result] | HeldRecords = (
+            AppendedRecords(file, field_decoder(RowRecord, run.name))
+            if run.is_lines or run.file is None
+            else HeldRecords(run)
+        )
+        self._start_figures(run)
+        self._figures = stored_figures(run) or self._builder.build()
+        with self._changed:
+            self._run = run
+            self._changed.notify_all()
+
+    def _refresh(self) -> None:
+        """Read the manifest again: the run has ended, or was resumed."""
+        run = self._store()
+        self._builder.run = run
+        with self._changed:
+            self._run, self._has_all_figures = run, False
+
+    def _store(self) -> RunStore:
+        run = RunStore.open(self.path, checks_damage=False)
+        self._manifest_stamp = file_stamp(run.folder.manifest_path)  # before it is read
+        _ = run.manifest  # an unreadable one is an error now, not in each request
+        return run
+
+    def _read_rows(self) -> bool:
+        if self._rows_source.is_at_end:
+            return False
+        self._cases.look_again()
+        batch = self._rows_source.read(self._rows.room)
+        if batch.records:
+            columns = self._rows.add(batch.records)
+            with self._changed:
+                self._offsets.extend(batch.offsets)
+                self._case_numbers.extend(columns["case"])
+                self._has_all_figures = False
+                self._changed.notify_all()
+        return bool(batch.records)
+
+    def _start_figures(self, run: RunStore, *, by_case: bool | None = None) -> None:
+        self._builder = FigureBuilder(run, by_case=by_case)
+        file = run.file or run.folder.results_path
+        self._figures_source: AppendedRecords[Result] | HeldRecords = (
+            AppendedRecords(file, run.decode, checks_jobs=False)
+            if run.is_lines or run.file is None
+            else HeldRecords(run)
+        )
+        self._published = time.monotonic()
+
+    def _read_figures(self) -> bool:
+        """Add records to the figures, and publish them from time to time and at the end."""
+        if self._has_all_figures:
+            return False
+        batch = self._figures_source.read(_FIGURES_AT_ONCE)
+        if not all(map(self._builder.add, batch.records)):
+            self._start_figures(self._run, by_case=True)
+            return True
+        is_end = not batch.records
+        self.snapshot = self._builder.snapshot()
+        if is_end or time.monotonic() - self._published > _FIGURES_EVERY_S:
+            self._publish(is_end)
+        return not is_end
+
+    def _publish(self, is_end: bool) -> None:
+        assert self._run is not None
+        if is_end or stored_figures(self._run) is None:
+            self._figures = self._builder.build()
+        self._published = time.monotonic()
+        with self._changed:
+            self._has_all_figures = is_end
+            self._changed.notify_all()

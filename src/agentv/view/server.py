@@ -1,0 +1,129 @@
+"""The web server of the page: its application, errors, start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+from aiohttp import web
+
+from agentv.errors import AgentvError, UsageError
+from agentv.view.access import LOOPBACK, MOST_BODY_BYTES, Access, AllowedHosts, Handler, add_headers
+from agentv.view.routes import ROUTES
+from agentv.view.run_list import UnknownRunError
+from agentv.view.state import STATE, ViewState, json_response
+
+_SHUTDOWN_S = 0.2
+_log = logging.getLogger("agentv.view")
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where the server listens. Port 0 means any free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def is_any(self) -> bool:
+        """Whether the server listens on all addresses of this machine."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+    @property
+    def shown_host(self) -> str:
+        """The host in the URL."""
+        host = "127.0.0.1" if self.is_any else self.host
+        return f"[{host}]" if ":" in host else host
+
+    def hosts(self) -> AllowedHosts:
+        """Return the host names under which the page may be requested."""
+        own = (socket.gethostname(),) if self.is_any else ()
+        names = (*own, *(LOOPBACK if self.is_loopback or self.is_any else ()), self.shown_host)
+        return AllowedHosts(frozenset(name.lower() for name in names), any_address=self.is_any)
+
+
+def application(state: ViewState, access: Access) -> web.Application:
+    """Return the application with all routes."""
+
+    @web.middleware
+    async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await access.check(request, handler)
+        except Exception as error:
+            return _error_response(request, error)
+
+    app = web.Application(middlewares=[guarded], client_max_size=MOST_BODY_BYTES)
+    app[STATE] = state
+    app.on_response_prepare.append(add_headers)
+    for route in ROUTES:
+        app.router.add_route(route.method, route.path, route.handle)
+    return app
+
+
+def _error_response(request: web.Request, error: Exception) -> web.Response:
+    """Return an error as JSON, or as plain text to a person who opened a wrong address."""
+    if isinstance(error, web.HTTPException):
+        status, message, detail, hint = error.status, error.text or error.reason, "", ""
+    elif isinstance(error, AgentvError):
+        status = 404 if isinstance(error, UnknownRunError) else 400 if isinstance(error, UsageError) else 422
+        message, detail, hint = error.headline, error.detail, error.hint
+    else:
+        _log.error("Cannot answer %s", request.path, exc_info=error)
+        status, message, detail, hint = 500, "The server cannot answer this request", type(error).__name__, ""
+    if request.path.startswith("/api/"):
+        return json_response({"error": {"message": message, "detail": detail, "hint": hint}}, status)
+    return web.Response(text="\n".join(filter(None, (message, detail, hint))) + "\n", status=status)
+
+
+async def serve(state: ViewState, address: Address, opened: Callable[[str], None]) -> None:
+    """Serve the page until the process is interrupted. `opened` is called with the URL. Raises UsageError."""
+    access = Access(address.hosts(), is_read_only=state.label_file is None)
+    runner = web.AppRunner(application(state, access), access_log=None, shutdown_timeout=_SHUTDOWN_S)
+    await runner.setup()
+    stop = _stop_event()
+    try:
+        site = web.TCPSite(runner, address.host, address.port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise _cannot_listen(address, error) from error
+        access.port = runner.addresses[0][1]
+        opened(f"http://{address.shown_host}:{access.port}/?token={access.token}")
+        await stop.wait()
+    finally:
+        state.close()
+        await runner.cleanup()
+
+
+def _stop_event() -> asyncio.Event:
+    """Return an event that is set by Ctrl-C or a request to end the process."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # on Windows, Ctrl-C raises KeyboardInterrupt
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+def _cannot_listen(address: Address, error: OSError) -> UsageError:
+    place = f"{address.host}:{address.port}" if address.port else address.host
+    if error.errno == errno.EADDRINUSE:
+        hint = "Choose another port with --port, or leave it out for a free one"
+        return UsageError(f"Cannot listen on {place}", "The port is in use by another program", hint)
+    return UsageError(f"Cannot listen on {place}", error.strerror or str(error), "Check --host and --port")

@@ -1,0 +1,62 @@
+"""The state of the server that handlers share: the list of runs, the opened runs, and the options."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from agentv.view.run_list import RunList
+from agentv.view.served_run import ServedRun
+
+_MOST_OPEN = 8
+
+
+class ViewOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `agentv view`: the title of the page, the file for labels, and who labels."""
+
+    title: str
+    label_file: Path | None = None
+    labeller: str = ""
+
+
+class ViewState:
+    """What handlers share. Only the thread of the server may call `served_run`."""
+
+    def __init__(self, runs: RunList, options: ViewOptions) -> None:
+        self.runs = runs
+        self.title = options.title
+        self.label_file = options.label_file
+        self.labeller = options.labeller
+        self._open: OrderedDict[str, ServedRun] = OrderedDict()
+
+    def served_run(self, id: str) -> ServedRun:
+        """Return a run of the list, which is opened on first use. Raises UnknownRunError."""
+        entry = self.runs.find(id).entry
+        found = self._open.get(id)
+        if found is not None and found.was_replaced:
+            self._open.pop(id).close()
+            found = None
+        if found is None:
+            found = self._open[id] = ServedRun(Path(entry.path))
+            found.follow()
+        self._open.move_to_end(id)
+        while len(self._open) > _MOST_OPEN:
+            self._open.popitem(last=False)[1].close()
+        return found
+
+    def close(self) -> None:
+        """Stop reading runs."""
+        for run in self._open.values():
+            run.close()
+
+
+STATE = web.AppKey("agentv", ViewState)
+
+
+def json_response(data: Any, status: int = 200) -> web.Response:
+    """Return data as JSON."""
+    return web.Response(body=msgspec.json.encode(data), content_type="application/json", status=status)
