@@ -20,6 +20,7 @@ COMMANDS = {
     "ablate": "Measure whether a prompt, a file or an MCP server helps.",
     "bisect": "Find the commit that changed the scores.",
     "report": "Write reports of a run: HTML, JUnit, Markdown, CSV or Parquet.",
+    "view": "Show runs in the browser: live, with filters and comparisons.",
     "runs": "List runs, show their trend, remove old runs.",
     "plan": "Estimate the number of cases you need, or choose a smaller suite.",
     "rescore": "Score the answers of a run again without calling targets.",
@@ -41,6 +42,7 @@ _HOMES = {
     "rehearsal_options": ("noise", "swap"),
     "analysis_options": ("compare", "plan", "runs"),
     "commands.analysis.report": ("report",),
+    "commands.view": ("view",),
     "project_options": ("cases", "validate", "convert", "generate", "schema", "targets", "init", "completion"),
 }
 """The modules that declare the commands."""

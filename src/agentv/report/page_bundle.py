@@ -11,7 +11,7 @@ from posixpath import dirname, join, normpath
 _IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "(?P<file>\.{1,2}/[\w./]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?P<kind>async function\*?|function\*?|class|const) (?P<name>\w+)", re.MULTILINE)
 _LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*$", re.MULTILINE)
-_STYLES = ("page.css", "runs/runs.css")
+STYLES = ("page.css", "runs/runs.css")
 """The style sheets, in their order. A later one may override an earlier one."""
 
 
@@ -23,7 +23,7 @@ def page_file(name: str) -> str:
 
 def page_style() -> str:
     """Return all style sheets as one."""
-    return "".join(map(page_file, _STYLES))
+    return "".join(map(page_file, STYLES))
 
 
 def joined(read: Callable[[str], str], entry: str) -> str:

@@ -10,6 +10,7 @@ from importlib.resources.abc import Traversable
 from aiohttp import web
 
 from agentv import __version__
+from agentv.report.page_bundle import STYLES
 
 _TYPES = {".js": "text/javascript", ".css": "text/css"}
 
@@ -36,7 +37,7 @@ Without it, read the reports of <code>agentv report RUN</code>.</p></noscript>
 
 async def page(request: web.Request) -> web.Response:  # noqa: ARG001  # the same for everyone
     """Return the page itself."""
-    styles = (f'<link rel="stylesheet" href="/page/{name}">' for name in packaged_files() if name.endswith(".css"))
+    styles = (f'<link rel="stylesheet" href="/page/{name}">' for name in STYLES)
     text = _PAGE.format(version=__version__, styles="\n".join(styles))
     return web.Response(text=text, content_type="text/html")
 
@@ -52,9 +53,8 @@ async def page_file(request: web.Request) -> web.Response:
 
 @cache
 def packaged_files() -> dict[str, Traversable]:
-    """Return the files of the page by name, the common style first."""
-    found = dict(_files_in(files("agentv.report") / "page", ""))
-    return {name: found[name] for name in sorted(found, key=lambda name: ("/" in name, name))}
+    """Return the files of the page by name."""
+    return dict(_files_in(files("agentv.report") / "page", ""))
 
 
 def _files_in(folder: Traversable, before: str) -> Iterator[tuple[str, Traversable]]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.errors import AgentvError, UsageError
+from agentv.errors import AgentvError
 from agentv.runs.catalogue import RunEntry, RunJournal, is_run, newest_first, paths_in, project_paths, read_entry
 from agentv.runs.folder import RESULTS_FOLDER
 from agentv.runs.folder_lock import is_locked
@@ -66,7 +66,7 @@ class RunList:
         """Look for new, changed and deleted runs. Return whether there are any."""
         with self._lock:
             journal = RunJournal(self._root)
-            known = {}
+            known: dict[str, _Known] = {}
             for path in (path for place in self._places for path in place()):
                 real = os.path.realpath(path)
                 known.setdefault(real, self._entry(path, self._known.get(real), journal))
@@ -132,9 +132,3 @@ def _place(path: Path) -> Place:
 
 def _project(root: str) -> Place:
     return lambda: project_paths(root, RunJournal(root))
-
-
-def check_not_empty(runs: RunList, given: Sequence[str]) -> None:
-    """Raise UsageError if arguments were given and name no runs."""
-    if given and not runs.runs():
-        raise UsageError(f"No runs in {', '.join(given)}", hint="Name a run, a folder of runs, or a file of results")

@@ -74,7 +74,7 @@ class ServedRun:
 
     @property
     def was_replaced(self) -> bool:
-        """Whether the run was deleted or written anew, so that it has to be opened again."""
+        """Whether the run was deleted or replaced, so that it has to be opened again."""
         return self._run is not None and (self._rows_source.was_replaced or not self.path.exists())
 
     @property
@@ -173,13 +173,11 @@ class ServedRun:
 
     def _open(self) -> None:
         run = self._store()
-        file = run.file or run.folder.results_path
         self._cases = CasePlaces(run.folder.cases_path)
         self._rows = RowStore(self._cases.position)
+        lines = _lines_of(run)
         self._rows_source: AppendedRecords[RowRecord | Result] | HeldRecords = (
-            AppendedRecords(file, field_decoder(RowRecord, run.name))
-            if run.is_lines or run.file is None
-            else HeldRecords(run)
+            HeldRecords(run) if lines is None else AppendedRecords(lines, field_decoder(RowRecord, run.name))
         )
         self._start_figures(run)
         self._figures = stored_figures(run) or self._builder.build()
@@ -216,11 +214,9 @@ class ServedRun:
 
     def _start_figures(self, run: RunStore, *, by_case: bool | None = None) -> None:
         self._builder = FigureBuilder(run, by_case=by_case)
-        file = run.file or run.folder.results_path
+        lines = _lines_of(run)
         self._figures_source: AppendedRecords[Result] | HeldRecords = (
-            AppendedRecords(file, run.decode, checks_jobs=False)
-            if run.is_lines or run.file is None
-            else HeldRecords(run)
+            HeldRecords(run) if lines is None else AppendedRecords(lines, run.decode, checks_jobs=False)
         )
         self._published = time.monotonic()
 
@@ -228,6 +224,7 @@ class ServedRun:
         """Add records to the figures, and publish them from time to time and at the end."""
         if self._has_all_figures:
             return False
+        assert self._run is not None
         batch = self._figures_source.read(_FIGURES_AT_ONCE)
         if not all(map(self._builder.add, batch.records)):
             self._start_figures(self._run, by_case=True)
@@ -246,3 +243,10 @@ class ServedRun:
         with self._changed:
             self._has_all_figures = is_end
             self._changed.notify_all()
+
+
+def _lines_of(run: RunStore) -> Path | None:
+    """Return the file of records, which a new run does not have yet; None if it does not consist of lines."""
+    if run.file is None:
+        return run.folder.results_path
+    return run.file if run.is_lines else None
