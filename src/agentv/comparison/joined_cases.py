@@ -25,6 +25,7 @@ Columns = tuple["NDArray[Any]", "NDArray[Any]", "NDArray[Any] | None"]
 class JoinedCases:
     """The cases of two runs matched by name and input, in the order of the first run.
 
+    `named` are the rows in both runs of the cases with the same name, `matched` of those with the same input too.
     `scores` are those that both runs scored. `shared` has the cases with the same name but another input, which are not
     matched, and how the runs were scored differently, in which case their scores cannot be compared.
     """
@@ -36,6 +37,7 @@ class JoinedCases:
         named = _common_rows(self.sides)
         if not len(named):
             named = self._join_by_id(before, after, named)
+        self.named = named
         self.shared = SharedCases(self.sides, named)
         self.matched = _picked(named, self.shared.same_input)
         self.notes += self.shared.notes

@@ -58,8 +58,13 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = CompareOptions()) -> Comparison:
     """Compare the second run with the first. Raises UsageError if they have no case in common."""
+    return compare_joined(JoinedCases(before, after), options)
+
+
+def compare_joined(joined: JoinedCases, options: CompareOptions = CompareOptions()) -> Comparison:
+    """Compare two runs whose cases are joined. Raises UsageError if they have no case in common."""
     margin, seed = options.margin, options.seed
-    joined = JoinedCases(before, after)
+    before, after = (side.run for side in joined.sides)
     if not joined.rows and not joined.shared.other_inputs:
         examples = [next((f"{name}/{id}" for name, id, *_ in run.cases), "no case") for run in (before, after)]
         detail = f"{before.label} has {examples[0]}, {after.label} has {examples[1]}"

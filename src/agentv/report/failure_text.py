@@ -31,9 +31,13 @@ def failure_lines(found: FailureGroups) -> Iterator[str]:
 
 
 def group_text(group: FailureGroup) -> str:
-    """Describe a group in one line."""
-    parts = [cause_text(group), _tag(group), _wording(group), _tools(group)]
-    return f"{', '.join(filter(None, parts))}: {_examples(group)}"
+    """Describe a group in one line, with examples."""
+    return f"{group_cause(group)}: {_examples(group)}"
+
+
+def group_cause(group: FailureGroup) -> str:
+    """Describe what the failures of a group have in common."""
+    return ", ".join(filter(None, (cause_text(group), _tag(group), _wording(group), _tools(group))))
 
 
 def cause_text(group: FailureGroup) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -53,12 +54,19 @@ def format_of(file: str) -> str:
 
 
 def write_report(name: str, run: RunStore, figures: Figures, file: str | Path) -> None:
-    """Write a report completely or not at all: the previous file stays until the new one is complete."""
+    """Write a report completely or not at all."""
+    with complete_file(file) as stream:
+        report_format(name).write(run, figures, stream)
+
+
+@contextmanager
+def complete_file(file: str | Path) -> Iterator[BinaryIO]:
+    """Open a file for writing. The previous file stays until the new one is complete."""
     path = Path(file)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as stream:
-            report_format(name).write(run, figures, stream)
+            yield stream
         os.replace(temporary, path)
     except OSError as error:
         raise AgentvError(f"Cannot write {path}", error.strerror or str(error)) from error

@@ -1,18 +1,31 @@
-"""The files of the page: scripts that are bundled into one for a report, and its style sheets."""
+"""A page as one file: its scripts bundled into one, its style sheets, and blocks of compressed data.
+
+Data is never parsed as HTML: it is embedded as blocks of compressed JSON in base64, which the page unpacks on demand.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
+import zlib
 from collections.abc import Callable
 from functools import cache
+from html import escape
 from importlib.resources import files
 from posixpath import dirname, join, normpath
+from typing import BinaryIO
+
+from agentv import __version__
+from agentv.report.figures import one_line
 
 _IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "(?P<file>\.{1,2}/[\w./]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?P<kind>async function\*?|function\*?|class|const) (?P<name>\w+)", re.MULTILINE)
 _LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*$", re.MULTILINE)
-STYLES = ("page.css", "runs/runs.css")
+STYLES = ("page.css", "compare/compare.css", "runs/runs.css")
 """The style sheets, in their order. A later one may override an earlier one."""
+_BLOCK_BYTES = 512 * 1024
+_LEVEL = 9
 
 
 @cache
@@ -63,3 +76,63 @@ def _bound(name: str, found: re.Match[str]) -> str:
 
 def _variable(file: str) -> str:
     return "module_" + re.sub(r"\W", "_", file)
+
+
+def page_beginning(title: str, script: str) -> bytes:
+    """Return the page up to its data. Its policy allows only this script and its style, and no network access."""
+    style = page_style()
+    policy = (
+        f"default-src 'none'; script-src '{_hash_of(script)}'; style-src '{_hash_of(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    parts = {
+        "policy": policy,
+        "version": __version__,
+        "title": escape(one_line(f"{title} · agentv", 120)),
+        "style": style,
+    }
+    page = page_file("page.html")
+    for name, text in parts.items():
+        page = page.replace(f"{{{{ {name} }}}}", text, 1)
+    return page.encode()
+
+
+def page_end(script: str) -> bytes:
+    """Return the end of the page, after its data."""
+    return f'<script type="module">{script}</script>\n</body>\n</html>\n'.encode()
+
+
+def _hash_of(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def write_block(stream: BinaryIO, kind: str, data: bytes, first: int = 0) -> None:
+    """Compress JSON and write it as one element; `first` is the number of its first item."""
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
+    packed = base64.b64encode(packer.compress(data) + packer.flush())
+    head = f'<script type="text/plain" data-block="{kind}" data-first="{first}">'
+    stream.write(head.encode() + packed + b"</script>\n")
+
+
+class BlockPile:
+    """Items that are buffered until they fill a block."""
+
+    def __init__(self, stream: BinaryIO, kind: str) -> None:
+        self._stream = stream
+        self._kind = kind
+        self._items: list[bytes] = []
+        self._bytes = 0
+        self.count = 0
+
+    def add(self, item: bytes) -> None:
+        self._items.append(item)
+        self._bytes += len(item)
+        self.count += 1
+        if self._bytes >= _BLOCK_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._items:
+            data = b"[" + b",".join(self._items) + b"]"
+            write_block(self._stream, self._kind, data, self.count - len(self._items))
+        self._items, self._bytes = [], 0

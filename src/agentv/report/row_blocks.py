@@ -153,8 +153,13 @@ def _missed(results: Iterable[EvaluatorResult | RowEvaluator]) -> tuple[str, ...
 
 def packed_columns(columns: Columns) -> dict[str, Any]:
     """Return columns as the page reads them: equal values as one, and each time since that of the row before."""
+    return equal_as_one({**columns, "ended": _differences(columns["ended"])})
+
+
+def equal_as_one(columns: Columns) -> dict[str, Any]:
+    """Return columns with equal values as one value."""
     block: dict[str, Any] = {}
-    for name, values in {**columns, "ended": _differences(columns["ended"])}.items():
+    for name, values in columns.items():
         is_same = len(values) > 1 and values.count(values[0]) == len(values)
         block[name] = values[0] if is_same else values
     return block

@@ -77,14 +77,14 @@ def regression_markdown(found: Regressions) -> Iterator[str]:
 
 def behaviour_lines(found: CaseBehaviour) -> Iterator[Line]:
     """Yield the aligned tool calls of a case."""
-    yield f"      tool calls: {_divergence(found.divergence)}", ""
+    yield f"      tool calls: {divergence_text(found.divergence)}", ""
     for text in step_lines(found):
         yield f"        {text}", _STYLES.get(text[:1], "dim")
 
 
 def behaviour_markdown(found: CaseBehaviour) -> Iterator[str]:
     """Yield the aligned tool calls of a case as Markdown."""
-    yield from (f"Tool calls: {markdown(_divergence(found.divergence), 300)}", "")
+    yield from (f"Tool calls: {markdown(divergence_text(found.divergence), 300)}", "")
     yield from (fenced("\n".join(step_lines(found)), _LONGEST_BLOCK, "diff"), "")
 
 
@@ -115,7 +115,8 @@ def _input(value: Any) -> str:
     return one_line(text, _LONGEST_INPUT)
 
 
-def _divergence(found: Divergence | None) -> str:
+def divergence_text(found: Divergence | None) -> str:
+    """State where two sequences of tool calls first differ."""
     if found is None:
         return "the same in A and B"
     before, after = (name and code(name, _LONGEST_NAME) for name in (found.before, found.after))

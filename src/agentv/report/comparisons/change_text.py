@@ -160,6 +160,20 @@ def change_lines(found: Comparison | Matrix) -> list[Line]:
     return lines
 
 
+def change_data(found: Comparison | Matrix) -> list[dict[str, Any]]:
+    """Return the same for a page, with all changes."""
+    return [
+        {
+            "title": between.title,
+            "changes": [
+                {"text": change_text(change, between.names), "diff": change.diff, "is_measure": change.is_measure}
+                for change in (between.changes if between.listed else ())
+            ],
+        }
+        for between in _between(found)
+    ]
+
+
 def change_markdown(found: Comparison | Matrix) -> Iterator[str]:
     """Yield the same as Markdown."""
     for between in _between(found):

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import click
 
@@ -14,7 +14,8 @@ from agentv.cli import output
 from agentv.cli.analysis_options import CompareArguments
 from agentv.cli.options import options_of
 from agentv.comparison.comparison import Comparison, FailOn, Matrix, comparison_data, matrix_data
-from agentv.comparison.run_comparison import CompareOptions, compare_many, compare_runs
+from agentv.comparison.joined_cases import JoinedCases
+from agentv.comparison.run_comparison import CompareOptions, compare_joined, compare_many
 from agentv.comparison.scores import RunScores
 from agentv.engine.named_runs import lasting_name, named_run
 from agentv.engine.run_options import number_of, parse_max_errors
@@ -25,6 +26,7 @@ from agentv.report.comparisons.comparison_text import (
     matrix_lines,
     matrix_markdown,
 )
+from agentv.report.formats import complete_file
 from agentv.report.terminal import print_lines
 
 
@@ -35,20 +37,40 @@ def compare(args: CompareArguments) -> None:
     default = "regression" if args.margin is None else "inconclusive"
     fail_on = cast("FailOn", args.fail_on or default)
     loaded = _loaded(tuple(map(lasting_name, args.runs)))
-    if len(loaded) > 2:
-        if args.margin is not None or fail_on == "any-loss" or args.cases:
-            options = "--margin, --case and --fail-on any-loss"
-            raise UsageError(f"{options} need exactly two runs", hint="Compare the runs in pairs")
-        matrix = compare_many(loaded, seed=args.seed, allow_changed_measure=args.allow_changed_measure)
-        code = _exit_code(args, matrix, fail_on)
-        data, markdown = partial(matrix_data, matrix, code), partial(matrix_markdown, matrix)
-        _print(args, data, markdown, partial(matrix_lines, matrix))
-    else:
-        found = compare_runs(loaded[0], loaded[1], options_of(CompareOptions, args))
-        code = _exit_code(args, found, fail_on)
-        data, markdown = partial(comparison_data, found, code, as_list=False), partial(comparison_markdown, found)
-        _print(args, data, markdown, partial(comparison_lines, found))
+    code = _compare_many(args, loaded, fail_on) if len(loaded) > 2 else _compare_two(args, loaded, fail_on)
     sys.exit(code)
+
+
+def _compare_many(args: CompareArguments, loaded: list[RunScores], fail_on: FailOn) -> int:
+    """Compare three or more runs, print the matrix and return the exit code."""
+    if args.margin is not None or fail_on == "any-loss" or args.cases:
+        options = "--margin, --case and --fail-on any-loss"
+        raise UsageError(f"{options} need exactly two runs", hint="Compare the runs in pairs")
+    matrix = compare_many(loaded, seed=args.seed, allow_changed_measure=args.allow_changed_measure)
+    code = _exit_code(args, matrix, fail_on)
+    if args.html is not None:
+        from agentv.report.comparisons.comparison_page import write_matrix  # late: rarely needed
+
+        _write_file(args.html, partial(write_matrix, matrix, code))
+    data, markdown = partial(matrix_data, matrix, code), partial(matrix_markdown, matrix)
+    _print(args, data, markdown, partial(matrix_lines, matrix))
+    return code
+
+
+def _compare_two(args: CompareArguments, loaded: list[RunScores], fail_on: FailOn) -> int:
+    """Compare two runs, print the comparison and return the exit code."""
+    options = options_of(CompareOptions, args)
+    joined = JoinedCases(loaded[0], loaded[1])
+    found = compare_joined(joined, options)
+    code = _exit_code(args, found, fail_on)
+    if args.html is not None:
+        from agentv.report.comparisons.comparison_page import write_comparison  # late: rarely needed
+        from agentv.report.comparisons.comparison_view import ComparedRuns
+
+        _write_file(args.html, partial(write_comparison, ComparedRuns(found, joined), code))
+    data, markdown = partial(comparison_data, found, code, as_list=False), partial(comparison_markdown, found)
+    _print(args, data, markdown, partial(comparison_lines, found))
+    return code
 
 
 def _exit_code(args: CompareArguments, found: Comparison | Matrix, fail_on: FailOn) -> int:
@@ -69,14 +91,18 @@ def _print(
     markdown: Callable[[], str],
     lines: Callable[[], list[tuple[str, str]]],
 ) -> None:
-    if args.html is not None:
-        write_page(args.html, "agentv compare", markdown())
     if args.as_json:
         output.echo_json_parts(data())
     elif args.as_markdown:
         sys.stdout.buffer.write(markdown().encode())
     else:
         print_lines(lines(), sys.stdout, sys.stdout.isatty())
+
+
+def _write_file(file: str, write: Callable[[BinaryIO], None]) -> None:
+    with complete_file(file) as stream:
+        write(stream)
+    output.message(f"Wrote {file}")
 
 
 def write_page(file: str, title: str, text: str) -> None:

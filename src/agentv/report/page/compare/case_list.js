@@ -1,0 +1,255 @@
+// The list of cases: filters, search, order, and the rows that are visible.
+
+import { element, replaceChildren } from "../core/dom.js";
+import { count, number } from "../core/format.js";
+import { oneLine, visible } from "../core/text.js";
+import { FILTERS, ORDERS } from "./case_columns.js";
+import { signed } from "./figures.js";
+
+const ROW_HEIGHT = 36;
+const SPARE = 12;
+const TALLEST = 8_000_000; // taller elements lose precision in browsers
+
+const KIND_WORDS = { loss: "loss", gain: "gain", tie: "tie", unscored: "not scored" };
+
+export class CaseList {
+  #shown = [];
+  #key = null;
+  #current = -1;
+
+  constructor(columns, state, open) {
+    this.columns = columns;
+    this.state = state;
+    this.open = open;
+    this.chips = element("div", { class: "chips", role: "group", "aria-label": "Show" });
+    this.search = element("input", {
+      type: "search",
+      placeholder: "Search for a case",
+      "aria-label": "Search for a case by id or dataset",
+      oninput: () => this.state.update({ find: this.search.value || null }),
+    });
+    this.order = element(
+      "select",
+      { "aria-label": "Order", onchange: () => this.state.update({ order: this.order.value === "loss" ? null : this.order.value }) },
+      Object.entries(ORDERS).map(([name, title]) => element("option", { value: name }, title)),
+    );
+    this.status = element("p", { class: "count-line", role: "status" });
+    this.spacer = element("div", { class: "pair-spacer", role: "rowgroup" });
+    this.scroller = element(
+      "div",
+      { class: "pair-rows", role: "grid", tabindex: "0", "aria-label": "Cases", onscroll: () => this.#draw() },
+      element("div", { role: "rowgroup", class: "pair-head" }, header()),
+      this.spacer,
+    );
+    this.empty = element("p", { class: "empty", hidden: true }, "No case matches.");
+    this.root = element(
+      "section",
+      { class: "pair-list", "aria-label": "Cases" },
+      element("div", { class: "pair-tools" }, this.chips, element("div", { class: "pair-find" }, this.search, this.order, this.status)),
+      (columns.head.limits ?? []).map((text) => element("p", { class: "limit" }, visible(text))),
+      this.scroller,
+      this.empty,
+    );
+    new ResizeObserver(() => this.#draw()).observe(this.scroller);
+  }
+
+  get values() {
+    const { state } = this;
+    return {
+      filter: state.get("show") in FILTERS ? state.get("show") : "all",
+      find: state.get("find") ?? "",
+      order: state.get("order") in ORDERS ? state.get("order") : "loss",
+      open: state.get("case"),
+    };
+  }
+
+  // Shows the cases that the parameters of the address select.
+  follow() {
+    const { filter, find, order } = this.values;
+    const key = JSON.stringify([filter, find, order, this.columns.total]);
+    if (key !== this.#key) {
+      const current = this.#shown[this.#current];
+      this.#key = key;
+      this.#shown = this.columns.matching(filter, find, order);
+      this.#current = current === undefined ? -1 : this.#shown.indexOf(current);
+      this.spacer.style.setProperty("height", `${Math.min(this.#shown.length * ROW_HEIGHT, TALLEST)}px`);
+      this.scroller.setAttribute("aria-rowcount", String(this.#shown.length + 1));
+      this.empty.hidden = this.#shown.length > 0;
+      this.#drawTools(filter, order, find);
+    }
+    this.#draw();
+  }
+
+  neighbour(row, by) {
+    const position = this.#shown.indexOf(row);
+    return position < 0 ? null : (this.#shown[position + by] ?? null);
+  }
+
+  // The place of a case in the list, such as "3 of 12".
+  place(row) {
+    const position = this.#shown.indexOf(row);
+    return position < 0 ? "not in the filtered list" : `${count(position + 1)} of ${count(this.#shown.length)}`;
+  }
+
+  reveal(row) {
+    const position = this.#shown.indexOf(row);
+    if (position >= 0) this.#move(position);
+  }
+
+  focus() {
+    this.scroller.focus({ preventScroll: true });
+  }
+
+  focusSearch() {
+    this.search.focus();
+    this.search.select();
+  }
+
+  // Keys while the search is typed.
+  searchKey(event) {
+    if (event.target !== this.search || !["Escape", "Enter", "ArrowDown"].includes(event.key)) return false;
+    this.focus();
+    if (event.key !== "Escape" && this.#shown.length) this.#move(0);
+    return true;
+  }
+
+  key(event, opened) {
+    const page = Math.max(1, Math.floor(this.#height() / ROW_HEIGHT) - 1);
+    const steps = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
+    if (event.key in steps) {
+      if (opened !== null && !["j", "k"].includes(event.key) && event.target.closest?.(".case-panel")) return false; // scrolls
+      const from = opened === null ? this.#current : this.#shown.indexOf(opened);
+      this.#move(from < 0 ? 0 : from + steps[event.key]);
+      if (opened !== null) this.#openCurrent();
+      return true;
+    }
+    if (event.key === "Enter" && opened === null && this.#current >= 0) {
+      this.#openCurrent();
+      return true;
+    }
+    return false;
+  }
+
+  #openCurrent() {
+    const row = this.#shown[this.#current];
+    if (row !== undefined) this.open(row);
+  }
+
+  #move(position) {
+    const last = this.#shown.length - 1;
+    if (last < 0) return;
+    this.#current = Math.max(0, Math.min(last, position));
+    const top = this.scroller.scrollTop * this.#scale;
+    const start = this.#current * ROW_HEIGHT;
+    const height = this.#height();
+    const wanted = start < top ? start : start + ROW_HEIGHT > top + height ? start + ROW_HEIGHT - height : top;
+    if (wanted !== top) this.scroller.scrollTop = wanted / this.#scale;
+    this.#draw();
+  }
+
+  #height() {
+    return Math.max(ROW_HEIGHT, this.scroller.clientHeight - ROW_HEIGHT);
+  }
+
+  // If the list is taller than the tallest element, a pixel of the scroll bar is more than a pixel of the list.
+  get #scale() {
+    const height = this.#height();
+    const real = this.#shown.length * ROW_HEIGHT - height;
+    return real <= TALLEST - height ? 1 : real / (TALLEST - height);
+  }
+
+  #draw() {
+    const scrolled = this.scroller.scrollTop;
+    const offset = scrolled * this.#scale - scrolled;
+    const top = Math.floor((scrolled * this.#scale) / ROW_HEIGHT);
+    const first = Math.max(0, top - SPARE);
+    const last = Math.min(this.#shown.length, top + Math.ceil(this.#height() / ROW_HEIGHT) + SPARE);
+    const opened = this.values.open;
+    const lines = [];
+    for (let position = first; position < last; position++) lines.push(this.#line(position, offset, opened));
+    replaceChildren(this.spacer, lines);
+    const active = lines[this.#current - first];
+    if (active) this.scroller.setAttribute("aria-activedescendant", active.id);
+    else this.scroller.removeAttribute("aria-activedescendant");
+  }
+
+  #line(position, offset, opened) {
+    const item = this.columns.at(this.#shown[position]);
+    const isOpen = String(item.row) === opened;
+    const further = [item.target, item.prompt].filter(Boolean).join(", ");
+    const classes = ["pair-row", item.kind.split(" ")[0], position === this.#current && "current", isOpen && "open"];
+    return element(
+      "div",
+      {
+        class: classes.filter(Boolean).join(" "),
+        role: "row",
+        id: `pair-${position}`,
+        "aria-rowindex": String(position + 2),
+        "aria-selected": String(position === this.#current),
+        style: { top: `${position * ROW_HEIGHT - offset}px` },
+        onclick: () => {
+          this.#current = position;
+          this.open(item.row);
+        },
+      },
+      element("span", { role: "gridcell", class: "change" }, changeText(item)),
+      element(
+        "span",
+        { role: "gridcell", class: "name", title: visible(item.id) },
+        element("bdi", {}, oneLine(item.id, 200)),
+        further && element("small", {}, oneLine(further, 60)),
+      ),
+      element("span", { role: "gridcell", class: "dataset" }, element("bdi", {}, oneLine(item.dataset, 80))),
+      element("span", { role: "gridcell", class: "score" }, scoreText(item, 1, item.before)),
+      element("span", { role: "gridcell", class: "score" }, scoreText(item, 2, item.after)),
+      element("span", { role: "gridcell", class: "kind" }, KIND_WORDS[item.kind] ?? item.kind),
+    );
+  }
+
+  #drawTools(filter, order, find) {
+    const chip = ([name, [title]]) => {
+      const n = this.columns.countOf(name);
+      if (!n && name !== "all" && name !== filter) return null;
+      return element(
+        "button",
+        {
+          type: "button",
+          "aria-pressed": String(name === filter),
+          "data-filter": name,
+          onclick: () => this.state.update({ show: name === "all" ? null : name }),
+        },
+        `${title} `,
+        element("span", { class: "count" }, count(n)),
+      );
+    };
+    const focused = document.activeElement?.dataset?.filter;
+    replaceChildren(this.chips, Object.entries(FILTERS).map(chip));
+    if (focused) this.chips.querySelector(`[data-filter="${CSS.escape(focused)}"]`)?.focus();
+    this.order.value = order;
+    if (document.activeElement !== this.search) this.search.value = find;
+    const { total, head } = this.columns;
+    const expected = head.listed ?? head.total;
+    this.status.textContent =
+      total < expected
+        ? `Reading cases: ${count(total)} of ${count(expected)}`
+        : this.#shown.length < total
+          ? `${count(this.#shown.length)} of ${count(total)} cases`
+          : `${count(total)} ${total === 1 ? "case" : "cases"}`;
+  }
+}
+
+function header() {
+  const titles = [["change", "Change"], ["name", "Case"], ["dataset", "Dataset"], ["score", "A"], ["score", "B"], ["kind", "Outcome"]];
+  return element("div", { class: "pair-row", role: "row" }, titles.map(([name, title]) => element("span", { class: name, role: "columnheader" }, title)));
+}
+
+function changeText(item) {
+  return item.change === null ? "–" : item.change === 0 ? "0" : signed(item.change);
+}
+
+// The score in a run; an error if the case has one and no score there.
+function scoreText(item, bit, score) {
+  if (score !== null) return item.errors & bit ? `${number(score)} *` : number(score);
+  if (item.kind === (bit === 1 ? "only in B" : "only in A")) return "";
+  return item.errors & bit ? "error" : "–";
+}

@@ -1,0 +1,203 @@
+// One case in both runs: answers side by side, evaluators, and tool calls with the first divergence.
+
+import { difference } from "../core/diff.js";
+import { element, replaceChildren } from "../core/dom.js";
+import { duration, number, usd } from "../core/format.js";
+import { longText } from "../core/long_text.js";
+import { asText, LONGEST, oneLine, visible } from "../core/text.js";
+import { badge } from "../run/table.js";
+import { sentence, signed } from "./figures.js";
+import { trajectory } from "./trajectory.js";
+
+const LETTERS = ["A", "B"];
+
+export class CasePanel {
+  #row = null;
+
+  constructor(source, columns, shell, { close, step }) {
+    this.source = source;
+    this.columns = columns;
+    this.shell = shell;
+    this.close = button("Close the case", "✕", close);
+    this.before = button("Previous case", "↑", () => step(-1));
+    this.after = button("Next case", "↓", () => step(1));
+    this.place = element("span", { class: "place" });
+    this.title = element("h2", { id: "case-title", tabindex: "-1" });
+    this.body = element("div", { class: "case-body", tabindex: "0", role: "region", "aria-labelledby": "case-title" });
+    this.root = element(
+      "aside",
+      { class: "case-panel", "aria-labelledby": "case-title", hidden: true },
+      element("header", {}, element("div", { class: "steps" }, this.before, this.after, this.place, this.close), this.title),
+      this.body,
+    );
+  }
+
+  async show(row, list) {
+    this.root.hidden = row === null;
+    if (row === null) {
+      this.#row = null;
+      return;
+    }
+    this.place.textContent = list.place(row);
+    this.before.disabled = list.neighbour(row, -1) === null;
+    this.after.disabled = list.neighbour(row, 1) === null;
+    if (row === this.#row) return;
+    this.#row = row;
+    const item = this.columns.at(row);
+    replaceChildren(this.title, element("bdi", {}, visible(item.id)));
+    const found = await this.source.pair(row).catch((error) => ({ error }));
+    if (this.#row !== row) return; // another case was opened in the meantime
+    replaceChildren(this.body, found?.sides ? this.#sections(item, found) : missing(item, found));
+    this.body.scrollTop = 0;
+  }
+
+  #sections(item, pair) {
+    const [first, second] = pair.sides.map((side) => side?.record ?? null);
+    const link = (place) => {
+      const side = pair.sides[place];
+      const run = this.source.runs?.[place];
+      return side && run && element("a", { href: this.shell.address("run", { run, open: String(side.row) }) }, `Full result in ${LETTERS[place]}`);
+    };
+    return [
+      facts(item, pair),
+      pair.reason && section("Why", longText(pair.reason)),
+      section("Answers", answers(first, second, [link(0), link(1)])),
+      pair.trajectory && section("Tool calls", trajectory(pair.trajectory, pair.divergence)),
+      evaluators(first, second),
+      input(pair.case),
+    ].filter(Boolean);
+  }
+}
+
+function missing(item, found) {
+  const text = found?.error
+    ? `The case cannot be read: ${found.error.message}`
+    : "The answers of this case are not in this file. Open the runs with `agentv view`, or print the case with `agentv compare A B --case ID`.";
+  return [facts(item, null), element("p", { class: "note" }, sentence(text))];
+}
+
+function facts(item, pair) {
+  const names = [item.dataset, item.target, item.prompt].filter(Boolean).join(" · ");
+  const change =
+    item.change === null
+      ? { unscored: "Not scored in both runs", "other input": "The input differs: not paired" }[item.kind] ?? `The case is ${item.kind}`
+      : `${number(item.before)} → ${number(item.after)} (${signed(item.change)})`;
+  return element(
+    "div",
+    { class: "case-facts" },
+    element("p", {}, element("span", { class: `outcome-word ${item.kind.split(" ")[0]}` }, item.kind), element("strong", {}, change)),
+    names && element("p", { class: "note" }, visible(names)),
+    pair?.sides.map((side, place) => side && trials(side, LETTERS[place])),
+  );
+}
+
+// The scores of all trials, if there are several; the one whose answer is shown is marked.
+function trials(side, letter) {
+  if (side.trials.length < 2) return null;
+  const more = side.more ? `, and ${side.more} more` : "";
+  return element(
+    "p",
+    { class: "trials" },
+    `${letter}, ${side.trials.length + side.more} trials: `,
+    side.trials.map((each) =>
+      element("span", { class: each.row === side.row ? "shown" : null, title: each.row === side.row ? "Shown below" : null }, each.score === null ? each.verdict : number(each.score)),
+    ),
+    more,
+  );
+}
+
+function answers(first, second, links) {
+  const texts = [first, second].map((record) => (typeof record?.candidate_answer === "string" ? record.candidate_answer : null));
+  const isShort = texts.every((text) => text !== null && text.length <= LONGEST);
+  const parts = isShort ? difference(visible(texts[0]), visible(texts[1])) : null;
+  const columns = [first, second].map((record, place) =>
+    element(
+      "div",
+      { class: "answer-side" },
+      element("p", { class: "role" }, `${LETTERS[place]} `, record && badge(verdictOf(record)), record && ` ${metrics(record)}`, links[place] && " ", links[place]),
+      answer(record, texts[place], parts?.filter(([kind]) => kind !== (place ? "removed" : "added"))),
+    ),
+  );
+  const isSame = texts[0] !== null && texts[0] === texts[1];
+  return [element("div", { class: "answers" }, columns), isSame && element("p", { class: "note" }, "Both answers are identical.")];
+}
+
+function answer(record, text, parts) {
+  if (!record) return element("p", { class: "note" }, "The run does not have this case.");
+  const error = record.error && element("div", { class: "message error" }, element("p", { class: "role" }, `${visible(record.error.class)} · ${visible(record.error.stage)}`), longText(record.error.message));
+  if (text === null) return error ?? element("p", { class: "note" }, "No stored answer.");
+  const names = { removed: "del", added: "ins", same: "span" };
+  const marked = parts ? element("p", { class: "text", dir: "auto" }, parts.map(([kind, part]) => element(names[kind], {}, part))) : longText(text);
+  return [error, marked].filter(Boolean);
+}
+
+function verdictOf(record) {
+  return record.verdict ?? (record.status === "error" ? "error" : "unscored");
+}
+
+function metrics(record) {
+  const { duration_ms: time, cost_usd: cost } = record.execution_metrics ?? {};
+  const shown = [record.score ?? null, time ?? null, cost ?? null];
+  const formats = [number, duration, usd];
+  return shown.map((value, place) => (value === null ? null : formats[place](value))).filter(Boolean).join(" · ");
+}
+
+// The scores of each evaluator in both runs, those that changed first, with what they found.
+function evaluators(first, second) {
+  const lists = [first, second].map((record) => new Map((record?.evaluator_results ?? []).map((found) => [found.name, found])));
+  const names = [...new Set([...lists[0].keys(), ...lists[1].keys()])];
+  if (!names.length) return null;
+  const rows = names.map((name) => ({ name, sides: lists.map((list) => list.get(name) ?? null) }));
+  const change = ({ sides: [a, b] }) => (typeof a?.score === "number" && typeof b?.score === "number" ? b.score - a.score : null);
+  rows.sort((a, b) => Math.abs(change(b) ?? 0) - Math.abs(change(a) ?? 0));
+  return section("Evaluators", rows.map((row) => evaluator(row, change(row))));
+}
+
+function evaluator({ name, sides }, change) {
+  const scores = sides.map((found) => (found === null ? "–" : found.error ? "error" : number(found.score)));
+  return element(
+    "div",
+    { class: "evaluator" },
+    element(
+      "p",
+      { class: "line" },
+      element("bdi", { class: "name" }, visible(name)),
+      element("span", { class: "score" }, `${scores[0]} → ${scores[1]}`),
+      element("span", { class: `delta ${change > 0 ? "gain" : change < 0 ? "loss" : ""}` }, change === null ? "" : signed(change)),
+    ),
+    element("div", { class: "answers" }, sides.map((found) => element("div", { class: "answer-side" }, findings(found)))),
+  );
+}
+
+function findings(found) {
+  if (!found) return element("p", { class: "note" }, "Not scored by this evaluator.");
+  const list = (kind, word, texts) =>
+    texts?.length > 0 &&
+    element("ul", { class: `findings ${kind}` }, texts.map((text) => element("li", { dir: "auto" }, element("span", { class: "unseen" }, `${word}: `), oneLine(text, 2000))));
+  return [
+    found.error && element("p", { class: "note" }, visible(found.error.message)),
+    list("hit", "met", found.hits),
+    list("miss", "missed", found.misses),
+    found.reasoning && longText(found.reasoning),
+  ].filter(Boolean);
+}
+
+function input(testCase) {
+  const messages = testCase?.input ?? [];
+  const expected = testCase?.expected_output?.at(-1)?.content;
+  if (!messages.length) return null;
+  return section(
+    "Case",
+    messages.map((message) => element("div", { class: "message" }, element("p", { class: "role" }, visible(asText(message.role ?? "message"))), longText(asText(message.content ?? "")))),
+    testCase.expected_outcome && element("div", { class: "message" }, element("p", { class: "role" }, "expected outcome"), longText(testCase.expected_outcome)),
+    expected !== undefined && element("div", { class: "message" }, element("p", { class: "role" }, "expected output"), longText(asText(expected))),
+  );
+}
+
+function section(title, ...children) {
+  return element("section", {}, element("h3", {}, title), ...children);
+}
+
+function button(label, text, onclick) {
+  return element("button", { type: "button", "aria-label": label, title: label, onclick }, text);
+}

@@ -1,0 +1,51 @@
+// Chooses the runs of a comparison, or targets of one run, in the served page.
+
+import { element, replaceChildren } from "../core/dom.js";
+import { moment } from "../core/format.js";
+import { oneLine } from "../core/text.js";
+
+export class Chooser {
+  constructor(source, state) {
+    this.source = source;
+    this.state = state;
+    const select = (place) => element("select", { "aria-label": `Run ${"AB"[place]}`, onchange: () => this.#choose(place) });
+    this.selects = [select(0), select(1)];
+    this.root = element(
+      "div",
+      { class: "chooser" },
+      element("label", {}, "A ", this.selects[0]),
+      element("button", { type: "button", "aria-label": "Swap A and B", title: "Swap A and B", onclick: () => this.#swap() }, "⇄"),
+      element("label", {}, "B ", this.selects[1]),
+    );
+  }
+
+  async load() {
+    const { runs } = await this.source.runs();
+    const chosen = this.state.getAll("runs");
+    this.selects.forEach((select, place) => {
+      const options = runs.flatMap(choices);
+      if (chosen[place] && !options.some(([value]) => value === chosen[place])) options.push([chosen[place], chosen[place]]);
+      replaceChildren(select, element("option", { value: "" }, "Choose a run"), options.map(([value, title]) => element("option", { value }, oneLine(title, 90))));
+      select.value = chosen[place] ?? "";
+    });
+  }
+
+  #choose(place) {
+    const chosen = this.selects.map((select) => select.value);
+    this.state.update({ runs: chosen.filter(Boolean), case: null, anyway: null }, { isStep: true });
+    this.selects[place].focus();
+  }
+
+  #swap() {
+    this.state.update({ runs: this.selects.map((select) => select.value).reverse(), case: null }, { isStep: true });
+  }
+}
+
+// A run, and each of its targets if it has several.
+function choices(run) {
+  const targets = Object.keys(run.targets ?? {});
+  const started = run.started_at ? moment(run.started_at) : null;
+  const title = [run.name ?? run.run_id, targets.join(", "), started].filter(Boolean).join(" · ");
+  const parts = targets.length > 1 ? targets.map((target) => [`${run.id}:${target}`, `${run.name ?? run.run_id} · only ${target}`]) : [];
+  return [[run.id, title], ...parts];
+}

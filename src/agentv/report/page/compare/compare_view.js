@@ -1,0 +1,159 @@
+// The comparison of two runs: the verdict, what changed, the cases by change, and one case side by side.
+
+import { element, replaceChildren } from "../core/dom.js";
+import { visible } from "../core/text.js";
+import { CaseColumns } from "./case_columns.js";
+import { CaseList } from "./case_list.js";
+import { CasePanel } from "./case_panel.js";
+import { Chooser } from "./chooser.js";
+import { matrix, overview, verdict } from "./verdict.js";
+
+export const COMPARE = {
+  name: "compare",
+  title: "Compare",
+  open,
+  isOffered: (source) => Boolean(source.comparison),
+};
+
+const KEYS = [
+  ["j ↓", "Next case"],
+  ["k ↑", "Previous case"],
+  ["Enter", "Open the case"],
+  ["Esc", "Close the case, or leave the search"],
+  ["/", "Search for a case"],
+];
+
+async function open(context) {
+  const page = new ComparePage(context);
+  page.load();
+  return page;
+}
+
+class ComparePage {
+  #isClosed = false;
+  #list = null;
+
+  constructor({ source, state, shell }) {
+    this.source = source;
+    this.state = state;
+    this.shell = shell;
+    this.keys = KEYS;
+    this.chooser = source.runs ? new Chooser(source, state) : null;
+    this.body = element("div", { class: "compare-body" });
+    this.root = element("div", { class: "compare" }, this.chooser?.root, this.body);
+  }
+
+  // Compares the runs; a comparison of large runs takes a while.
+  async load() {
+    const chosen = { runs: this.state.getAll("runs"), isAllowed: this.state.get("anyway") === "1" };
+    await this.chooser?.load();
+    if (this.chooser && chosen.runs.length < 2) return this.#say("Choose two runs to compare.");
+    this.#say("Comparing…");
+    try {
+      const found = await this.source.comparison(chosen);
+      const head = await found.head();
+      if (this.#isClosed) return;
+      if (head.kind === "matrix") return replaceChildren(this.body, matrix(head));
+      await this.#show(found, head);
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  async #show(found, head) {
+    const columns = new CaseColumns(head);
+    const panel = new CasePanel(found, columns, this.shell, { close: () => this.#open(null), step: (by) => this.#step(by) });
+    this.#list = { columns, panel, list: new CaseList(columns, this.state, (row) => this.#open(row)) };
+    replaceChildren(
+      this.body,
+      verdict(head, { compareAnyway: this.chooser && (() => this.#allow()) }),
+      element(
+        "div",
+        { class: "compare-main" },
+        overview(head, (id) => this.#openId(id)),
+        this.#list.list.root,
+        panel.root,
+      ),
+    );
+    let drawn = performance.now();
+    for await (const block of found.blocks()) {
+      if (this.#isClosed) return;
+      columns.append(block);
+      if (block.first > 0 && performance.now() - drawn < REDRAW) continue;
+      drawn = performance.now();
+      this.follow();
+    }
+    this.follow();
+  }
+
+  follow() {
+    if (!this.#list) return;
+    const { columns, list, panel } = this.#list;
+    list.follow();
+    const wanted = this.#opened;
+    this.root.classList.toggle("with-case", wanted !== null);
+    panel.show(wanted !== null && wanted < columns.total ? wanted : null, list);
+  }
+
+  close() {
+    this.#isClosed = true;
+  }
+
+  key(event) {
+    if (!this.#list) return false;
+    const { list } = this.#list;
+    const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
+    if (typing) return list.searchKey(event);
+    if (event.key === "Escape" && this.#opened !== null) return this.#open(null), true;
+    if (event.key === "/") return list.focusSearch(), true;
+    // A focused button or link keeps its own keys.
+    if (event.key === "Enter" && event.target.closest?.("button, a, summary")) return false;
+    return list.key(event, this.#opened);
+  }
+
+  get #opened() {
+    const value = this.state.get("case");
+    return value !== null && /^\d{1,9}$/.test(value) ? Number(value) : null;
+  }
+
+  #open(row) {
+    const isStep = (row === null) !== (this.#opened === null);
+    this.state.update({ case: row === null ? null : String(row) }, { isStep });
+    if (row !== null) this.#list.list.reveal(row);
+    else this.#list.list.focus();
+  }
+
+  #openId(id) {
+    const row = this.#list.columns.rowOf(id);
+    if (row !== null) this.#open(row);
+  }
+
+  #step(by) {
+    const next = this.#list.list.neighbour(this.#opened, by);
+    if (next !== null) this.#open(next);
+  }
+
+  #allow() {
+    this.state.update({ anyway: "1" });
+    this.load();
+  }
+
+  #say(text) {
+    replaceChildren(this.body, element("p", { class: "opening", role: "status" }, text));
+  }
+
+  #fail(error) {
+    replaceChildren(
+      this.body,
+      element(
+        "div",
+        { class: "failed", role: "alert" },
+        element("p", {}, visible(error.message)),
+        error.detail && element("p", {}, visible(error.detail)),
+        error.hint && element("p", { class: "note" }, visible(error.hint)),
+      ),
+    );
+  }
+}
+
+const REDRAW = 400; // milliseconds between drawings while cases arrive

@@ -1,0 +1,44 @@
+// The tool calls of a case in both runs, aligned. The first difference is marked.
+
+import { element } from "../core/dom.js";
+import { count } from "../core/format.js";
+import { longText } from "../core/long_text.js";
+import { asText, visible } from "../core/text.js";
+import { sentence } from "./figures.js";
+
+const BEFORE = 3; // equal steps that are shown before the first difference
+const SIGNS = { same: "=", arguments: "~", "only in A": "−", "only in B": "+" };
+const WORDS = { same: "the same", arguments: "other arguments", "only in A": "only in A", "only in B": "only in B" };
+
+export function trajectory({ steps }, divergence) {
+  const first = steps.findIndex((step) => step.kind !== "same");
+  const start = Math.max(0, first - BEFORE);
+  const rows = steps.map((step, place) => line(step, place, place === first));
+  const list = element("ol", { class: "steps-of-tools" }, rows.slice(start));
+  return [
+    element("p", { class: "divergence" }, sentence(divergence.slice(0, 1).toUpperCase() + divergence.slice(1))),
+    start > 0 &&
+      element(
+        "details",
+        {},
+        element("summary", {}, `${count(start)} equal ${start === 1 ? "step" : "steps"} before`),
+        element("ol", { class: "steps-of-tools" }, rows.slice(0, start)),
+      ),
+    list,
+  ];
+}
+
+function line(step, place, isFirst) {
+  return element(
+    "li",
+    { class: `step ${step.kind.split(" ").join("-").toLowerCase()}${isFirst ? " first" : ""}` },
+    element("p", { class: "step-name" }, element("span", { class: "sign", "aria-hidden": "true" }, SIGNS[step.kind]), `${count(place + 1)}. `, element("code", {}, visible(step.tool)), element("span", { class: "note" }, ` ${WORDS[step.kind]}`), isFirst && element("strong", { class: "mark" }, "First difference")),
+    step.kind === "same"
+      ? call(step.before)
+      : element("div", { class: "answers" }, element("div", { class: "answer-side" }, step.kind !== "only in B" && call(step.before)), element("div", { class: "answer-side" }, step.kind !== "only in A" && call(step.after))),
+  );
+}
+
+function call(value) {
+  return value === undefined || value === null ? element("p", { class: "note" }, "No arguments.") : longText(asText(value), "code");
+}
