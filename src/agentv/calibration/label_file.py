@@ -23,9 +23,9 @@ class LabelFile:
     """A label file. Each label is on disk when `add` returns. Other programs may add labels meanwhile."""
 
     def __init__(self, path: Path | str) -> None:
-        self._path = Path(path)
-        with file_errors(f"Cannot create {self._path.parent}"):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = Path(path)
+        with file_errors(f"Cannot create {self.path.parent}"):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
         self._stamp: tuple[int, ...] | None = None
         self._labels = Labels(())
         self._refresh()
@@ -38,15 +38,15 @@ class LabelFile:
 
     def add(self, *labels: Label) -> None:
         """Append labels. Raises AgentvError if the file is not a label file; it is then unchanged."""
-        lock = partial(_lock, path=self._path)
-        with ResultWriter(self._path, next_step="run the same command again", lock=lock) as writer:
+        lock = partial(_lock, path=self.path)
+        with ResultWriter(self.path, next_step="run the same command again", lock=lock) as writer:
             writer.write_all([msgspec.json.encode(label) + b"\n" for label in labels])
             writer.sync()
 
     def _refresh(self) -> None:
-        stamp = _stamp(self._path)
+        stamp = _stamp(self.path)
         if stamp != self._stamp:
-            self._labels = Labels(read_labels(self._path))
+            self._labels = Labels(read_labels(self.path))
             self._stamp = stamp
 
 

@@ -118,6 +118,14 @@ class Labels:
         """Return the last labels of one labeller, without notes."""
         return [given[labeller] for given in self._by_answer.values() if labeller in given]
 
+    def all_of(self, key: AnswerKey) -> list[Label]:
+        """Return the last label of each labeller for an answer."""
+        return list(self._by_answer.get(key, {}).values())
+
+    def noted_by(self, labeller: str) -> list[AnswerKey]:
+        """Return the answers with a comment of one labeller."""
+        return [key for (key, name), comment in self._comments.items() if name == labeller and comment]
+
     def labellers(self, keys: Iterable[AnswerKey] | None = None) -> Counter[str]:
         """Count the pass and fail labels of each labeller, of some answers or of all."""
         given = (self._by_answer.get(key, {}) for key in (self._by_answer if keys is None else keys))

@@ -139,6 +139,13 @@ class HeldRecords:
         return RecordBatch(array("q", [offset for offset, _ in found]), [record for _, record in found])
 
 
+def lines_of(run: RunStore) -> Path | None:
+    """Return the file of records, which a new run does not have yet; None if it does not consist of lines."""
+    if run.file is None:
+        return run.folder.results_path
+    return run.file if run.is_lines else None
+
+
 def file_stamp(path: Path) -> tuple[int, int]:
     """Return the time of the last change of a file and its size; zeros if it does not exist."""
     try:

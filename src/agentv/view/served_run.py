@@ -20,7 +20,7 @@ from agentv.runs.record import field_decoder
 from agentv.runs.run_figures import FigureBuilder, Figures, stored_figures
 from agentv.runs.store import RunStore
 from agentv.runs.summary import Snapshot
-from agentv.view.appended_records import AppendedRecords, HeldRecords, file_stamp
+from agentv.view.appended_records import AppendedRecords, HeldRecords, file_stamp, lines_of
 from agentv.view.case_places import CasePlaces
 from agentv.view.row_store import RowStore
 
@@ -76,6 +76,13 @@ class ServedRun:
     def was_replaced(self) -> bool:
         """Whether the run was deleted or replaced, so that it has to be opened again."""
         return self._run is not None and (self._rows_source.was_replaced or not self.path.exists())
+
+    @property
+    def store(self) -> RunStore:
+        """The run as it is stored. Raises AgentvError if it cannot be read."""
+        self._ready_is_live()
+        assert self._run is not None
+        return self._run
 
     @property
     def total(self) -> int:
@@ -175,7 +182,7 @@ class ServedRun:
         run = self._store()
         self._cases = CasePlaces(run.folder.cases_path)
         self._rows = RowStore(self._cases.position)
-        lines = _lines_of(run)
+        lines = lines_of(run)
         self._rows_source: AppendedRecords[RowRecord | Result] | HeldRecords = (
             HeldRecords(run) if lines is None else AppendedRecords(lines, field_decoder(RowRecord, run.name))
         )
@@ -214,7 +221,7 @@ class ServedRun:
 
     def _start_figures(self, run: RunStore, *, by_case: bool | None = None) -> None:
         self._builder = FigureBuilder(run, by_case=by_case)
-        lines = _lines_of(run)
+        lines = lines_of(run)
         self._figures_source: AppendedRecords[Result] | HeldRecords = (
             HeldRecords(run) if lines is None else AppendedRecords(lines, run.decode, checks_jobs=False)
         )
@@ -243,10 +250,3 @@ class ServedRun:
         with self._changed:
             self._has_all_figures = is_end
             self._changed.notify_all()
-
-
-def _lines_of(run: RunStore) -> Path | None:
-    """Return the file of records, which a new run does not have yet; None if it does not consist of lines."""
-    if run.file is None:
-        return run.folder.results_path
-    return run.file if run.is_lines else None

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from agentv.calibration.label_file import LabelFile
 from agentv.view.run_list import RunList
 from agentv.view.served_run import ServedRun
 
@@ -19,7 +20,7 @@ class ViewOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `agentv view`: the title of the page, the file for labels, and who labels."""
 
     title: str
-    label_file: Path | None = None
+    label_file: LabelFile | None = None
     labeller: str = ""
 
 

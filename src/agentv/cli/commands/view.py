@@ -17,6 +17,7 @@ from agentv.errors import EXIT_OK, UsageError, plural
 from agentv.settings.diagnostics import Range
 
 if TYPE_CHECKING:
+    from agentv.calibration.label_file import LabelFile
     from agentv.view.server import Address
 
 _MOST_SHUTDOWN_S = 1.0
@@ -54,6 +55,7 @@ class ViewArguments(Arguments):
 
 def view(args: ViewArguments) -> None:
     """Serve the page until the process is interrupted."""
+    from agentv.calibration.labels import checked_labeller
     from agentv.engine.named_runs import existing_run, run_name, run_path
     from agentv.view.run_list import RunList, places_of
     from agentv.view.server import Address, serve
@@ -67,18 +69,21 @@ def view(args: ViewArguments) -> None:
     runs.refresh()
     label_file = None if args.label_file is None else _label_file(args.label_file)
     title = os.path.basename(os.path.realpath(paths[0] if len(paths) == 1 else root))
-    state = ViewState(runs, ViewOptions(title=title, label_file=label_file, labeller=args.labeller))
+    state = ViewState(runs, ViewOptions(title=title, label_file=label_file, labeller=checked_labeller(args.labeller)))
     address = Address(args.host, args.port)
     asyncio.run(serve(state, address, partial(announce, len(runs.runs()), address, not args.no_open)))
     output.message("\nStopped")
     _end_soon()
 
 
-def _label_file(given: str) -> Path:
+def _label_file(given: str) -> LabelFile:
+    """Open the file for labels. Raises AgentvError if it is not a label file."""
+    from agentv.calibration.label_file import LabelFile
+
     path = Path(given)
     if not path.parent.is_dir():
         raise UsageError(f"Cannot write {path}", f"The folder {path.parent} does not exist")
-    return path
+    return LabelFile(path)
 
 
 def announce(count: int, address: Address, opens: bool, url: str) -> None:

@@ -1,0 +1,214 @@
+"""Labels on the served page: what the server accepts and writes, and labelling by keyboard in Chromium."""
+
+import json
+
+import pytest
+
+from agentv.calibration.label_file import LabelFile, read_labels
+from agentv.calibration.label_order import draw_order
+from agentv.calibration.labels import AnswerKey, Label, answer_hash
+
+LETTERS = "abcdefgh"
+JSON = {"Content_Type": "application/json"}
+
+
+def key_of(letter):
+    return AnswerKey("letters", letter, answer_hash(letter.upper()))
+
+
+def drawn_order(letters=LETTERS):
+    """The cases in the order in which `agentv judge label` shows them."""
+    return sorted(letters, key=lambda letter: draw_order(key_of(letter), 0))
+
+
+def labelled(path="labels.jsonl"):
+    return [(line.eval_id, line.label, line.drawn) for line in read_labels(path)]
+
+
+class Labels:
+    """The labels of the only run of a server."""
+
+    def __init__(self, view):
+        self.view = view.login()
+        [self.run] = view.run_ids()
+        self.rows = {row["id"]: place for place, row in enumerate(view.rows(self.run)[0])}
+
+    def get(self, path=""):
+        return self.view.get(f"/api/labels/{self.run}{path}")
+
+    def send(self, body, run=None):
+        text = body if isinstance(body, bytes) else json.dumps(body).encode()
+        path = f"/api/labels/{self.run if run is None else run}"
+        return self.view.request(path, "POST", body=text, Origin=self.view.origin, **JSON)
+
+    def post(self, id, label=None, **further):
+        answer = self.send({"row": self.rows[id], "id": id, "label": label, **further})
+        assert answer.status == 200, answer.text
+        return answer.json
+
+    def id_of(self, row):
+        return next(id for id, place in self.rows.items() if place == row)
+
+
+@pytest.fixture
+def labels(evaluated, server):
+    """A page with labels of ann, for a run with eight answers, of which the judge passes one."""
+    evaluated(LETTERS)
+    with server("run", "--label", "labels.jsonl", "--labeller", "ann") as view:
+        yield Labels(view)
+
+
+def test_labels_follow_the_order_of_judge_label_and_are_read_by_calibrate(labels, command):
+    seen = []
+    while (row := labels.get()["next"]) is not None:
+        seen.append(labels.id_of(row))
+        labels.post(seen[-1], "pass" if len(seen) % 2 else "fail", comment="<b>" * (len(seen) == 1))
+    assert seen == drawn_order()
+    assert [drawn for _, _, drawn in labelled()] == ["random"] * 8
+    [first, *_] = read_labels("labels.jsonl")
+    assert (first.labeller, first.comment) == ("ann", "<b>")
+    found = json.loads(command("judge", "calibrate", "run", "--labels", "labels.jsonl", "--json").stdout)
+    assert (found["labelled"], found["unmatched"], found["chosen"]) == (8, 0, 0)
+
+
+def test_progress_notes_scores_skips_and_undo_are_counted(labels):
+    assert labels.get() == {
+        "labeller": "ann", "file": "labels.jsonl", "answers": 8, "labelled": 0, "skipped": 0,
+        "next": labels.rows[drawn_order()[0]], "entries": [],
+    }  # fmt: skip
+    labels.post("a", score=0.85)
+    labels.post("b", score=0.79, comment="nearly")
+    labels.post("c", "skip")
+    labels.post("d", comment="a note")
+    labels.post("e", "pass")
+    labels.post("e")
+    found = labels.get()
+    assert (found["labelled"], found["skipped"]) == (2, 1)
+    entries = {labels.id_of(entry["rows"][0]): entry for entry in found["entries"]}
+    shown = {id: (entry["label"], entry["score"], entry["comment"]) for id, entry in entries.items()}
+    assert shown == {
+        "a": ("pass", 0.85, ""),
+        "b": ("fail", 0.79, "nearly"),
+        "c": ("skip", None, ""),
+        "d": (None, None, "a note"),
+    }
+
+
+def test_an_answer_that_is_picked_joins_the_sample_in_its_turn(labels):
+    first, second, third, *_, last = drawn_order()
+    labels.post(second, "fail")
+    labels.post(last, "fail")
+    assert labelled() == [(second, "fail", "chosen"), (last, "fail", "chosen")]
+    assert labels.id_of(labels.post(first, "pass")["next"]) == third
+    labels.post(third, "pass")
+    assert labelled()[2:] == [(first, "pass", "random"), (second, "fail", "random"), (third, "pass", "random")]
+    labels.post(first, "fail")
+    assert labelled()[-1] == (first, "fail", "random")
+    for id in drawn_order()[3:-1]:
+        labels.post(id, "pass")
+    assert labelled()[-2:] == [(last, "fail", "random"), (drawn_order()[-2], "pass", "random")]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"id": "a"}, "missing required field `row`"),
+        ({"row": 99, "id": "a", "label": "pass"}, "The run has no row 99"),
+        ({"row": -1, "id": "a", "label": "pass"}, "Expected `int` >= 0"),
+        ({"row": 0, "id": "nope", "label": "pass"}, "not nope"),
+        ({"row": 0, "id": "a", "label": "good"}, "Invalid enum value 'good'"),
+        ({"row": 0, "id": "a", "score": 1.5}, "Expected `float` <= 1.0"),
+        ({"row": 0, "id": "a", "score": "1"}, "Expected `float | null`"),
+        ({"row": 0, "id": "a", "comment": "x" * 10_001}, "length <= 10000"),
+        ({"row": 0, "id": "a", "label": "pass", "labeller": "bob"}, "unknown field `labeller`"),
+        (b"[]", "Expected `object`"),
+        (b"\xff", ""),
+        (b'{"row": 0, "id": "a", "score": NaN}', ""),
+        (b"[" * 100_000, ""),
+    ],
+)
+def test_invalid_labels_are_refused_and_nothing_is_written(shared_labels, body, message):
+    answer = shared_labels.send(body)
+    error = answer.json["error"]
+    assert answer.status in (400, 422) and message in error["message"] + error["detail"]
+    assert not shared_labels.path.exists()
+
+
+def test_a_label_and_a_score_contradict_each_other(shared_labels):
+    first = next(iter(shared_labels.rows))
+    answer = shared_labels.send({"row": shared_labels.rows[first], "id": first, "label": "pass", "score": 0.1})
+    assert answer.status == 400 and "not both" in answer.text
+
+
+def test_only_runs_of_the_list_can_be_labelled(shared_labels):
+    assert shared_labels.send({"row": 0, "id": "a", "label": "pass"}, run="..%2Frun").status == 404
+
+
+@pytest.fixture(scope="module")
+def shared_labels(tmp_path_factory):
+    """A page with labels that no test writes."""
+    from view_process import started
+
+    folder = tmp_path_factory.mktemp("project")
+    rows = [{"test_id": letter, "score": 1.0, "candidate_answer": letter} for letter in "ab"]
+    (folder / "eval_1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with started("eval_1.jsonl", "--label", "labels.jsonl", cwd=folder) as view:
+        found = Labels(view)
+        found.path = folder / "labels.jsonl"
+        yield found
+
+
+def test_labels_are_neither_shown_nor_written_without_a_file(evaluated, server):
+    evaluated("ab")
+    with server("run") as view:
+        labels = Labels(view)
+        for answer in (labels.send({"row": 0, "id": "a", "label": "pass"}), view.request(f"/api/labels/{labels.run}")):
+            assert answer.status == 403 and "Start agentv view with --label FILE" in answer.text
+
+
+def test_a_result_without_an_answer_cannot_be_labelled(folder, server):
+    folder.write(
+        "rows.jsonl", [{"test_id": "broken", "error": "no connection"}, {"test_id": "a", "score": 1.0, "answer": "A"}]
+    )
+    with server("rows.jsonl", "--label", "labels.jsonl") as view:
+        labels = Labels(view)
+        answer = labels.send({"row": labels.rows["broken"], "id": "broken", "label": "pass"})
+        assert answer.status == 400 and "has no answer to label" in answer.text
+
+
+def test_the_file_of_something_else_is_refused_at_the_start(evaluated, folder, command):
+    evaluated("ab")
+    folder.write("notes.json", '{"theme": "dark"}')
+    ended = command("view", "run", "--label", "notes.json", "--no-open")
+    assert ended.code == 2 and "notes.json, line 1 is not a valid label" in ended.stderr
+    assert (folder.path / "notes.json").read_text() == '{"theme": "dark"}'
+
+
+def test_the_agreement_of_two_labellers_and_with_the_judge_equals_a_hand_count(labels):
+    """Ann passes a to f. Bob passes a, b, c and g, fails d, e and f, and skips h. The judge passes only a."""
+    for letter in LETTERS:
+        labels.post(letter, "pass" if letter <= "f" else "fail")
+    bob = dict.fromkeys("abcg", "pass") | dict.fromkeys("def", "fail") | {"h": "skip"}
+    lines = [Label(timestamp="t", **key_of(id)._asdict(), label=value, labeller="bob") for id, value in bob.items()]
+    LabelFile("labels.jsonl").add(*lines)
+    found = labels.get("/agreement")
+    [pair] = found["pairs"]
+    assert (pair["labellers"], pair["n"], pair["agreed"], pair["confusion"]) == (["ann", "bob"], 7, 3, [[3, 3], [1, 0]])
+    assert pair["kappa"]["value"] == pytest.approx((3 / 7 - 27 / 49) / (1 - 27 / 49))
+    judge = found["judge"]
+    assert (judge["n"], judge["agreed"], judge["confusion"]) == (8, 3, [[1, 5], [0, 2]])
+    # By chance, both pass 6/8 · 1/8 and both fail 2/8 · 7/8 of the answers: 20 of 64.
+    assert judge["kappa"]["value"] == pytest.approx((3 / 8 - 20 / 64) / (1 - 20 / 64))
+    [others] = [entry["others"] for entry in labels.get()["entries"] if entry["rows"] == [labels.rows["g"]]]
+    assert others == [{"labeller": "bob", "label": "pass", "score": None, "comment": ""}]
+
+
+def test_a_score_passes_by_the_limits_of_its_case(folder, server):
+    import agentv
+
+    checks = {"evaluators": [{"type": "contains", "value": "A"}], "execution": {"verdicts": {"pass": 0.5}}}
+    folder.write("d.yaml", {**checks, "evalcases": [{"id": "a", "input": "a", "expected_outcome": "Says A"}]})
+    agentv.evaluate("d.yaml", str.upper, out="run")
+    with server("run", "--label", "labels.jsonl") as view:
+        labels = Labels(view)
+        assert [labels.post("a", score=score)["label"] for score in (0.5, 0.49)] == ["pass", "fail"]
