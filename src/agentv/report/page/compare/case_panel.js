@@ -5,7 +5,7 @@ import { element, replaceChildren } from "../core/dom.js";
 import { duration, number, usd } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { asText, LONGEST, oneLine, visible } from "../core/text.js";
-import { badge } from "../run/table.js";
+import { badge } from "../core/badge.js";
 import { sentence, signed } from "./figures.js";
 import { trajectory } from "./trajectory.js";
 
