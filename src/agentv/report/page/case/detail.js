@@ -6,7 +6,7 @@ import { difference } from "../core/diff.js";
 import { element, replaceChildren } from "../core/dom.js";
 import { count, duration, number, shellWord, usd } from "../core/format.js";
 import { longText } from "../core/long_text.js";
-import { badge } from "../run/table.js";
+import { badge } from "../core/badge.js";
 import { asText, oneLine, visible } from "../core/text.js";
 
 export class Detail {

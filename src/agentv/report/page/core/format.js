@@ -23,6 +23,11 @@ export function usd(amount) {
   return amount >= 1 || amount === 0 ? `$${amount.toFixed(2)}` : `$${amount.toFixed(4)}`;
 }
 
+// An amount in whole cents, unless it is less than one.
+export function shortUsd(amount) {
+  return amount >= 0.01 ? `$${amount.toFixed(2)}` : usd(amount);
+}
+
 export function duration(milliseconds) {
   if (milliseconds === null || milliseconds === undefined) return NONE;
   if (milliseconds < 999.5) return `${milliseconds.toFixed(0)} ms`;

@@ -1,10 +1,19 @@
 // The frame of the page: navigation between views, keys, and the view that the URL names.
 
 import { element, replaceChildren } from "./dom.js";
+import { HelpDialog } from "./help.js";
+import { isTyping } from "./keys.js";
 import { State } from "./state.js";
 import { visible } from "./text.js";
 import { themeButton } from "./theme.js";
 
+const KEYS = [
+  ["?", "Show this list"],
+  ["Tab", "Go to the next control"],
+];
+
+// Opens the view that the URL names. `views` are `{name, title, open(context), isOffered(source, state)}`; an opened view
+// has `root`, `follow()`, `key(event)` → whether it used the key, `close()`, and optionally `title` and `keys`.
 export async function start(root, source, views) {
   const shell = new Shell(source, views);
   replaceChildren(root, shell.root);
@@ -23,8 +32,11 @@ class Shell {
     this.views = views;
     this.state = new State();
     this.links = element("nav", { "aria-label": "Views" });
-    this.place = element("div", { class: "view" });
-    this.root = element("div", { class: "shell" }, element("header", { class: "top" }, this.links, themeButton()), this.place);
+    this.place = element("div", { class: "view" }, element("p", { class: "opening", role: "status" }, "Opening…"));
+    this.help = new HelpDialog();
+    const brand = element("span", { class: "brand" }, "agentv");
+    const help = element("button", { type: "button", "aria-label": "Keyboard shortcuts", title: "Keyboard shortcuts (?)", onclick: () => this.#showHelp() }, "?");
+    this.root = element("div", { class: "shell" }, element("header", { class: "top" }, brand, this.links, help, themeButton()), this.place, this.help.root);
   }
 
   // The address of a view with some parameters.
@@ -50,12 +62,20 @@ class Shell {
     if (this.#route !== route) return opened.close(); // another view was opened in the meantime
     this.#opened = opened;
     replaceChildren(this.place, opened.root);
+    document.title = `${opened.title ?? view.title} · agentv`;
     opened.follow();
   }
 
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (this.#opened?.key(event)) event.preventDefault();
+    // An open dialog or list handles its own keys.
+    if (event.ctrlKey || event.metaKey || event.altKey || this.help.isOpen || document.querySelector(":popover-open")) return;
+    if (event.key === "?" && !isTyping(event.target)) this.#showHelp();
+    else if (!this.#opened?.key(event)) return;
+    event.preventDefault();
+  }
+
+  #showHelp() {
+    this.help.show([...(this.#opened?.keys ?? []), ...KEYS]);
   }
 
   #drawLinks(current) {

@@ -1,35 +1,53 @@
-// The rows of the table: filtering and sorting. Does not use the DOM.
+// The rows of a run: filtering, counting and sorting. A million rows are filtered at once. Does not use the DOM.
+
+import { Columns, known } from "./columns.js";
+import { IdText } from "./id_text.js";
+import { NumberKey, Order, TextKey } from "./order.js";
 
 export const VERDICTS = ["pass", "borderline", "fail", "error", "unscored"];
 export const BINS = 20;
+// The filters with a list of values, and their columns.
+export const FACETS = {
+  verdict: "verdict",
+  target: "target",
+  prompt: "prompt",
+  dataset: "dataset",
+  evaluator: "missed",
+  error: "error",
+  tag: "tags",
+};
 
-const NONE = "";
+const WORST = [6, 4, 2, 0, 8]; // the rank of each verdict when the worst results come first; a score is added
+const COUNTED = ["score", "duration", "cost"];
+const NO_BIN = BINS;
 
 export class Rows {
+  #ids = new IdText();
+  #orders = new Map();
+  #search = { text: "", marks: new Uint8Array(0), total: 0 };
+
   constructor(head) {
     this.total = 0;
     this.head = head;
-    this.columns = {};
-    this.#lowered = [];
+    this.columns = new Columns(head.total ?? 0);
+    this.verdicts = VERDICTS.map(() => 0); // how many rows have each
+    this.values = Object.fromEntries(COUNTED.map((name) => [name, 0])); // how many rows have a value
+    this.mostTrials = 1;
   }
 
   // Adds a block of rows. A served block also has the names that its rows are the first to refer to.
   append({ n, names = {}, first, total, complete, ...block }) {
     for (const [list, entries] of Object.entries(names)) this.head[list].push(...entries);
-    let moment = 0;
-    for (const [name, values] of Object.entries(block)) {
-      const column = (this.columns[name] ??= []);
-      for (let i = 0; i < n; i++) {
-        // A column with equal values in a block is stored as one value.
-        const value = Array.isArray(values) ? values[i] : values;
-        // Timestamps are stored as the time since the previous row.
-        column.push(name === "ended" && value !== null ? (moment += value) : value);
-      }
+    const { columns } = this;
+    columns.write(this.total, n, block);
+    this.#ids.append(columns.id, this.total, n);
+    for (let row = this.total; row < this.total + n; row++) {
+      this.verdicts[columns.verdict[row]]++;
+      if (columns.trial[row] > this.mostTrials) this.mostTrials = columns.trial[row];
+      for (const name of COUNTED) if (!Number.isNaN(columns[name][row])) this.values[name]++;
     }
     this.total += n;
   }
-
-  #lowered;
 
   // A row as the table shows it.
   at(row) {
@@ -38,13 +56,13 @@ export class Rows {
       row,
       id: columns.id[row],
       verdict: VERDICTS[columns.verdict[row]],
-      score: columns.score[row],
+      score: known(columns.score[row]),
       target: head.targets[columns.target[row]],
       dataset: head.datasets[columns.dataset[row]],
       prompt: columns.prompt[row] < 0 ? null : head.prompts[columns.prompt[row]],
       trial: columns.trial[row],
-      duration: columns.duration[row],
-      cost: columns.cost[row],
+      duration: known(columns.duration[row]),
+      cost: known(columns.cost[row]),
       tags: head.tagSets[columns.tags[row]],
       error: columns.error[row] < 0 ? null : head.errors[columns.error[row]],
     };
@@ -55,7 +73,7 @@ export class Rows {
     const { id, dataset } = this.columns;
     const found = [];
     for (let other = 0; other < this.total && found.length < 100; other++)
-      if (other !== row && id[other] === id[row] && dataset[other] === dataset[row]) found.push(this.at(other));
+      if (dataset[other] === dataset[row] && other !== row && id[other] === id[row]) found.push(this.at(other));
     return found;
   }
 
@@ -66,9 +84,9 @@ export class Rows {
     const { tool_durations, ...kept } = rest;
     const found = rest.evaluator_results ?? [];
     const scored = verdict !== "error" && verdict !== "unscored";
-    const tokens = columns.input[row] === null ? undefined : { input: columns.input[row], output: columns.output[row], cached: columns.cached[row] ?? undefined };
+    const [input, output, cached, ended] = ["input", "output", "cached", "ended"].map((name) => known(columns[name][row]));
+    const tokens = input === null ? undefined : { input, output, cached: cached ?? undefined };
     const metrics = { token_usage: tokens, cost_usd: cost ?? undefined, duration_ms: duration ?? undefined, tool_durations };
-    const ended = columns.ended[row];
     return {
       ...(ended === null ? {} : { timestamp: new Date(ended).toISOString() }),
       run_id: this.head.run.id,
@@ -89,110 +107,131 @@ export class Rows {
     };
   }
 
-  // The values of a facet that a row has.
-  facet(name, row) {
-    const { columns, head } = this;
+  // Returns the rows that match all filters, in their order; the counts of each facet, which apply the filters of the
+  // others; and the scores by bin and verdict. `found` marks the rows with a match in their conversation.
+  select(values, found) {
+    const { total } = this;
+    const missed = new Uint8Array(total); // how many facets a row does not match; 255: another filter
+    this.#dropUnmatched(values, found, missed);
+    const facets = Object.entries(FACETS).map(([name, column]) => this.#facet(name, this.columns[column], values.facets[name]));
+    for (const { codes, allowed } of facets) {
+      if (!allowed) continue;
+      for (let row = 0; row < total; row++) if (!allowed[codes[row] + 1] && missed[row] < 254) missed[row]++;
+    }
+    for (const facet of facets) countCodes(facet, missed, total);
+    const rows = matching(this.#order(values.sort, values.descending), missed);
+    const counts = Object.fromEntries(facets.map(({ name, lists, counts }) => [name, byValue(lists, counts)]));
+    return { rows, counts, ...this.#histogram(rows) };
+  }
+
+  // The number of different values of a facet in the whole run.
+  variety(name) {
+    return new Set(this.#valuesByCode(name).flat()).size;
+  }
+
+  // The values of each code of a facet (from -1 on), and whether the filter allows the code; null without a filter.
+  #facet(name, codes, chosen) {
+    const lists = [[], ...this.#valuesByCode(name)];
+    const allowed = chosen.size ? Uint8Array.from(lists, (list) => (list.some((value) => chosen.has(value)) ? 1 : 0)) : null;
+    return { name, codes, lists, allowed, counts: new Uint32Array(lists.length) };
+  }
+
+  #valuesByCode(name) {
+    const { head } = this;
+    const one = (list) => list.map((value) => [value]);
     switch (name) {
       case "verdict":
-        return [VERDICTS[columns.verdict[row]]];
+        return one(VERDICTS);
       case "target":
-        return [head.targets[columns.target[row]]];
+        return one(head.targets);
       case "dataset":
-        return [head.datasets[columns.dataset[row]].name];
+        return one(head.datasets.map((dataset) => dataset.name));
+      case "prompt":
+        return one(head.prompts);
       case "error":
-        return columns.error[row] < 0 ? [] : [head.errors[columns.error[row]]];
+        return one(head.errors);
       case "evaluator":
-        return head.evaluatorSets[columns.missed[row]];
+        return head.evaluatorSets;
       default:
-        return head.tagSets[columns.tags[row]];
+        return head.tagSets;
     }
   }
 
-  // Returns the rows that match all filters except one, for the counts of a facet.
-  matching(values, found, except = null) {
-    const tests = this.#tests(values, found, except);
-    const rows = [];
-    for (let row = 0; row < this.total; row++) if (tests.every((test) => test(row))) rows.push(row);
-    return rows;
+  // Applies the filters that have no counts: the range of scores and the search.
+  #dropUnmatched({ scores, search }, found, missed) {
+    const { score } = this.columns;
+    if (scores)
+      for (let row = 0; row < this.total; row++) {
+        const bin = binOf(score[row]);
+        if (bin === NO_BIN || bin < scores[0] || bin >= scores[1]) missed[row] = 255;
+      }
+    const wanted = search.trim().toLowerCase();
+    if (!wanted) return;
+    const marks = this.#marks(wanted);
+    for (let row = 0; row < this.total; row++) if (!marks[row] && !(found !== null && found[row])) missed[row] = 255;
   }
 
-  counts(name, rows) {
-    const counts = new Map();
-    for (const row of rows) for (const value of this.facet(name, row)) counts.set(value, (counts.get(value) ?? 0) + 1);
-    return counts;
-  }
-
-  sorted(rows, sort, descending) {
-    const key = this.#key(sort);
-    if (key === null) return descending ? rows.reverse() : rows;
-    const direction = descending ? -1 : 1;
-    return rows.sort((a, b) => {
-      const left = key(a);
-      const right = key(b);
-      // Absent values come last in both directions.
-      if (left === null || right === null) return left === right ? a - b : left === null ? 1 : -1;
-      return left < right ? -direction : left > right ? direction : a - b;
-    });
+  // Marks the rows whose id, target, tags or error class contain a text. Kept for the rows that follow.
+  #marks(wanted) {
+    const isNew = this.#search.text !== wanted;
+    const from = isNew ? 0 : this.#search.total;
+    const marks = new Uint8Array(this.total);
+    if (!isNew) marks.set(this.#search.marks);
+    if (from < this.total) this.#ids.mark(wanted, marks, from);
+    for (const name of ["target", "tag", "error"]) {
+      const codes = this.columns[FACETS[name]];
+      const hits = Uint8Array.from([[], ...this.#valuesByCode(name)], (list) => (list.some((value) => value.toLowerCase().includes(wanted)) ? 1 : 0));
+      if (hits.includes(1)) for (let row = from; row < this.total; row++) if (hits[codes[row] + 1]) marks[row] = 1;
+    }
+    this.#search = { text: wanted, marks, total: this.total };
+    return marks;
   }
 
   // Counts the scores in each bin by verdict.
-  histogram(rows) {
-    const bins = Array.from({ length: BINS }, () => [0, 0, 0]);
-    let scored = 0;
-    for (const row of rows) {
-      const score = this.columns.score[row];
-      if (score === null) continue;
-      scored++;
-      bins[binOf(score)][this.columns.verdict[row]]++;
-    }
-    return { bins, scored };
+  #histogram(rows) {
+    const { score, verdict } = this.columns;
+    const kinds = VERDICTS.length;
+    const counts = new Uint32Array((BINS + 1) * kinds);
+    for (let i = 0; i < rows.length; i++) counts[binOf(score[rows[i]]) * kinds + verdict[rows[i]]]++;
+    const bins = Array.from({ length: BINS }, (_, bin) => [...counts.subarray(bin * kinds, bin * kinds + 3)]);
+    return { bins, scored: bins.flat().reduce((sum, n) => sum + n, 0) };
   }
 
-  #tests(values, found, except) {
-    const tests = [];
-    for (const [name, chosen] of Object.entries(values.facets)) {
-      if (chosen.size === 0 || name === except) continue;
-      tests.push((row) => this.facet(name, row).some((value) => chosen.has(value)));
-    }
-    if (values.scores) {
-      const [low, high] = values.scores;
-      tests.push((row) => {
-        const score = this.columns.score[row];
-        return score !== null && binOf(score) >= low && binOf(score) < high;
-      });
-    }
-    const wanted = values.search.trim().toLowerCase();
-    if (wanted) tests.push((row) => this.#names()[row].includes(wanted) || (found !== null && found.has(row)));
-    return tests;
-  }
-
-  // The text for the quick search: ids, targets, tags and error classes, in lower case.
-  #names() {
-    const { columns, head } = this;
-    for (let row = this.#lowered.length; row < this.total; row++) {
-      const names = [columns.id[row], head.targets[columns.target[row]], ...head.tagSets[columns.tags[row]], head.errors[columns.error[row]] ?? NONE];
-      this.#lowered.push(names.join("\n").toLowerCase());
-    }
-    return this.#lowered;
+  #order(sort, isDescending) {
+    // Names are sorted by rank, which changes with every new name.
+    const version = this.head.targets.length + this.head.datasets.length + this.head.prompts.length;
+    const kept = this.#orders.get(sort);
+    if (kept?.version === version) return kept.order.rows(this.total, isDescending);
+    const order = new Order(this.#key(sort));
+    this.#orders.set(sort, { version, order });
+    return order.rows(this.total, isDescending);
   }
 
   #key(sort) {
     const { columns, head } = this;
+    const byName = (codes, names) => {
+      const ranks = rankOf(names);
+      return new NumberKey((row) => (columns[codes][row] < 0 ? NaN : ranks[columns[codes][row]]));
+    };
     switch (sort) {
+      case "worst":
+        return new NumberKey((row) => WORST[columns.verdict[row]] + (known(columns.score[row]) ?? 0));
       case "id":
-        return (row) => columns.id[row];
-      case "score":
-        return (row) => columns.score[row];
-      case "verdict":
-        return (row) => columns.verdict[row];
+        return new TextKey(columns.id);
       case "target":
-        return (row) => head.targets[columns.target[row]];
+        return byName("target", head.targets);
+      case "dataset":
+        return byName("dataset", head.datasets.map((dataset) => dataset.name));
+      case "prompt":
+        return byName("prompt", head.prompts);
+      case "verdict":
+      case "trial":
+      case "score":
       case "duration":
-        return (row) => columns.duration[row];
       case "cost":
-        return (row) => columns.cost[row];
+        return new NumberKey((row) => columns[sort][row]);
       default:
-        return null;
+        return new NumberKey((row) => row);
     }
   }
 }
@@ -206,6 +245,34 @@ export function reasonOf(record) {
   return record.reasoning ?? reasoning ?? low.map((found) => found.name).join(", ");
 }
 
+// A facet counts rows that match all others: those that miss none, and those that miss this facet only.
+function countCodes({ codes, allowed, counts }, missed, total) {
+  for (let row = 0; row < total; row++) {
+    const code = codes[row] + 1;
+    if (missed[row] === 0 || (missed[row] === 1 && allowed && !allowed[code])) counts[code]++;
+  }
+}
+
+function matching(order, missed) {
+  const rows = new Uint32Array(order.length);
+  let n = 0;
+  for (let i = 0; i < order.length; i++) if (missed[order[i]] === 0) rows[n++] = order[i];
+  return rows.subarray(0, n);
+}
+
+function byValue(lists, counts) {
+  const found = new Map();
+  lists.forEach((list, code) => {
+    if (counts[code]) for (const value of list) found.set(value, (found.get(value) ?? 0) + counts[code]);
+  });
+  return found;
+}
+
+function rankOf(names) {
+  const sorted = [...new Set(names)].sort();
+  return names.map((name) => sorted.indexOf(name));
+}
+
 function binOf(score) {
-  return Math.min(BINS - 1, Math.floor(score * BINS + 1e-9));
+  return Number.isNaN(score) ? NO_BIN : Math.min(BINS - 1, Math.floor(score * BINS + 1e-9));
 }

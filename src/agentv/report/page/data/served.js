@@ -43,8 +43,10 @@ class ServedRun {
     this.address = `/api/runs/${encodeURIComponent(id)}`;
   }
 
+  // The run and its figures. The names that rows refer to come with the blocks of rows.
   async head() {
-    return get(`${this.address}/head`);
+    const head = await get(`${this.address}/head`);
+    return { ...head, targets: [], datasets: [], prompts: [], errors: [], tagSets: [], evaluatorSets: [] };
   }
 
   // Yields blocks of rows until the run is complete.

@@ -1,19 +1,28 @@
-// The search box and the facets. Each value shows how many rows it matches together with the other filters.
+// The search box and the lists of filters. Each value shows how many rows it matches together with the other filters.
 
 import { element, replaceChildren } from "../core/dom.js";
 import { count } from "../core/format.js";
-import { VERDICTS } from "../data/rows.js";
-import { FACETS } from "./run_state.js";
+import { BINS } from "../data/rows.js";
 import { oneLine, visible } from "../core/text.js";
 
 const MOST_LISTED = 60;
-const TITLES = {
-  verdict: "Verdict",
-  target: "Target",
-  dataset: "Dataset",
-  evaluator: "Failed evaluator",
-  error: "Error class",
-  tag: "Tag",
+// The number of values from which on a list is useful.
+const LISTS = {
+  target: { title: "Target", least: 2 },
+  prompt: { title: "Prompt", least: 2 },
+  dataset: { title: "Dataset", least: 2 },
+  evaluator: { title: "Failed evaluator", least: 1 },
+  error: { title: "Error class", least: 1 },
+  tag: { title: "Tag", least: 2 },
+};
+const ORDERS = {
+  worst: "Worst first",
+  order: "Run order",
+  id: "By case",
+  score: "Lowest score first",
+  "-score": "Highest score first",
+  "-duration": "Slowest first",
+  "-cost": "Most expensive first",
 };
 
 export class SearchBox {
@@ -23,17 +32,14 @@ export class SearchBox {
     this.state = state;
     this.input = element("input", {
       type: "search",
-      placeholder: "Search cases",
+      placeholder: "Search cases  /",
       "aria-label": "Search in ids, targets, tags and error classes",
       "aria-keyshortcuts": "/",
       autocomplete: "off",
       spellcheck: "false",
       oninput: () => this.#later(),
     });
-    this.answers = element("input", {
-      type: "checkbox",
-      onchange: () => this.#now(),
-    });
+    this.answers = element("input", { type: "checkbox", onchange: () => this.now() });
     this.progress = element("span", { class: "progress", role: "status" });
     this.root = element(
       "div",
@@ -57,87 +63,118 @@ export class SearchBox {
     this.input.select();
   }
 
-  #later() {
-    clearTimeout(this.#waiting);
-    this.#waiting = setTimeout(() => this.#now(), 120);
-  }
-
-  #now() {
+  // Applies what was typed, without waiting for more.
+  now() {
     clearTimeout(this.#waiting);
     this.#waiting = 0;
     this.state.update({ search: this.input.value, answers: this.answers.checked });
   }
+
+  #later() {
+    clearTimeout(this.#waiting);
+    this.#waiting = setTimeout(() => this.now(), 120);
+  }
 }
 
-export class Facets {
+// The order of the rows, as a list to choose from.
+export class OrderBox {
   constructor(state, rows) {
     this.state = state;
     this.rows = rows;
-    this.lists = new Map(FACETS.map((name) => [name, element("ul", {})]));
-    this.groups = new Map(
-      FACETS.map((name) => [
-        name,
-        element("fieldset", { class: "facet" }, element("legend", {}, TITLES[name]), this.lists.get(name)),
-      ]),
-    );
-    this.reset = element("button", { type: "button", class: "reset", onclick: () => state.reset() }, "Show all");
-    this.root = element(
-      "section",
-      { class: "facets", "aria-label": "Filters" },
-      element("header", {}, element("h2", {}, "Filters"), this.reset),
-      [...this.groups.values()],
-    );
+    this.root = element("select", { class: "order", "aria-label": "Order of results", onchange: () => this.#choose() });
   }
 
-  // `shown` are the rows that match all filters; `found` are the rows that match a search in conversations.
-  show(shown, found) {
-    const { values } = this.state;
+  show() {
+    const { sort, descending } = this.state.values;
+    const chosen = `${descending ? "-" : ""}${sort}`;
+    const { duration, cost } = this.rows.values;
+    const offered = Object.keys(ORDERS).filter((name) => (name !== "-duration" || duration) && (name !== "-cost" || cost));
+    const names = offered.includes(chosen) ? offered : [...offered, chosen];
+    const text = (name) => ORDERS[name] ?? `By ${name.replace("-", "")}${name.startsWith("-") ? ", reversed" : ""}`;
+    const options = names.map((name) => element("option", { value: name, selected: name === chosen }, text(name)));
+    if (this.root.value !== chosen || this.root.options.length !== names.length) replaceChildren(this.root, options);
+  }
+
+  #choose() {
+    const { value } = this.root;
+    this.state.update({ sort: value.replace("-", ""), descending: value.startsWith("-") });
+  }
+}
+
+export class Filters {
+  #counts = {};
+
+  constructor(state, rows) {
+    this.state = state;
+    this.rows = rows;
+    this.lists = Object.keys(LISTS).map((name) => this.#list(name));
+    this.scores = element("button", { type: "button", class: "chosen", onclick: () => state.update({ scores: null }) });
+    this.reset = element("button", { type: "button", class: "reset", onclick: () => state.reset() }, "Show all");
+    this.root = element("div", { class: "filters", role: "group", "aria-label": "Filters" }, this.lists.map(({ button }) => button), this.scores, this.reset, this.lists.map(({ box }) => box));
+  }
+
+  // `counts` are the rows that match each value together with the filters of the other facets.
+  show(counts) {
+    this.#counts = counts;
+    const { scores, facets } = this.state.values;
     this.reset.hidden = !this.state.isFiltered;
-    for (const name of FACETS) {
-      const chosen = values.facets[name];
-      const rows = chosen.size ? this.rows.matching(values, found, name) : shown;
-      const counts = this.rows.counts(name, rows);
-      for (const value of chosen) if (!counts.has(value)) counts.set(value, 0);
-      const entries = ordered(name, counts);
-      // Hide a facet with a single value.
-      this.groups.get(name).hidden = entries.length < (name === "evaluator" || name === "error" ? 1 : 2) && !chosen.size;
-      const listed = entries.slice(0, MOST_LISTED);
-      const focused = document.activeElement?.dataset?.value;
-      replaceChildren(
-        this.lists.get(name),
-        listed.map(([value, n]) => this.#option(name, value, n, chosen.has(value))),
-        entries.length > listed.length &&
-          element("li", { class: "more" }, `and ${count(entries.length - listed.length)} more; use the search`),
-      );
-      if (focused) this.lists.get(name).querySelector(`[data-value="${CSS.escape(focused)}"]`)?.focus();
+    this.scores.hidden = scores === null;
+    if (scores) replaceChildren(this.scores, `Score ${(scores[0] / BINS).toFixed(2)} to ${(scores[1] / BINS).toFixed(2)} ✕`);
+    for (const list of this.lists) {
+      const chosen = [...facets[list.name]];
+      list.button.hidden = this.rows.variety(list.name) < LISTS[list.name].least && !chosen.length;
+      list.button.classList.toggle("chosen", chosen.length > 0);
+      const { title } = LISTS[list.name];
+      list.button.textContent = `${title}${chosen.length === 0 ? "" : `: ${chosen.length === 1 ? oneLine(chosen[0], 24) : count(chosen.length)}`}`;
+      if (list.box.matches(":popover-open")) this.#fill(list);
     }
   }
 
-  #option(name, value, n, checked) {
+  // A button, and the list that it opens below itself.
+  #list(name) {
+    const id = `filter-${name}`;
+    const values = element("ul", {});
+    const box = element("div", { id, class: "facet", popover: "auto", role: "group", "aria-label": LISTS[name].title, onbeforetoggle: (event) => event.newState === "open" && this.#open(list) }, values);
+    const button = element("button", { type: "button", class: "opens", popovertarget: id }, LISTS[name].title);
+    const list = { name, values, box, button };
+    return list;
+  }
+
+  #open(list) {
+    this.#fill(list);
+    const { left, bottom } = list.button.getBoundingClientRect();
+    list.box.style.setProperty("top", `${bottom + 4}px`);
+    list.box.style.setProperty("left", `min(${left}px, 100vw - 19rem)`);
+  }
+
+  #fill({ name, values }) {
+    const chosen = this.state.values.facets[name];
+    const counts = new Map(this.#counts[name]);
+    for (const value of chosen) if (!counts.has(value)) counts.set(value, 0);
+    const entries = [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
+    const listed = entries.slice(0, MOST_LISTED);
+    const focused = document.activeElement?.dataset?.value;
+    replaceChildren(
+      values,
+      listed.map(([value, n]) => this.#option(name, value, n, chosen.has(value))),
+      entries.length === 0 && element("li", { class: "more" }, "No values in the results that match."),
+      entries.length > listed.length && element("li", { class: "more" }, `and ${count(entries.length - listed.length)} more; use the search`),
+    );
+    if (focused) values.querySelector(`[data-value="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  #option(name, value, n, isChecked) {
     const box = element("input", {
       type: "checkbox",
       "data-value": `${name}:${value}`,
       "aria-label": `${oneLine(value, 60)}: ${count(n)}`,
       onchange: () => this.state.toggle(name, value),
     });
-    box.checked = checked;
+    box.checked = isChecked;
     return element(
       "li",
       {},
-      element(
-        "label",
-        { title: visible(value) },
-        box,
-        name === "verdict" && element("i", { class: `dot ${value}` }),
-        element("bdi", {}, oneLine(value, 60)),
-        element("span", { class: "count" }, count(n)),
-      ),
+      element("label", { title: visible(value) }, box, element("bdi", {}, oneLine(value, 60)), element("span", { class: "count" }, count(n))),
     );
   }
-}
-
-function ordered(name, counts) {
-  const entries = [...counts];
-  if (name === "verdict") return entries.sort((a, b) => VERDICTS.indexOf(a[0]) - VERDICTS.indexOf(b[0]));
-  return entries.sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
 }

@@ -1,13 +1,16 @@
 // The state of the run view: search, filters, order and the open result, read from and written to the URL.
 
-export const FACETS = ["verdict", "target", "dataset", "evaluator", "error", "tag"];
+import { FACETS } from "../data/rows.js";
+
+const NAMES = Object.keys(FACETS);
+const DEFAULT_SORT = "worst";
 
 const EMPTY = () => ({
   search: "",
   answers: false,
-  facets: Object.fromEntries(FACETS.map((name) => [name, new Set()])),
+  facets: Object.fromEntries(NAMES.map((name) => [name, new Set()])),
   scores: null,
-  sort: "order",
+  sort: DEFAULT_SORT,
   descending: false,
   open: null,
 });
@@ -23,8 +26,10 @@ export class RunState {
 
   // Applies changes, writes them to the URL, and notifies the page.
   update(changes) {
+    // The back button of the browser closes a result.
+    const isStep = this.values.open === null && (changes.open ?? null) !== null;
     Object.assign(this.values, changes);
-    this.#state.update(this.#parameters());
+    this.#state.update(this.#parameters(), { isStep });
   }
 
   toggle(facet, value) {
@@ -40,7 +45,7 @@ export class RunState {
 
   get isFiltered() {
     const { search, facets, scores } = this.values;
-    return search !== "" || scores !== null || FACETS.some((name) => facets[name].size > 0);
+    return search !== "" || scores !== null || NAMES.some((name) => facets[name].size > 0);
   }
 
   // Takes over the parameters of the URL.
@@ -49,10 +54,10 @@ export class RunState {
     const values = EMPTY();
     values.search = parameters.get("search") ?? "";
     values.answers = parameters.get("answers") !== null;
-    for (const name of FACETS) values.facets[name] = new Set(parameters.getAll(name));
+    for (const name of NAMES) values.facets[name] = new Set(parameters.getAll(name));
     const scores = (parameters.get("scores") ?? "").split("-").map(Number);
     if (scores.length === 2 && scores.every(Number.isFinite)) values.scores = scores;
-    const sort = parameters.get("sort") ?? "order";
+    const sort = parameters.get("sort") ?? DEFAULT_SORT;
     values.descending = sort.startsWith("-");
     values.sort = sort.replace(/^-/, "");
     const open = parameters.get("open");
@@ -65,9 +70,9 @@ export class RunState {
     return {
       search: search || null,
       answers: answers ? "1" : null,
-      ...Object.fromEntries(FACETS.map((name) => [name, [...facets[name]]])),
+      ...Object.fromEntries(NAMES.map((name) => [name, [...facets[name]]])),
       scores: scores ? scores.join("-") : null,
-      sort: sort !== "order" || descending ? (descending ? "-" : "") + sort : null,
+      sort: sort !== DEFAULT_SORT || descending ? (descending ? "-" : "") + sort : null,
       open: open === null ? null : String(open),
     };
   }

@@ -1,16 +1,30 @@
-// The page: reads the run, builds the parts, and updates them when the state changes.
+// The view of a run: reads its rows, builds the parts, and updates them when the state changes or rows arrive.
 
 import { Detail } from "../case/detail.js";
-import { element } from "../core/dom.js";
-import { Facets, SearchBox } from "./filters.js";
-import { count, moment } from "../core/format.js";
+import { element, replaceChildren } from "../core/dom.js";
+import { count } from "../core/format.js";
+import { isControl, isTyping } from "../core/keys.js";
 import { Rows } from "../data/rows.js";
+import { Filters, OrderBox, SearchBox } from "./filters.js";
+import { Headline } from "./headline.js";
 import { RunState } from "./run_state.js";
 import { Histogram, failureGroups, targetCards } from "./summary.js";
 import { Table, resultCount } from "./table.js";
-import { oneLine, visible } from "../core/text.js";
+import { TextSearch } from "./text_search.js";
 
 export const RUN = { name: "run", title: "Results", open, isOffered: () => true };
+
+const REDRAW = 400; // milliseconds between drawings while rows arrive
+const REFRESH = 2_000; // milliseconds between questions for new figures
+const KEYS = [
+  ["j ↓", "Next result"],
+  ["k ↑", "Previous result"],
+  ["Enter", "Open the result"],
+  ["Esc", "Leave the search box; close the result"],
+  ["/", "Search"],
+  ["g Home", "First result"],
+  ["G End", "Last result"],
+];
 
 async function open({ source, state }) {
   const run = await source.run(state.get("run"));
@@ -21,57 +35,55 @@ async function open({ source, state }) {
 }
 
 class Page {
-  #found = null;
-  #searched = "";
   #isClosed = false;
   #isRevealed = false;
+  #isRead = false;
+  #known = 0; // the number of rows that are known to follow
+  #filtered = null;
+  #refreshed = performance.now();
 
   constructor(head, rows, source, state) {
+    this.head = head;
     this.rows = rows;
     this.source = source;
     this.state = state;
+    this.keys = KEYS;
+    this.headline = new Headline(state, rows);
     this.table = new Table(rows, source, state);
     this.detail = new Detail(rows, source, state, this.table);
     this.histogram = new Histogram(state);
-    this.facets = new Facets(state, rows);
+    this.filters = new Filters(state, rows);
+    this.order = new OrderBox(state, rows);
     this.search = new SearchBox(state);
+    this.texts = new TextSearch(source, this.search.progress, () => this.#draw());
     this.status = element("p", { class: "count-line", role: "status" });
+    this.reading = element("p", { class: "reading", role: "status" });
+    this.figures = element("section", { class: "targets", "aria-label": "Figures" });
+    this.failures = element("div", {});
+    const toolbar = element("div", { class: "toolbar" }, this.search.root, this.filters.root, element("div", { class: "listing" }, this.reading, this.status, this.order.root));
     this.root = element(
       "div",
       { class: "page" },
-      banner(head),
-      element(
-        "div",
-        { class: "sidebar" },
-        element("section", { class: "targets", "aria-label": "Figures" }, targetCards(head)),
-        failureGroups(head),
-        this.histogram.root,
-        this.facets.root,
-      ),
-      element("main", {}, element("div", { class: "toolbar" }, this.search.root, this.status), this.table.root),
+      this.headline.root,
+      element("main", {}, toolbar, this.table.root),
+      element("aside", { class: "sidebar", "aria-label": "Figures and failure groups" }, this.figures, this.histogram.root, this.failures),
       this.detail.root,
     );
-    this.table.root.addEventListener("opened", () => this.detail.focus());
+    this.#known = head.live ? head.total : Math.max(head.total, head.run.done);
+    this.#describe();
+  }
+
+  get title() {
+    return this.headline.name;
   }
 
   // Reads the first block of rows; the others follow while the page is shown.
   async load() {
     const blocks = this.source.blocks();
-    const add = async () => {
-      const { value, done } = await blocks.next();
-      if (value) this.rows.append(value);
-      return !done && !this.#isClosed;
-    };
-    if (!(await add())) return;
-    const rest = async () => {
-      for (let drawn = performance.now(); await add(); ) {
-        if (performance.now() - drawn < REDRAW) continue;
-        drawn = performance.now();
-        this.#draw();
-      }
-      if (!this.#isClosed) this.#draw();
-    };
-    rest();
+    if (!this.head.live && !(await this.#add(blocks))) return;
+    this.#loadRest(blocks).catch((error) => {
+      this.reading.textContent = `The rest of the results cannot be read: ${error.message}`;
+    });
   }
 
   follow() {
@@ -83,73 +95,92 @@ class Page {
 
   close() {
     this.#isClosed = true;
+    this.texts.stop();
     document.body.classList.remove("with-detail");
   }
 
   key(event) {
-    const typing = event.target instanceof HTMLInputElement && event.target.type === "search";
-    if (event.key === "/" && !typing) {
-      this.search.focus();
-      return true;
+    const { target, key } = event;
+    if (isTyping(target)) return target === this.search.input && this.#leaveSearch(key);
+    if (key === "/") return this.search.focus(), true;
+    if (key === "Escape" && this.state.values.open !== null) return this.detail.close(), true;
+    if ((key === "Enter" || key === " ") && isControl(target)) return false;
+    // Other keys scroll the open result if it has the focus.
+    if (this.detail.root.contains(target) && key !== "j" && key !== "k") return false;
+    if (!this.table.key(event)) return false;
+    if (key === "Enter") this.detail.focus();
+    return true;
+  }
+
+  // `Esc` leaves the search box and keeps its text; `Enter` and `↓` go on to the first result.
+  #leaveSearch(key) {
+    if (!["Escape", "Enter", "ArrowDown"].includes(key)) return false;
+    this.search.now();
+    this.table.focus();
+    return true;
+  }
+
+  async #add(blocks) {
+    const { value, done } = await blocks.next();
+    if (value) this.rows.append(value);
+    this.#known = Math.max(this.#known, this.rows.total, value?.total ?? 0);
+    this.#isRead ||= done;
+    return !done && !this.#isClosed;
+  }
+
+  async #loadRest(blocks) {
+    for (let drawn = performance.now(); await this.#add(blocks); ) {
+      if (performance.now() - drawn < REDRAW) continue;
+      this.#draw();
+      if (this.head.live) this.#refresh();
+      drawn = performance.now();
     }
-    if (event.key === "Escape" && !typing && this.state.values.open !== null) {
-      this.detail.close();
-      return true;
+    if (this.#isClosed) return;
+    this.#draw();
+    // A server reads the figures after the rows.
+    while (this.head.complete === false && !this.#isClosed) {
+      await new Promise((resume) => setTimeout(resume, REDRAW));
+      await this.#refresh();
     }
-    return false;
+  }
+
+  // Takes over new figures. The names that rows refer to come with the rows.
+  async #refresh() {
+    if (this.head.live && performance.now() - this.#refreshed < REFRESH) return;
+    this.#refreshed = performance.now();
+    const { targets, datasets, prompts, errors, tagSets, evaluatorSets, ...figures } = await this.source.head();
+    Object.assign(this.head, figures);
+    if (this.#isClosed) return;
+    this.#describe();
+    this.#draw();
+  }
+
+  #describe() {
+    this.headline.describe(this.head);
+    replaceChildren(this.figures, targetCards(this.head));
+    replaceChildren(this.failures, failureGroups(this.head));
   }
 
   #draw() {
     const { values } = this.state;
-    this.#searchTexts(values);
-    const shown = this.rows.matching(values, this.#found);
-    this.histogram.show(this.rows.histogram(shown));
-    this.facets.show(shown, this.#found);
-    this.status.textContent = resultCount(shown.length, this.rows.total);
-    this.table.show(this.rows.sorted(shown, values.sort, values.descending));
+    this.texts.follow(values);
+    const { rows, counts, bins, scored } = this.rows.select(values, this.texts.found);
+    this.headline.show(this.head, counts.verdict);
+    this.histogram.show({ bins, scored });
+    this.filters.show(counts);
+    this.order.show();
+    this.status.textContent = resultCount(rows.length, this.rows.total);
+    this.reading.textContent = this.#isRead || this.rows.total >= this.#known ? "" : `Reading results: ${count(this.rows.total)} of ${count(this.#known)}`;
+    this.table.show(rows, this.#isSameList(values));
     this.search.follow();
     this.detail.show();
   }
 
-  // Searches conversations, and shows matches as they are found.
-  async #searchTexts({ search, answers }) {
-    const wanted = answers ? search.trim() : "";
-    if (wanted === this.#searched) return;
-    this.#searched = wanted;
-    this.#found = wanted ? new Set() : null;
-    this.search.progress.textContent = "";
-    if (!wanted) return;
-    let drawn = performance.now();
-    for await (const { rows, searched, total } of this.source.search(wanted)) {
-      if (this.#searched !== wanted || this.#isClosed) return;
-      for (const row of rows) this.#found.add(row);
-      if (performance.now() - drawn < REDRAW) continue;
-      drawn = performance.now();
-      this.search.progress.textContent = `searched ${count(searched)} of ${count(total)} results`;
-      this.#draw();
-    }
-    this.search.progress.textContent = "";
-    this.#draw();
+  // Whether filters and order are those of the last drawing: then only rows were added, or a result was opened.
+  #isSameList({ search, answers, facets, scores, sort, descending }) {
+    const key = JSON.stringify([search, answers, Object.values(facets).map((chosen) => [...chosen]), scores, sort, descending]);
+    const isSame = key === this.#filtered;
+    this.#filtered = key;
+    return isSame;
   }
 }
-
-const REDRAW = 400; // milliseconds between drawings while rows or matches arrive
-const MOST_HEADLINES = 3; // the cards have the figures of all targets
-
-function banner(head) {
-  const run = head.run;
-  const facts = [
-    ...head.headlines.slice(0, MOST_HEADLINES),
-    run.datasets.length === 1 ? run.datasets[0] : run.datasets.length ? `${count(run.datasets.length)} datasets` : null,
-    run.started_at ? moment(run.started_at) : null,
-    run.git_commit ? `commit ${run.git_commit.slice(0, 10)}` : null,
-    run.done + run.spared < run.jobs ? `unfinished: ${count(run.done)} of ${count(run.jobs)} jobs` : null,
-  ].filter(Boolean);
-  return element(
-    "header",
-    { class: "banner" },
-    element("h1", {}, element("span", {}, "Run "), element("bdi", { title: visible(run.id) }, oneLine(run.id, 60))),
-    element("p", {}, facts.map((fact) => element("span", {}, oneLine(fact, 160)))),
-  );
-}
-

@@ -5,6 +5,8 @@ import { count, duration, interval, number, percent, percentInterval, usd } from
 import { BINS } from "../data/rows.js";
 import { oneLine, visible } from "../core/text.js";
 
+const LEAST_FOR_A_BAR = 5; // results; an interval of fewer says little
+
 export function targetCards(head) {
   const targets = Object.entries(head.summary.targets);
   return targets.map(([name, target]) => card(name, target, head, targets.length > 1));
@@ -23,57 +25,61 @@ export function failureGroups(head) {
 }
 
 // With several targets, details are collapsed.
-function card(name, target, head, short) {
-  const details = head.details[name];
-  const early = head.early[name];
+function card(name, target, head, isShort) {
   const rest = [
-    facts([
-      ["95 % interval", interval(target.ci95)],
-      ["passed", passed(target)],
-      ["95 % interval", target.scored ? percentInterval(target.pass_rate_ci95) : null],
-      ...trials(target.trials?.at(-1)),
-      ["scored", `${count(target.scored)} of ${count(target.jobs)}`],
-      ["cases", target.cases === target.jobs ? null : count(target.cases)],
-      ["by case", details?.case_mean === null || details?.case_mean === undefined ? null : number(details.case_mean)],
-      ["errors", target.errors ? `${count(target.errors)} (not scored)` : null],
-      ["with errors", target.ci95_with_errors ? `${interval(target.ci95_with_errors)} (errors as 0 and 1)` : null],
-      ["unscored", target.unscored ? count(target.unscored) : null],
-      ["not run", target.skipped ? count(target.skipped) : null],
-      ["truncated", target.truncated ? count(target.truncated) : null],
-      ["by fallbacks", target.fallbacks ? count(target.fallbacks) : null],
-      ["cost", cost(target.cost_usd, details?.priced, target)],
-      ["judges", cost(target.judge_cost_usd, details?.judge_priced, target)],
-      ["time", details?.timed ? `${duration(target.duration_ms / details.timed)} per job` : null],
-    ]),
-    ...head.noise[name].map(([kind, text]) => element("p", { class: "early" }, `${kind}: ${text}`)),
+    facts(cardFacts(target, head.details[name])),
+    ...(head.noise[name] ?? []).map(([kind, text]) => element("p", { class: "early" }, `${kind}: ${text}`)),
     parts("Evaluators", target.evaluators),
     parts("Prompts", target.prompts),
   ];
+  const early = head.early[name];
   return element(
     "article",
     { class: "card", "aria-label": `Target ${visible(name)}` },
     element("h3", {}, element("bdi", { title: visible(name) }, oneLine(name, 60))),
-    element("p", { class: "mean" }, element("strong", {}, number(target.mean)), element("span", {}, meanNote(target, short))),
-    track(target.mean, target.ci95),
+    ...leading(target),
     early && element("p", { class: "early" }, oneLine(early, 400)),
-    short
-      ? element("details", {}, element("summary", {}, brief(target)), rest)
-      : rest,
+    isShort ? element("details", {}, element("summary", {}, brief(target)), rest) : rest,
   );
 }
 
-function meanNote(target, short) {
-  return short && target.ci95 ? `95 %: ${interval(target.ci95)}` : "mean score";
+// The mean, its interval and the pass rate.
+function leading(target) {
+  if (!target.scored) return [element("p", { class: "mean" }, element("span", {}, "no scored results"))];
+  const range = target.pass_rate_ci95 ? ` (${percentInterval(target.pass_rate_ci95)})` : "";
+  return [
+    element(
+      "p",
+      { class: "mean" },
+      element("strong", {}, number(target.mean)),
+      element("span", {}, target.ci95 ? `mean, 95 % interval ${interval(target.ci95)}` : "mean score"),
+    ),
+    track(target.mean, target.ci95),
+    element("p", { class: "rate" }, element("strong", {}, percent(target.pass_rate)), ` of ${count(target.scored)} passed${range}`),
+  ];
+}
+
+function cardFacts(target, details) {
+  return [
+    ...trials(target.trials?.at(-1)),
+    ["scored", `${count(target.scored)} of ${count(target.jobs)}`],
+    ["cases", target.cases === target.jobs ? null : count(target.cases)],
+    ["by case", details?.case_mean === null || details?.case_mean === undefined ? null : number(details.case_mean)],
+    ["errors", target.errors ? `${count(target.errors)} (not scored)` : null],
+    ["with errors", target.ci95_with_errors ? `${interval(target.ci95_with_errors)} (errors as 0 and 1)` : null],
+    ["unscored", target.unscored ? count(target.unscored) : null],
+    ["not run", target.skipped ? count(target.skipped) : null],
+    ["truncated", target.truncated ? count(target.truncated) : null],
+    ["by fallbacks", target.fallbacks ? count(target.fallbacks) : null],
+    ["cost", cost(target.cost_usd, details?.priced, target)],
+    ["judges", cost(target.judge_cost_usd, details?.judge_priced, target)],
+    ["time", details?.timed ? `${duration(target.duration_ms / details.timed)} per job` : null],
+  ];
 }
 
 function brief(target) {
   const errors = target.errors ? `, ${count(target.errors)} ${target.errors === 1 ? "error" : "errors"}` : "";
-  return `passed ${passed(target) ?? "none"}${errors}`;
-}
-
-function passed(target) {
-  if (!target.scored) return null;
-  return `${percent(target.pass_rate)} of ${count(target.scored)}`;
+  return `${count(target.scored)} of ${count(target.jobs)} scored${errors}`;
 }
 
 function trials(found) {
@@ -112,7 +118,7 @@ function parts(title, found) {
           { title: `${visible(name)}: ${number(each.mean)} (95 % interval ${interval(each.ci95)}, n = ${count(each.n)})` },
           element("th", { scope: "row" }, element("bdi", {}, oneLine(name, 40))),
           element("td", { class: "number" }, number(each.mean)),
-          element("td", {}, track(each.mean, each.ci95)),
+          element("td", {}, each.n >= LEAST_FOR_A_BAR && track(each.mean, each.ci95)),
           element("td", { class: "n" }, `n = ${count(each.n)}`),
         ),
       ),

@@ -1,40 +1,32 @@
-// The table of results. Only visible rows exist as elements.
+// The table of results. Only visible rows exist as elements. They are in a window that stays in place while the list
+// scrolls, so that a fast scroll shows rows that are about to change, and never an empty place.
 
 import { element, replaceChildren } from "../core/dom.js";
-import { count, duration, number, usd } from "../core/format.js";
-import { reasonOf } from "../data/rows.js";
-import { oneLine, visible } from "../core/text.js";
+import { count } from "../core/format.js";
+import { Reasons } from "./reasons.js";
+import { cell, fittingColumns, template } from "./table_columns.js";
 
 const ROW_HEIGHT = 38;
-const SPARE = 8;
-const TALLEST = 8_000_000; // taller elements lose precision in browsers
-
-const COLUMNS = [
-  { name: "verdict", title: "Verdict" },
-  { name: "id", title: "Case" },
-  { name: "target", title: "Target" },
-  { name: "score", title: "Score" },
-  { name: "why", title: "Reason", unsorted: true },
-  { name: "duration", title: "Time" },
-  { name: "cost", title: "Cost" },
-];
+const TALLEST = 16_000_000; // taller elements lose precision in browsers
+const NARROW = 34; // rem
 
 export class Table {
   #rows;
-  #source;
   #state;
-  #shown = [];
+  #reasons;
+  #shown = new Uint32Array(0);
   #current = -1;
-  #drawn = new Map();
-  #frame = 0;
-  #headers = new Map();
+  #drawn = new Map(); // the element of each position, and its row
+  #columns = { shown: [], beside: [] };
+  #headed = null;
 
   constructor(rows, source, state) {
     this.#rows = rows;
-    this.#source = source;
     this.#state = state;
-    this.header = element("div", { class: "row header", role: "row" }, COLUMNS.map((column) => this.#header(column)));
-    this.spacer = element("div", { class: "spacer", role: "rowgroup" });
+    this.#reasons = new Reasons(rows, source, () => this.#fillReasons());
+    this.header = element("div", { class: "row header", role: "row", "aria-rowindex": "1" });
+    this.window = element("div", { class: "window", role: "rowgroup", onclick: (event) => this.#click(event) });
+    this.spacer = element("div", { class: "spacer", role: "presentation" }, this.window);
     this.scroller = element(
       "div",
       {
@@ -42,32 +34,30 @@ export class Table {
         role: "grid",
         tabindex: "0",
         "aria-label": "Results",
-        onscroll: () => this.#schedule(),
-        onkeydown: (event) => this.#key(event),
-        onfocus: () => this.#current < 0 && this.#shown.length && this.#move(this.#top()),
+        onscroll: () => this.#draw(),
+        onfocus: () => this.scroller.matches(":focus-visible") && this.#current < 0 && this.#move(this.#top()),
       },
       element("div", { role: "rowgroup", class: "head" }, this.header),
       this.spacer,
     );
-    this.empty = element("p", { class: "empty", hidden: true }, "No matching results. ", this.#reset());
+    const reset = element("button", { type: "button", onclick: () => state.reset() }, "Show all");
+    this.empty = element("p", { class: "empty", hidden: true }, "No matching results. ", reset);
     this.root = element("section", { class: "table", "aria-label": "Results" }, this.scroller, this.empty);
-    new ResizeObserver(() => this.#schedule()).observe(this.scroller);
+    new ResizeObserver(() => this.#fit()).observe(this.scroller);
   }
 
-  show(rows) {
-    const open = this.#shown[this.#current];
+  // Shows rows in an order. While rows arrive, `keepsPlace` keeps the row that the reader looks at where it is.
+  show(rows, keepsPlace) {
+    const current = this.#shown[this.#current];
+    const anchor = keepsPlace ? this.#anchor() : null;
     this.#shown = rows;
-    this.#current = open === undefined ? -1 : rows.indexOf(open);
+    this.#current = current === undefined ? -1 : rows.indexOf(current);
     this.scroller.setAttribute("aria-rowcount", String(rows.length + 1));
     this.spacer.style.setProperty("height", `${Math.min(rows.length * ROW_HEIGHT, TALLEST)}px`);
-    this.empty.hidden = rows.length > 0;
-    const { sort, descending } = this.#state.values;
-    for (const [name, cell] of this.#headers) {
-      if (name === sort) cell.setAttribute("aria-sort", descending ? "descending" : "ascending");
-      else cell.removeAttribute("aria-sort");
-    }
-    this.#clear();
-    this.#draw();
+    this.empty.hidden = rows.length > 0 || this.#rows.total === 0;
+    if (!keepsPlace) this.scroller.scrollTop = 0;
+    else if (anchor) this.#restore(anchor);
+    this.#fit();
   }
 
   // Returns the row before or after another in the displayed order; null at the ends.
@@ -92,25 +82,58 @@ export class Table {
     this.scroller.focus({ preventScroll: true });
   }
 
-  #header(column) {
-    const label = column.unsorted
-      ? column.title
-      : element("button", { type: "button", onclick: () => this.#sort(column.name) }, column.title);
-    const cell = element("div", { class: `cell ${column.name}`, role: "columnheader" }, label);
-    if (!column.unsorted) this.#headers.set(column.name, cell);
-    return cell;
+  // Moves to another row or opens one. Returns whether it used the key.
+  key(event) {
+    const page = Math.max(1, Math.floor(this.#view() / ROW_HEIGHT) - 1);
+    const moves = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1, PageDown: page, PageUp: -page, Home: -Infinity, g: -Infinity, End: Infinity, G: Infinity };
+    if (event.key in moves) {
+      const isFirst = this.#current < 0 && Number.isFinite(moves[event.key]);
+      this.focus();
+      this.#move(isFirst ? this.#top() : Math.max(0, this.#current) + moves[event.key]);
+      if (this.#state.values.open !== null) this.#openCurrent();
+      return true;
+    }
+    if (event.key !== "Enter" && event.key !== " ") return false;
+    if (this.#current < 0) this.#move(this.#top());
+    return this.#openCurrent();
   }
 
-  #reset() {
-    return element("button", { type: "button", onclick: () => this.#state.reset() }, "Show all");
+  // Chooses the columns for the width and the values of the run.
+  #fit() {
+    const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+    const width = this.scroller.clientWidth / rem;
+    const isNarrow = width < NARROW;
+    this.#columns = fittingColumns(this.#rows, isNarrow ? width + 2 : width - 2.5); // a narrow table has no bars
+    this.root.classList.toggle("narrow", isNarrow);
+    this.root.style.setProperty("--columns", template(this.#columns.shown, isNarrow));
+    this.#drawHeader();
+    for (const { line } of this.#drawn.values()) line.remove();
+    this.#drawn.clear();
+    this.#draw();
   }
 
-  // Cycles through ascending, descending and the original order.
+  // A header that has not changed keeps its focus.
+  #drawHeader() {
+    const { sort, descending } = this.#state.values;
+    const key = JSON.stringify([this.#columns.shown.map((column) => column.name), sort, descending]);
+    if (key !== this.#headed) replaceChildren(this.header, this.#columns.shown.map((column) => this.#header(column)));
+    this.#headed = key;
+  }
+
+  #header({ name, title, isUnsorted }) {
+    const { sort, descending } = this.#state.values;
+    const label = isUnsorted ? title : element("button", { type: "button", onclick: () => this.#sort(name) }, title);
+    const order = sort !== name ? null : descending ? "descending" : "ascending";
+    return element("div", { class: `cell ${name}`, role: "columnheader", "aria-sort": order }, label);
+  }
+
+  // Cycles through ascending, descending and the worst results first.
   #sort(name) {
     const { sort, descending } = this.#state.values;
     if (sort !== name) this.#state.update({ sort: name, descending: false });
     else if (!descending) this.#state.update({ descending: true });
-    else this.#state.update({ sort: "order", descending: false });
+    else this.#state.update({ sort: "worst", descending: false });
+    [...this.header.children].find((each) => each.classList.contains(name))?.querySelector("button")?.focus();
   }
 
   // If the list is taller than the tallest element, a pixel of the scroll bar is more than a pixel of the list.
@@ -124,94 +147,89 @@ export class Table {
     return Math.max(ROW_HEIGHT, this.scroller.clientHeight - this.header.offsetHeight);
   }
 
+  // How far the list is scrolled, in pixels of the list.
+  #scrolled() {
+    const most = Math.max(0, this.#shown.length * ROW_HEIGHT - this.#view());
+    return Math.min(most, this.scroller.scrollTop * this.#scale);
+  }
+
   #top() {
-    return Math.floor((this.scroller.scrollTop * this.#scale) / ROW_HEIGHT);
+    return Math.floor(this.#scrolled() / ROW_HEIGHT);
   }
 
-  #schedule() {
-    if (this.#frame) return;
-    this.#frame = requestAnimationFrame(() => {
-      this.#frame = 0;
-      this.#draw();
-    });
+  // The row that the reader looks at, and its distance from the top of the window; null at the untouched beginning.
+  #anchor() {
+    const scrolled = this.#scrolled();
+    const isSeen = this.#drawn.has(this.#current);
+    const position = isSeen ? this.#current : scrolled > 0 ? this.#top() : -1;
+    return position < 0 ? null : { row: this.#shown[position], distance: position * ROW_HEIGHT - scrolled };
   }
 
-  #clear() {
-    for (const line of this.#drawn.values()) line.remove();
-    this.#drawn.clear();
+  #restore({ row, distance }) {
+    const position = this.#shown.indexOf(row);
+    if (position >= 0) this.scroller.scrollTop = (position * ROW_HEIGHT - distance) / this.#scale;
   }
 
   #draw() {
-    const scrolled = this.scroller.scrollTop;
-    const offset = scrolled * this.#scale - scrolled;
-    const top = this.#top();
-    const first = Math.max(0, top - SPARE);
-    const last = Math.min(this.#shown.length, top + Math.ceil(this.#view() / ROW_HEIGHT) + SPARE);
-    for (const [position, line] of this.#drawn) {
-      if (position < first || position >= last) {
-        line.remove();
-        this.#drawn.delete(position);
-      }
+    const scrolled = this.#scrolled();
+    const view = this.#view();
+    const first = Math.floor(scrolled / ROW_HEIGHT);
+    const last = Math.min(this.#shown.length, Math.ceil((scrolled + view) / ROW_HEIGHT) + 1);
+    this.window.style.setProperty("height", `${Math.min(view, this.#shown.length * ROW_HEIGHT)}px`);
+    for (const [position, { line }] of this.#drawn) {
+      if (position >= first && position < last) continue;
+      line.remove();
+      this.#drawn.delete(position);
     }
-    for (let position = first; position < last; position++) {
-      let line = this.#drawn.get(position);
-      if (!line) {
-        line = this.#line(position);
-        this.#drawn.set(position, line);
-        this.spacer.append(line);
-      }
-      line.style.setProperty("top", `${position * ROW_HEIGHT - offset}px`);
-      line.classList.toggle("current", position === this.#current);
-      line.classList.toggle("open", this.#shown[position] === this.#state.values.open);
-      line.setAttribute("aria-selected", String(position === this.#current));
-    }
+    for (let position = first; position < last; position++) this.#place(position, position * ROW_HEIGHT - scrolled);
     const active = this.#drawn.get(this.#current);
-    if (active) this.scroller.setAttribute("aria-activedescendant", active.id);
+    if (active) this.scroller.setAttribute("aria-activedescendant", active.line.id);
     else this.scroller.removeAttribute("aria-activedescendant");
+    this.#reasons.want(Array.from(this.#shown.subarray(first, last)));
   }
 
-  #line(position) {
-    const row = this.#rows.at(this.#shown[position]);
-    const why = element("div", { class: "cell why", role: "gridcell", dir: "auto" });
-    this.#fillWhy(why, row);
-    const further = [row.prompt, row.trial > 1 ? `trial ${row.trial}` : null].filter(Boolean).join(", ");
-    return element(
+  #place(position, top) {
+    const row = this.#shown[position];
+    if (!this.#drawn.has(position)) {
+      const line = this.#line(position, row);
+      this.#drawn.set(position, { line, row });
+      this.window.append(line);
+    }
+    const { line } = this.#drawn.get(position);
+    line.style.setProperty("top", `${top}px`);
+    line.classList.toggle("current", position === this.#current);
+    line.classList.toggle("open", row === this.#state.values.open);
+    line.setAttribute("aria-selected", String(position === this.#current));
+  }
+
+  #line(position, row) {
+    const shown = this.#rows.at(row);
+    const line = element(
       "div",
-      {
-        class: "row",
-        role: "row",
-        id: `row-${position}`,
-        "aria-rowindex": String(position + 2),
-        onclick: () => {
-          this.#current = position;
-          this.#state.update({ open: row.row });
-        },
-      },
-      element("div", { class: "cell verdict", role: "gridcell" }, badge(row.verdict)),
-      element(
-        "div",
-        { class: "cell id", role: "gridcell", title: visible(row.id) },
-        element("bdi", {}, oneLine(row.id, 200)),
-        further && element("span", { class: "further" }, oneLine(further, 60)),
-      ),
-      element("div", { class: "cell target", role: "gridcell" }, element("bdi", {}, oneLine(row.target, 80))),
-      element("div", { class: "cell score", role: "gridcell" }, ...scoreBar(row)),
-      why,
-      element("div", { class: "cell duration", role: "gridcell" }, duration(row.duration)),
-      element("div", { class: "cell cost", role: "gridcell" }, usd(row.cost)),
+      { class: "row", role: "row", id: `row-${position}`, "aria-rowindex": String(position + 2), "data-position": String(position) },
+      this.#columns.shown.map((column) => cell(column, shown, this.#columns.beside)),
     );
+    this.#fillReason(line, row);
+    return line;
   }
 
-  // The reason is in the packed results and is filled in later.
-  async #fillWhy(cell, row) {
-    // Do not unpack rows that are only scrolled past.
-    await new Promise((resume) => setTimeout(resume, 30));
-    if (!cell.isConnected) return;
-    const rest = await this.#source.result(row.row);
-    if (!rest) return;
-    const reason = row.verdict === "pass" ? "" : reasonOf(this.#rows.record(row.row, rest));
-    replaceChildren(cell, oneLine(reason || (rest.candidate_answer ?? ""), 240));
-    cell.classList.toggle("answer", !reason);
+  #fillReasons() {
+    for (const { line, row } of this.#drawn.values()) this.#fillReason(line, row);
+  }
+
+  #fillReason(line, row) {
+    const place = line.querySelector(".why");
+    const reason = this.#reasons.of(row);
+    if (!place || !reason) return;
+    place.textContent = reason.text;
+    place.classList.toggle("answer", reason.isAnswer);
+  }
+
+  #click(event) {
+    const line = event.target.closest(".row");
+    if (!line) return;
+    this.#current = Number(line.dataset.position);
+    this.#openCurrent();
   }
 
   #move(position) {
@@ -219,7 +237,7 @@ export class Table {
     if (last < 0) return;
     this.#current = Math.max(0, Math.min(last, position));
     const view = this.#view();
-    const top = this.scroller.scrollTop * this.#scale;
+    const top = this.#scrolled();
     const start = this.#current * ROW_HEIGHT;
     let wanted = top;
     if (start < top) wanted = start;
@@ -228,48 +246,12 @@ export class Table {
     this.#draw();
   }
 
-  #key(event) {
-    if (event.target !== this.scroller || event.ctrlKey || event.metaKey || event.altKey) return;
-    const page = Math.max(1, Math.floor(this.#view() / ROW_HEIGHT) - 1);
-    const moves = {
-      ArrowDown: 1,
-      ArrowUp: -1,
-      j: 1,
-      k: -1,
-      PageDown: page,
-      PageUp: -page,
-      Home: -Infinity,
-      End: Infinity,
-    };
-    if (event.key in moves) {
-      event.preventDefault();
-      this.#move(this.#current < 0 ? this.#top() : this.#current + moves[event.key]);
-      if (this.#state.values.open !== null) this.#openCurrent();
-    } else if (event.key === "Enter" || event.key === " ") {
-      event.preventDefault();
-      this.#openCurrent(true);
-    }
-  }
-
-  #openCurrent(focus = false) {
+  #openCurrent() {
     const row = this.#shown[this.#current];
-    if (row === undefined) return;
+    if (row === undefined) return false;
     this.#state.update({ open: row });
-    if (focus) this.root.dispatchEvent(new Event("opened", { bubbles: true }));
+    return true;
   }
-}
-
-export function badge(verdict) {
-  return element("span", { class: `badge ${verdict}` }, verdict);
-}
-
-function scoreBar(row) {
-  if (row.score === null) return [element("span", { class: "none" }, row.error ?? "not scored")];
-  const width = `${(row.score * 100).toFixed(1)}%`;
-  return [
-    element("span", { class: "number" }, number(row.score)),
-    element("span", { class: `bar ${row.verdict}`, "aria-hidden": "true" }, element("i", { style: { width } })),
-  ];
 }
 
 export function resultCount(shown, total) {
