@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "ablation": {"model", "datasets", "targets", "evaluators", "engine", "runs", "stats", "comparison", "bisection"},
     "report": {"model", "runs", "stats", "comparison", "calibration", "ablation"},
     "view": {"model", "runs", "stats", "comparison", "calibration", "engine", "report"},
-    "engine": {"model", "datasets", "targets", "evaluators", "executors", "runs", "stats"},
+    "engine": {"model", "datasets", "targets", "evaluators", "executors", "runs", "sessions", "stats"},
     "calibration": {"model", "runs", "stats", "engine"},
     "bisection": {"model", "datasets", "engine", "runs", "stats"},
     "generation": {"model", "executors", "datasets", "evaluators", "targets", "engine", "runs", "sessions"},

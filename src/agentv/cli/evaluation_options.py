@@ -26,6 +26,7 @@ from agentv.settings.diagnostics import MOST_TRIALS, Range
 from agentv.settings.sandbox import ENGINES
 
 TRIALS = Number(Range(1, MOST_TRIALS, whole=True))
+PORT = Number(Range(0, 65535, whole=True))
 NOT_NEGATIVE = Number(Range(0))
 
 
@@ -168,6 +169,11 @@ class CallOptions(EvaluatedTargets, ExecutorOptions):
     record: str | None = option("--record FILE", "Append every response to this recording.", FILE)
     replay: str | None = option(
         "--replay FILE|RUN", "Answer every call from a recording or an earlier run; no target is called.", PATH
+    )
+    trace_port: int | None = option(
+        "--trace-port N",
+        "Port on which spans of targets with `traces` are received (default: AGENTV_TRACE_PORT, else 4318).",
+        PORT,
     )
     transcript: str | None = option(
         "--transcript FILE|DIR",

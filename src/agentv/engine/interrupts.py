@@ -129,3 +129,10 @@ def interruptible(interrupt: Callable[[], None], numbers: tuple[signal.Signals, 
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def first_error(found: BaseException) -> BaseException:
+    """Return the first exception of a group: its tasks end for the same reason."""
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found

@@ -16,7 +16,7 @@ from agentv.engine.cases.case_stream import CaseStream, ChangedFilesError
 from agentv.engine.cases.dependencies import DependencyGate
 from agentv.engine.cost import CostUnknown, costs_so_far, stored_cost
 from agentv.engine.gates import ErrorWatch, Stop, Verdict, judge, with_missing
-from agentv.engine.interrupts import InterruptibleLoop, call_later
+from agentv.engine.interrupts import InterruptibleLoop, call_later, first_error
 from agentv.engine.job.answer import now
 from agentv.engine.job.artifacts import ANSWERS
 from agentv.engine.job.spec import skipped
@@ -24,11 +24,11 @@ from agentv.engine.run_manifest import new_manifest, resumed_manifest
 from agentv.engine.run_plan import RunPlan
 from agentv.engine.run_project import RESULTS
 from agentv.engine.scoring.judge_calls import format_notes
-from agentv.engine.work_spec import work_spec
+from agentv.engine.work_spec import receiver_of, work_spec
 from agentv.executors.executor import Executor, ExecutorOptions, UnfinishedJob
 from agentv.model.case import EvalCase
 from agentv.model.job import Job
-from agentv.model.manifest import RunSummary
+from agentv.model.manifest import RunSummary, SpanCounts
 from agentv.model.result import Result
 from agentv.registry import EXECUTORS
 from agentv.runs.catalogue import RunJournal
@@ -42,6 +42,7 @@ from agentv.support.processes.process_gate import raise_descriptor_limit
 
 if TYPE_CHECKING:
     from agentv.engine.answers.answer_log import UnscoredAnswers
+    from agentv.engine.traces.span_receiver import SpanReceiver
 
 _LARGE_BYTES = 16 * 1024
 ABANDONED = (
@@ -80,6 +81,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     stopped_early: bool = False
     unrecorded_usd: float = 0.0
     stored_usd: float = 0.0
+    spans: SpanCounts | None = None
 
 
 def open_store(plan: RunPlan, out: str | None = None, *, resume: bool = False, listed: bool = True) -> RunStore:
@@ -110,15 +112,15 @@ def run(plan: RunPlan, store: RunStore, executor: Executor, observer: Observer) 
     started, folder = time.perf_counter(), store.folder
     raise_descriptor_limit()
     try:
-        with folder.lock() as lock:
-            running = RunInProgress(plan, store, executor, observer)
+        with folder.lock() as lock, receiver_of(plan) as receiver:
+            running = RunInProgress(plan, store, executor, observer, receiver)
             if lock.was_abandoned and store.manifest is not None:
                 observer.note(ABANDONED)
             try:
                 with observer.watch(running), call_later(plan.options.deadline_s, running.end_late):
                     missing = running.loop.run(executor.run(running.spec, running.jobs(), running.emit))
             except (CostUnknown, BaseExceptionGroup) as raised:
-                error = _first(raised)
+                error = first_error(raised)
                 if isinstance(error, CostUnknown):  # resuming the run would fail in the same way
                     folder.write_manifest(msgspec.structs.replace(running.manifest, exit_code=error.exit_code))
                 raise error from None
@@ -134,7 +136,9 @@ def run(plan: RunPlan, store: RunStore, executor: Executor, observer: Observer) 
 class RunInProgress:
     """The state of a run while it executes. Used in one event loop, except where noted."""
 
-    def __init__(self, plan: RunPlan, store: RunStore, executor: Executor, observer: Observer) -> None:
+    def __init__(
+        self, plan: RunPlan, store: RunStore, executor: Executor, observer: Observer, receiver: SpanReceiver | None
+    ) -> None:
         begun = store.manifest
         manifest = new_manifest(plan, store.path) if begun is None else resumed_manifest(plan, begun)
         # The files of a resumed run change, and so do their digests.
@@ -144,7 +148,9 @@ class RunInProgress:
         self.cases = CaseStream(plan)
         self.loop = InterruptibleLoop()
         self.costs = costs_so_far(plan, store)
-        self.spec = work_spec(plan, self.manifest.run_id, store.path, self.costs.left_usd)
+        self.receiver = receiver
+        address = None if receiver is None else receiver.address
+        self.spec = work_spec(plan, self.manifest.run_id, store.path, self.costs.left_usd, address)
         self.summary = SummaryBuilder(self.manifest.run_id, plan.checked.most_per_case)
         self._executor = executor
         self._observer = observer
@@ -345,6 +351,7 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
     unrecorded_usd = running.costs.unrecorded_usd + stored_usd
     if is_complete:
         rmtree(folder.path / ANSWERS, ignore_errors=True)
+    spans = manifest.spans if running.receiver is None else running.receiver.counts().added_to(manifest.spans)
     stops = (target.early_stop for target in summary.targets.values())
     spared = manifest.stopped_early or any(stop is not None and stop.not_needed > 0 for stop in stops)
     folder.write_manifest(
@@ -356,6 +363,7 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
             counts=summary.counts(checked.cases),
             unrecorded_cost_usd=unrecorded_usd,
             stored_cost_usd=stored_usd,
+            spans=spans,
             digests=digests,
         )
     )
@@ -370,6 +378,7 @@ def _finish(plan: RunPlan, running: RunInProgress, missing: tuple[str, ...], sta
         stopped_early=is_complete and spared,
         unrecorded_usd=unrecorded_usd,
         stored_usd=stored_usd,
+        spans=spans,
     )
 
 
@@ -389,10 +398,3 @@ def _has_missing_jobs(plan: RunPlan, summary: RunSummary) -> bool:
         target.skipped and not (stop is not None and name in stop.bets and stop.side(name) is not None)
         for name, target in summary.targets.items()
     )
-
-
-def _first(found: BaseException) -> BaseException:
-    """Return the first exception of a group: its tasks end for the same reason."""
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found

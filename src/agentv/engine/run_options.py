@@ -35,7 +35,16 @@ _RUN_OPTIONS = ("retry_errors", "changed_since", "only_from", "replay", "stop_wh
 TRANSCRIPT = "transcript"
 """The name of the target that recorded sessions answer for, unless another is given."""
 
-CALL_LIMITS = ("budget_usd", "deadline_s", "workers", "timeout_s", "max_retries", "max_outage_s", "keep_going")
+CALL_LIMITS = (
+    "budget_usd",
+    "deadline_s",
+    "workers",
+    "timeout_s",
+    "max_retries",
+    "max_outage_s",
+    "keep_going",
+    "trace_port",
+)
 """The options that may differ when a run is resumed, because they do not affect scores."""
 
 
@@ -74,6 +83,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     cases with that outcome in the run `only_from`, `cases_from` those listed in a file. `dump_prompts` and
     `dump_traces` are folders; empty means one inside the run folder. `experiment` is a name that groups runs.
     `variants` are further targets, made from those of the file.
+    `trace_port` is where spans of targets with `traces` are received; 0 for any free port.
     `transcript` has recorded sessions that answer for the target. `evaluators` replace those of the cases.
     """
 
@@ -124,6 +134,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ray_address: str | None = None
     experiment: str | None = None
     sandbox: Engine | None = None
+    trace_port: Annotated[int, Meta(ge=0, le=65535)] | None = None
     variants: tuple[Variant, ...] = ()
     evaluators: tuple[Any, ...] | None = None
 

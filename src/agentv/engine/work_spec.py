@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from agentv.engine.job.spec import MAX_OUTAGE_S, RunSpec
 from agentv.engine.run_options import first_given
 from agentv.engine.run_plan import RunPlan
+from agentv.errors import UsageError
 from agentv.executors.executor import WorkSpec
+from agentv.model.call_trace import ReceiverAddress, is_traced
 from agentv.targets.target import Target
 
+if TYPE_CHECKING:
+    from agentv.engine.traces.span_receiver import SpanReceiver
 
-def work_spec(plan: RunPlan, run_id: str, folder: Path, left_usd: float | None) -> WorkSpec:
+
+def receiver_of(plan: RunPlan) -> AbstractContextManager[SpanReceiver | None]:
+    """Return a context that receives the spans of targets with `traces`; None if there are no such targets."""
+    traced = [target for target in plan.targets if is_traced(target)]
+    if not traced or not plan.called or plan.project.replay is not None:
+        return nullcontext()
+    if plan.project.is_remote:
+        message = f"Target '{traced[0].name}' has `traces`, which are received on this machine only"
+        raise UsageError(message, hint="Use --executor local or --executor process, or remove `traces`")
+    from agentv.engine.traces.span_receiver import open_receiver, port_of  # late: few targets have traces
+    from agentv.targets.cli import Cli
+
+    is_told_the_port = all(isinstance(target, Cli) for target in traced)
+    return open_receiver(port_of(plan.options.trace_port, may_be_any=is_told_the_port))
+
+
+def work_spec(
+    plan: RunPlan, run_id: str, folder: Path, left_usd: float | None, receiver: ReceiverAddress | None
+) -> WorkSpec:
     """Return the spec of a run whose files are in `folder`; `left_usd` is what is left of its budget."""
-    spec = _spec(plan, run_id, folder)
+    spec = msgspec.structs.replace(_spec(plan, run_id, folder), receiver=receiver)
     if not all(target.is_free for target in plan.targets):
         spec = msgspec.structs.replace(spec, budget_usd=left_usd)
     if not plan.project.is_remote:

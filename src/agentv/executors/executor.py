@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar, Protocol
 
 import msgspec
@@ -102,10 +103,16 @@ class JobSlots:
         """Wait without a slot. The job continues even if its slot is still in use."""
         if not seconds:
             return
+        with self.lent_slot():
+            await asyncio.sleep(seconds)
+
+    @contextmanager
+    def lent_slot(self) -> Iterator[None]:
+        """Let another job use the slot while the context is active."""
         self._lent += 1
         self.changed()
         try:
-            await asyncio.sleep(seconds)
+            yield
         finally:
             self._lent -= 1
         self.changed()

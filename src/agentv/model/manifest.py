@@ -71,6 +71,36 @@ class ImportSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     notes: tuple[str, ...] = ()
 
 
+class SpanCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The spans and log records that targets with `traces` sent: all that were `received`, and what became of them.
+
+    `used` are part of an answer, `late` arrived after their answer was scored, `repeated` had arrived before,
+    `unmatched` have no trace of this run, `discarded` belong to calls that failed or were stopped, and `rejected` were
+    more than fits into memory. `calls` are the answered calls, of which `calls_without_spans` had none. `late_cases`
+    are the first cases with late spans.
+    """
+
+    received: int = 0
+    used: int = 0
+    late: int = 0
+    repeated: int = 0
+    unmatched: int = 0
+    discarded: int = 0
+    rejected: int = 0
+    calls: int = 0
+    calls_without_spans: int = 0
+    late_cases: tuple[str, ...] = ()
+
+    def added_to(self, earlier: SpanCounts | None) -> SpanCounts:
+        """Return the sum of these counts and those from before the run was resumed."""
+        if earlier is None:
+            return self
+        names = (name for name in self.__struct_fields__ if name != "late_cases")
+        sums: dict[str, int] = {name: getattr(self, name) + getattr(earlier, name) for name in names}
+        late_cases = tuple(dict.fromkeys((*earlier.late_cases, *self.late_cases)))
+        return SpanCounts(late_cases=late_cases, **sums)
+
+
 class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The inputs and settings of a run: enough to resume, rescore and compare it from its folder alone.
 
@@ -80,7 +110,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     answers were rescored; `merged_from` are the runs that were merged into this one; `imported_from` are the results of
     another tool. `unrecorded_cost_usd` is the cost of jobs that have no record, because the run stopped before they
     were finished. `stored_cost_usd` is the part of it for stored answers, which a resume scores: it is then part of
-    their records.
+    their records. `spans` counts what targets with `traces` sent.
 
     `digests` are hashes of the run's other files, written when it ends or stops. `lost` are the fields that `agentv
     runs repair` could not restore. `checksum` is a hash of all other fields.
@@ -108,6 +138,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     counts: Counts | None = None
     unrecorded_cost_usd: float = 0.0
     stored_cost_usd: float = 0.0
+    spans: SpanCounts | None = None
     digests: dict[str, str] = {}
     lost: tuple[str, ...] = ()
     checksum: str = ""

@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
+from agentv.model.call_trace import CallTrace
 from agentv.model.case import EvalCase
 from agentv.model.message import Message, TextPart
 from agentv.model.result import ErrorClass, Stage, TokenUsage, sum_usage
@@ -48,7 +49,7 @@ class Request(Protocol):
     in, if any; `open_log` opens a log, if logs are kept. In a conversation, `turn` counts the responses before this
     call and `user_turn` the user's messages. `repeat` numbers otherwise identical calls.
     `opens_job` if its job has made no call yet, so that the job can be dropped when the run stops. While `hold` is
-    closed, such a call waits.
+    closed, such a call waits. `trace` is that of the call, for targets with `traces`.
     """
 
     case: EvalCase
@@ -62,6 +63,7 @@ class Request(Protocol):
     opens_job: bool
     hold: Hold | None
     open_log: OpenLog | None
+    trace: CallTrace | None
 
     @property
     def messages(self) -> tuple[Message, ...]: ...
@@ -96,7 +98,7 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     response comes from an earlier run and keeps the cost and duration of that run. `estimated_usd` is the part of the
     cost that is estimated, for failed calls before it. `tool_errors` counts failed tool calls. `answered_by` is the
     fallback target that answered. `calls_unknown` if the target reports only text, which may have taken any number of
-    calls.
+    calls. `trace_id` is the trace whose spans describe the answer.
     """
 
     messages: tuple[Message, ...]
@@ -113,6 +115,7 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     calls_unknown: bool = False
     cached: bool = False
     estimated_usd: float = 0.0
+    trace_id: str | None = None
 
     @property
     def text(self) -> str:
@@ -286,6 +289,7 @@ class SampleRequest:
     hold: Hold | None = None
     workspace: str | None = None
     open_log: OpenLog | None = None
+    trace: CallTrace | None = None
     prepare: Prepare | None = None
     guidelines: str = ""
     files: tuple[str, ...] = ()

@@ -90,7 +90,7 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
     `stop_reason` is set if the answer did not end normally, such as `length` for one that was cut off. `logprobs` are
     those of the API, for targets that request them. `answered_by` is the fallback target that answered, if one did.
     `estimated_cost_usd` is the part of the cost that is estimated, for replies that were cut off: they are paid for,
-    but their tokens are unknown.
+    but their tokens are unknown. `trace_id` is the trace whose spans describe the answer, for targets with `traces`.
     """
 
     token_usage: TokenUsage | None = None
@@ -101,6 +101,7 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
     logprobs: Any = None
     answered_by: str | None = None
     estimated_cost_usd: float | None = None
+    trace_id: str | None = None
 
 
 class ConversationSummary(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -10,12 +10,14 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from agentv.errors import UsageError
+from agentv.model.call_trace import COMMAND_TRACE_WAIT_S
 from agentv.settings.diagnostics import did_you_mean
 from agentv.settings.environment import REFERENCE, environment_of
 from agentv.settings.sandbox import Sandboxed
 from agentv.support.hashes import short, words_in
 from agentv.support.isolation.availability import sandbox_of
-from agentv.targets.target import COMMON_ALIASES, Positive, address_complaints
+from agentv.targets.target import COMMON_ALIASES, NonNegative, Positive, address_complaints
 from agentv.targets.workspace_target import WorkspaceTarget
 
 PLACEHOLDERS = ("PROMPT", "PROMPT_FILE", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE")
@@ -190,7 +192,8 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
     `files_format` is the format of each file in `{FILES}`, with `{path}` and `{basename}`. `env` sets environment
     variables for the command; `pass_env` lists inherited variables to pass on although they look like secrets. `cwd`
     is relative to the dataset's folder, which is also the default. `sandbox` isolates the command: it may write to its
-    workspace only.
+    workspace only. With `traces`, the spans that the command exports become the messages and tool calls of its answers;
+    see `trace_wait`.
     """
 
     aliases: ClassVar[dict[str, str]] = {
@@ -211,6 +214,8 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
     keep_temp_files: bool = False
     verbose: bool = False
     sandbox: Sandboxed | None = None
+    traces: bool = False
+    trace_wait: NonNegative = COMMAND_TRACE_WAIT_S
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:
         """Return files in the command and its variables, relative to the folder that it runs in."""
@@ -241,13 +246,19 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
     def check_ready(self, home: str) -> None:
         """Raise UsageError if a file is missing, or if the command must be isolated, but cannot be."""
         self.check_files(home)
-        sandbox_of(f"Target '{self.name}'", self.sandbox, environment_of(home))
+        sandbox = sandbox_of(f"Target '{self.name}'", self.sandbox, environment_of(home))
+        if sandbox is not None and self.traces:
+            hint = "Remove `traces`, or run the command without a sandbox"
+            message = f"Target '{self.name}' has `traces`, but a sandbox keeps its spans from arriving"
+            raise UsageError(message, hint=hint)
 
     def complaints(self) -> list[str]:
         """Check the command, its placeholders and the health check."""
         complaints = super().complaints() + _placeholder_complaints("command_template", self.command_template)
         if not self.command_template.strip():
             complaints.append("'command_template' is blank")
+        if self.traces and self.provider_batching:
+            complaints.append("'traces' cannot be used with 'provider_batching', which has one call for several cases")
         if self.healthcheck is not None:
             complaints += self.healthcheck.complaints()
         return complaints

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from agentv.errors import end_of
+from agentv.model.call_trace import trace_variables
 from agentv.model.message import message_to_data
 from agentv.model.response import Arrived, Request, Response, TargetFailure
 from agentv.model.result import ErrorClass
@@ -147,7 +148,7 @@ class CommandResponder:
             command, variables = self._template.render(values, files)
             if self._settings.verbose:
                 _log.info("%s, in %s: %s", id, cwd, self._settings.command_template)
-            env = {**self._env, **variables}
+            env = {**self._env, **variables, **trace_variables(first.trace)}
             spec = ProcessSpec(command=command, cwd=cwd, env=env, timeout_s=timeout_s)
             spec = self._confined(spec, first.workspace, scratch, *files)
             if "OUTPUT_FILE" in names:

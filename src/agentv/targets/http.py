@@ -13,6 +13,7 @@ import minijinja
 import msgspec
 
 from agentv.errors import UsageError
+from agentv.model.call_trace import TRACE_WAIT_S, trace_headers
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Request, Responder, Response
 from agentv.model.values import to_json
@@ -20,7 +21,7 @@ from agentv.settings.diagnostics import did_you_mean
 from agentv.settings.environment import REFERENCE
 from agentv.support.json_values import MISSING, steps_of, value_at
 from agentv.support.templates import TemplateProblem, as_text, environment, names_in, render
-from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, Target, address_complaints
+from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, NonNegative, Target, address_complaints
 from agentv.targets.targets_file import iter_texts
 
 if TYPE_CHECKING:
@@ -143,7 +144,8 @@ class Http(Target, frozen=True, kw_only=True):
     """Any HTTP endpoint.
 
     `body` is a template: text, or JSON with templates in its strings. In a text that starts with `{` or `[`, values are
-    escaped as JSON. `response_path` is the path of the answer in a JSON response.
+    escaped as JSON. `response_path` is the path of the answer in a JSON response. With `traces`, the spans that the
+    system exports to agentv become the messages and tool calls of its answers; see `trace_wait`.
     """
 
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "endpoint": "url"}
@@ -160,6 +162,8 @@ class Http(Target, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     body: str | dict[str, Any] | list[Any] | None = None
     response_path: str | None = None
+    traces: bool = False
+    trace_wait: NonNegative = TRACE_WAIT_S
 
     def complaints(self) -> list[str]:
         """Check the address, the body, the templates and the response path."""
@@ -213,6 +217,7 @@ class HttpResponder:
     async def respond(self, request: Request) -> Response:
         """Send one request. Raises TargetFailure."""
         url, headers, body = self._rendered(request)
+        headers |= trace_headers(request.trace)
         start = time.perf_counter()
         http_response = await self._client.send(self._method, url, body, request.timeout_s, headers)
         duration_ms = (time.perf_counter() - start) * 1000

@@ -331,7 +331,7 @@ def is_loopback(address: str | None) -> bool:
     return address is not None and urlsplit(address).hostname in ("localhost", "127.0.0.1", "::1")
 
 
-_CALL_SETTINGS = {"batch"}.union(
+_CALL_SETTINGS = {"batch", "trace_wait"}.union(
     ("name", "judge_target", "fallback_targets", "workers", "timeout_seconds", "max_retries", "cache", "prices")
 )
 """Settings that, like `retry_…`, affect how a target is called but not its answers."""

@@ -70,7 +70,8 @@ class StoredAnswer(msgspec.Struct, frozen=True):
         """Return the target's answer. Raises TargetFailure if its messages cannot be read."""
         record = self.record
         metrics = record.execution_metrics
-        response = answer(record.candidate_answer or "", calls_unknown=self.calls_unknown)
+        has_spans = metrics is not None and metrics.trace_id is not None
+        response = answer(record.candidate_answer or "", calls_unknown=self.calls_unknown and not has_spans)
         if record.output_messages:
             response = Response(messages=tuple(_messages(record)))
         if metrics is None:

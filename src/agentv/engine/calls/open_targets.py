@@ -19,6 +19,7 @@ from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_options import first_given
 from agentv.errors import UsageError
 from agentv.executors.executor import EndpointLimit, Limits
+from agentv.model.call_trace import ReceiverAddress, is_traced
 from agentv.model.job import NO_OVERRIDES, CallOverrides, OverrideKey
 from agentv.model.response import Request, Responder, Response, TargetFailure
 from agentv.runs.redaction import Redactor
@@ -175,8 +176,16 @@ class OpenTargets:
         if is_batching(responder):
             wrapped = BatchWrapper(responder, wrapped, limiter, self._line_log(settings))
             wrapped = wrapped if payments is None else payments.wrapped(wrapped, settings)
+        if self._spec.receiver is not None and is_traced(settings):
+            wrapped = self._traced(settings, wrapped, self._spec.receiver)
         # The cache is outside the limit: cached responses need no place at the endpoint.
         return wrapped if self._kept is None else self._kept.cached(settings, wrapped)
+
+    def _traced(self, settings: Target, responder: Responder, receiver: ReceiverAddress) -> Responder:
+        """Add the spans of each call to its response. The call has left its place at the endpoint by then."""
+        from agentv.engine.traces.trace_wrapper import TraceWrapper  # late: few targets have traces
+
+        return TraceWrapper(responder, settings, receiver, self._limits.slots)
 
     def _line_log(self, settings: Target) -> LineLog | None:
         folder = self._spec.files.answers_folder

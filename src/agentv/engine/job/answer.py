@@ -111,6 +111,7 @@ def metrics_of(response: Response) -> ExecutionMetrics:
         response.logprobs,
         response.answered_by,
         response.estimated_usd or None,
+        response.trace_id,
     )
 
 

@@ -190,6 +190,7 @@ class Conversation:
             estimated_usd=sum(response.estimated_usd for response in responses),
             answered_by=next((each.answered_by for each in responses if each.answered_by), None),
             calls_unknown=any(response.calls_unknown for response in responses),
+            trace_id=last.trace_id,
         )
 
     async def _play(self) -> None:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from agentv.datasets.files import is_address, is_guideline, read_image, read_text
+from agentv.model.call_trace import CallTrace
 from agentv.model.case import EvalCase
 from agentv.model.message import FilePart, ImagePart, Message, TextPart, message_to_data
 from agentv.model.response import Hold, OpenLog, Prepare, content_text
@@ -31,6 +32,7 @@ class CaseRequest:
     job_workspace: JobWorkspace | None = None
     opens_job = False
     hold: Hold | None = None
+    trace: CallTrace | None = None
 
     def __init__(self, case: EvalCase, *, prompt_id: str | None = None, trial: int = 1) -> None:
         self.case = case

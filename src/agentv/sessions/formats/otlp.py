@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,7 @@ from agentv.sessions.formats.span_messages import SpanMessage, messages_of_span
 from agentv.sessions.formats.spans import Span, spans_in
 from agentv.sessions.session import ReadLog, Session, SessionBuilder, SessionFormat, decoded
 from agentv.sessions.session_file import SessionFile
+from agentv.sessions.turns import Turns
 
 _SPOOL_BYTES = 32 * 1024 * 1024
 _USAGES = (
@@ -34,7 +35,7 @@ _USAGES = (
     ),
     UsageFields(("ai.usage.promptTokens",), ("ai.usage.completionTokens",)),
 )
-_COSTS = ("llm.cost.total", "gen_ai.usage.cost", "operation.cost", "gen_ai.usage.total_cost")
+COSTS = ("llm.cost.total", "gen_ai.usage.cost", "operation.cost", "gen_ai.usage.total_cost")
 _NOT_RECORDED = (
     "a trace without the texts of messages (set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true to record them)"
 )
@@ -118,7 +119,7 @@ class _TraceSpool:
 
 def session_of_traces(conversation: str, traces: Iterable[list[Span]], path: str, log: ReadLog) -> Iterator[Session]:
     """Yield the session of a conversation, given the spans of each of its traces, in any order."""
-    reader = _TraceReader()
+    reader = TraceReader()
     for spans in traces:
         reader.take(spans)
     reader.builder.learn(id=conversation)
@@ -132,30 +133,42 @@ def session_of_traces(conversation: str, traces: Iterable[list[Span]], path: str
     yield from reader.builder.finish(path, log)
 
 
-class _TraceReader:
+class MergedMessage(NamedTuple):
+    """A message, the span that has it, and whether the model wrote it in that span.
+
+    One that `is_history` was sent before the last message of the user.
+    """
+
+    message: SpanMessage
+    span: Span
+    is_received: bool
+    is_history: bool
+
+
+class TraceReader:
     """Merges the messages of spans: each call of a model repeats the messages before it."""
 
     def __init__(self) -> None:
         self.builder = SessionBuilder("otlp")
         self.spans = 0
-        self._messages: list[SpanMessage] = []
-        self._sources: list[tuple[Span, bool]] = []
+        self.merged: list[MergedMessage] = []
+        self.results: dict[str, Any] = {}
+        self.tools: list[Span] = []
         self._models: list[Span] = []
-        self._results: dict[str, Any] = {}
-        self._tools: list[Span] = []
 
     @property
     def has_text(self) -> bool:
         """Whether a message has text."""
-        return any(message.text for message in self._messages)
+        return any(each.message.text for each in self.merged)
 
     def take(self, spans: list[Span]) -> None:
         """Add the spans of one trace."""
         spans = _with_logs(spans)
         by_id = {span.id: span for span in spans}
-        main = [span for span in spans if not _is_below_tool(span, by_id)]
+        below = ids_below(spans, "tool")
+        main = [span for span in spans if span.id not in below]
         models = [span for span in main if span.kind == "llm"]
-        self._tools += [span for span in main if span.kind == "tool"]
+        self.tools += [span for span in main if span.kind == "tool"]
         self.spans += len([span for span in main if span.kind])
         for span in spans:
             self._learn(span)
@@ -181,25 +194,26 @@ class _TraceReader:
         sent, received = messages_of_span(span)
         if known is None:
             first = next((each.signature for each in sent if each.role != "system"), None)
-            before = next((each.signature for each in self._messages if each.role != "system"), None)
+            messages = [each.message for each in self.merged]
+            before = next((each.signature for each in messages if each.role != "system"), None)
             repeats = first is not None and first == before
-            known = Counter(each.signature for each in self._messages) if repeats else Counter()
+            known = Counter(each.signature for each in messages) if repeats else Counter()
+        last_request = max((place for place, each in enumerate(sent) if each.role == "user"), default=-1)
         seen: Counter[Any] = Counter()
         for place, message in enumerate((*sent, *received)):
-            self._results |= {id: output for id, output in message.results if id}
+            self.results |= {id: output for id, output in message.results if id}
             seen[message.signature] += 1
             if seen[message.signature] > known[message.signature]:
                 known[message.signature] += 1
-                self._messages.append(message)
-                self._sources.append((span, place >= len(sent)))
+                self.merged.append(MergedMessage(message, span, place >= len(sent), place < last_request))
         return known
 
     def finish(self) -> None:
         """Build the messages. Results come from later messages, or from the spans of tools."""
         known = self.builder.known
         self.builder.agent = known.get("agent") or known.get("service") or self.builder.agent
-        spans = {str(span.first("gen_ai.tool.call.id", "tool_call.id", "tool.id") or ""): span for span in self._tools}
-        for place, (message, (span, is_received)) in enumerate(zip(self._messages, self._sources, strict=True)):
+        spans = {call_id_of(span): span for span in self.tools}
+        for place, (message, span, is_received, _) in enumerate(self.merged):
             if message.role == "user":
                 self._use_models(span.start)
                 self.builder.now_ms = span.start / 1e6 or None
@@ -213,7 +227,7 @@ class _TraceReader:
             elif message.text:
                 self.builder.add_message(Message("system", message.text))
         self._use_models()
-        if not any(message.calls for message in self._messages):
+        if not any(each.message.calls for each in self.merged):
             self._add_tool_spans()
 
     def _use_models(self, before: int | None = None) -> None:
@@ -223,43 +237,62 @@ class _TraceReader:
             if before is not None and span.start >= before:
                 later.append(span)
                 continue
-            self.builder.usages[span.trace, span.id] = _usage(span)
-            self.builder.costs[span.trace, span.id] = span.first(*_COSTS)
+            self.builder.usages[span.trace, span.id] = usage_of(span)
+            self.builder.costs[span.trace, span.id] = span.first(*COSTS)
         self._models = later
 
     def _add_call(self, call: tuple[str, str, Any], spans: dict[str, Span]) -> None:
         id, tool, input = call
         span = spans.get(id)
         self.builder.add_call(id, tool, input, None)
-        output = self._results.get(id)
+        output = self.results.get(id)
         if output is None and span is not None:
-            output = _output(span)
+            output = output_of(span)
         if output is not None or span is not None:
-            times = None if span is None else (span.end - span.start) / 1e6
+            times = None if span is None else duration_of(span)
             self.builder.add_result(id, output, None, failed=span is not None and span.failed, duration_ms=times)
 
     def _add_tool_spans(self) -> None:
         """Add calls that only spans describe, before the last answer."""
-        if not self._tools:
+        if not self.tools:
             return
         last = self.builder.pop_answer()
-        for place, span in enumerate(sorted(self._tools, key=lambda span: span.start)):
-            name = str(span.first("gen_ai.tool.name", "tool.name", "traceloop.entity.name") or span.name)
-            given = span.first("gen_ai.tool.call.arguments", "tool.parameters", "input.value", "traceloop.entity.input")
-            self.builder.add_call(span.id or str(place), name, decoded(given), None)
-            times = (span.end - span.start) / 1e6
-            self.builder.add_result(span.id or str(place), _output(span), None, failed=span.failed, duration_ms=times)
+        for place, span in enumerate(sorted(self.tools, key=lambda span: span.start)):
+            add_tool_span(self.builder, span, span.id or str(place))
         self.builder.start_turn()
         self.builder.add_text(last)
 
 
-def _output(span: Span) -> Any:
+def call_id_of(span: Span) -> str:
+    """Return the id of the tool call that a span describes; empty if it has none."""
+    return str(span.first("gen_ai.tool.call.id", "tool_call.id", "tool.id") or "")
+
+
+def tool_of(span: Span) -> str:
+    """Return the name of the tool that a span describes."""
+    return str(span.first("gen_ai.tool.name", "tool.name", "traceloop.entity.name") or span.name)
+
+
+def add_tool_span(turns: Turns, span: Span, id: str) -> None:
+    """Add a tool call that only a span describes."""
+    given = span.first("gen_ai.tool.call.arguments", "tool.parameters", "input.value", "traceloop.entity.input")
+    turns.add_call(id, tool_of(span), decoded(given), None)
+    turns.add_result(id, output_of(span), None, failed=span.failed, duration_ms=duration_of(span))
+
+
+def duration_of(span: Span) -> float:
+    """Return the duration of a span in milliseconds."""
+    return (span.end - span.start) / 1e6
+
+
+def output_of(span: Span) -> Any:
+    """Return the result of the tool call that a span describes; None if it was not recorded."""
     return span.first(
         "gen_ai.tool.call.result", "output.value", "tool.result", "traceloop.entity.output", "tool_response"
     )
 
 
-def _usage(span: Span) -> TokenUsage | None:
+def usage_of(span: Span) -> TokenUsage | None:
     """Return the tokens of a span. Keys have dots, so each is looked up as a whole."""
     for fields in _USAGES:
         paths = {path for each in fields for path in ((each,) if isinstance(each, str) else each) if path}
@@ -294,12 +327,18 @@ def _with_logs(spans: list[Span]) -> list[Span]:
     return found
 
 
-def _is_below_tool(span: Span, by_id: dict[str, Span]) -> bool:
-    """Whether a span is part of a tool call, such as the work of a sub-agent."""
-    seen = {span.id}
-    while (parent := by_id.get(span.parent)) is not None and parent.id not in seen:
-        if parent.kind == "tool":
-            return True
-        seen.add(parent.id)
-        span = parent
-    return False
+def ids_below(spans: Iterable[Span], kind: str) -> set[str]:
+    """Return the ids of spans that are part of a span of some kind, such as the work of a sub-agent in a tool call."""
+    by_id = {span.id: span for span in spans}
+    known: dict[str, bool] = {}
+    for span in by_id.values():
+        path, at = [], span
+        while at.id not in known:
+            known[at.id] = False  # also ends a circle
+            path.append(at)
+            at = by_id.get(at.parent, at)
+        is_below = known[at.id] or (bool(path) and at is not path[-1] and at.kind == kind)
+        for each in reversed(path):
+            known[each.id] = is_below
+            is_below = is_below or each.kind == kind
+    return {id for id, is_below in known.items() if is_below}

@@ -17,6 +17,8 @@ _RELEVANT = re.compile(
     r"gen_ai\.|llm\.|openinference\.|input\.|output\.|tool\.|tool_call|session\.id|ai\.|traceloop\.|agent|events$"
     r"|all_messages|pydantic_ai\.|message|langfuse\.|metadata|operation\.cost|final_result|tools?$|service\.name"
 )
+_SERVER_KINDS = (2, 5, "SPAN_KIND_SERVER", "SPAN_KIND_CONSUMER")
+_LARGEST = 2**63 - 1
 _CONVERSATIONS = (
     *("gen_ai.conversation.id", "session.id", "langfuse.session.id", "conversation.id", "thread.id"),
     "traceloop.association.properties.session_id",
@@ -31,7 +33,10 @@ class SpanEvent(NamedTuple):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """One span, reduced to what describes a conversation. Times are nanoseconds. A log record has `is_log`."""
+    """One span, reduced to what describes a conversation. Times are nanoseconds. A log record has `is_log`.
+
+    The span of a request that a server or a consumer of messages handled has `is_server`.
+    """
 
     trace: str
     id: str
@@ -43,6 +48,7 @@ class Span(msgspec.Struct, frozen=True):
     events: tuple[SpanEvent, ...] = ()
     is_log: bool = False
     failed: bool = False
+    is_server: bool = False
 
     def first(self, *keys: str) -> Any:
         """Return the first attribute that is set."""
@@ -108,6 +114,7 @@ def _span(data: dict[str, Any], resource: dict[str, Any]) -> Span:
         attributes={key: value for key, value in attributes.items() if _RELEVANT.match(key)},
         events=tuple(event for event in events if event.name.startswith("gen_ai.")),
         failed=object_in(data, "status").get("code") in (2, "STATUS_CODE_ERROR"),
+        is_server=data.get("kind") in _SERVER_KINDS,
     )
 
 
@@ -146,7 +153,18 @@ def _log(data: dict[str, Any]) -> Span:
 
 
 def _nanoseconds(value: Any) -> int:
-    return int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdigit()) else 0
+    return max(0, _integer(value) or 0)
+
+
+def _integer(value: Any) -> int | None:
+    """Return a 64-bit integer, which OTLP writes as text; None for any other value."""
+    if isinstance(value, bool) or not isinstance(value, int | str) or len(str(value)) > len(str(_LARGEST)) + 1:
+        return None
+    try:
+        number = int(value)
+    except ValueError:
+        return None
+    return number if abs(number) <= _LARGEST else None
 
 
 def _time(value: Any) -> int:
@@ -174,7 +192,7 @@ def _value(value: Any) -> Any:
     if kind == "kvlistValue":
         return _attributes(_listed(inner))
     if kind == "intValue":
-        return int(inner) if str(inner).lstrip("-").isdigit() else None
+        return _integer(inner)
     return inner if kind in ("stringValue", "doubleValue", "boolValue", "bytesValue") else value
 
 

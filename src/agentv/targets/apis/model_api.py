@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from agentv.errors import UsageError
+from agentv.model.call_trace import trace_headers
 from agentv.model.message import ImagePart, Message, ToolCall
 from agentv.model.response import Request, Response, TargetFailure, content_text
 from agentv.model.result import TokenUsage
@@ -109,7 +110,9 @@ class ApiResponder:
         """Make one call. Raises TargetFailure."""
         body = to_json(self._wire.body(request))
         start = time.perf_counter()
-        http_response = await self._client.send("POST", self._url, body, request.timeout_s)
+        http_response = await self._client.send(
+            "POST", self._url, body, request.timeout_s, trace_headers(request.trace)
+        )
         duration_ms = (time.perf_counter() - start) * 1000
         response = self.read(http_response, request)
         tokens = 0 if response.usage is None else response.usage.input + response.usage.output

@@ -10,12 +10,22 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import UsageError
+from agentv.model.call_trace import TRACE_WAIT_S
 from agentv.model.job import CallOverrides
 from agentv.model.response import Responder
 from agentv.settings.environment import environment_of
 from agentv.targets.apis.model_api import ApiResponder, WireApi, embeddings_wire, find_api_key, open_api
 from agentv.targets.apis.openai_wire import Dialect, chat_wire, responses_wire
-from agentv.targets.target import HostedApi, ModelApi, PriceKey, Target, address_complaints, is_loopback, missing_keys
+from agentv.targets.target import (
+    HostedApi,
+    ModelApi,
+    NonNegative,
+    PriceKey,
+    Target,
+    address_complaints,
+    is_loopback,
+    missing_keys,
+)
 
 if TYPE_CHECKING:
     from agentv.targets.apis.batch_api import BatchApi
@@ -29,7 +39,8 @@ Logprobs = bool | Annotated[int, Meta(ge=0, le=20)] | None
 class OpenAI(HostedApi, frozen=True, kw_only=True):
     """OpenAI, and any server with an OpenAI-compatible API at another `base_url`.
 
-    The key defaults to `OPENAI_API_KEY`, for OpenAI itself only.
+    The key defaults to `OPENAI_API_KEY`, for OpenAI itself only. With `traces`, the spans that the server exports to
+    agentv become the messages and tool calls of its answers, if it is an agent; see `trace_wait`.
     """
 
     aliases: ClassVar[dict[str, str]] = {**HostedApi.aliases, "api_base": "base_url", "api_format": "api"}
@@ -38,6 +49,13 @@ class OpenAI(HostedApi, frozen=True, kw_only=True):
     api: Literal["chat", "responses"] = "chat"
     logprobs: Logprobs = None
     batch: bool = False
+    traces: bool = False
+    trace_wait: NonNegative = TRACE_WAIT_S
+
+    def complaints(self) -> list[str]:
+        """Check the model and the address, and that calls in batches are not traced."""
+        both = self.batch and self.traces
+        return super().complaints() + (["'traces' cannot be used in batch mode"] if both else [])
 
     def open(self, home: str) -> ApiResponder:
         """Open the endpoint."""

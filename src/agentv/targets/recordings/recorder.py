@@ -38,6 +38,7 @@ class StoredResponse(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_d
     tool_errors: int = 0
     calls_unknown: bool = False
     estimated_usd: float = 0.0
+    trace_id: str | None = None
 
 
 _COPIED_FIELDS = tuple(name for name in StoredResponse.__struct_fields__ if name != "messages")

@@ -1,0 +1,175 @@
+"""Receive spans over OTLP/HTTP on the loopback address while a run executes.
+
+The receiver has its own thread in the process of the run. Workers, which may be other processes, collect the spans of
+their calls from it over HTTP, with a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import secrets
+import threading
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from agentv.engine.traces.otlp_body import JSON, PROTOBUF, UnreadableBody, check_installed, spans_of_body
+from agentv.engine.traces.span_store import Collection, SpanStore
+from agentv.errors import UsageError
+from agentv.model.call_trace import ReceiverAddress
+from agentv.model.manifest import SpanCounts
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+HOST = "127.0.0.1"
+USUAL_PORT = 4318
+PORT_VARIABLE = "AGENTV_TRACE_PORT"
+COLLECT, DISCARD = "/agentv/collect", "/agentv/discard"
+MAX_BODY_BYTES = 32 * 2**20
+_STOP_S = 1.0
+
+T = TypeVar("T")
+
+
+class SpanReceiver:
+    """A running receiver."""
+
+    def __init__(self, port: int) -> None:
+        prefix = secrets.token_hex(8)
+        self._store = SpanStore(prefix)
+        self._token = secrets.token_urlsafe(24)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="agentv-spans", daemon=True)
+        self._thread.start()
+        try:
+            runner, url = self._in_thread(self._started(port))
+        except OSError as error:
+            self._end_thread()
+            raise _port_error(port, error) from None
+        self._runner = runner
+        self.address = ReceiverAddress(url, self._token, prefix)
+
+    def counts(self) -> SpanCounts:
+        """Return what arrived so far."""
+
+        async def count() -> SpanCounts:
+            return self._store.counts()
+
+        return self._in_thread(count())
+
+    def close(self) -> None:
+        """Stop receiving."""
+        self._in_thread(self._runner.cleanup())
+        self._end_thread()
+
+    def _end_thread(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _in_thread(self, work: Awaitable[T]) -> T:
+        async def done() -> T:
+            return await work
+
+        return asyncio.run_coroutine_threadsafe(done(), self._loop).result()
+
+    async def _started(self, port: int) -> tuple[web.AppRunner, str]:
+        from aiohttp import web  # late: few runs receive spans
+
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        handlers = {"/v1/{signal:traces|logs|metrics}": self._receive, COLLECT: self._collect, DISCARD: self._discard}
+        app.add_routes(web.post(path, handler) for path, handler in handlers.items())
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_S)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, HOST, port).start()
+        except OSError:
+            await runner.cleanup()
+            raise
+        return runner, f"http://{HOST}:{runner.addresses[0][1]}"
+
+    async def _receive(self, request: web.Request) -> web.Response:
+        """Handle an export. Metrics are accepted, because exporters send them to the same address, and ignored."""
+        from aiohttp import web
+
+        if request.content_type not in (JSON, PROTOBUF):
+            return web.Response(status=415, text=f"The content type must be {JSON} or {PROTOBUF}")
+        body, signal = await request.read(), request.match_info["signal"]
+        try:
+            spans = [] if signal == "metrics" else spans_of_body(body, request.content_type, signal)
+        except UnreadableBody as error:
+            return web.Response(status=400, text=str(error))
+        rejected = sum(not self._store.add(span) for span in spans)
+        return web.Response(body=_reply(rejected, request.content_type, signal), content_type=request.content_type)
+
+    async def _collect(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        self._check_token(request)
+        wanted = msgspec.json.decode(await request.read(), type=Collection)
+        return web.Response(body=await self._store.collect(wanted), content_type=JSON)
+
+    async def _discard(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        self._check_token(request)
+        self._store.discard(await request.text())
+        return web.Response()
+
+    def _check_token(self, request: web.Request) -> None:
+        from aiohttp import web
+
+        given = request.headers.get("Authorization", "")
+        if not hmac.compare_digest(given.encode("utf-8", "replace"), f"Bearer {self._token}".encode()):
+            raise web.HTTPForbidden
+
+
+def _reply(rejected: int, content_type: str, signal: str) -> bytes:
+    """Return the body of a reply, which states how many spans were rejected."""
+    if not rejected:
+        return b"{}" if content_type == JSON else b""
+    why, name = "too many spans", "rejectedLogRecords" if signal == "logs" else "rejectedSpans"
+    if content_type == JSON:
+        return msgspec.json.encode({"partialSuccess": {name: str(rejected), "errorMessage": why}})
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # late: an optional extra
+        ExportTracePartialSuccess,
+        ExportTraceServiceResponse,
+    )
+
+    # The response for log records has the same fields under the same numbers.
+    partial = ExportTracePartialSuccess(rejected_spans=rejected, error_message=why)
+    return bytes(ExportTraceServiceResponse(partial_success=partial).SerializeToString())
+
+
+def _port_error(port: int, error: OSError) -> UsageError:
+    message = f"Cannot receive spans at {HOST}:{port}: {error.strerror or error}"
+    hint = f"Pass another port with --trace-port or {PORT_VARIABLE}, and send the spans there"
+    return UsageError(message, hint=hint)
+
+
+def port_of(given: int | None, *, may_be_any: bool) -> int:
+    """Return the port: the one given by the option or the environment, else the usual one, or any (0)."""
+    text = os.environ.get(PORT_VARIABLE, "")
+    if given is None and text:
+        if not (text.isascii() and text.isdigit() and int(text) < 2**16):
+            raise UsageError(f"{PORT_VARIABLE} must be a port from 0 to 65535, got '{text}'")
+        given = int(text)
+    if given is not None:
+        return given
+    return 0 if may_be_any else USUAL_PORT
+
+
+@contextmanager
+def open_receiver(port: int) -> Iterator[SpanReceiver]:
+    """Receive spans while the context is active."""
+    check_installed()
+    receiver = SpanReceiver(port)
+    try:
+        yield receiver
+    finally:
+        receiver.close()
