@@ -1,7 +1,7 @@
 """An agent behind HTTP, instrumented with the SDK of OpenTelemetry: `python instrumented_agent.py CONVENTION ENCODING`.
 
 A prompt lists the tools to call: `call search, fetch`. Its spans are sent in batches to OTEL_EXPORTER_OTLP_ENDPOINT.
-The port is printed. With the words `slow spans` in a prompt, some spans are sent only when /flush is requested.
+The port is printed. Spans of tools that are called `slow …` are sent later, twice, when a prompt says `flush`.
 """
 
 import json
@@ -17,7 +17,7 @@ CONVENTION, ENCODING = sys.argv[1:3]
 
 
 class HeldExporter(SpanExporter):
-    """Keeps spans named `execute_tool slow…` until they are asked for."""
+    """Keeps the spans of slow tools until `send_held` is called."""
 
     def __init__(self, inner):
         self.inner, self.held = inner, []
@@ -122,12 +122,11 @@ class Agent(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.path.startswith("/flush"):
-            PROVIDER.force_flush()
-            EXPORTER.send_held(int(self.path.rpartition("/")[2]))
-            return self.reply("flushed")
         prompt = json.loads(body)["prompt"]
-        names = [name.strip() for name in prompt.partition("call ")[2].split(",") if name.strip()]
+        _, is_task, tools = prompt.rpartition("call ")
+        names = [name.strip() for name in tools.split(",")] if is_task else []
+        if "flush" in prompt:
+            EXPORTER.send_held(times=2)
         # An agent that does not propagate the context starts a trace of its own.
         context = None if "lost" in prompt else propagate.extract(dict(self.headers))
         with TRACER.start_as_current_span("POST /", context=context, kind=SpanKind.SERVER):

@@ -26,6 +26,7 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.report.figures import usd
 from agentv.report.summary_text import headlines
 from agentv.report.terminal import Ending, print_ending
+from agentv.report.traces.span_text import span_notes
 from agentv.runs.folder import export_records, output_paths
 
 PERMANENT = frozenset({"auth", "invalid_response", "refused"})
@@ -148,6 +149,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
         "exit_code": outcome.verdict.exit_code,
         "reasons": outcome.verdict.reasons,
         "summary": outcome.summary,
+        **({} if outcome.spans is None else {"spans": outcome.spans}),
     }
 
 
@@ -187,6 +189,7 @@ def _notes(outcome: Outcome) -> list[str]:
         notes.append(
             f"{usd(outcome.unrecorded_usd)} was paid for jobs without a record, and is not in the cost{stored}."
         )
+    notes += span_notes(outcome.spans)
     if outcome.stopped is not None and (outcome.folder / BATCHES).is_dir():
         notes.append("Submitted batches keep running at the provider. Resume the run to collect their results.")
     return notes

@@ -71,7 +71,7 @@ class SpanStore:
         self._prefix = prefix
         self._open: dict[str, _OpenTrace] = {}
         self._closed: set[str] = set()
-        self._recent: OrderedDict[str, tuple[str, frozenset[object]]] = OrderedDict()
+        self._recent: OrderedDict[str, tuple[str, set[object]]] = OrderedDict()
         self._size = 0
         self._counts: Counter[str] = Counter()
         self._late_cases: dict[str, None] = {}
@@ -111,6 +111,7 @@ class SpanStore:
         case, keys = self._recent[trace_id]
         if key in keys:
             return "repeated"
+        keys.add(key)
         if not case:
             return "discarded"
         if len(self._late_cases) < _NAMED:
@@ -155,7 +156,7 @@ class SpanStore:
         trace = self._open.pop(trace_id, None) or _OpenTrace(trace_id)
         self._size -= trace.size
         self._closed.add(trace_id)
-        self._recent[trace_id] = case, frozenset(trace.spans)
+        self._recent[trace_id] = case, set(trace.spans)
         if len(self._recent) > _REMEMBERED:
             self._recent.popitem(last=False)
         return trace

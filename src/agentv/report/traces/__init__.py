@@ -1,0 +1,1 @@
+"""Runs as traces of OpenTelemetry, and notes about the spans that a run received."""

@@ -1,0 +1,177 @@
+"""Anything may arrive at the port where spans are received. It never breaks a run, and what is valid is used."""
+
+import asyncio
+import gzip
+import json
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from agentv.engine.traces.span_receiver import MAX_BODY_BYTES, open_receiver
+from agentv.engine.traces.span_store import Collection, SpanStore
+from agentv.engine.traces.trace_wrapper import with_spans
+from agentv.model.call_trace import own_span_id
+from agentv.model.message import tool_calls_in
+from agentv.model.response import answer
+from agentv.sessions.formats.spans import spans_in
+
+PREFIX = "ab" * 8
+TRACE = PREFIX + "cd" * 8
+JSON, PROTOBUF = "application/json", "application/x-protobuf"
+
+
+@pytest.fixture(scope="module")
+def receiver():
+    with open_receiver(0) as running:
+        yield running
+
+
+def post(receiver, body, content_type=JSON, path="/v1/traces", **headers):
+    url = f"{receiver.address.url}{path}"
+    try:
+        with urlopen(Request(url, data=body, headers={"Content-Type": content_type, **headers})) as reply:
+            return reply.status
+    except HTTPError as error:
+        return error.code
+
+
+def export(*spans):
+    return {"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]}
+
+
+def attributes(**values):
+    return [{"key": key, "value": value} for key, value in values.items()]
+
+
+def tool_span(id="01", name="search", **fields):
+    about = {"gen_ai.operation.name": {"stringValue": "execute_tool"}, "gen_ai.tool.name": {"stringValue": name}}
+    return {"traceId": TRACE, "spanId": id, "name": "t", "attributes": attributes(**about), **fields}
+
+
+DEEP = b'{"a":' * 5000 + b"1" + b"}" * 5000
+BODIES = {
+    "no JSON": (b"{", JSON, 400),
+    "a list": (b"[]", JSON, 400),
+    "half a character": (b'{"a": "\xff"}', JSON, 400),
+    "a deep value": (DEEP, JSON, 400),
+    "no protobuf": (b"\xff\xff\xff", PROTOBUF, 400),
+    "another type": (b"{}", "text/plain", 415),
+    "nothing": (b"", PROTOBUF, 200),
+    "resource spans that are no list": (b'{"resourceSpans": {"scopeSpans": 1}}', JSON, 200),
+    "half a surrogate pair": (json.dumps(export(tool_span(name="\ud83d"))).encode(), JSON, 200),
+}
+
+
+@pytest.mark.parametrize(("body", "content_type", "status"), BODIES.values(), ids=BODIES)
+def test_a_body_that_cannot_be_read_is_refused_and_the_next_accepted(receiver, body, content_type, status):
+    assert post(receiver, body, content_type) == status
+    assert post(receiver, b"{}") == 200
+
+
+def test_bodies_are_limited_after_they_are_decompressed(receiver):
+    bomb = gzip.compress(b" " * (MAX_BODY_BYTES + 1))
+    assert post(receiver, bomb, **{"Content-Encoding": "gzip"}) in (400, 413)
+    assert post(receiver, gzip.compress(b"{}"), **{"Content-Encoding": "gzip"}) == 200
+
+
+@pytest.mark.parametrize("path", ["/agentv/collect", "/agentv/discard"])
+def test_spans_are_collected_with_a_token_only(receiver, path):
+    assert post(receiver, b"{}", path=path) == 403
+    assert post(receiver, b"{}", path=path, Authorization="Bearer ☃".encode().decode("latin-1")) == 403
+
+
+def test_metrics_are_accepted_and_ignored(receiver):
+    assert post(receiver, b"anything", PROTOBUF, "/v1/metrics") == 200
+
+
+ODD_VALUES = [
+    {"stringValue": 5},
+    {"intValue": "9" * 5000},
+    {"intValue": "²"},
+    {"intValue": "--5"},
+    {"doubleValue": "NaN"},
+    {"arrayValue": {"values": [{"kvlistValue": {"values": [{"key": 1}]}}]}},
+    {"arrayValue": 7},
+    {"unknownValue": [1, 2]},
+    {"stringValue": "x" * 100_000},
+    "text",
+    None,
+    [1],
+]
+KEYS = (
+    *("gen_ai.tool.name", "gen_ai.tool.call.id", "gen_ai.tool.call.arguments", "gen_ai.operation.name"),
+    *("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"),
+    *("llm.input_messages.0.message.role", "llm.output_messages.x.message", "llm.cost.total", "output.value"),
+    *("openinference.span.kind", "gen_ai.response.finish_reasons", "gen_ai.conversation.id", "events"),
+)
+
+
+def response_with(*spans):
+    """Return the response to a call whose trace has these spans, as they would arrive."""
+
+    async def collected():
+        store = SpanStore(PREFIX)
+        for span in spans_in(export(*spans)):
+            store.add(span)
+        return await store.collect(Collection(TRACE, "c0", 0.0))
+
+    from agentv.engine.traces.trace_wrapper import _decode
+
+    return with_spans(answer("hello", calls_unknown=True), _decode(asyncio.run(collected())), TRACE)
+
+
+@pytest.mark.parametrize("value", ODD_VALUES, ids=lambda value: str(value)[:30])
+def test_attributes_of_any_type_leave_the_other_tool_calls(value):
+    odd = [
+        {"traceId": TRACE, "spanId": f"a{number}", "name": ["x"], "attributes": attributes(**{key: value, **kind})}
+        for number, key in enumerate(KEYS)
+        for kind in ({}, {"gen_ai.request.model": {"stringValue": "m"}})
+    ]
+    response = response_with(*odd, tool_span("01", startTimeUnixNano=value, endTimeUnixNano="9" * 5000))
+    assert "search" in [call.tool for call in tool_calls_in(response.messages)]
+    assert response.text == "hello"
+
+
+def test_circles_and_long_chains_of_parents_end():
+    chain = [tool_span(f"{number}", parentSpanId=f"{number - 1}") for number in range(1, 3000)]
+    circle = [tool_span("c1", parentSpanId="c2"), tool_span("c2", parentSpanId="c1")]
+    response = response_with(*chain, *circle)
+    assert len(tool_calls_in(response.messages)) == 1
+
+
+def test_too_many_spans_of_a_call_are_rejected_and_counted():
+    async def counts():
+        store = SpanStore(PREFIX)
+        for span in spans_in(export(*(tool_span(str(number)) for number in range(10_005)))):
+            store.add(span)
+        await store.collect(Collection(TRACE, "c0", 0.0))
+        return store.counts()
+
+    found = asyncio.run(counts())
+    assert (found.received, found.used, found.rejected) == (10_005, 10_000, 5)
+
+
+def spans_with_root(kind, ended_before_s):
+    async def collected():
+        import time
+
+        store, loop = SpanStore(PREFIX), asyncio.get_running_loop()
+        end = str(time.time_ns() - int(ended_before_s * 1e9))
+        about = {"gen_ai.operation.name": {"stringValue": "invoke_agent"}}
+        root = {"traceId": TRACE, "spanId": "0a", "parentSpanId": own_span_id(TRACE), "kind": kind}
+        [span] = spans_in(export({**root, "endTimeUnixNano": end, "attributes": attributes(**about)}))
+        store.add(span)
+        started = loop.time()
+        await store.collect(Collection(TRACE, "c0", 1.0))
+        return loop.time() - started
+
+    return asyncio.run(collected())
+
+
+@pytest.mark.parametrize(
+    ("kind", "ended_before_s", "is_early"),
+    [(2, 60, True), ("SPAN_KIND_SERVER", 60, True), (1, 0.1, True), (1, 60, False)],
+)
+def test_the_wait_ends_when_the_outermost_span_has_arrived(kind, ended_before_s, is_early):
+    assert (spans_with_root(kind, ended_before_s) < 0.9) is is_early
