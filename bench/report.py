@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,16 +11,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import chromium
 import harness
 from harness import Goal, Measurement, Options, Pair, Work
 
 SIZES, QUICK_SIZES = (100_000,), (5_000,)
 SIZE, OPENING = Goal("ours", "≤", 40), Goal("ours", "≤", 2_000)
 BLANK_IS = "a page of the same size with one block of text and no work"
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run")
-QUIET = ("--disable-background-networking", "--disable-component-update", "--disable-sync")
 
 
 def write_page(run: str, page: str) -> Callable[[], Any]:
@@ -68,24 +63,17 @@ def measurements(options: Options) -> Iterator[Measurement]:
 
 def opening(page: Path, results: int, rounds: int, goal: Goal | None) -> Iterator[Measurement]:
     """Time from requesting the file until the table is visible. Skipped without Chromium or Playwright."""
-    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        return
-    if program is None:
-        return
     blank = page.with_name("blank.html")
     script = "<script type=module>document.documentElement.dataset.ready = 'true'</script>"
     with blank.open("w") as stream:
         stream.write(f"<!doctype html><script type=text/plain>{'x' * page.stat().st_size}</script>{script}")
     ours, floor = [], []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=[*FLAGS, *QUIET])
+    with chromium.launched() as browser:
+        if browser is None:
+            return
         for _ in range(rounds):
             for file, times in ((page, ours), (blank, floor)):
                 times.append(milliseconds_to_open(browser, file))
-        browser.close()
     details = {"cases": results, "rounds": rounds, "statistic": "best", "ours_median": round(median(ours), 1)}
     name = f"{results:,} results, opening the page"
     yield Measurement("report", name, "ms", min(ours), min(floor), BLANK_IS, goal, details)

@@ -22,6 +22,7 @@ SCRIPTS = (
     "resume_scan",
     "compare",
     "report",
+    "view",
     "executors",
 )
 

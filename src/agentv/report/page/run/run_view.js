@@ -7,6 +7,7 @@ import { isControl, isTyping } from "../core/keys.js";
 import { Rows } from "../data/rows.js";
 import { Filters, OrderBox, SearchBox } from "./filters.js";
 import { Headline } from "./headline.js";
+import { LiveLine } from "../runs/live.js";
 import { RunState } from "./run_state.js";
 import { Histogram, failureGroups, targetCards } from "./summary.js";
 import { Table, resultCount } from "./table.js";
@@ -29,7 +30,8 @@ const KEYS = [
 async function open({ source, state }) {
   const run = await source.run(state.get("run"));
   const head = await run.head();
-  const page = new Page(head, new Rows(head), run, new RunState(state));
+  const live = source.events ? new LiveLine(source.events(), run.id) : null;
+  const page = new Page(head, new Rows(head), run, new RunState(state), live);
   await page.load();
   return page;
 }
@@ -42,11 +44,12 @@ class Page {
   #filtered = null;
   #refreshed = performance.now();
 
-  constructor(head, rows, source, state) {
+  constructor(head, rows, source, state, live) {
     this.head = head;
     this.rows = rows;
     this.source = source;
     this.state = state;
+    this.live = live;
     this.keys = KEYS;
     this.headline = new Headline(state, rows);
     this.table = new Table(rows, source, state);
@@ -65,7 +68,7 @@ class Page {
       "div",
       { class: "page" },
       this.headline.root,
-      element("main", {}, toolbar, this.table.root),
+      element("main", {}, live?.root, toolbar, this.table.root),
       element("aside", { class: "sidebar", "aria-label": "Figures and failure groups" }, this.figures, this.histogram.root, this.failures),
       this.detail.root,
     );
@@ -80,10 +83,12 @@ class Page {
   // Reads the first block of rows; the others follow while the page is shown.
   async load() {
     const blocks = this.source.blocks();
-    if (!this.head.live && !(await this.#add(blocks))) return;
-    this.#loadRest(blocks).catch((error) => {
+    const first = this.#add(blocks);
+    const rest = async () => (await first) && this.#loadRest(blocks);
+    rest().catch((error) => {
       this.reading.textContent = `The rest of the results cannot be read: ${error.message}`;
     });
+    await Promise.race([first, pause(REDRAW)]); // a run that has just started has no rows yet
   }
 
   follow() {
@@ -96,6 +101,7 @@ class Page {
   close() {
     this.#isClosed = true;
     this.texts.stop();
+    this.live?.close();
     document.body.classList.remove("with-detail");
   }
 
@@ -139,7 +145,7 @@ class Page {
     this.#draw();
     // A server reads the figures after the rows.
     while (this.head.complete === false && !this.#isClosed) {
-      await new Promise((resume) => setTimeout(resume, REDRAW));
+      await pause(REDRAW);
       await this.#refresh();
     }
   }
@@ -183,4 +189,8 @@ class Page {
     this.#filtered = key;
     return isSame;
   }
+}
+
+function pause(milliseconds) {
+  return new Promise((resume) => setTimeout(resume, milliseconds));
 }

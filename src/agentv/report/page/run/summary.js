@@ -5,7 +5,7 @@ import { count, duration, interval, number, percent, percentInterval, usd } from
 import { BINS } from "../data/rows.js";
 import { oneLine, visible } from "../core/text.js";
 
-const LEAST_FOR_A_BAR = 5; // results; an interval of fewer says little
+const LEAST_FOR_A_BAR = 5; // results; the interval of fewer is too wide to be useful
 
 export function targetCards(head) {
   const targets = Object.entries(head.summary.targets);
