@@ -100,8 +100,15 @@ def page_head(run: RunStore, figures: Figures, names: dict[str, list[Any]], tota
         },
         "noise": {name: list(noise_shown(target)) for name, target in figures.summary.targets.items()},
         "failures": _failures(figures),
+        "settings": _settings(run),
         **names,
     }
+
+
+def _settings(run: RunStore) -> dict[str, dict[str, Any]]:
+    """Return the provider and settings of each target, which the run stores without secrets."""
+    targets = run.manifest.targets if run.manifest is not None else ()
+    return {target.name: {"provider": target.provider, "settings": target.settings} for target in targets}
 
 
 def _failures(figures: Figures) -> list[str]:

@@ -1,52 +1,121 @@
-// Renders conversations: messages by role, tool calls with input and output, files and images.
+// Renders the conversation: messages by role, tool calls on a time line, and the checks of each turn next to it.
 
-import { element } from "../core/dom.js";
-import { duration } from "../core/format.js";
+import { evaluator } from "./evaluators.js";
+import { timedCalls, timeline, toolCall } from "./timeline.js";
+import { element, replaceChildren } from "../core/dom.js";
+import { count } from "../core/format.js";
 import { longText } from "../core/long_text.js";
-import { asText, visible } from "../core/text.js";
+import { asText, oneLine, visible } from "../core/text.js";
 
 const IMAGES = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
+const TURN = /^turn-(\d+)\./;
+const MOST_MESSAGES = 120; // longer conversations show their start and end first
+const SHOWN_ENDS = 40;
 
-// The input of the case as it was sent, then the answer.
+// The input of the case as it was sent, then the answers.
 export function conversation(row, result, testCase) {
-  const input = row.prompt === null ? testCase.input : testCase.prompts?.find((prompt) => prompt.id === row.prompt)?.input;
-  const answers = result.output_messages?.length
-    ? result.output_messages
-    : typeof result.candidate_answer === "string"
-      ? [{ role: "assistant", content: result.candidate_answer }]
-      : [];
-  const inputs = (input ?? []).map((each) => message(each));
+  const input = inputOf(row, testCase);
+  const answers = answersOf(result);
+  const times = timedCalls(answers, result.execution_metrics?.tool_durations);
+  const checks = checksByMessage(answers, input, testCase, result);
+  const inputs = input.map((each) => message(each, { mayShowImages: true }));
   // Later turns of the user are shown among the responses.
-  const outputs = answers.map((each) => message(each, each.role === "user" ? "" : "answer"));
-  if (!inputs.length) inputs.push(element("p", { class: "note" }, "The input is not stored in this file."));
-  if (!outputs.length) outputs.push(element("p", { class: "note" }, "No answer."));
-  return element("div", { class: "conversation" }, inputs, outputs);
+  const outputs = answers.map((each, position) => () => [
+    message(each, { kind: each.role === "user" ? "" : "answer", times }),
+    ...(checks.get(position) ?? []),
+  ]);
+  if (!inputs.length) inputs.push(element("p", { class: "note" }, "The input is not stored in this run."));
+  const shown = outputs.length ? shortened(outputs) : [element("p", { class: "note" }, "No answer.")];
+  return element("div", { class: "conversation" }, timeline(times), inputs, shown);
 }
 
-function message(each, kind = "") {
-  const role = [each.role, each.name].filter(Boolean).join(" · ");
-  const calls = (each.tool_calls ?? []).map(toolCall);
-  const answered = each.tool_calls?.some((call) => call.output !== undefined);
+// The evaluator results that belong to no turn of the conversation.
+export function caseChecks(row, result, testCase) {
+  const placed = new Set([...turnPlaces(answersOf(result), inputOf(row, testCase), testCase).keys()]);
+  return (result.evaluator_results ?? []).filter((found) => !placed.has(turnOf(found)));
+}
+
+function inputOf(row, testCase) {
+  const input = row.prompt === null ? testCase.input : testCase.prompts?.find((prompt) => prompt.id === row.prompt)?.input;
+  return Array.isArray(input) ? input : input ? [{ role: "user", content: input }] : [];
+}
+
+function answersOf(result) {
+  if (result.output_messages?.length) return result.output_messages;
+  return typeof result.candidate_answer === "string" ? [{ role: "assistant", content: result.candidate_answer }] : [];
+}
+
+function turnOf(found) {
+  const number = TURN.exec(found.name)?.[1];
+  return number === undefined ? null : Number(number);
+}
+
+// The position of the last message of each turn's reply, by the number of the turn.
+function turnPlaces(answers, input, testCase) {
+  const turns = testCase.turns ?? [];
+  const places = new Map();
+  const replyEnd = (start) => {
+    const next = answers.findIndex((each, position) => position >= start && each.role === "user");
+    return next < 0 ? answers.length : next;
+  };
+  // The target answers the input itself unless it ends with a reply; then it is history before the first turn.
+  let place = ["user", "tool"].includes(input.at(-1)?.role) ? replyEnd(0) : 0;
+  for (const [position, turn] of turns.entries()) {
+    const start = place + (Array.isArray(turn.input) ? turn.input.length : 1);
+    if (start >= answers.length) break; // the conversation ended before this turn was answered
+    place = replyEnd(start);
+    places.set(position + 1, place - 1);
+  }
+  return places;
+}
+
+function checksByMessage(answers, input, testCase, result) {
+  const checks = new Map();
+  for (const [turn, place] of turnPlaces(answers, input, testCase)) {
+    const found = (result.evaluator_results ?? []).filter((each) => turnOf(each) === turn);
+    if (!found.length) continue;
+    const shown = found.map((each) => evaluator({ ...each, name: each.name.replace(TURN, "") }));
+    checks.set(place, [element("div", { class: "turn-checks" }, element("h4", {}, `Checks of turn ${turn}`), shown)]);
+  }
+  return checks;
+}
+
+// The start and the end of a long conversation; the messages between them on request.
+function shortened(outputs) {
+  if (outputs.length <= MOST_MESSAGES) return outputs.flatMap((make) => make());
+  const between = outputs.slice(SHOWN_ENDS, -SHOWN_ENDS);
+  const rest = element("button", { type: "button", class: "rest" }, `Show the ${count(between.length)} messages between`);
+  const place = element("div", { class: "conversation" }, rest);
+  rest.addEventListener("click", () => replaceChildren(place, between.flatMap((make) => make())));
+  return [...outputs.slice(0, SHOWN_ENDS).flatMap((make) => make()), place, ...outputs.slice(-SHOWN_ENDS).flatMap((make) => make())];
+}
+
+function message(each, { kind = "", times = timedCalls([each]), mayShowImages = false }) {
+  const role = [each.role, each.name].filter(Boolean).map(asText).join(" · ");
+  const calls = (Array.isArray(each.tool_calls) ? each.tool_calls : []).filter((call) => call !== null && typeof call === "object");
+  const shown = calls.map((call) => toolCall(call, times));
+  const texts = content(each.content, mayShowImages);
+  const answered = calls.some((call) => call.output !== undefined);
   return element(
     "div",
     { class: `message ${kind} ${/^(system|user|assistant|tool)$/.test(each.role) ? each.role : ""}` },
     element("p", { class: "role" }, visible(role || "message")),
     // Tool calls are shown before the text that follows from them.
-    answered ? [...calls, ...content(each.content)] : [...content(each.content), ...calls],
+    answered ? [...shown, ...texts] : [...texts, ...shown],
   );
 }
 
-function content(value) {
+function content(value, mayShowImages) {
   if (value === undefined || value === null) return [];
   if (typeof value === "string") return [longText(value)];
-  if (Array.isArray(value)) return value.map(part);
+  if (Array.isArray(value)) return value.map((each) => part(each, mayShowImages));
   return [longText(asText(value), "code")];
 }
 
-function part(each) {
+function part(each, mayShowImages) {
   if (typeof each === "string") return longText(each);
-  if (each?.type === "text") return longText(asText(each.value));
-  if (each?.type === "image") return image(each);
+  if (each?.type === "text") return longText(asText(each.value ?? each.text ?? ""));
+  if (each?.type === "image") return image(each, mayShowImages);
   if (each?.type === "file") {
     return element(
       "details",
@@ -58,21 +127,10 @@ function part(each) {
   return longText(asText(each), "code");
 }
 
-function image(each) {
+// Only images of the dataset are shown, and only from the data of the page. Images in answers are text.
+function image(each, mayShowImages) {
   const source = [each.data, each.value].find((value) => typeof value === "string" && IMAGES.test(value));
   const name = typeof each.value === "string" && !each.value.startsWith("data:") ? each.value : "image";
-  if (!source) return element("p", { class: "note" }, `image ${visible(name)}`);
-  return element("img", { src: source, alt: visible(name), loading: "lazy" });
-}
-
-function toolCall(call) {
-  const took = typeof call.duration_ms === "number" ? duration(call.duration_ms) : null;
-  return element(
-    "div",
-    { class: "tool-call" },
-    element("p", { class: "role" }, "tool call ", element("code", {}, visible(asText(call.tool ?? "a tool"))), took && ` · ${took}`),
-    call.input !== undefined && longText(asText(call.input), "code"),
-    call.output !== undefined && element("p", { class: "role" }, "output"),
-    call.output !== undefined && longText(asText(call.output), "code"),
-  );
+  if (source && mayShowImages) return element("img", { src: source, alt: visible(name), loading: "lazy" });
+  return element("p", { class: "note" }, `image ${oneLine(asText(each.value ?? each.data ?? ""), 120)}`);
 }

@@ -1,13 +1,18 @@
-// The detail view of a result: conversation, expected output, evaluators, and the command to run the case again.
+// The detail view of a result: why it failed, the conversation, expected beside actual, evaluators, files, settings and data.
 
-import { conversation } from "./conversation.js";
+import { filledLater, section } from "./blocks.js";
+import { caseChecks, conversation } from "./conversation.js";
+import { evaluator, findings } from "./evaluators.js";
+import { fileDiff } from "./file_diff.js";
+import { reasons } from "./reasons.js";
+import { reference } from "./reference.js";
+import { targetSettings } from "./settings.js";
 import { copyButton } from "../core/copy.js";
-import { difference } from "../core/diff.js";
 import { element, replaceChildren } from "../core/dom.js";
 import { count, duration, number, shellWord, usd } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { badge } from "../core/badge.js";
-import { asText, oneLine, visible } from "../core/text.js";
+import { oneLine, visible } from "../core/text.js";
 
 export class Detail {
   #open = null;
@@ -55,7 +60,7 @@ export class Detail {
     if (this.#open !== wanted) return; // another result was opened in the meantime
     const result = this.rows.record(wanted, rest ?? {});
     this.title.replaceChildren(element("bdi", {}, visible(row.id)));
-    replaceChildren(this.body, ...sections(row, result, testCase ?? {}, this.#others(wanted)));
+    replaceChildren(this.body, ...sections(row, result, testCase ?? {}, { head: this.rows.head, others: this.#others(wanted) }));
     this.body.scrollTop = 0;
   }
 
@@ -79,7 +84,7 @@ export class Detail {
         element("bdi", {}, oneLine([other.target, other.prompt, other.trial > 1 ? `trial ${other.trial}` : null].filter(Boolean).join(", "), 60)),
         other.score === null ? null : element("span", { class: "number" }, number(other.score)),
       );
-    return section("Other results of this case", element("div", { class: "others" }, found.map(button)));
+    return section("other-results", "Other results of this case", element("div", { class: "others" }, found.map(button)));
   }
 
   #step(by) {
@@ -98,17 +103,19 @@ export class Detail {
   }
 }
 
-function sections(row, result, testCase, others) {
+function sections(row, result, testCase, { head, others }) {
+  const checks = caseChecks(row, result, testCase);
   return [
+    reasons(row, result),
     figures(row, result),
     others,
-    result.error && section("Error", errorBlock(result.error)),
-    section("Conversation", conversation(row, result, testCase)),
-    expected(result, testCase),
+    section("talk", "Conversation", conversation(row, result, testCase)),
+    reference(result, testCase),
     ownFindings(result),
-    result.evaluator_results?.length && section("Evaluators", result.evaluator_results.map(evaluator)),
-    result.reasoning && section("Reasoning", longText(result.reasoning)),
-    result.file_changes && section("Changed files", longText(result.file_changes, "code")),
+    checks.length && section("evaluators", "Evaluators", checks.map(evaluator)),
+    result.reasoning && section("reasoning", "Reasoning", longText(result.reasoning)),
+    result.file_changes && section("files", "Changed files", ...fileDiff(result.file_changes)),
+    targetSettings(row, head),
     commands(row, result, testCase),
     data(result, testCase),
   ].filter(Boolean);
@@ -118,7 +125,6 @@ function figures(row, result) {
   const metrics = result.execution_metrics ?? {};
   const usage = metrics.token_usage;
   const pairs = [
-    ["score", result.score === null || result.score === undefined ? null : number(result.score)],
     ["partial score", result.partial_score === undefined ? null : `${number(result.partial_score)} (not counted)`],
     ["target", row.target],
     ["dataset", row.dataset.name],
@@ -137,66 +143,8 @@ function figures(row, result) {
   return element(
     "div",
     { class: "figures" },
-    badge(row.verdict),
     element("dl", {}, pairs.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, element("bdi", {}, visible(value)))))),
     row.tags.length > 0 && element("p", { class: "tags" }, row.tags.map((tag) => element("span", {}, visible(tag)))),
-  );
-}
-
-function errorBlock(error) {
-  return element(
-    "div",
-    { class: "message error" },
-    element("p", { class: "role" }, `${error.class} · ${error.stage}`),
-    longText(error.message),
-  );
-}
-
-function expected(result, testCase) {
-  const messages = testCase.expected_output ?? [];
-  if (!testCase.expected_outcome && !messages.length) return null;
-  const content = messages.at(-1)?.content;
-  const reference = content === undefined ? null : asText(content);
-  const answer = result.candidate_answer;
-  const parts = reference !== null && typeof answer === "string" ? difference(visible(reference), visible(answer)) : null;
-  return section(
-    "Expected",
-    testCase.expected_outcome && element("p", { class: "outcome", dir: "auto" }, visible(testCase.expected_outcome)),
-    reference !== null && longText(reference, typeof content === "string" ? "prose" : "code"),
-    messages.at(-1)?.tool_calls && longText(asText(messages.at(-1).tool_calls), "code"),
-    answer === reference && reference !== null && element("p", { class: "note" }, "The answer is identical."),
-    parts && element("details", { class: "difference", open: true }, element("summary", {}, "Difference: expected output → answer"), differenceBlock(parts)),
-  );
-}
-
-function differenceBlock(parts) {
-  const names = { removed: "del", added: "ins", same: "span" };
-  return element("p", { dir: "auto", class: "text" }, parts.map(([kind, text]) => element(names[kind], {}, text)));
-}
-
-function evaluator(found) {
-  const verdict = found.error ? "error" : (found.verdict ?? "unscored");
-  const details = found.details === undefined ? null : asText(found.details);
-  return element(
-    "div",
-    { class: "evaluator" },
-    element(
-      "p",
-      { class: "line" },
-      badge(verdict),
-      element("bdi", { class: "name" }, visible(found.name)),
-      found.type !== found.name && element("span", { class: "type" }, visible(found.type)),
-      element("span", { class: "score" }, found.error ? "not scored" : number(found.score)),
-      found.weight !== 1 && element("span", { class: "type" }, `weight ${found.weight}`),
-    ),
-    found.error && errorBlock(found.error),
-    findings("hit", found.hits),
-    findings("miss", found.misses),
-    found.reasoning && longText(found.reasoning),
-    details && element("details", {}, element("summary", {}, "Details"), longText(details, "code")),
-    found.evaluator_provider_request &&
-      element("details", {}, element("summary", {}, "Judge prompt"), longText(asText(found.evaluator_provider_request), "code")),
-    found.evaluator_results?.map(evaluator),
   );
 }
 
@@ -207,17 +155,7 @@ function ownFindings(result) {
     return (result[key] ?? []).filter((text) => !listed.has(text));
   };
   const lists = [findings("hit", own("hits")), findings("miss", own("misses"))].filter(Boolean);
-  return lists.length && section("Findings", ...lists);
-}
-
-function findings(kind, texts) {
-  if (!texts?.length) return null;
-  const word = kind === "hit" ? "met" : "missed";
-  return element(
-    "ul",
-    { class: `findings ${kind}` },
-    texts.map((text) => element("li", { dir: "auto" }, element("span", { class: "unseen" }, `${word}: `), oneLine(text, 2000))),
-  );
+  return lists.length && section("own-findings", "Findings", ...lists);
 }
 
 function commands(row, result, testCase) {
@@ -226,8 +164,10 @@ function commands(row, result, testCase) {
     ? ["agentv", "eval", path, "--case", row.id, "--target", row.target].map(shellWord).join(" ")
     : null;
   return section(
+    "again",
     "Run this case again",
     again && element("div", { class: "command" }, element("code", {}, visible(again)), copyButton("Copy command", again)),
+    again && row.prompt !== null && element("p", { class: "note" }, "The command runs all prompts of the case."),
     path && testCase.line && element("p", { class: "note" }, `Defined in ${visible(path)}:${testCase.line}`),
     element(
       "p",
@@ -239,22 +179,10 @@ function commands(row, result, testCase) {
 }
 
 function data(result, testCase) {
-  const record = JSON.stringify(result, null, 2);
-  const block = (title, text) =>
-    element(
-      "details",
-      {
-        ontoggle: (event) => {
-          // Filled on demand: most are never opened.
-          if (event.target.open && event.target.childElementCount === 1)
-            event.target.append(longText(text, "code"), copyButton("Copy JSON", text));
-        },
-      },
-      element("summary", {}, title),
-    );
-  return section("Data", block("Record", record), testCase.id !== undefined && block("Case", JSON.stringify(testCase, null, 2)));
-}
-
-function section(title, ...children) {
-  return element("section", {}, element("h3", {}, title), ...children);
+  const block = (title, value) =>
+    filledLater(title, () => {
+      const text = JSON.stringify(value, null, 2);
+      return [longText(text, "code"), copyButton("Copy JSON", text)];
+    });
+  return section("data", "Data", block("Record", result), testCase.id !== undefined && block("Case", testCase));
 }

@@ -1,0 +1,114 @@
+// Changed files: a unified diff in colour, by file. Long files are collapsed, and their lines are created when opened.
+
+import { element } from "../core/dom.js";
+import { count } from "../core/format.js";
+import { longText } from "../core/long_text.js";
+import { visible } from "../core/text.js";
+
+const OPEN_LINES = 60; // longer diffs of a file start collapsed
+const MOST_LINES = 2_000; // shown before a button
+const LONGEST_LINE = 2_000;
+
+export function fileDiff(text) {
+  const { files, notes } = parsedDiff(text);
+  if (!files.length) return [longText(text, "code")];
+  const total = (name) => files.reduce((sum, file) => sum + file[name], 0);
+  return [
+    element("p", { class: "note" }, `${count(files.length)} ${files.length === 1 ? "file" : "files"} changed, `, changes(total("added"), total("removed"))),
+    ...files.map(fileBlock),
+    ...notes.map((note) => element("p", { class: "note" }, visible(note))),
+  ];
+}
+
+// Splits a diff into files with their lines and the notes between them. Does not use the DOM.
+export function parsedDiff(text) {
+  const files = [];
+  const notes = [];
+  let file = null;
+  let left = { "-": 0, "+": 0 }; // lines that the hunk still has
+  const start = (name, state = "changed") => files.push((file = { name, state, lines: [], added: 0, removed: 0 }));
+  const lines = text.replace(/\n$/, "").split("\n");
+  lines.forEach((line, position) => {
+    const inHunk = left["-"] > 0 || left["+"] > 0;
+    if (inHunk && /^[-+ ]/.test(line)) return addLine(file, line, left);
+    if (inHunk && line === "") return addLine(file, " ", left); // some tools strip the blank of an empty line
+    const hunk = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/.exec(line);
+    const git = /^diff --git (?:"?a\/.*?"? )?"?b\/(.*?)"?$/.exec(line);
+    if (git) start(git[1]);
+    else if (line.startsWith("--- ") && lines[position + 1]?.startsWith("+++ ")) {
+      if (file === null || file.lines.length) start("");
+      if (line === "--- /dev/null") file.state = "new";
+      else file.name ||= plainName(line.slice(4));
+    } else if (line.startsWith("+++ ") && lines[position - 1]?.startsWith("--- ")) {
+      if (line === "+++ /dev/null") file.state = "deleted";
+      else file.name = plainName(line.slice(4));
+    } else if (hunk && file) {
+      left = { "-": Number(hunk[1] ?? 1), "+": Number(hunk[2] ?? 1) };
+      file.lines.push(["hunk", line]);
+    } else if (file && /^(new|deleted) file mode/.test(line)) file.state = line.split(" ")[0];
+    else if (file && /^(rename|old mode|new mode|similarity|index|Binary files|\\ No newline)/.test(line)) file.lines.push(["note", line]);
+    else if (line !== "") notes.push(line.replace(/^# /, ""));
+  });
+  return { files, notes };
+}
+
+function addLine(file, line, left) {
+  const kind = { "+": "added", "-": "removed", " ": "same" }[line[0]];
+  if (kind !== "added") left["-"]--;
+  if (kind !== "removed") left["+"]--;
+  if (kind !== "same") file[kind]++;
+  file.lines.push([kind, line]);
+}
+
+function plainName(text) {
+  return text.replace(/\t.*$/, "").replace(/^"?[ab]\//, "").replace(/"$/, "");
+}
+
+function fileBlock(file) {
+  const details = element(
+    "details",
+    { class: "file-diff", ontoggle: () => details.open && fill() },
+    element(
+      "summary",
+      {},
+      element("bdi", { class: "path" }, visible(file.name || "file")),
+      file.state !== "changed" && element("span", { class: "state" }, file.state),
+      changes(file.added, file.removed),
+    ),
+  );
+  const fill = () => {
+    if (details.childElementCount > 1) return;
+    details.append(codeLines(file.lines));
+  };
+  if (file.lines.length <= OPEN_LINES) {
+    details.open = true;
+    fill();
+  }
+  return details;
+}
+
+function codeLines(lines) {
+  const shown = element("pre", { class: "lines", tabindex: "0", "aria-label": "Changed lines" }, lines.slice(0, MOST_LINES).map(codeLine));
+  if (lines.length <= MOST_LINES) return shown;
+  const rest = element("button", { type: "button", class: "rest" }, `Show all ${count(lines.length)} lines`);
+  rest.addEventListener("click", () => {
+    shown.append(...lines.slice(MOST_LINES).map(codeLine));
+    rest.remove();
+  });
+  return element("div", {}, shown, rest);
+}
+
+function codeLine([kind, text]) {
+  const line = visible(text.slice(0, LONGEST_LINE)) + (text.length > LONGEST_LINE ? "…" : "");
+  return element({ added: "ins", removed: "del" }[kind] ?? "span", { class: `line ${kind}` }, `${line}\n`);
+}
+
+function changes(added, removed) {
+  return element(
+    "span",
+    { class: "changes" },
+    element("span", { class: "added" }, `+${count(added)}`),
+    " ",
+    element("span", { class: "removed" }, `−${count(removed)}`),
+  );
+}
