@@ -221,7 +221,7 @@ def test_a_result_links_to_other_results_of_its_case(folder, record, chromium):
     )
     with chromium(page_of("results.jsonl"), "#open=0") as page:
         page.locator(".others button").get_by_text("two").click()
-        page.locator(".figures .badge.pass").wait_for()
+        page.locator(".reasons .badge.pass").wait_for()
         assert page.locator(".others button").inner_text().split() == ["fail", "one", "0.000"]
 
 

@@ -1,6 +1,8 @@
 // Renders the conversation: messages by role, tool calls on a time line, and the checks of each turn next to it.
 
+import { plainText } from "./blocks.js";
 import { evaluator } from "./evaluators.js";
+import { compared } from "./reference.js";
 import { timedCalls, timeline, toolCall } from "./timeline.js";
 import { element, replaceChildren } from "../core/dom.js";
 import { count } from "../core/format.js";
@@ -73,8 +75,10 @@ function checksByMessage(answers, input, testCase, result) {
   const checks = new Map();
   for (const [turn, place] of turnPlaces(answers, input, testCase)) {
     const found = (result.evaluator_results ?? []).filter((each) => turnOf(each) === turn);
-    if (!found.length) continue;
+    const expected = testCase.turns[turn - 1].expected_output?.at?.(-1)?.content ?? null;
     const shown = found.map((each) => evaluator({ ...each, name: each.name.replace(TURN, "") }));
+    if (expected !== null) shown.unshift(...compared(expected, plainText(answers[place].content)));
+    if (!shown.length) continue;
     checks.set(place, [element("div", { class: "turn-checks" }, element("h4", {}, `Checks of turn ${turn}`), shown)]);
   }
   return checks;

@@ -32,15 +32,16 @@ export function sideBySide(left, right) {
   return element("div", { class: "side-by-side" }, side(left, "added"), side(right, "removed"));
 }
 
-function compared(content, answer) {
+// An expected content beside the answer to it.
+export function compared(content, answer) {
   const isData = typeof content !== "string" && !Array.isArray(content);
   const expected = plainText(content);
-  if (typeof answer !== "string") return labelled("Reference answer", longText(expected, isData ? "code" : "prose"));
+  if (typeof answer !== "string") return [labelled("Reference answer", longText(expected, isData ? "code" : "prose"))];
   const actual = isData ? formatted(answer) : answer;
   return [
     sideBySide({ title: "Reference answer", text: expected, isData }, { title: "Answer", text: actual }),
     expected === actual && element("p", { class: "note" }, "The answer is identical to the reference."),
-  ];
+  ].filter(Boolean);
 }
 
 // An answer that is JSON, written like the reference.
