@@ -85,6 +85,16 @@ class Server:
             if complete and first == total:
                 return found, names
 
+    @contextmanager
+    def events(self):
+        """Connect to the events, and yield an iterator of their kinds and data."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request("GET", "/api/events", headers={"Cookie": self.cookie})
+        try:
+            yield _events(connection.getresponse())
+        finally:
+            connection.close()
+
     def messages(self, count):
         """Return the first lines on stderr."""
         return "".join(self.process.stderr.readline() for _ in range(count))
@@ -93,6 +103,16 @@ class Server:
         """Press Ctrl-C, and return the exit code."""
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(timeout=20)
+
+
+def _events(stream):
+    kind = ""
+    while line := stream.readline():
+        name, _, value = line.decode().rstrip("\n").partition(": ")
+        if name == "event":
+            kind = value
+        elif name == "data":
+            yield kind, json.loads(value)
 
 
 @contextmanager

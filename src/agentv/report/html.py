@@ -53,7 +53,8 @@ class _Table:
     def __init__(self, stream: BinaryIO, positions: dict[int, int]) -> None:
         self._stream = stream
         self.results = BlockPile(stream, "results")
-        self.rows = RowColumns(lambda path, id: positions.get(hash((path, id)), -1))
+        self.rows = RowColumns()
+        self._positions = positions
         self._records: list[Result] = []
         self._written = 0
 
@@ -71,7 +72,9 @@ class _Table:
         """Write the columns of the buffered rows."""
         n = len(self._records)
         if n:
-            block = {"n": n, **packed_columns(self.rows.columns(self._records))}
+            keys = [hash((each.dataset_path, each.eval_id)) for each in self._records]
+            cases = [self._positions.get(key, -1) for key in keys]
+            block = {"n": n, **packed_columns({"case": cases, **self.rows.columns(self._records)})}
             write_block(self._stream, "rows", _encode(block), self._written)
         self._written += n
         self._records = []

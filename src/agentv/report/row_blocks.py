@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -82,27 +82,23 @@ class Names(dict[Any, int]):
 
 
 Columns = dict[str, list[Any]]
-CasePosition = Callable[[str, str], int]
-"""Return the position of a case by its dataset path and id; -1 if it is not stored."""
 
 
 class RowColumns:
     """Turns records into columns. Names are numbered in the order in which they first appear."""
 
-    def __init__(self, position: CasePosition) -> None:
-        self._position = position
+    def __init__(self) -> None:
         self._names = {kind: Names() for kind in NAMED_COLUMNS}
 
     def columns(self, records: Sequence[Result | RowRecord]) -> Columns:
         """Return the values of each column; `ended` is in milliseconds since 1970."""
-        names, position = self._names, self._position
+        names = self._names
         metrics = [record.execution_metrics or _NO_METRICS for record in records]
         usages = [each.token_usage for each in metrics]
         targets, datasets, prompts = names["targets"], names["datasets"], names["prompts"]
         errors, tags, missed = names["errors"], names["tagSets"], names["evaluatorSets"]
         return {
             "id": [each.eval_id for each in records],
-            "case": [position(each.dataset_path, each.eval_id) for each in records],
             "verdict": [_verdict(each) for each in records],
             "score": [each.score for each in records],
             "target": [targets[each.target] for each in records],

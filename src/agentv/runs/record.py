@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -362,6 +362,15 @@ class DuplicateCheck:
             self._numbers.append(number)
             if len(self._pending) == _CHECKED_TOGETHER:
                 self.finish()
+
+    def add_all(self, records: Sequence[RecordFields], first: int) -> None:
+        """Check records with consecutive numbers. Raises AgentvError for a duplicate."""
+        jobs = [
+            (each.dataset, each.dataset_path, each.eval_id, each.target, each.prompt, each.trial) for each in records
+        ]
+        self._pending += [job for job in jobs if job[1]]
+        self._numbers += [number for number, job in enumerate(jobs, first) if job[1]]
+        self.finish()
 
     def finish(self) -> None:
         """Check the pending records. Raises AgentvError for a duplicate."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -58,18 +58,20 @@ class AppendedRecords(Generic[Record]):
         offsets: array[int] = array("q")
         records: list[Record] = []
         while len(records) < most and (self._lines or self._fill()):
-            line = self._lines.pop()
-            self._line += 1
-            if not line.isspace():
-                records.append(self._decoded(line))
-                offsets.append(self._offset)
-            self._offset += len(line)
-        if self._jobs is not None:
-            self._jobs.finish()
+            lines, self._lines = self._lines[: most - len(records)], self._lines[most - len(records) :]
+            ends = list(accumulate(map(len, lines), initial=self._offset))
+            kept = [place for place, line in enumerate(lines) if not line.isspace()]
+            found = self._decoded([lines[place] for place in kept] if len(kept) < len(lines) else lines, kept)
+            if self._jobs is not None:
+                self._jobs.add_all(found, self._line + 1)
+            offsets.extend([ends[place] for place in kept])
+            records += found
+            self._line += len(lines)
+            self._offset = ends[-1]
         return RecordBatch(offsets, records)
 
     def _fill(self) -> bool:
-        """Read the next complete lines, the last one first. Return whether there are any."""
+        """Read the next complete lines. Return whether there are any."""
         size = _size(self._path)
         if not size:
             return False
@@ -79,7 +81,7 @@ class AppendedRecords(Generic[Record]):
         if lines and not lines[-1].endswith(b"\n") and not self._is_whole(lines[-1]):
             lines.pop()
         self._read_bytes += sum(map(len, lines))
-        self._lines = lines[::-1]
+        self._lines = lines
         if not lines:
             self._seen_size = size
         return bool(lines)
@@ -94,14 +96,19 @@ class AppendedRecords(Generic[Record]):
             return False
         return True
 
-    def _decoded(self, line: bytes) -> Record:
+    def _decoded(self, lines: list[bytes], places: list[int]) -> list[Record]:
+        """Decode lines. `places` are their numbers after the lines that were read before."""
+        if not self._line and lines:
+            lines = [lines[0].removeprefix(b"\xef\xbb\xbf"), *lines[1:]]
         try:
-            record = self._decode(line.removeprefix(b"\xef\xbb\xbf") if self._line == 1 else line)
-        except RecordError as error:
-            raise damaged(self._path, f"line {self._line}", error) from error
-        if self._jobs is not None:
-            self._jobs.add(record, self._line)
-        return record
+            return list(map(self._decode, lines))
+        except RecordError:
+            for place, line in zip(places, lines, strict=True):
+                try:
+                    self._decode(line)
+                except RecordError as error:
+                    raise damaged(self._path, f"line {self._line + place + 1}", error) from error
+            raise
 
 
 def _size(path: Path) -> int:

@@ -30,6 +30,8 @@ ROUTES = (
     Route("GET", "/api/runs/{id}/rows", "run_data:rows"),
     Route("GET", "/api/runs/{id}/results", "run_data:results"),
     Route("GET", "/api/runs/{id}/case", "run_data:case"),
+    Route("GET", "/api/runs/{id}/search", "text_search:search"),
+    Route("GET", "/api/events", "live:events"),
     Route("GET", "/api/labels/{id}", "label_data:labels"),
     Route("POST", "/api/labels/{id}", "label_data:add_label"),
     Route("GET", "/api/labels/{id}/agreement", "label_data:agreement"),

@@ -1,18 +1,20 @@
-"""The rows of a served run: blocks of columns as compressed JSON, and the rows that do not fill a block yet."""
+"""The rows of a served run: blocks of columns as compressed JSON, and the place of the case of a row."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
 import msgspec
 
+from agentv.errors import file_errors
 from agentv.model.result import Result
 from agentv.report.row_blocks import (
     NAMED_COLUMNS,
-    CasePosition,
     Columns,
     RowColumns,
     RowRecord,
@@ -36,8 +38,8 @@ class _Block(NamedTuple):
 class RowStore:
     """Rows in the order of the file. They are added by one thread and read by others."""
 
-    def __init__(self, position: CasePosition) -> None:
-        self._rows = RowColumns(position)
+    def __init__(self) -> None:
+        self._rows = RowColumns()
         self._blocks: list[_Block] = []
         self._tail: Columns = {}
         self._known = self._rows.counts()
@@ -49,8 +51,8 @@ class RowStore:
         """The number of rows that fill the current block."""
         return ROWS_A_BLOCK - self.total % ROWS_A_BLOCK
 
-    def add(self, records: Sequence[Result | RowRecord]) -> Columns:
-        """Add rows, at most `room` of them, and return their columns."""
+    def add(self, records: Sequence[Result | RowRecord]) -> None:
+        """Add rows, at most `room` of them."""
         with self._lock:
             columns = self._rows.columns(records)
             for name, values in columns.items():
@@ -63,7 +65,6 @@ class RowStore:
             with self._lock:
                 self._blocks.append(_Block(data, self._known))
                 self._tail, self._known = {}, self._rows.counts()
-        return columns
 
     def names(self) -> dict[str, list[Any]]:
         """Return all names that rows refer to."""
@@ -89,6 +90,18 @@ class RowStore:
         block.pop("first")
         return self._encoded(unpacked_columns(block, n), start, found.known, names, first - start)
 
+    def rows_of(self, cases: set[tuple[str, str]]) -> Iterator[int]:
+        """Yield the rows of cases, which are named by dataset path and id."""
+        datasets = [dataset["path"] for dataset in self.names()["datasets"]]
+        for first in range(0, self.total, ROWS_A_BLOCK):
+            block = msgspec.json.decode(self.block(first))
+            n, ids, numbers = block["n"], block["id"], block["dataset"]
+            for place in range(n):
+                id = ids[place] if isinstance(ids, list) else ids
+                number = numbers[place] if isinstance(numbers, list) else numbers
+                if (datasets[number], id) in cases:
+                    yield first + place
+
     def _encoded(
         self, columns: Columns, start: int, known: dict[str, int], names: dict[str, list[Any]], first: int | None = None
     ) -> bytes:
@@ -101,3 +114,48 @@ class RowStore:
             new[kind] = names[kind][before - known[kind] :]
         rest = {name: values[start:] for name, values in columns.items()} if start else columns
         return _encode({"first": first + start, "n": len(rest["id"]), "names": new, **packed_columns(rest)})
+
+
+class _CaseName(msgspec.Struct, gc=False):
+    id: str
+    dataset_path: str = ""
+
+
+_decode_name = msgspec.json.Decoder(_CaseName).decode
+
+
+def find_case(path: Path, dataset_path: str, id: str) -> int:
+    """Return the offset of a case in `cases.jsonl`; -1 if it is not there. No index is needed: the id is searched."""
+    if not path.is_file() or not path.stat().st_size:
+        return -1
+    with (
+        file_errors(f"Cannot read {path}"),
+        path.open("rb") as file,
+        mmap(file.fileno(), 0, access=ACCESS_READ) as data,
+    ):
+        start = b'{"id":%b' % _encode(id)
+        at = data.find(start)
+        while at >= 0:
+            if _is_case(data, at, dataset_path, id):
+                return at
+            at = data.find(start, at + 1)
+        return next((at for at in _line_starts(data) if _is_case(data, at, dataset_path, id)), -1)
+
+
+def _is_case(data: mmap, at: int, dataset_path: str, id: str) -> bool:
+    """Return whether a complete line that starts here is the case."""
+    end = data.find(b"\n", at)
+    if end < 0 or (at and data[at - 1] != ord("\n")):
+        return False
+    try:
+        name = _decode_name(data[at:end])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return (name.dataset_path, name.id) == (dataset_path, id)
+
+
+def _line_starts(data: mmap) -> Iterator[int]:
+    at = 0
+    while at >= 0 and at < len(data):
+        yield at
+        at = data.find(b"\n", at) + 1 or -1

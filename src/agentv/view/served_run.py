@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Condition, Event, Lock, Thread
 from typing import Any
 
 import msgspec
 
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, file_errors
 from agentv.model.result import Result
 from agentv.report.html import page_head
 from agentv.report.row_blocks import RowRecord, case_fields, remaining_fields
 from agentv.runs.folder_lock import is_locked
-from agentv.runs.record import field_decoder
+from agentv.runs.record import encode_record, field_decoder
 from agentv.runs.run_figures import FigureBuilder, Figures, stored_figures
 from agentv.runs.store import RunStore
 from agentv.runs.summary import Snapshot
 from agentv.view.appended_records import AppendedRecords, HeldRecords, file_stamp, lines_of
-from agentv.view.case_places import CasePlaces
-from agentv.view.row_store import RowStore
+from agentv.view.row_store import RowStore, find_case
 
 _WAIT_S = 0.25
 """How long a request waits for rows that are about to be read."""
@@ -51,7 +50,6 @@ class ServedRun:
         self._figures: Figures | None = None
         self._has_all_figures = False
         self._offsets = array("q")
-        self._case_numbers = array("i")
         self.snapshot: Snapshot | None = None
 
     def follow(self) -> None:
@@ -123,13 +121,44 @@ class ServedRun:
 
     def case(self, row: int) -> dict[str, Any] | None:
         """Return the stored case of a row; None if the run has no cases."""
-        self._check_row(row)
+        record = self.record(row)
         assert self._run is not None
-        position = self._case_numbers[row]
-        if position < 0:
-            return None
-        found = next(self._run.cases_at([self._cases.offset(position)]))
+        offset = find_case(self._run.folder.cases_path, record.dataset_path, record.eval_id)
+        found = next(self._run.cases_at([offset])) if offset >= 0 else None
         return None if found is None else case_fields(found.fields)
+
+    def wait_for_rows(self) -> None:
+        """Wait until all rows that exist now are read. Raises AgentvError if they cannot be read."""
+        self._ready_is_live()
+        self._wait(lambda: self._rows_source.is_at_end, None)
+        if self._error is not None:
+            raise self._error
+
+    def record_bytes(self, rows: range) -> bytes:
+        """Return the records of consecutive rows as JSON Lines, as they are stored."""
+        assert self._run is not None
+        lines = lines_of(self._run)
+        if lines is None:
+            return b"".join(encode_record(self.record(row)) for row in rows)
+        end = self._offsets[rows.stop] if rows.stop < len(self._offsets) else None
+        with file_errors(f"Cannot read {lines}"), open(lines, "rb") as file:
+            file.seek(self._offsets[rows.start])
+            return file.read(-1 if end is None else end - self._offsets[rows.start])
+
+    def decode(self, line: bytes) -> Result:
+        """Decode a record. Raises RecordError."""
+        assert self._run is not None
+        return self._run.decode(line)
+
+    @property
+    def cases_path(self) -> Path:
+        """The file of the run's cases, which may not exist."""
+        assert self._run is not None
+        return self._run.folder.cases_path
+
+    def rows_of(self, cases: set[tuple[str, str]]) -> list[int]:
+        """Return the rows of cases, which are named by dataset path and id."""
+        return list(self._rows.rows_of(cases))
 
     def _check_row(self, row: int) -> None:
         self._ready_is_live()
@@ -146,7 +175,7 @@ class ServedRun:
         self.follow()
         return is_live
 
-    def _wait(self, is_ready: Any, most_s: float | None) -> None:
+    def _wait(self, is_ready: Callable[[], bool], most_s: float | None) -> None:
         with self._changed:
             self._changed.wait_for(lambda: is_ready() or self._error is not None or not self._is_reading, most_s)
 
@@ -180,8 +209,7 @@ class ServedRun:
 
     def _open(self) -> None:
         run = self._store()
-        self._cases = CasePlaces(run.folder.cases_path)
-        self._rows = RowStore(self._cases.position)
+        self._rows = RowStore()
         lines = lines_of(run)
         self._rows_source: AppendedRecords[RowRecord | Result] | HeldRecords = (
             HeldRecords(run) if lines is None else AppendedRecords(lines, field_decoder(RowRecord, run.name))
@@ -208,13 +236,11 @@ class ServedRun:
     def _read_rows(self) -> bool:
         if self._rows_source.is_at_end:
             return False
-        self._cases.look_again()
         batch = self._rows_source.read(self._rows.room)
         if batch.records:
-            columns = self._rows.add(batch.records)
+            self._rows.add(batch.records)
             with self._changed:
                 self._offsets.extend(batch.offsets)
-                self._case_numbers.extend(columns["case"])
                 self._has_all_figures = False
                 self._changed.notify_all()
         return bool(batch.records)

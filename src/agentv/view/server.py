@@ -16,6 +16,7 @@ from aiohttp import web
 
 from agentv.errors import AgentvError, UsageError
 from agentv.view.access import LOOPBACK, MOST_BODY_BYTES, Access, AllowedHosts, Handler, add_headers
+from agentv.view.live import add_feed
 from agentv.view.routes import ROUTES
 from agentv.view.run_list import UnknownRunError
 from agentv.view.state import STATE, ViewState, json_response
@@ -71,6 +72,7 @@ def application(state: ViewState, access: Access) -> web.Application:
 
     app = web.Application(middlewares=[guarded], client_max_size=MOST_BODY_BYTES)
     app[STATE] = state
+    add_feed(app)
     app.on_response_prepare.append(add_headers)
     for route in ROUTES:
         app.router.add_route(route.method, route.path, route.handle)

@@ -1,0 +1,97 @@
+"""Search the texts of a run on the server: answers, findings and inputs, part by part."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from agentv.errors import UsageError, file_errors
+from agentv.report.row_blocks import case_fields, remaining_fields
+from agentv.view.served_run import ServedRun
+from agentv.view.state import STATE
+
+_ROWS_AT_ONCE = 8192
+_CASE_BYTES = 4 << 20
+_LONGEST_TEXT = 1000
+
+
+async def search(request: web.Request) -> web.StreamResponse:
+    """Send the rows whose texts contain a text, line by line while they are found."""
+    run = request.app[STATE].served_run(request.match_info["id"])
+    text = request.query.get("text", "").strip()
+    if not text or len(text) > _LONGEST_TEXT:
+        raise UsageError(f"text has to have 1 to {_LONGEST_TEXT:,} characters")
+    await asyncio.to_thread(run.wait_for_rows)
+    parts = found_rows(run, text)
+    first = await asyncio.to_thread(next, parts, None)  # an error of the first part is a response of its own
+    response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson; charset=utf-8"})
+    await response.prepare(request)
+    part = first
+    try:
+        while part is not None:
+            await response.write(msgspec.json.encode(part) + b"\n")
+            part = await asyncio.to_thread(next, parts, None)
+    except ConnectionResetError:
+        pass  # the page was closed, or searches for something else
+    return response
+
+
+def found_rows(run: ServedRun, text: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows that contain a text (case-insensitive), and how many were searched: records, then cases."""
+    wanted = text.lower()
+    may_contain = _filter(wanted)
+    total = run.total
+    found: set[int] = set()
+    for first in range(0, total, _ROWS_AT_ONCE):
+        rows = range(first, min(first + _ROWS_AT_ONCE, total))
+        data = run.record_bytes(rows)
+        lines = zip(rows, _lines(data), strict=False) if may_contain(data) else ()  # more may have been written
+        new = [row for row, line in lines if may_contain(line) and _has(remaining_fields(run.decode(line)), wanted)]
+        found.update(new)
+        yield {"rows": new, "searched": rows.stop, "total": total}
+    cases = _found_cases(run, wanted, may_contain)
+    more = [row for row in run.rows_of(cases) if row < total and row not in found] if cases else []
+    yield {"rows": more, "searched": total, "total": total}
+
+
+def _found_cases(run: ServedRun, wanted: str, may_contain: Callable[[bytes], bool]) -> set[tuple[str, str]]:
+    """Return the cases that contain a text, by dataset path and id."""
+    found: set[tuple[str, str]] = set()
+    path = run.cases_path
+    if not path.is_file():
+        return found
+    with file_errors(f"Cannot read {path}"), path.open("rb") as file:
+        while lines := file.readlines(_CASE_BYTES):
+            for line in lines if may_contain(b"".join(lines)) else ():
+                if line.endswith(b"\n") and may_contain(line):
+                    case = msgspec.json.decode(line)
+                    if _has(case_fields(case), wanted):
+                        found.add((case.get("dataset_path", ""), case["id"]))
+    return found
+
+
+def _lines(data: bytes) -> Iterator[bytes]:
+    """Yield lines that are not blank."""
+    return (line for line in data.split(b"\n") if line and not line.isspace())
+
+
+def _filter(wanted: str) -> Callable[[bytes], bool]:
+    """Return a fast test that no JSON with the text fails. JSON with escapes passes it, and has to be decoded."""
+    written = msgspec.json.encode(wanted)[1:-1]
+    if not wanted.isascii():
+        return lambda data: b"\\u" in data or wanted in data.decode("utf-8", "replace").lower()
+    return lambda data: written in data.lower() or b"\\u" in data or b"\\/" in data
+
+
+def _has(value: Any, wanted: str) -> bool:
+    if isinstance(value, str):
+        return wanted in value.lower()
+    if isinstance(value, dict):
+        return any(_has(each, wanted) for each in value.values())
+    if isinstance(value, list | tuple):
+        return any(_has(each, wanted) for each in value)
+    return False
