@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "bisection": {"model", "datasets", "engine", "runs", "stats"},
     "generation": {"model", "executors", "datasets", "evaluators", "targets", "engine", "runs", "sessions"},
     "pytest_plugin": {"model", "datasets", "engine", "runs", "report", "api"},
+    "tool_server": {"model", "datasets", "engine", "executors", "runs", "comparison", "report", "stats"},
     "api": {"model", "datasets", "engine", "evaluators", "runs", "targets", "comparison", "report"},
     "cli": {
         "model",
@@ -55,6 +56,7 @@ MAY_IMPORT = {
         "generation",
         "stats",
         "sessions",
+        "tool_server",
     },
     "__main__": {"cli"},
 }

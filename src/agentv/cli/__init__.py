@@ -31,6 +31,7 @@ COMMANDS = {
     "convert": "Convert a dataset to another format without loss.",
     "schema": "Print the JSON Schema of a file format.",
     "targets": "List the targets of a project, or check them with a call.",
+    "mcp": "Serve runs and datasets to coding agents as MCP tools.",
     "init": "Create a starter project.",
     "completion": "Print the completion script for a shell.",
 }
@@ -43,6 +44,7 @@ _HOMES = {
     "analysis_options": ("compare", "plan", "runs"),
     "commands.analysis.report": ("report",),
     "commands.view": ("view",),
+    "commands.mcp": ("mcp",),
     "project_options": ("cases", "validate", "convert", "generate", "schema", "targets", "init", "completion"),
 }
 """The modules that declare the commands."""

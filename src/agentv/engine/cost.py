@@ -42,15 +42,16 @@ class RunCosts:
     @property
     def is_used_up(self) -> bool:
         """Whether no new job may start."""
-        return self._budget is not None and self._spent >= self._budget
+        return self._budget is not None and self.spent_usd >= self._budget
 
     @property
     def left_usd(self) -> float | None:
         """The rest of the budget; None if there is no budget."""
-        return None if self._budget is None else max(0.0, self._budget - self._spent)
+        return None if self._budget is None else max(0.0, self._budget - self.spent_usd)
 
     @property
-    def _spent(self) -> float:
+    def spent_usd(self) -> float:
+        """The cost so far, as far as it is counted: without a budget, only that of jobs without a record."""
         return self._recorded + self.unrecorded_usd + math.fsum(self._answers.values())
 
     def add(self, result: Result) -> None:

@@ -11,7 +11,7 @@ from agentv.errors import AgentvError, UsageError
 from agentv.support.hashes import short
 from agentv.trust import memory
 from agentv.trust.inventory import Inventory
-from agentv.trust.policy import load_policy, policy_path
+from agentv.trust.policy import load_policy, policy_path, why_denied
 from agentv.trust.roots import advice, grant, granted_paths, in_project, is_trusted, question, run_advice, trusts_runs
 
 
@@ -84,11 +84,12 @@ def require_trust_in_run(run: str, inventory: Inventory) -> None:
 
 
 def check_policy(inventory: Inventory) -> None:
-    """Raise UsageError if the user's policy denies programs, and something would run or import one."""
+    """Raise UsageError if the policy denies programs, and something would run or import one."""
     if load_policy().programs == "deny" and inventory.running:
-        lines = [f"Your policy allows no programs and no code from files, but {inventory.totals} would be used:"]
+        who, how_to_allow = why_denied()
+        lines = [f"{who} allows no programs and no code from files, but {inventory.totals} would be used:"]
         lines += (f"  {line}" for line in Inventory(inventory.running).lines())
-        raise UsageError("Programs are not allowed", "\n".join(lines), f"Change `programs` in {policy_path()}")
+        raise UsageError("Programs are not allowed", "\n".join(lines), how_to_allow)
 
 
 def folder_to_trust(file: str) -> str:

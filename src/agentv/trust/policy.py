@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import ClassVar, Literal
@@ -15,6 +18,8 @@ from agentv.settings.diagnostics import Problems, type_word
 from agentv.settings.settings_reader import read_settings
 
 FILE_NAME = "policy.yaml"
+
+_how_to_allow: ContextVar[str] = ContextVar("how_to_allow", default="")
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,8 +64,32 @@ def policy_path() -> str:
     return os.path.join(config_folder(), FILE_NAME)
 
 
+@contextmanager
+def denying_programs(how_to_allow: str) -> Iterator[None]:
+    """Deny programs and code of files for a while, even if the user's policy allows them."""
+    token = _how_to_allow.set(how_to_allow)
+    try:
+        yield
+    finally:
+        _how_to_allow.reset(token)
+
+
+def why_denied() -> tuple[str, str]:
+    """Return what denies programs, and how to allow them."""
+    own = _how_to_allow.get()
+    return ("This command", own) if own else ("Your policy", f"Change `programs` in {policy_path()}")
+
+
 def load_policy() -> Policy:
-    """Return the user's policy; the default one if there is no file. Raises AgentvError for an invalid file."""
+    """Return the user's policy, which a command may tighten; the default one if there is no file.
+
+    Raises AgentvError for an invalid file.
+    """
+    policy = _users_policy()
+    return msgspec.structs.replace(policy, programs="deny") if _how_to_allow.get() else policy
+
+
+def _users_policy() -> Policy:
     path = policy_path()
     try:
         status = os.stat(path)

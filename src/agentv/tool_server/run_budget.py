@@ -1,0 +1,98 @@
+"""The budget of a tool server: what all its runs together may cost, and how many jobs they may start."""
+
+from __future__ import annotations
+
+import msgspec
+
+from agentv.errors import UsageError, plural
+from agentv.executors.executor import Emit, Executor, Jobs, Load, WorkSpec
+from agentv.report.figures import usd
+
+
+class BudgetState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is left of the budget that the user set when the server was started."""
+
+    spent_usd: float
+    left_usd: float | None = None
+    jobs_started: int
+    jobs_left: int | None = None
+
+    def __str__(self) -> str:
+        money = [] if self.left_usd is None else [f"{usd(self.left_usd)} left"]
+        jobs = [] if self.jobs_left is None else [f"{plural(self.jobs_left, 'job')} left"]
+        return f"Budget of this server: {', '.join((*money, *jobs)) or 'none'}"
+
+
+class ServerBudget:
+    """Counts what the runs of a server cost. Only the user can set a budget; without one, nothing runs."""
+
+    def __init__(self, usd: float | None = None, jobs: int | None = None) -> None:
+        self._usd = usd
+        self._jobs = jobs
+        self.spent_usd = 0.0
+        self.jobs_started = 0
+        self.is_cost_unknown = False
+
+    @property
+    def left_usd(self) -> float | None:
+        """The money that is left; None if the budget has no such limit."""
+        return None if self._usd is None else max(0.0, self._usd - self.spent_usd)
+
+    @property
+    def state(self) -> BudgetState:
+        """Return what is spent and left."""
+        jobs_left = None if self._jobs is None else max(0, self._jobs - self.jobs_started)
+        return BudgetState(
+            spent_usd=self.spent_usd, left_usd=self.left_usd, jobs_started=self.jobs_started, jobs_left=jobs_left
+        )
+
+    def check(self) -> None:
+        """Raise UsageError if there is no budget, or if it is used up."""
+        if self._usd is None and self._jobs is None:
+            raise UsageError(
+                "run_cases needs a budget that only the user can set",
+                "The server was started without one. Everything else works.",
+                "Ask the user to start `agentv mcp` with --budget-usd USD, or --max-jobs N if prices are unknown",
+            )
+        if self.is_cost_unknown:
+            raise UsageError(
+                "The budget of this server cannot be enforced any more",
+                "A target or judge of an earlier run did not report its cost",
+                "Ask the user to restart `agentv mcp` with --max-jobs N instead of --budget-usd",
+            )
+        if self.left_usd == 0 or self.state.jobs_left == 0:
+            spent = f"{usd(self.spent_usd)} and {plural(self.jobs_started, 'job')} were used since the server started"
+            hint = "Ask the user to restart `agentv mcp` with a larger --budget-usd or --max-jobs"
+            raise UsageError("The budget of this server is used up", spent, hint)
+
+    def check_jobs(self, count: int) -> None:
+        """Raise UsageError if a run has more jobs than are left."""
+        left = self.state.jobs_left
+        if left is not None and count > left:
+            headline = f"The run has {plural(count, 'job')}, but only {left:,} of --max-jobs {self._jobs:,} are left"
+            raise UsageError(
+                headline, hint="Select fewer cases with `cases`, `filters` or `limit`, or use fewer trials"
+            )
+
+
+class CountedJobs(Executor):
+    """An executor that counts the jobs it starts in the budget of the server."""
+
+    is_remote = False
+
+    def __init__(self, inner: Executor, budget: ServerBudget) -> None:
+        self._inner = inner
+        self._budget = budget
+
+    async def run(self, spec: WorkSpec, jobs: Jobs, emit: Emit) -> tuple[str, ...]:
+        """Run the jobs."""
+        return await self._inner.run(spec, self._counted(jobs), emit)
+
+    def load(self) -> Load:
+        """Return the load of the executor."""
+        return self._inner.load()
+
+    def _counted(self, jobs: Jobs) -> Jobs:
+        for job in jobs:
+            self._budget.jobs_started += job is not None
+            yield job

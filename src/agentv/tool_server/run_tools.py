@@ -1,0 +1,262 @@
+"""Tools that read runs: list them, read their figures, failures and results, and compare two of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from heapq import nsmallest
+from itertools import takewhile
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from agentv.comparison.comparison import comparison_data
+from agentv.comparison.run_comparison import CompareOptions, compare_runs
+from agentv.comparison.scores import RunScores
+from agentv.engine.named_runs import run_name
+from agentv.errors import UsageError, plural
+from agentv.model.manifest import TargetSummary
+from agentv.report.comparisons.comparison_text import comparison_lines
+from agentv.report.failure_text import failure_headline, failure_lines
+from agentv.report.figures import number
+from agentv.report.summary_text import headlines
+from agentv.runs.catalogue import RunEntry, State, project_runs, read_entry
+from agentv.runs.store import RunStore
+from agentv.tool_server.served_project import ServedProject
+from agentv.tool_server.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
+from agentv.tool_server.text_limit import MOST_CHARACTERS, Cut, fitted
+from agentv.trust.roots import in_project, own_root
+
+GivenRunName = Annotated[
+    str, Meta(description="A run: its id or the beginning of one, latest, latest~1, @tag, or a path in the project")
+]
+PageSize = Annotated[int, Meta(ge=1, le=100)]
+Offset = Annotated[int, Meta(ge=0, description="Number of items to skip: `next_offset` of the answer before")]
+
+_SHOWN_CHANGES = 20
+
+
+class ListRunsArguments(ToolArguments, frozen=True, kw_only=True):
+    """List the runs of the project, newest first, with the mean score, pass rate and errors of each target."""
+
+    dataset: Annotated[str, Meta(description="Only runs of the dataset with this name")] | None = None
+    target: Annotated[str, Meta(description="Only runs of this target")] | None = None
+    state: State | None = None
+    limit: PageSize = 20
+    offset: Offset = 0
+
+
+class TargetFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one target. `scored`, `errors`, `unscored` and `skipped` jobs add up to `jobs`."""
+
+    jobs: int
+    scored: int
+    errors: int
+    unscored: int
+    skipped: int
+    mean: float | None = None
+    ci95: tuple[float, float] | None = None
+    pass_rate: float | None = None
+    cost_usd: float | None = None
+
+
+class ListedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run. `name` is what other tools accept as `run`."""
+
+    name: str
+    state: State
+    started_at: str | None = None
+    experiment: str | None = None
+    tags: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    targets: dict[str, TargetFigures] = {}
+
+
+class ListRunsAnswer(ToolAnswer, frozen=True, kw_only=True):
+    """The runs that match, of `total`."""
+
+    total: int
+    runs: list[ListedRun] = []
+    next_offset: int | None = None
+
+    def lines(self) -> Iterator[str]:
+        yield f"{plural(self.total, 'run')}"
+        for run in self.runs:
+            means = (f"{name} {number(found.mean)} of {found.scored}" for name, found in run.targets.items())
+            yield f"{run.name}  {run.state}  {', '.join(run.datasets)}  {'; '.join(means)}"
+
+
+def list_runs(project: ServedProject, given: ListRunsArguments, _: CallInProgress) -> ListRunsAnswer:  # noqa: ARG001
+    """Return the runs inside the project that match."""
+    entries = project_runs(own_root(), figures=False)
+    found = [entry for entry in entries if in_project(os.path.realpath(entry.path)) and _matches(entry, given)]
+    page = found[given.offset : given.offset + given.limit]
+    return ListRunsAnswer(
+        total=len(found),
+        runs=[_listed(_with_figures(entry)) for entry in page],
+        next_offset=next_offset(given.offset + len(page), len(found)),
+    )
+
+
+def _matches(entry: RunEntry, given: ListRunsArguments) -> bool:
+    if given.dataset not in (None, *entry.datasets) or given.state not in (None, entry.state):
+        return False
+    return given.target is None or given.target in _with_figures(entry).targets
+
+
+def _with_figures(entry: RunEntry) -> RunEntry:
+    return msgspec.structs.replace(read_entry(Path(entry.path)), tags=entry.tags)
+
+
+def next_offset(end: int, total: int) -> int | None:
+    """Return where the next page begins; None after the last one."""
+    return end if end < total else None
+
+
+def _listed(entry: RunEntry) -> ListedRun:
+    return ListedRun(
+        name=run_name(entry.path),
+        state=entry.state,
+        started_at=entry.started_at,
+        experiment=entry.experiment,
+        tags=entry.tags,
+        datasets=entry.datasets,
+        targets={name: target_figures(found) for name, found in entry.targets.items()},
+    )
+
+
+def target_figures(found: TargetSummary) -> TargetFigures:
+    """Return the main figures of a target."""
+    same = {name: getattr(found, name) for name in TargetFigures.__struct_fields__}
+    return TargetFigures(**same)
+
+
+class ReadRunArguments(ToolArguments, frozen=True, kw_only=True):
+    """Read the figures of a run: means with intervals, pass rates, cost, each evaluator, and its failures in groups."""
+
+    run: GivenRunName
+
+
+class ReadRunAnswer(ToolAnswer, frozen=True, kw_only=True):
+    """The figures of a run. `summary` is that of the command `agentv report RUN --json`, by target."""
+
+    run: ListedRun
+    headlines: list[str]
+    summary: dict[str, Any]
+    failures: dict[str, Any] = {}
+    notes: list[str] = []
+    cut: list[Cut] = []
+
+    def lines(self) -> Iterator[str]:
+        yield f"{self.run.name} ({self.run.state}): {', '.join(self.run.datasets)}"
+        yield from self.headlines
+        yield from self.notes
+
+
+def read_run(project: ServedProject, given: ReadRunArguments, _: CallInProgress) -> ReadRunAnswer:
+    """Return the figures of a run, computed from its records."""
+    path, name = project.run(given.run)
+    _refuse_part(given.run, name)
+    store = RunStore.open(path)
+    figures = store.figures()
+    summary, cut = fitted(msgspec.to_builtins(figures.summary.targets))
+    groups = figures.failures
+    texts = [] if groups is None or not groups.groups else [failure_headline(groups), *failure_lines(groups)]
+    return ReadRunAnswer(
+        run=_listed(msgspec.structs.replace(_entry_of(path), targets=figures.summary.targets)),
+        headlines=headlines(figures.summary),
+        summary=summary,
+        failures=fitted(msgspec.to_builtins(groups) or {}, MOST_CHARACTERS // 4)[0],
+        notes=[*store.notes, *texts],
+        cut=cut,
+    )
+
+
+def _entry_of(path: str) -> RunEntry:
+    """Return the entry of a run in the list of the project; results of other tools may not be listed."""
+    listed = project_runs(own_root(), figures=False)
+    same = (entry for entry in listed if os.path.realpath(entry.path) == os.path.realpath(path))
+    return next(same, RunEntry(run_id=os.path.basename(path), path=path, state="foreign"))
+
+
+def _refuse_part(given: str, name: str | None) -> None:
+    if name is not None:
+        raise UsageError(f"'{given}' names a part of a run", hint="Only compare_runs accepts RUN:target and RUN:prompt")
+
+
+def open_whole(project: ServedProject, given: str) -> RunStore:
+    """Open a run of the project. Raises UsageError for `RUN:target`."""
+    path, name = project.run(given)
+    _refuse_part(given, name)
+    return RunStore.open(path)
+
+
+class CompareRunsArguments(ToolArguments, frozen=True, kw_only=True):
+    """Compare two runs case by case and test whether the difference is real. Returns the verdict about `after`
+    (better, worse or cannot tell), and the cases that changed, with both answers for the largest changes."""
+
+    before: Annotated[str, Meta(description="The first run; RUN:target selects one target, RUN:prompt one prompt")]
+    after: Annotated[str, Meta(description="The second run; RUN:target selects one target, RUN:prompt one prompt")]
+    margin: Annotated[float, Meta(gt=0, lt=1, description="Test whether `after` is at most this much worse")] | None = (
+        None
+    )
+    cases: Annotated[list[str], Meta(description="Show the answers of these cases instead of the largest changes")] = []
+    allow_changed_measure: Annotated[
+        bool, Meta(description="Give a verdict even if references, evaluators or judges differ")
+    ] = False
+    limit: Annotated[int, Meta(ge=0, le=1000, description="Number of changed cases to list")] = 50
+
+
+class CompareRunsAnswer(ToolAnswer, frozen=True, kw_only=True):
+    """A comparison. `answer` is null if no case can be compared, or if the measure changed; `verdict` explains it.
+
+    `comparison` is that of `agentv compare --json`, without the cases that did not change; `changed` are those that
+    did, largest change first, out of `changed_total`.
+    """
+
+    answer: str | None
+    verdict: str
+    changed_total: int
+    changed: list[dict[str, Any]] = []
+    comparison: dict[str, Any] = {}
+    cut: list[Cut] = []
+
+    def lines(self) -> Iterator[str]:
+        yield self.verdict
+        yield plural(self.changed_total, "changed case")
+        for case in self.changed[:_SHOWN_CHANGES]:
+            yield f"{case.get('eval_id')}: {number(case.get('score1'))} → {number(case.get('score2'))}"
+
+
+def compare(project: ServedProject, given: CompareRunsArguments, _: CallInProgress) -> CompareRunsAnswer:
+    """Compare two runs of the project."""
+    sides = [RunScores(path, name, part) for name in (given.before, given.after) for path, part in [project.run(name)]]
+    options = CompareOptions(
+        margin=given.margin, cases=tuple(given.cases), allow_changed_measure=given.allow_changed_measure
+    )
+    found = compare_runs(sides[0], sides[1], options)
+    moved = [pair for pair in found.pairs if pair.outcome != "tie"]
+    largest = nsmallest(given.limit, moved, key=lambda pair: -abs(pair.delta))
+    data = comparison_data(
+        found, found.exit_code("regression" if given.margin is None else "inconclusive"), as_list=False
+    )
+    del data["matched"]
+    kept, cut = fitted(data, MOST_CHARACTERS // 2)
+    changed, cut_cases = fitted(msgspec.to_builtins(largest), MOST_CHARACTERS // 4)
+    return CompareRunsAnswer(
+        answer=data["summary"]["answer"],
+        verdict="\n".join(takewhile(bool, (line for line, _style in comparison_lines(found)))),
+        changed_total=len(moved),
+        changed=changed,
+        comparison=kept,
+        cut=[*cut, *cut_cases],
+    )
+
+
+TOOLS = (
+    ServedTool("list_runs", "List runs", ListRunsArguments, ListRunsAnswer, list_runs),
+    ServedTool("read_run", "Read the figures of a run", ReadRunArguments, ReadRunAnswer, read_run),
+    ServedTool("compare_runs", "Compare two runs", CompareRunsArguments, CompareRunsAnswer, compare),
+)

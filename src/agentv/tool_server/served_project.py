@@ -1,0 +1,91 @@
+"""The project that a tool server serves: its limits, and the datasets and runs inside it that tools may name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+from agentv.datasets.formats.dataset_format import Source
+from agentv.datasets.stamps import files_of
+from agentv.engine.named_runs import named_run
+from agentv.engine.run import Observer
+from agentv.engine.run_plan import RunPlan
+from agentv.errors import UsageError
+from agentv.runs.redaction import Redactor
+from agentv.settings.environment import load_environment
+from agentv.settings.sandbox import Engine
+from agentv.tool_server.run_budget import ServerBudget
+from agentv.trust.policy import denying_programs
+from agentv.trust.roots import Advice, in_project, own_root, trusting
+
+
+class ServedProject:
+    """The project of the working directory, and the limits that the user set when the server was started."""
+
+    def __init__(self, budget: ServerBudget, *, allows_programs: bool, advice: Advice) -> None:
+        self.budget = budget
+        self.targets_file: str | None = None
+        self.sandbox: Engine | None = None
+        self.workers: int | None = None
+        self.display: Callable[[RunPlan], Observer] = lambda plan: Observer()  # noqa: ARG005
+        self.run_lock = Lock()
+        self._allows_programs = allows_programs
+        self._advice = advice
+
+    @contextmanager
+    def limits(self) -> Iterator[None]:
+        """Apply the trust rules while a tool works: without questions, and with programs only if the user allows them."""
+        with trusting((), None, self._advice):
+            if self._allows_programs:
+                yield
+                return
+            with denying_programs("Only the user can allow this, by adding --allow-programs to `agentv mcp`"):
+                yield
+
+    def redactor(self) -> Redactor:
+        """Return what removes the secrets of the project and of the environment from answers."""
+        root = own_root()
+        return Redactor(load_environment(root, root).secrets)
+
+    @staticmethod
+    def dataset_paths(paths: Iterable[str]) -> tuple[str, ...]:
+        """Return the paths that a tool was given. Raises UsageError if one of them is outside the project."""
+        found = tuple(_inside(path) for path in paths)
+        if not found:
+            raise UsageError("No dataset given", hint="Pass at least one file, folder or glob of the project")
+        return found
+
+    @staticmethod
+    def check_sources(sources: Iterable[Source]) -> None:
+        """Raise UsageError if a dataset in a folder or glob is a link out of the project."""
+        for source in sources:
+            for file in files_of(source):
+                _inside(file)
+
+    @staticmethod
+    def run(given: str) -> tuple[str, str | None]:
+        """Return the path of a run, and the target or prompt of `RUN:name`. Raises UsageError if it is outside."""
+        if "\0" in given or os.sep in given or os.path.exists(given):  # do not tell which files exist elsewhere
+            _inside(given)
+        path, name = named_run(given)
+        _inside(path)
+        for each in os.scandir(path) if os.path.isdir(path) else ():
+            _inside(each.path)
+        return path, name
+
+
+def _inside(path: str) -> str:
+    """Return a path unchanged. Raises UsageError if it leads out of the project, also through a link."""
+    if "\0" not in path and in_project(os.path.realpath(path)):
+        return path
+    detail = f"The server reads and runs only what is in {own_root()}"
+    hint = "Copy the files into the project, or ask the user to start a server there: agentv mcp --project DIR"
+    raise UsageError(f"{path[:200]!r} is outside the project", detail, hint)
+
+
+def check_path(path: str | None) -> None:
+    """Raise UsageError if a path is outside the project."""
+    if path:
+        _inside(path)

@@ -1,0 +1,176 @@
+"""`run_cases` of `agentv mcp`: budgets, progress, cancellation, and what a run may start."""
+
+import json
+from concurrent.futures import CancelledError
+
+import pytest
+from connection import connected, served
+
+from agentv.model.result import TokenUsage
+from agentv.runs.catalogue import project_runs
+from agentv_testing import Answer, FaultyServer
+from waiting import wait_until
+
+PRICED = Answer("good", usage=TokenUsage(100_000, 0))
+"""An answer that costs 0.1 USD at 1 USD per million tokens."""
+
+
+@pytest.fixture
+def project(folder):
+    """Write a project of six cases, for a model server or a mock."""
+    (folder.path / ".git").mkdir()
+    check = {"type": "contains", "value": "good"}
+    rows = [{"id": f"c{n}", "input": f"Case {n}", "expected_outcome": "x", "evaluators": [check]} for n in range(6)]
+    folder.write("evals/cases.jsonl", rows)
+
+    def prepared(url=None):
+        api = {"provider": "openai", "model": "m", "base_url": url, "api_key": "k", "max_retries": 0}
+        priced = {**api, "name": "default", "prices": {"input": 1, "output": 1}}
+        mock = {"name": "default", "provider": "mock", "response": "good"}
+        folder.write(".agentv/targets.yaml", {"targets": [priced if url else mock, {**api, "name": "unpriced"}]})
+        return folder.path
+
+    return prepared
+
+
+def served_by(project, model, **limits):
+    """Serve the project, whose targets call a model server."""
+    project(model.url)
+    return served(**limits)
+
+
+def test_cases_run_within_the_budget_and_the_run_can_be_read(project):
+    with FaultyServer(PRICED) as model, served_by(project, model, usd=1) as server:
+        found = server.call("run_cases", datasets=["evals"], cases=["c1", "c4"])
+        assert found["headlines"] == ["Passed 100 % of the 2 cases"] and found["exit_code"] == 0
+        assert found["budget"] == {"spent_usd": 0.2, "left_usd": 0.8, "jobs_started": 2}
+        assert server.call("read_run", run=found["run"])["run"]["targets"]["default"]["cost_usd"] == 0.2
+        assert model.counts.requests == 2
+
+
+def test_the_budget_is_for_all_runs_of_a_server_together(project):
+    with FaultyServer(PRICED) as model:
+        with served_by(project, model, usd=0.35, workers=1) as server:
+            server.call("run_cases", datasets=["evals"], limit=2)
+            second = server.call("run_cases", datasets=["evals"])
+            assert second["stopped"] == "budget" and second["exit_code"] == 4
+            asked = model.counts.requests
+            assert asked == 4, "the answer that uses up the budget is the last one"
+            message = server.error("run_cases", datasets=["evals"], limit=1)
+            assert "used up" in message and "--budget-usd" in message
+            assert model.counts.requests == asked
+        with served_by(project, model, usd=1) as server:
+            done = server.call("run_cases", resume=second["run"])
+            assert done["exit_code"] == 0 and model.counts.requests == 8
+            assert done["budget"]["spent_usd"] == pytest.approx(0.4), "what the run cost before is not counted again"
+
+
+def test_jobs_are_limited_for_targets_without_a_price(project):
+    with FaultyServer("good") as model:
+        with served_by(project, model, usd=1) as server:
+            message = server.error("run_cases", datasets=["evals"], targets=["unpriced"])
+            assert "price of target 'unpriced' is unknown" in message and "--max-jobs N" in message
+        with served_by(project, model, jobs=7) as server:
+            done = server.call("run_cases", datasets=["evals"], targets=["unpriced"])
+            assert done["budget"] == {"spent_usd": 0.0, "jobs_started": 6, "jobs_left": 1}
+            message = server.error("run_cases", datasets=["evals"], targets=["unpriced"])
+            assert "6 jobs, but only 1 of --max-jobs 7" in message
+        assert model.counts.requests == 6
+
+
+def test_a_target_that_does_not_report_its_cost_ends_the_budget(folder):
+    (folder.path / ".git").mkdir()
+    checks = [{"type": "contains", "value": "y"}]
+    rows = [{"id": f"c{n}", "input": "x", "expected_outcome": "y", "evaluators": checks} for n in range(9)]
+    folder.write("evals/cases.jsonl", rows)
+    program = {"name": "default", "provider": "cli", "command_template": "echo y"}
+    folder.write(".agentv/targets.yaml", {"targets": [program]})
+    with served(usd=1, workers=1, allows_programs=True) as server:
+        for expected in ("does not report the cost", "cannot be enforced any more"):
+            message = server.error("run_cases", datasets=["evals"])
+            assert expected in message and "--max-jobs N" in message
+
+
+def test_a_cancelled_run_and_that_of_a_lost_client_are_resumed(project):
+    with FaultyServer(PRICED, faults=(None, None, "hang", None, "hang")) as model:
+        path = project(model.url)
+        with connected(path, "--budget-usd", "2", "--workers", "1") as server:
+            call = server.start("run_cases", datasets=["evals"])
+            wait_until(lambda: model.counts.requests == 3 and server.progress)
+            assert server.progress[-1][1] == 6, "progress has the number of jobs"
+            call.cancel()
+            with pytest.raises(CancelledError):
+                call.result(30)
+            wait_until(lambda: [(run.state, run.done) for run in project_runs(path)] == [("unfinished", 2)])
+            server.start("run_cases", resume="latest")
+            wait_until(lambda: model.counts.requests == 5)
+        assert [(run.state, run.done) for run in project_runs(path)] == [("unfinished", 3)], "the client is gone"
+        with served(usd=1) as server:
+            done = server.call("run_cases", resume="latest")
+            assert done["targets"]["default"]["scored"] == 6 and "stopped" not in done
+        assert model.counts.requests == 8, "finished jobs did not run again"
+        assert [run.state for run in project_runs(path)] == ["finished"]
+
+
+def test_failed_cases_of_an_earlier_run_run_again(project):
+    reply = lambda seen: "bad" if b"Case 2" in seen.raw else "good"  # noqa: E731
+    with FaultyServer(reply) as model, served_by(project, model, jobs=20) as server:
+        server.call("run_cases", datasets=["evals"], targets=["unpriced"])
+        again = server.call("run_cases", only="failed", only_from="latest")
+        assert again["targets"]["unpriced"]["jobs"] == 1
+
+
+PROGRAMS = {
+    "code_judge": {"evaluators": [{"type": "code_judge", "script": ["touch", "{mark}"]}]},
+    "python": {"evaluators": [{"type": "python", "function": "own.py:score"}]},
+    "target": {"execution": {"target": "program"}},
+}
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_programs_start_only_if_the_user_allows_them(folder, kind):
+    (folder.path / ".git").mkdir()
+    mark = folder.path / "mark"
+    checks = [{"type": "contains", "value": "y"}]
+    entry = {"id": "a", "input": "x", "expected_outcome": "y", "evaluators": checks, **PROGRAMS[kind]}
+    folder.write("evals/cases.yaml", json.loads(json.dumps({"evalcases": [entry]}).replace("{mark}", str(mark))))
+    folder.write("evals/own.py", f"open({str(mark)!r}, 'w').close()\ndef score(answer): return 1\n")
+    program = {"name": "program", "provider": "cli", "command_template": f"touch {mark}"}
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}, program]})
+    with served(jobs=9) as server:
+        message = server.error("run_cases", datasets=["evals"])
+        assert "Programs are not allowed" in message and "--allow-programs" in message
+        assert not mark.exists()
+    with served(jobs=9, allows_programs=True) as server:
+        server.call("run_cases", datasets=["evals"])
+        assert mark.exists()
+
+
+@pytest.mark.filterwarnings("default::agentv.errors.RunWarning")
+def test_a_run_folder_cannot_send_a_resumed_run_out_of_the_project(project):
+    path = project()
+    with served(jobs=20) as server:
+        name = server.call("run_cases", datasets=["evals"])["run"]
+        manifest = path / ".agentv/results" / name / "run.json"
+        data = json.loads(manifest.read_text())
+        (path.parent / "other.jsonl").write_text((path / "evals/cases.jsonl").read_text())
+        for changed in ({"paths": [str(path.parent / "other.jsonl")]}, {"record": str(path.parent / "tape.jsonl")}):
+            options = {**data["options"], **changed}
+            manifest.write_text(json.dumps({**data, "finished_at": None, "options": options}))
+            message = server.error("run_cases", resume=name)
+            assert "outside" in message or "only its folder names" in message
+
+
+def test_prints_of_user_code_do_not_disturb_the_protocol(folder):
+    (folder.path / ".git").mkdir()
+    folder.write(
+        "own.py", "import os\ndef answer(prompt):\n    print('loud')\n    os.write(1, b'louder')\n    return 'y'\n"
+    )
+    checks = [{"type": "contains", "value": "y"}]
+    entry = {"id": "a", "input": "x", "expected_outcome": "y", "evaluators": checks}
+    folder.write("evals/cases.yaml", {"evalcases": [entry]})
+    folder.write("targets.yaml", {"targets": [{"name": "default", "provider": "python", "function": "own.py:answer"}]})
+    with connected(folder.path, "--max-jobs", "9", "--allow-programs") as server:
+        assert server.call("run_cases", datasets=["evals"])["headlines"] == ["Passed 100 % of the 1 case"]
+        server.log.seek(0)
+        assert "loud" in server.log.read()
