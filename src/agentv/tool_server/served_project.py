@@ -36,7 +36,7 @@ class ServedProject:
 
     @contextmanager
     def limits(self) -> Iterator[None]:
-        """Apply the trust rules while a tool works: without questions, and with programs only if the user allows them."""
+        """Apply the trust rules while a tool works: no questions, and programs only if the user allows them."""
         with trusting((), None, self._advice):
             if self._allows_programs:
                 yield
