@@ -40,6 +40,7 @@ PAGES = [
     REPOSITORY / "README.md",
     *(page for page in DOC_PAGES if page not in GENERATED_PAGES),
     *sorted(REPOSITORY.glob("examples/*/README.md")),
+    *sorted(REPOSITORY.glob("skills/**/*.md")),
 ]
 ALL_PAGES = [
     *PAGES,
@@ -261,6 +262,14 @@ def test_page_is_short(page):
 
 def test_readme_is_short():
     assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()) <= MAX_README_LINES
+
+
+def test_the_skill_is_a_valid_agent_skill():
+    folder = REPOSITORY / "skills/agentv"
+    text = (folder / "SKILL.md").read_text(encoding="utf-8")
+    fields = dict(re.findall(r"^(\w+): (.+)$", text.split("---\n")[1], re.MULTILINE))
+    assert fields["name"] == folder.name and 50 < len(fields["description"]) <= 1024
+    assert len(text.splitlines()) <= 150
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("how-to/*.md")), ids=name_of)
