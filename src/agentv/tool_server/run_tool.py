@@ -74,8 +74,6 @@ class RunCasesAnswer(ToolAnswer, frozen=True, kw_only=True):
         yield f"Run {self.run}"
         yield from self.headlines
         yield from self.reasons
-        if self.stopped is not None:
-            yield f"Stopped: {self.stopped}. Continue with run_cases and resume={self.run!r}."
         yield from self.notes
         yield str(self.budget)
 
@@ -215,16 +213,19 @@ def _cost(events: _Events, outcome: Outcome | None) -> float:
 
 def _answer(outcome: Outcome, budget: BudgetState, notes: list[str]) -> RunCasesAnswer:
     stopped: Stop | None = None if outcome.stopped == "decided" else outcome.stopped
-    skipped = [f"Skipped {plural(outcome.skipped_cases, 'invalid case')}"] if outcome.skipped_cases else []
+    name = run_name(str(outcome.folder))
+    more = [f"Skipped {plural(outcome.skipped_cases, 'invalid case')}"] if outcome.skipped_cases else []
+    if stopped is not None:
+        more.append(f"Stopped: {stopped}. Continue the run with run_cases and `resume`: {name}")
     return RunCasesAnswer(
-        run=run_name(str(outcome.folder)),
+        run=name,
         headlines=headlines(outcome.summary),
         exit_code=outcome.verdict.exit_code,
         reasons=list(outcome.verdict.reasons),
         stopped=stopped,
         targets={name: target_figures(found) for name, found in outcome.summary.targets.items()},
         budget=budget,
-        notes=[*notes, *skipped],
+        notes=[*notes, *more],
     )
 
 
