@@ -7,12 +7,14 @@ import { VERDICTS } from "../data/rows.js";
 
 const WORDS = { pass: ["passed"], borderline: ["borderline"], fail: ["failed"], error: ["error", "errors"], unscored: ["not scored"] };
 
-// The names of the datasets, targets and prompts of a run.
+// The names of the datasets, targets and prompts of a run. Until its figures are known, those of its rows.
 export function titleParts(head) {
-  const targets = Object.keys(head.summary.targets);
+  const planned = Object.keys(head.summary.targets);
+  const targets = planned.length ? planned : head.targets;
   const prompts = new Set(Object.values(head.summary.targets).flatMap((target) => Object.keys(target.prompts ?? {})));
   if (!prompts.size) for (const prompt of head.prompts) prompts.add(prompt);
-  return [together(head.run.datasets, "datasets"), together(targets, "targets"), together([...prompts], "prompts")].filter(Boolean);
+  const datasets = head.datasets.length ? [...new Set(head.datasets.map(({ name }) => name))].filter(Boolean) : head.run.datasets;
+  return [together(datasets, "datasets"), together(targets, "targets"), together([...prompts], "prompts")].filter(Boolean);
 }
 
 function together(names, word) {
@@ -30,16 +32,20 @@ export class Headline {
     this.root = element("header", { class: "banner" }, element("div", {}, this.title, this.counts), this.facts);
   }
 
-  // Shows the title and the facts of a run, which may have changed since.
+  // Shows the title and the facts of a run, if they have changed.
   describe(head) {
     const [first, ...others] = titleParts(head);
+    const found = facts(head);
+    const described = JSON.stringify([first, others, found]);
+    if (described === this.described) return;
+    this.described = described;
     this.name = [first, ...others].join(" · ") || head.run.id;
     replaceChildren(
       this.title,
       element("bdi", {}, first ?? oneLine(head.run.id, 60)),
       others.map((text) => element("span", {}, " · ", element("bdi", {}, text))),
     );
-    replaceChildren(this.facts, facts(head).map((fact) => element("span", { title: visible(fact) }, oneLine(fact, 160))));
+    replaceChildren(this.facts, found.map((fact) => element("span", { title: visible(fact) }, oneLine(fact, 160))));
   }
 
   // `matching` are the counts of verdicts that match the other filters.

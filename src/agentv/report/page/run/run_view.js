@@ -56,6 +56,7 @@ class Page {
     this.detail = new Detail(rows, source, state, this.table);
     this.histogram = new Histogram(state);
     this.filters = new Filters(state, rows);
+    this.headline.describe(head);
     this.order = new OrderBox(state, rows);
     this.search = new SearchBox(state);
     this.texts = new TextSearch(source, this.search.progress, () => this.#draw());
@@ -73,7 +74,7 @@ class Page {
       this.detail.root,
     );
     this.#known = head.live ? head.total : Math.max(head.total, head.run.done);
-    this.#describe();
+    this.#showFigures();
   }
 
   get title() {
@@ -157,12 +158,11 @@ class Page {
     const { targets, datasets, prompts, errors, tagSets, evaluatorSets, ...figures } = await this.source.head();
     Object.assign(this.head, figures);
     if (this.#isClosed) return;
-    this.#describe();
+    this.#showFigures();
     this.#draw();
   }
 
-  #describe() {
-    this.headline.describe(this.head);
+  #showFigures() {
     replaceChildren(this.figures, targetCards(this.head));
     replaceChildren(this.failures, failureGroups(this.head));
   }
@@ -171,6 +171,7 @@ class Page {
     const { values } = this.state;
     this.texts.follow(values);
     const { rows, counts, bins, scored } = this.rows.select(values, this.texts.found);
+    this.headline.describe(this.head);
     this.headline.show(this.head, counts.verdict);
     this.histogram.show({ bins, scored });
     this.filters.show(counts);

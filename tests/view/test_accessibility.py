@@ -1,0 +1,40 @@
+"""Every view in both themes, and on a phone: axe-core finds no serious problem, and nothing scrolls sideways."""
+
+import pytest
+
+# The address of each view, and an element that is there when it is drawn.
+VIEWS = {
+    "runs": ("#view=runs", ".runs-table tbody tr"),
+    "run": ("#view=run&run={0}", ".window .row"),
+    "case": ("#view=run&run={0}&open=1", ".detail section"),
+    "trend": ("#view=trend&run={0}", ".trend-table"),
+}
+FIND = """async () => (await axe.run({ resultTypes: ["violations"] })).violations
+    .filter(({ impact }) => ["serious", "critical"].includes(impact))
+    .map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`)"""
+SCREENS = [("light", 1280), ("dark", 1280), ("light", 390)]
+
+
+@pytest.fixture
+def two_runs(evaluated):
+    evaluated("abcdefgh", out="runs/first")
+    evaluated("abcdefgA", out="runs/second")
+    return ("runs/first", "runs/second", "--label", "labels.jsonl")
+
+
+def test_no_view_has_a_serious_accessibility_problem(two_runs, served, axe):
+    with served(*two_runs) as page:
+        ids = page.evaluate("async () => (await (await fetch('/api/runs')).json()).runs.map((run) => run.id)")
+        page.evaluate(axe)
+        problems = {}
+        for name, (address, drawn) in VIEWS.items():
+            page.evaluate("(hash) => { location.hash = hash }", address.format(*ids))
+            page.locator(drawn).first.wait_for()
+            for scheme, width in SCREENS:
+                page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+                page.set_viewport_size({"width": width, "height": 844})
+                found = page.evaluate(FIND)
+                if page.evaluate("document.documentElement.scrollWidth") > width:
+                    found.append("scrolls sideways")
+                problems |= {f"{name}, {scheme}, {width}": found} if found else {}
+        assert problems == {}

@@ -1,0 +1,57 @@
+"""The view of a run on the served page: blocks of rows, hostile texts, and rows that arrive while it is open."""
+
+import json
+from pathlib import Path
+
+BAD = '</script><script>window.pwned = 1</script><img src=x onerror="window.pwned = 1"> \x1b[31m \u202e javascript:x'
+TOTAL = 40_000
+
+
+def record(number, **values):
+    known = {"schema_version": 1, "timestamp": "2026-11-15T10:00:00.000Z", "run_id": "r", "eval_id": f"case-{number}"}
+    known |= {"dataset": "texts", "dataset_path": "texts.jsonl", "target": f"model-{number % 3}", "trial": 1}
+    return {
+        **known,
+        "status": "ok",
+        "score": number % 5 / 4,
+        "verdict": "pass" if number % 5 == 4 else "fail",
+        **values,
+    }
+
+
+def write(path, rows):
+    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def test_many_rows_are_read_block_by_block_and_filtered(folder, served):
+    write("results.jsonl", (record(number, misses=[f"reason {number}"]) for number in range(TOTAL)))
+    with served("results.jsonl") as page:
+        page.locator(".count-line").get_by_text(f"{TOTAL:,} results", exact=True).wait_for()
+        assert page.locator(".counts").inner_text().split("\n") == ["8,000 passed", "32,000 failed"]
+        page.locator("h1").get_by_text("texts · 3 targets").wait_for()
+        page.locator(".window .row").first.get_by_text("reason 0", exact=True).wait_for()
+        page.get_by_role("button", name="Target").click()
+        page.get_by_label("model-2: 13,333").check()
+        page.keyboard.press("Escape")
+        page.keyboard.press("G")
+        page.locator(".row.current").get_by_text("case-39989", exact=True).wait_for()
+        page.keyboard.press("/")
+        page.keyboard.type("CASE-3999")
+        page.locator(".count-line").get_by_text("3 of 40,000 results").wait_for()
+
+
+def test_hostile_texts_of_a_served_run_are_shown_as_text(folder, served):
+    message = {"role": "assistant", "content": BAD, "tool_calls": [{"tool": BAD, "input": {BAD: BAD}}]}
+    long = {"candidate_answer": "x" * 1_000_000, "misses": ["y" * 1_000_000]}
+    rows = [
+        record(0, eval_id=BAD, target=BAD, tags=[BAD], misses=[BAD], candidate_answer=BAD, output_messages=[message])
+    ]
+    write("results.jsonl", [*rows, record(1, **long)])
+    with served("results.jsonl") as page:
+        for number in range(2):
+            page.locator(".window .row").nth(number).click()
+            page.locator(".detail .place").get_by_text(f"{number + 1} of 2").wait_for()
+            page.locator(".detail section").first.wait_for()
+        assert page.evaluate("window.pwned") is None
+        assert page.locator("#app script, #app img").count() == 0
+        page.locator(".window .row").first.get_by_text("</script><script>").first.wait_for()
