@@ -44,6 +44,10 @@ class Shell {
     return `#${new URLSearchParams({ view, ...parameters })}`;
   }
 
+  showTitle(title) {
+    document.title = `${title} · agentv`;
+  }
+
   async follow() {
     const { state } = this;
     const view = this.views.find((each) => each.name === state.get("view")) ?? this.views[0];
@@ -62,7 +66,7 @@ class Shell {
     if (this.#route !== route) return opened.close(); // another view was opened in the meantime
     this.#opened = opened;
     replaceChildren(this.place, opened.root);
-    document.title = `${opened.title ?? view.title} · agentv`;
+    this.showTitle(opened.title ?? view.title);
     opened.follow();
   }
 

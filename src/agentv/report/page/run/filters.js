@@ -125,7 +125,9 @@ export class Filters {
       list.button.hidden = this.rows.variety(list.name) < LISTS[list.name].least && !chosen.length;
       list.button.classList.toggle("chosen", chosen.length > 0);
       const { title } = LISTS[list.name];
-      list.button.textContent = `${title}${chosen.length === 0 ? "" : `: ${chosen.length === 1 ? oneLine(chosen[0], 24) : count(chosen.length)}`}`;
+      const values = chosen.length === 0 ? "" : `: ${chosen.length === 1 ? oneLine(chosen[0], 24) : count(chosen.length)}`;
+      list.button.textContent = title + values;
+      list.button.setAttribute("aria-label", `Filter by ${title}${values}`);
       if (list.box.matches(":popover-open")) this.#fill(list);
     }
   }

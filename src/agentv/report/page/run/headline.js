@@ -32,12 +32,12 @@ export class Headline {
     this.root = element("header", { class: "banner" }, element("div", {}, this.title, this.counts), this.facts);
   }
 
-  // Shows the title and the facts of a run, if they have changed.
+  // Shows the title and the facts of a run. Returns whether they have changed.
   describe(head) {
     const [first, ...others] = titleParts(head);
     const found = facts(head);
     const described = JSON.stringify([first, others, found]);
-    if (described === this.described) return;
+    if (described === this.described) return false;
     this.described = described;
     this.name = [first, ...others].join(" · ") || head.run.id;
     replaceChildren(
@@ -46,6 +46,7 @@ export class Headline {
       others.map((text) => element("span", {}, " · ", element("bdi", {}, text))),
     );
     replaceChildren(this.facts, found.map((fact) => element("span", { title: visible(fact) }, oneLine(fact, 160))));
+    return true;
   }
 
   // `matching` are the counts of verdicts that match the other filters.

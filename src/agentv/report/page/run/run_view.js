@@ -27,11 +27,11 @@ const KEYS = [
   ["G End", "Last result"],
 ];
 
-async function open({ source, state }) {
+async function open({ source, state, shell }) {
   const run = await source.run(state.get("run"));
   const head = await run.head();
   const live = source.events ? new LiveLine(source.events(), run.id) : null;
-  const page = new Page(head, new Rows(head), run, new RunState(state), live);
+  const page = new Page(head, new Rows(head), run, new RunState(state), { live, shell });
   await page.load();
   return page;
 }
@@ -44,12 +44,13 @@ class Page {
   #filtered = null;
   #refreshed = performance.now();
 
-  constructor(head, rows, source, state, live) {
+  constructor(head, rows, source, state, { live, shell }) {
     this.head = head;
     this.rows = rows;
     this.source = source;
     this.state = state;
     this.live = live;
+    this.shell = shell;
     this.keys = KEYS;
     this.headline = new Headline(state, rows);
     this.table = new Table(rows, source, state);
@@ -171,7 +172,7 @@ class Page {
     const { values } = this.state;
     this.texts.follow(values);
     const { rows, counts, bins, scored } = this.rows.select(values, this.texts.found);
-    this.headline.describe(this.head);
+    if (this.headline.describe(this.head)) this.shell.showTitle(this.title);
     this.headline.show(this.head, counts.verdict);
     this.histogram.show({ bins, scored });
     this.filters.show(counts);
