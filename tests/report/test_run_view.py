@@ -111,12 +111,15 @@ def test_a_question_mark_lists_the_keys(shop, page_of, chromium):
         assert page.get_by_role("dialog").count() == 0 and page.locator(".row.current").count() == 0
 
 
-def test_the_back_button_closes_a_result(shop, page_of, chromium):
+def test_both_back_buttons_close_a_result_on_a_phone(shop, page_of, chromium):
     with chromium(page_of("run"), width=390, height=844) as page:
         page.locator(".window .row").first.click()
         page.locator(".detail section").first.wait_for()
         assert page.locator(".detail").bounding_box() == {"x": 0, "y": 0, "width": 390, "height": 844}
         page.go_back()
+        page.locator(".detail").wait_for(state="hidden")
+        page.locator(".window .row").first.click()
+        page.get_by_role("button", name="Back to the results").click()
         page.locator(".detail").wait_for(state="hidden")
 
 

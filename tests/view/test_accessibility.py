@@ -7,7 +7,6 @@ VIEWS = {
     "runs": ("#view=runs", ".runs-table tbody tr"),
     "run": ("#view=run&run={0}", ".window .row"),
     "case": ("#view=run&run={0}&open=1", ".detail section"),
-    "trend": ("#view=trend&run={0}", ".trend-table"),
 }
 FIND = """async () => (await axe.run({ resultTypes: ["violations"] })).violations
     .filter(({ impact }) => ["serious", "critical"].includes(impact))

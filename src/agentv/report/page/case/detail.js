@@ -33,7 +33,7 @@ export class Detail {
       element(
         "header",
         {},
-        element("div", { class: "bar" }, this.before, this.after, this.place, this.#button("Close", "✕", () => this.close())),
+        element("div", { class: "bar" }, this.#button("Back to the results", "← Results", () => this.close(), "back"), this.before, this.after, this.place, this.#button("Close", "✕", () => this.close(), "close")),
         this.title,
       ),
       this.body,
@@ -98,8 +98,8 @@ export class Detail {
     if (event.key === "Escape") this.close();
   }
 
-  #button(label, text, onclick) {
-    return element("button", { type: "button", "aria-label": label, title: label, onclick }, text);
+  #button(label, text, onclick, name = null) {
+    return element("button", { type: "button", class: name, "aria-label": label, title: label, onclick }, text);
   }
 }
 
