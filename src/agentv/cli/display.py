@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
+    from agentv.report.traces.run_export import RunExport
+
 
 REDRAWS_PER_SECOND = 4
 PLAIN_INTERVAL_S = 5.0
@@ -172,9 +174,10 @@ class DisplayOptions(Protocol):
 
 
 class RunDisplay(Observer):
-    """Renders run events on stderr. With `quiet`, only what other options request."""
+    """Renders run events on stderr, and exports the records. With `quiet`, only what other options request."""
 
-    def __init__(self, plan: RunPlan, args: DisplayOptions) -> None:
+    def __init__(self, plan: RunPlan, args: DisplayOptions, export: RunExport | None = None) -> None:
+        self._export = export
         self._redactor = Redactor(plan.project.secrets)
         self._quiet = args.quiet or args.as_json
         self._why = getattr(args, "why", False)
@@ -185,6 +188,8 @@ class RunDisplay(Observer):
     @contextmanager
     def watch(self, running: RunInProgress) -> Iterator[None]:
         """Show progress, and redirect prints of user code to stderr: stdout is for the command's own output."""
+        if self._export is not None:
+            self._export.start(running.manifest, running.store.folder)
         log = self._show_log() if self._verbose else nullcontext()
         printed: Any = _RedactedStream(sys.stderr, self._redactor)
         with self._show_progress(running), redirect_stdout(printed), redirect_stderr(printed), log:
@@ -217,6 +222,8 @@ class RunDisplay(Observer):
 
     def result(self, result: Result) -> None:
         error = result.error
+        if self._export is not None:
+            self._export.add(result)
         if self._verbose:
             verdict = "error" if error is not None else result.verdict or result.status
             self.print_line(_line(result), f"{verdict:<10}  ", _COLOURS.get(verdict, "dim"))

@@ -219,6 +219,10 @@ class EvalArguments(CallOptions, EvaluatorsOption, RunArguments, EarlierRunOptio
     if_changed: bool = flag("--if-changed", "Start no run if --changed-since would carry over everything.")
     dry_run: bool = flag("--dry-run", "Check the inputs, render the prompts and print the plan; call nothing.")
     include_trace: bool = flag("--include-trace", "Store the full message list in every record.")
+    otel: str | None = option(
+        "--otel ENDPOINT",
+        "Export the run as OpenTelemetry traces to this OTLP endpoint, such as http://localhost:4318.",
+    )
     dump_prompts: str | None = option(
         "--dump-prompts [DIR]",
         "Write the prompt of each job to a file in the run folder, or in DIR.",

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,6 +28,11 @@ from agentv.report.summary_text import headlines
 from agentv.report.terminal import Ending, print_ending
 from agentv.report.traces.span_text import span_notes
 from agentv.runs.folder import export_records, output_paths
+from agentv.runs.store import RunStore
+
+if TYPE_CHECKING:
+    from agentv.report.traces.run_export import RunExport
+    from agentv.report.traces.span_sender import Delivery
 
 PERMANENT = frozenset({"auth", "invalid_response", "refused"})
 """Classes of errors that the same call would end in again."""
@@ -55,16 +60,35 @@ def evaluate(args: EvalArguments) -> None:
     if args.if_changed and _is_unchanged(plan):
         output.note("Nothing to run: no case, target or evaluator changed.")
         return
+    export = _export(args.otel)
     store = open_store(plan, folder, resume=args.resume)
-    outcome = run(plan, store, open_executor(plan), RunDisplay(plan, args))
+    outcome = run(plan, store, open_executor(plan), RunDisplay(plan, args, export))
+    delivery = _end_export(export, plan, outcome)
     if file is not None:
         export_records(outcome.folder / "results.jsonl", *file)
     try:
-        _print_outcome(outcome, args)
+        _print_outcome(outcome, args, delivery)
     except OSError:
         output.message(f"Results: {short(outcome.folder)}")
         raise
     sys.exit(outcome.verdict.exit_code)
+
+
+def _export(endpoint: str | None) -> RunExport | None:
+    if endpoint is None:
+        return None
+    from agentv.report.traces.run_export import RunExport  # late: few runs are exported
+
+    return RunExport(endpoint)
+
+
+def _end_export(export: RunExport | None, plan: RunPlan, outcome: Outcome) -> Delivery | None:
+    """Export what is left, and return how many spans were exported."""
+    if export is None:
+        return None
+    if plan.answers is not None:
+        export.add_carried(RunStore.open(outcome.folder))
+    return export.close()
 
 
 def _is_unchanged(plan: RunPlan) -> bool:
@@ -159,18 +183,28 @@ def print_reasons(outcome: Outcome) -> None:
         output.error(reason, _LABELS.get(outcome.verdict.exit_code, "Failed"))
 
 
-def _print_outcome(outcome: Outcome, args: EvalArguments) -> None:
+def _print_outcome(outcome: Outcome, args: EvalArguments, delivery: Delivery | None) -> None:
     if args.as_json:
-        output.echo_json(outcome_data(outcome))
+        output.echo_json(outcome_data(outcome) | ({} if delivery is None else {"otel": delivery._asdict()}))
         return
-    if not args.quiet:
-        print_outcome(outcome, _notes(outcome), _next_commands(outcome))
+    if args.quiet:
+        _print_losses(outcome, delivery)
+    else:
+        exported = [] if delivery is None else [delivery.note()]
+        print_outcome(outcome, [*_notes(outcome), *exported], _next_commands(outcome))
         output.echo(f"\nResults: {short(outcome.folder)}")
-    elif not outcome.verdict.reasons and (errors := sum(each.errors for each in outcome.summary.targets.values())):
-        output.message(f"{plural(errors, 'error')} (not scored): {short(outcome.folder)}")
     print_reasons(outcome)
     if outcome.stopped in ("interrupted", "deadline", "judge_outage") and args.quiet:
         output.message(f"Resume with: {_next_commands(outcome)[0]}")
+
+
+def _print_losses(outcome: Outcome, delivery: Delivery | None) -> None:
+    """Print what --quiet does not hide: errors, unless they are a reason of the exit code, and spans that were lost."""
+    errors = sum(each.errors for each in outcome.summary.targets.values())
+    if errors and not outcome.verdict.reasons:
+        output.message(f"{plural(errors, 'error')} (not scored): {short(outcome.folder)}")
+    if delivery is not None and delivery.lost:
+        output.message(delivery.note())
 
 
 def _notes(outcome: Outcome) -> list[str]:

@@ -44,12 +44,17 @@ class ReportArguments(Arguments):
         "agentv report RUN page.html junit.xml",
         "agentv report RUN --csv > results.csv",
         "agentv report RUN --github",
+        "agentv report RUN --otel http://localhost:4318",
     )
 
     run: str = argument(metavar="RUN")
     files: tuple[str, ...] = argument(nargs=-1)
     github: bool = flag("--github", "Print GitHub annotations for failed cases, and write the step summary.")
     out: str | None = option("--out FILE|DIR", "File to write, folder for several files, or - for stdout.", PATH)
+    otel: str | None = option(
+        "--otel ENDPOINT",
+        "Export the run as OpenTelemetry traces to this OTLP endpoint, such as http://localhost:4318.",
+    )
     as_json: bool = flag("--json", "Print the summary as JSON.")
     quiet: bool = flag("--quiet -q", "Hide messages about written files.")
 
@@ -63,9 +68,11 @@ def report(args: ReportArguments) -> None:
         _write(name, opened, figures, file, args.quiet)
     if args.github:
         _for_github(opened, figures, args.quiet)
+    if args.otel is not None:
+        _export(opened, args.otel, args.quiet)
     if args.as_json:
         _print_json(opened, figures)
-    elif not destinations and not args.github:
+    elif not destinations and not args.github and args.otel is None:
         _print_summary(opened, figures)
 
 
@@ -113,6 +120,14 @@ def _write(name: str, run: RunStore, figures: Figures, file: str | None, quiet: 
     write_report(name, run, figures, file)
     if not quiet:
         output.message(f"Wrote {file}")
+
+
+def _export(run: RunStore, endpoint: str, quiet: bool) -> None:
+    from agentv.report.traces.run_export import export_run  # late: rarely needed
+
+    note = export_run(run, endpoint)
+    if not quiet:
+        output.message(note)
 
 
 def _for_github(run: RunStore, figures: Figures, quiet: bool) -> None:

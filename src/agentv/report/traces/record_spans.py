@@ -1,0 +1,299 @@
+"""Describe records as spans in the GenAI conventions of OpenTelemetry: one trace per job.
+
+    test CASE                     the job: `test.case.name`, its verdict and score
+    ├── chat MODEL                the call to the target, or `invoke_agent TARGET`; an event for each evaluator's result
+    │   └── execute_tool NAME     a tool call of the answer
+    └── chat MODEL                a call of a judge
+
+A record has the time of its end and the durations of calls, so the start of a span is as accurate as these are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from agentv.model.call_trace import own_span_id
+from agentv.model.manifest import RunManifest
+from agentv.model.result import EvaluatorResult, Result, TokenUsage
+from agentv.model.values import to_json
+from agentv.registry import TARGETS
+from agentv.report.traces.message_parts import input_parts, output_parts
+
+_PROVIDERS = {"azure": "azure.ai.openai", "gemini": "gcp.gemini", "bedrock": "aws.bedrock", "mistral": "mistral_ai"}
+"""Names of the conventions that differ from ours."""
+
+
+class SpanRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A span without the types of the SDK. Times are nanoseconds; `error` is its message, if it failed."""
+
+    trace_id: str
+    id: str
+    parent: str | None
+    name: str
+    start: int
+    end: int
+    attributes: dict[str, Any]
+    events: tuple[dict[str, Any], ...] = ()
+    is_client: bool = False
+    error: str | None = None
+
+
+class CalledTarget(msgspec.Struct, frozen=True):
+    """What the spans of a target's calls say about it."""
+
+    provider: str
+    operation: str
+    model: str | None = None
+
+
+class RunFacts(msgspec.Struct, frozen=True):
+    """What the spans of a run have in common. With `has_content`, they include the texts of messages."""
+
+    run_id: str
+    experiment: str | None
+    targets: dict[str, CalledTarget]
+    has_content: bool = False
+
+
+def facts_of(manifest: RunManifest | None, run_id: str, *, has_content: bool) -> RunFacts:
+    """Return the facts of a run; a run of another tool may have no manifest."""
+    if manifest is None:
+        return RunFacts(run_id, None, {}, has_content)
+    targets = {entry.name: _called(entry.provider, entry.settings) for entry in manifest.targets}
+    return RunFacts(run_id, manifest.options.get("experiment"), targets, has_content)
+
+
+def _called(provider: str, settings: Mapping[str, Any]) -> CalledTarget:
+    try:
+        kind = TARGETS.find(TARGETS.canonical(provider) or provider)
+        is_model = kind.is_api and kind.reports_calls
+    except (KeyError, AttributeError):  # a class in a file of the project, which is not imported
+        is_model = False
+    model = settings.get("model")
+    name = _PROVIDERS.get(provider, provider)
+    return CalledTarget(name, "chat" if is_model else "invoke_agent", model if isinstance(model, str) else None)
+
+
+def spans_of_record(record: Result, facts: RunFacts, input: Any = None) -> list[SpanRecord]:
+    """Return the spans of a record, the outermost first. `input` are the messages of the case, if they are known."""
+    return list(_JobSpans(record, facts).spans(input))
+
+
+class _JobSpans:
+    """Builds the spans of one record."""
+
+    def __init__(self, record: Result, facts: RunFacts) -> None:
+        self._record = record
+        self._facts = facts
+        self._metrics = record.execution_metrics
+        is_own = self._metrics is not None and not record.cached and record.carried_from is None
+        known = self._metrics.trace_id if is_own and self._metrics is not None else None
+        key = to_json([facts.run_id, *map(str, record.key)])
+        self._trace_id = known or hashlib.sha256(key).hexdigest()[:32]
+        self._end = int(datetime.fromisoformat(record.timestamp).timestamp() * 1000) * 1_000_000
+        judges = [_nanoseconds(call.get("duration_ms")) for _, call in judge_calls(record.evaluator_results)]
+        self._answered = self._end - max(judges, default=0)
+        self._start = self._answered - _nanoseconds(None if self._metrics is None else self._metrics.duration_ms)
+
+    def spans(self, input: Any) -> Iterator[SpanRecord]:
+        record, root = self._record, self._id("job")
+        error = record.error
+        yield SpanRecord(
+            trace_id=self._trace_id,
+            id=root,
+            parent=None,
+            name=f"test {record.eval_id}",
+            start=self._start,
+            end=self._end,
+            attributes=self._job_attributes(),
+            error=None if error is None else error.message,
+        )
+        if record.attempts != 0:
+            yield self._call(root, input)
+            yield from self._tools()
+        for number, (evaluator, call) in enumerate(judge_calls(record.evaluator_results)):
+            yield self._judge(root, number, evaluator, call)
+
+    def _id(self, *parts: object) -> str:
+        return hashlib.sha256(to_json([self._trace_id, *map(str, parts)])).hexdigest()[:16]
+
+    def _job_attributes(self) -> dict[str, Any]:
+        record, facts = self._record, self._facts
+        return _known(
+            **{
+                "test.suite.name": record.dataset,
+                "test.case.name": record.eval_id,
+                "test.case.result.status": {"pass": "pass", "fail": "fail"}.get(record.verdict or ""),
+                "gen_ai.conversation.id": record.conversation_id,
+                "error.type": None if record.error is None else record.error.error_class,
+                "agentv.run.id": facts.run_id,
+                "agentv.experiment": facts.experiment,
+                "agentv.dataset.path": record.dataset_path,
+                "agentv.target": record.target,
+                "agentv.prompt": record.prompt,
+                "agentv.trial": record.trial,
+                "agentv.status": record.status,
+                "agentv.score": record.score,
+                "agentv.verdict": record.verdict,
+                "agentv.tags": list(record.tags) or None,
+            }
+        )
+
+    def _call(self, root: str, input: Any) -> SpanRecord:
+        record, metrics, facts = self._record, self._metrics, self._facts
+        called = facts.targets.get(record.target) or CalledTarget("unknown", "invoke_agent")
+        is_chat = called.operation == "chat"
+        failed = record.error if record.error is not None and record.error.stage == "target" else None
+        stop_reason = None if metrics is None else metrics.stop_reason
+        content: dict[str, Any] = {}
+        if facts.has_content:
+            content = {
+                "gen_ai.input.messages": input_parts(input),
+                "gen_ai.output.messages": output_parts(record, stop_reason or "stop"),
+            }
+        return SpanRecord(
+            trace_id=self._trace_id,
+            id=own_span_id(self._trace_id),
+            parent=root,
+            name=f"{called.operation} {(called.model if is_chat else None) or record.target}",
+            start=self._start,
+            end=self._answered,
+            is_client=True,
+            attributes=_known(
+                **{
+                    "gen_ai.operation.name": called.operation,
+                    "gen_ai.provider.name": called.provider,
+                    "gen_ai.request.model": called.model,
+                    "gen_ai.agent.name": None if is_chat else record.target,
+                    "gen_ai.response.finish_reasons": None if stop_reason is None else [stop_reason],
+                    "error.type": None if failed is None else failed.error_class,
+                    "agentv.cost_usd": None if metrics is None else metrics.cost_usd,
+                    "agentv.attempts": record.attempts,
+                    "agentv.cached": record.cached or None,
+                    **_usage(None if metrics is None else metrics.token_usage),
+                    **content,
+                }
+            ),
+            events=tuple(evaluation_events(record.evaluator_results)),
+            error=None if failed is None else failed.message,
+        )
+
+    def _tools(self) -> Iterator[SpanRecord]:
+        """Yield the tool calls one after another; their own times are known only if the target reports durations."""
+        at = self._start
+        calls = [call for message in self._record.output_messages for call in message.get("tool_calls") or ()]
+        for number, call in enumerate(each for each in calls if isinstance(each, dict)):
+            ended = min(self._answered, at + _nanoseconds(call.get("duration_ms")))
+            content: dict[str, Any] = {}
+            if self._facts.has_content:
+                content["gen_ai.tool.call.arguments"] = _text(call.get("input"))
+                content["gen_ai.tool.call.result"] = _text(call.get("output"))
+            yield SpanRecord(
+                trace_id=self._trace_id,
+                id=self._id("tool", number),
+                parent=own_span_id(self._trace_id),
+                name=f"execute_tool {call.get('tool')}",
+                start=at,
+                end=ended,
+                attributes=_known(
+                    **{
+                        "gen_ai.operation.name": "execute_tool",
+                        "gen_ai.tool.name": str(call.get("tool")),
+                        "gen_ai.tool.call.id": call.get("id"),
+                        **content,
+                    }
+                ),
+            )
+            at = ended
+
+    def _judge(self, root: str, number: int, evaluator: str, call: Mapping[str, Any]) -> SpanRecord:
+        provider, model = str(call.get("provider") or "unknown"), call.get("model")
+        operation = "embeddings" if "embeddings" in call else "chat"
+        failure = call.get("error")
+        return SpanRecord(
+            trace_id=self._trace_id,
+            id=self._id("judge", number),
+            parent=root,
+            name=f"{operation} {model or call.get('target')}",
+            start=self._answered,
+            end=self._answered + _nanoseconds(call.get("duration_ms")),
+            is_client=True,
+            attributes=_known(
+                **{
+                    "gen_ai.operation.name": operation,
+                    "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
+                    "gen_ai.request.model": model,
+                    "agentv.evaluator": evaluator,
+                    "agentv.judge": call.get("target"),
+                    "agentv.cost_usd": call.get("cost_usd"),
+                    "error.type": None if failure is None else "_OTHER",
+                    **_usage_of_data(call.get("token_usage")),
+                }
+            ),
+            error=None if failure is None else str(failure),
+        )
+
+
+def judge_calls(results: Iterable[EvaluatorResult]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the calls of judges, each with the name of its evaluator."""
+    for result in results:
+        calls = (result.evaluator_provider_request or {}).get("calls", ())
+        yield from ((result.name, call) for call in calls if isinstance(call, dict))
+        yield from judge_calls(result.evaluator_results)
+
+
+def evaluation_events(results: Iterable[EvaluatorResult], prefix: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the attributes of a `gen_ai.evaluation.result` event for each evaluator. An error has no score."""
+    for result in results:
+        name = f"{prefix}{result.name}"
+        error = result.error
+        yield _known(
+            **{
+                "gen_ai.evaluation.name": name,
+                "gen_ai.evaluation.score.value": result.score,
+                "gen_ai.evaluation.score.label": result.verdict,
+                "gen_ai.evaluation.explanation": _explanation(result),
+                "error.type": None if error is None else error.error_class,
+            }
+        )
+        yield from evaluation_events(result.evaluator_results, f"{name}/")
+
+
+def _explanation(result: EvaluatorResult) -> str | None:
+    if result.error is not None:
+        return result.error.message
+    return result.reasoning or "; ".join(result.misses) or "; ".join(result.hits) or None
+
+
+def _usage(usage: TokenUsage | None) -> dict[str, Any]:
+    return _usage_of_data(None if usage is None else msgspec.to_builtins(usage))
+
+
+def _usage_of_data(usage: Any) -> dict[str, Any]:
+    if not isinstance(usage, dict):
+        return {}
+    names = {
+        "input": "gen_ai.usage.input_tokens",
+        "output": "gen_ai.usage.output_tokens",
+        "cached": "gen_ai.usage.cache_read.input_tokens",
+        "cache_write": "gen_ai.usage.cache_creation.input_tokens",
+        "reasoning": "gen_ai.usage.reasoning.output_tokens",
+    }
+    return {names[key]: count for key, count in usage.items() if key in names and isinstance(count, int)}
+
+
+def _known(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else to_json(value).decode()
+
+
+def _nanoseconds(milliseconds: Any) -> int:
+    return round(milliseconds * 1e6) if isinstance(milliseconds, int | float) and milliseconds > 0 else 0

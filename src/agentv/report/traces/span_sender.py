@@ -1,0 +1,191 @@
+"""Send the spans of records to a collector, in a thread of its own: a collector that is down does not slow a run."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from agentv import __version__
+from agentv.errors import UsageError, plural
+from agentv.model.result import Result
+from agentv.report.traces.record_spans import SpanRecord
+from agentv.trust.policy import load_policy
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.trace import SpanContext
+
+INSTALL = "pip install 'agentv[otel]'"
+CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_PATH = "/v1/traces"
+_MOST_WAITING = 2_048
+_BATCH = 512
+_END_S, _FIRST_S, _INTERRUPT_S = 10.0, 1.5, 0.5
+"""How long the end of a run waits for the spans that are left; if none was accepted so far; and for a last request."""
+
+
+class Delivery(NamedTuple):
+    """How many spans a collector accepted, and how many were lost."""
+
+    url: str
+    sent: int
+    lost: int
+
+    def note(self) -> str:
+        """Return what was exported, for the last lines of a run."""
+        if not self.lost:
+            return f"Exported {plural(self.sent, 'span')} to {self.url}."
+        total = plural(self.sent + self.lost, "span")
+        again = "Export the run later with: agentv report RUN --otel ENDPOINT"
+        return f"{self.lost:,} of {total} could not be delivered to {self.url}. {again}"
+
+
+def traces_url(endpoint: str) -> str:
+    """Return the address that traces are sent to. Raises UsageError for an invalid endpoint."""
+    try:
+        parts = urlsplit(endpoint)
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid or parts.query or parts.fragment:
+        hint = "For example: --otel http://localhost:4318. Headers are read from OTEL_EXPORTER_OTLP_HEADERS"
+        raise UsageError(f"--otel must be an address that starts with http:// or https://, got '{endpoint}'", hint=hint)
+    url = endpoint.rstrip("/")
+    url = url if url.endswith(_PATH) else url + _PATH
+    load_policy().check_host(url)
+    return url
+
+
+def captures_content() -> bool:
+    """Whether the environment asks for the texts of messages in spans."""
+    return os.environ.get(CONTENT_VARIABLE, "").strip().lower() in ("true", "1", "span_only", "span_and_event")
+
+
+class SpanSender:
+    """Sends the spans that `describe` returns for records. Raises UsageError if the extra `otel` is missing."""
+
+    def __init__(self, endpoint: str, describe: Callable[[Result], Sequence[SpanRecord]]) -> None:
+        self.url = traces_url(endpoint)
+        self._describe = describe
+        try:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # late: an extra
+        except ImportError:
+            message = "--otel needs the SDK of OpenTelemetry"
+            raise UsageError(message, hint=f"Install it with: {INSTALL}") from None
+        logger = logging.getLogger("opentelemetry")
+        logger.addHandler(logging.NullHandler())  # failures are counted, and reported once
+        self._convert = _Converter()
+        self._exporter = OTLPSpanExporter(endpoint=self.url)
+        self._waiting: queue.Queue[Result | None] = queue.Queue(_MOST_WAITING)
+        self._sent = self._lost = self._in_flight = 0  # changed by the thread only
+        self._dropped = 0
+        self._is_failing = self._is_over = False
+        self._thread = threading.Thread(target=self._run, name="agentv-otel", daemon=True)
+        self._thread.start()
+
+    def add(self, record: Result) -> None:
+        """Send a record without waiting. If too many wait already, its spans are lost."""
+        try:
+            self._waiting.put_nowait(record)
+        except queue.Full:
+            self._dropped += len(self._describe(record))
+
+    def add_patiently(self, record: Result) -> bool:
+        """Send a record as soon as there is room; return False if the collector does not accept spans."""
+        while not self._is_failing:
+            try:
+                self._waiting.put(record, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        self._dropped += len(self._describe(record))
+        return False
+
+    def close(self, within_s: float | None = _END_S) -> Delivery:
+        """Send what is left, within a time limit; then nothing else is sent."""
+        with suppress(queue.Full):
+            self._waiting.put(None, timeout=_FIRST_S if within_s else None)
+            self._thread.join(_FIRST_S if within_s else None)
+            if within_s and self._sent and not self._is_failing:
+                self._thread.join(within_s - _FIRST_S)
+        self._is_over = True
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]
+        self._thread.join(_INTERRUPT_S)
+        left = 0
+        while not self._waiting.empty():
+            record = self._waiting.get_nowait()
+            left += 0 if record is None else len(self._describe(record))
+        return Delivery(self.url, self._sent, self._dropped + self._lost + left + self._in_flight)
+
+    def _run(self) -> None:
+        is_last = False
+        while not is_last and not self._is_over:
+            spans: list[SpanRecord] = []
+            while len(spans) < _BATCH:
+                try:
+                    record = self._waiting.get(block=not spans)
+                except queue.Empty:
+                    break
+                is_last = record is None
+                if record is None:
+                    break
+                spans += self._describe(record)
+                self._in_flight = len(spans)
+            if spans:
+                self._send(spans)
+
+    def _send(self, spans: list[SpanRecord]) -> None:
+        try:
+            is_sent = self._exporter.export([self._convert(span) for span in spans]).name == "SUCCESS"
+        except Exception:  # of the exporter's libraries: a lost span is counted, and never ends a run
+            is_sent = False
+        self._is_failing = not is_sent
+        self._in_flight = 0
+        if is_sent:
+            self._sent += len(spans)
+        else:
+            self._lost += len(spans)
+
+
+class _Converter:
+    """Converts spans to those of the SDK."""
+
+    def __init__(self) -> None:
+        from opentelemetry.sdk.resources import Resource  # late: an extra
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+        name = os.environ.get("OTEL_SERVICE_NAME") or "agentv"
+        self._resource = Resource.create({"service.name": name, "service.version": __version__})
+        self._scope = InstrumentationScope("agentv", __version__)
+
+    def __call__(self, span: SpanRecord) -> ReadableSpan:
+        from opentelemetry.sdk.trace import Event, ReadableSpan
+        from opentelemetry.trace import SpanKind, Status, StatusCode
+
+        events = [Event("gen_ai.evaluation.result", dict(each), span.end) for each in span.events]
+        return ReadableSpan(
+            name=span.name,
+            context=_context(span.trace_id, span.id),
+            parent=None if span.parent is None else _context(span.trace_id, span.parent),
+            resource=self._resource,
+            attributes=span.attributes,
+            events=events,
+            kind=SpanKind.CLIENT if span.is_client else SpanKind.INTERNAL,
+            status=Status(StatusCode.UNSET) if span.error is None else Status(StatusCode.ERROR, span.error),
+            start_time=span.start,
+            end_time=span.end,
+            instrumentation_scope=self._scope,
+        )
+
+
+def _context(trace_id: str, span_id: str) -> SpanContext:
+    from opentelemetry.trace import SpanContext, TraceFlags
+
+    sampled: Any = TraceFlags(TraceFlags.SAMPLED)
+    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=False, trace_flags=sampled)

@@ -1,0 +1,213 @@
+"""Runs exported as traces: GenAI spans with the results of evaluators, received by a small collector."""
+
+import gzip
+import json
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from agentv.report.traces.span_sender import traces_url
+
+DATASET = {
+    "evaluators": [{"type": "contains", "value": "yes", "name": "says-yes"}],
+    "evalcases": [
+        {"id": "good", "input": "yes, please", "expected_outcome": "x", "tags": ["first"]},
+        {"id": "bad", "input": "no", "expected_outcome": "x"},
+    ],
+}
+
+
+class Collector:
+    """Receives exports; `status` is what it answers."""
+
+    def __init__(self):
+        self.requests, self.status, outer = [], 200, self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                outer.requests.append((self.path, dict(self.headers), body))
+                self.send_response(outer.status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *args):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def spans(self):
+        found = []
+        for _, headers, body in self.requests:
+            export = ExportTraceServiceRequest()
+            export.ParseFromString(gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body)
+            found += [span for each in export.resource_spans for scope in each.scope_spans for span in scope.spans]
+        return found
+
+    def named(self, name):
+        return [span for span in self.spans if span.name == name]
+
+
+@pytest.fixture
+def collector():
+    made = Collector()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def values(attributes):
+    """Return attributes as a dict."""
+    found = {}
+    for each in attributes:
+        kind = each.value.WhichOneof("value")
+        value = getattr(each.value, kind)
+        found[each.key] = [item.string_value for item in value.values] if kind == "array_value" else value
+    return found
+
+
+@pytest.fixture
+def project(folder):
+    folder.write("d.yaml", DATASET)
+    calls = [{"tool": "search", "input": {"q": "x"}, "output": "found", "duration_ms": 5}]
+    target = {"name": "default", "provider": "mock", "tool_calls": calls, "token_usage": {"input": 7, "output": 3}}
+    folder.write("targets.yaml", {"targets": [target]})
+    return folder
+
+
+def test_each_job_is_a_trace_with_the_results_of_its_evaluators(project, command, collector):
+    ended = command("eval", "d.yaml", "--out", "out", "--otel", collector.url, "--experiment", "nightly")
+    assert ended.code == 0
+    assert f"Exported 6 spans to {collector.url}/v1/traces." in ended.stdout
+    [job] = collector.named("test good")
+    assert values(job.attributes) == {
+        **values(job.attributes),
+        "test.suite.name": "d",
+        "test.case.name": "good",
+        "test.case.result.status": "pass",
+        "agentv.experiment": "nightly",
+        "agentv.score": 1.0,
+        "agentv.tags": ["first"],
+    }
+    call = next(span for span in collector.named("invoke_agent default") if span.parent_span_id == job.span_id)
+    assert call.trace_id == job.trace_id
+    assert call.kind == call.SPAN_KIND_CLIENT
+    about = values(call.attributes)
+    assert (about["gen_ai.operation.name"], about["gen_ai.usage.input_tokens"]) == ("invoke_agent", 7)
+    [event] = call.events
+    assert event.name == "gen_ai.evaluation.result"
+    assert values(event.attributes) == {
+        "gen_ai.evaluation.name": "says-yes",
+        "gen_ai.evaluation.score.value": 1.0,
+        "gen_ai.evaluation.score.label": "pass",
+        "gen_ai.evaluation.explanation": "contains 'yes'",
+    }
+    tool = next(span for span in collector.named("execute_tool search") if span.parent_span_id == call.span_id)
+    assert values(tool.attributes)["gen_ai.tool.name"] == "search"
+    assert len({span.trace_id for span in collector.spans}) == 2
+
+
+def test_a_stored_run_is_exported_with_the_same_ids(project, command, collector):
+    command("eval", "d.yaml", "--out", "out", "--otel", collector.url)
+    live = {(span.trace_id, span.span_id, span.name) for span in collector.spans}
+    collector.requests.clear()
+    ended = command("report", "out", "--otel", collector.url)
+    assert ended.code == 0
+    assert "Exported 6 spans" in ended.stderr
+    assert {(span.trace_id, span.span_id, span.name) for span in collector.spans} == live
+
+
+@pytest.mark.parametrize("captured", ["true", ""])
+def test_texts_are_exported_only_if_the_environment_asks_for_them(project, command, collector, monkeypatch, captured):
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", captured)
+    command("eval", "d.yaml", "--out", "out", "--otel", collector.url, "--case", "good")
+    [call] = collector.named("invoke_agent default")
+    about = values(call.attributes)
+    if not captured:
+        assert "yes, please" not in str(collector.spans)
+        assert not [key for key in about if "messages" in key]
+        return
+    assert json.loads(about["gen_ai.input.messages"]) == [
+        {"role": "user", "parts": [{"type": "text", "content": "yes, please"}]}
+    ]
+    sent = json.loads(about["gen_ai.output.messages"])
+    assert [part["type"] for message in sent for part in message["parts"]] == [
+        "text",
+        "tool_call",
+        "tool_call_response",
+    ]
+    [tool] = collector.named("execute_tool search")
+    assert values(tool.attributes)["gen_ai.tool.call.arguments"] == '{"q":"x"}'
+
+
+def test_headers_come_from_the_environment_and_secrets_are_not_exported(project, command, collector, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=collector-key-123")
+    monkeypatch.setenv("SHOP_API_KEY", "planted-secret-0123456789")
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
+    target = {"name": "default", "provider": "mock", "response": "yes planted-secret-0123456789"}
+    project.write("targets.yaml", {"targets": [target]})
+    assert command("eval", "d.yaml", "--out", "out", "--otel", collector.url).code == 0
+    assert {headers.get("x-key") for _, headers, _ in collector.requests} == {"collector-key-123"}
+    assert "planted-secret" not in str(collector.spans)
+    assert "collector-key-123" not in (project.path / "out" / "run.json").read_text()
+
+
+def test_a_collector_that_is_down_costs_spans_but_no_result(project, command):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        ended = command("eval", "d.yaml", "--out", "out", "--otel", endpoint)
+        assert ended.code == 0
+        assert f"6 of 6 spans could not be delivered to {endpoint}/v1/traces" in ended.stdout
+        assert len((project.path / "out" / "results.jsonl").read_text().splitlines()) == 2
+        assert "Traceback" not in ended.stderr
+        quiet = command("eval", "d.yaml", "--out", "other", "--otel", endpoint, "--quiet")
+        assert "6 of 6 spans could not be delivered" in quiet.stderr
+
+
+def test_a_collector_that_refuses_spans_fails_the_export_of_a_stored_run(project, command, collector):
+    command("eval", "d.yaml", "--out", "out")
+    collector.status = 403
+    ended = command("report", "out", "--otel", collector.url)
+    assert ended.code == 2
+    assert f"Cannot export the run to {collector.url}/v1/traces" in ended.stderr
+    assert "OTEL_EXPORTER_OTLP_HEADERS" in ended.stderr
+
+
+def test_errors_have_an_error_type_and_no_score(project, command, collector):
+    target = {"name": "default", "provider": "cli", "command_template": "exit 3", "max_retries": 0}
+    project.write("targets.yaml", {"targets": [target]})
+    command("eval", "d.yaml", "--out", "out", "--otel", collector.url, "--case", "good")
+    [call] = collector.named("invoke_agent default")
+    assert values(call.attributes)["error.type"] == "process"
+    assert call.status.code == call.status.STATUS_CODE_ERROR
+    [job] = collector.named("test good")
+    assert "agentv.score" not in values(job.attributes)
+    assert not call.events
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        ("http://localhost:4318", "http://localhost:4318/v1/traces"),
+        ("http://localhost:4318/", "http://localhost:4318/v1/traces"),
+        ("https://host/api/public/otel", "https://host/api/public/otel/v1/traces"),
+        ("https://host/v1/traces", "https://host/v1/traces"),
+    ],
+)
+def test_the_path_of_traces_is_added_to_the_endpoint(endpoint, url):
+    assert traces_url(endpoint) == url
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:4318", "ftp://host", "http://", "http://host:x", "http://host?key=1"])
+def test_an_invalid_endpoint_is_an_error_before_the_run(project, command, endpoint):
+    ended = command("eval", "d.yaml", "--out", "out", "--otel", endpoint)
+    assert ended.code == 2
+    assert "--otel must be an address" in ended.stderr
+    assert not (project.path / "out").exists()
