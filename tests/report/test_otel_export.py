@@ -9,6 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from agentv.model.call_trace import own_span_id
+from agentv.model.result import ExecutionMetrics, Result
+from agentv.report.traces.record_spans import RunFacts, spans_of_record
 from agentv.report.traces.span_sender import traces_url
 
 DATASET = {
@@ -190,6 +193,43 @@ def test_errors_have_an_error_type_and_no_score(project, command, collector):
     [job] = collector.named("test good")
     assert "agentv.score" not in values(job.attributes)
     assert not call.events
+
+
+def test_calls_of_judges_are_spans_of_their_own(project, command, collector):
+    judge = {
+        "name": "judge",
+        "provider": "mock",
+        "response": '{"score": 0.5}',
+        "token_usage": {"input": 4, "output": 2},
+    }
+    project.write("targets.yaml", {"targets": [{"name": "default", "provider": "mock"}, judge]})
+    options = ("-e", "{type: llm_judge, name: helpful}", "--case", "good")
+    command("eval", "d.yaml", "--out", "out", "--otel", collector.url, *options)
+    [span] = collector.named("chat judge")
+    [job] = collector.named("test good")
+    assert span.parent_span_id == job.span_id
+    about = values(span.attributes)
+    assert (about["agentv.evaluator"], about["gen_ai.usage.input_tokens"]) == ("helpful", 4)
+
+
+def test_spans_join_the_trace_that_the_agent_continued():
+    trace_id = "ab" * 16
+    record = Result(
+        timestamp="2026-01-01T00:00:01.000Z",
+        run_id="r",
+        eval_id="c0",
+        dataset="d",
+        dataset_path="d.yaml",
+        target="t",
+        trial=1,
+        status="ok",
+        score=1.0,
+        verdict="pass",
+        execution_metrics=ExecutionMetrics(duration_ms=250.0, trace_id=trace_id),
+    )
+    job, call = spans_of_record(record, RunFacts("r", None, {}))
+    assert (job.trace_id, call.trace_id, call.id) == (trace_id, trace_id, own_span_id(trace_id))
+    assert (call.end - call.start) == 250_000_000
 
 
 @pytest.mark.parametrize(
