@@ -74,7 +74,7 @@ def test_labels_follow_the_order_of_judge_label_and_are_read_by_calibrate(labels
 def test_progress_notes_scores_skips_and_undo_are_counted(labels):
     assert labels.get() == {
         "labeller": "ann", "file": "labels.jsonl", "answers": 8, "labelled": 0, "skipped": 0,
-        "next": labels.rows[drawn_order()[0]], "entries": [],
+        "next": labels.rows[drawn_order()[0]], "entries": [], "unanswered": [],
     }  # fmt: skip
     labels.post("a", score=0.85)
     labels.post("b", score=0.79, comment="nearly")
@@ -151,6 +151,7 @@ def shared_labels(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("project")
     rows = [{"test_id": letter, "score": 1.0, "candidate_answer": letter} for letter in "ab"]
+    rows.append({"test_id": "broken", "error": "no connection"})
     (folder / "eval_1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with started("eval_1.jsonl", "--label", "labels.jsonl", cwd=folder) as view:
         found = Labels(view)
@@ -166,14 +167,11 @@ def test_labels_are_neither_shown_nor_written_without_a_file(evaluated, server):
             assert answer.status == 403 and "Start agentv view with --label FILE" in answer.text
 
 
-def test_a_result_without_an_answer_cannot_be_labelled(folder, server):
-    folder.write(
-        "rows.jsonl", [{"test_id": "broken", "error": "no connection"}, {"test_id": "a", "score": 1.0, "answer": "A"}]
-    )
-    with server("rows.jsonl", "--label", "labels.jsonl") as view:
-        labels = Labels(view)
-        answer = labels.send({"row": labels.rows["broken"], "id": "broken", "label": "pass"})
-        assert answer.status == 400 and "has no answer to label" in answer.text
+def test_a_result_without_an_answer_cannot_be_labelled(shared_labels):
+    row = shared_labels.rows["broken"]
+    answer = shared_labels.send({"row": row, "id": "broken", "label": "pass"})
+    assert answer.status == 400 and "has no answer to label" in answer.text
+    assert (shared_labels.get()["unanswered"], shared_labels.get()["answers"]) == ([row], 2)
 
 
 def test_the_file_of_something_else_is_refused_at_the_start(evaluated, folder, command):
@@ -212,3 +210,79 @@ def test_a_score_passes_by_the_limits_of_its_case(folder, server):
     with server("run", "--label", "labels.jsonl") as view:
         labels = Labels(view)
         assert [labels.post("a", score=score)["label"] for score in (0.5, 0.49)] == ["pass", "fail"]
+
+
+HOSTILE = '</script><img src=x onerror="window.pwned = 1"> \x1b[31mred'
+
+
+def test_answers_are_labelled_by_keyboard_only(evaluated, served, command):
+    """Three labels, a score, a comment and an undo, without the mouse. The verdict is hidden until then."""
+    first, second, third, fourth, *_ = drawn_order()
+    evaluated(LETTERS)
+    with served("run", "--label", "labels.jsonl", "--labeller", "ann") as page:
+        panel, title = page.get_by_role("region", name="Label"), page.locator("#detail-title")
+        row = page.get_by_role("row").filter(has=page.get_by_text(first, exact=True))
+        page.keyboard.press("n")
+        title.get_by_text(first, exact=True).wait_for()
+        assert "hidden until the answer is labelled" in page.locator(".detail .body").inner_text()
+        assert "Evaluators" not in page.locator(".detail .body").inner_text()
+        assert not row.locator(".verdict .badge").is_visible()
+        page.keyboard.press("p")
+        title.get_by_text(second, exact=True).wait_for()
+        assert row.locator(".verdict .badge").is_visible()
+        assert row.locator(".label").inner_text() == "pass"
+        page.keyboard.press("c")
+        page.keyboard.type(HOSTILE.replace("\x1b", ""))
+        page.keyboard.press("Enter")
+        panel.get_by_text("1 of 8 labelled by ann").wait_for()
+        page.keyboard.press("f")
+        title.get_by_text(third, exact=True).wait_for()
+        page.keyboard.press("s")
+        page.keyboard.type("0.9")
+        page.keyboard.press("Enter")
+        title.get_by_text(fourth, exact=True).wait_for()
+        assert panel.get_by_text("3 of 8 labelled by ann").is_visible()
+        page.keyboard.press("p")
+        panel.get_by_text("4 of 8").wait_for()
+        page.keyboard.press("u")
+        title.get_by_text(fourth, exact=True).wait_for()
+        panel.get_by_text("3 of 8").wait_for()
+        assert page.evaluate("window.pwned") is None
+    found = {line.eval_id: line for line in read_labels("labels.jsonl")}
+    assert [found[id].label for id in (first, second, third, fourth)] == ["pass", "fail", "pass", None]
+    assert (found[second].comment, found[third].score) == (HOSTILE.replace("\x1b", ""), 0.9)
+    calibrated = json.loads(command("judge", "calibrate", "run", "--labels", "labels.jsonl", "--json").stdout)
+    assert (calibrated["labelled"], calibrated["labellers"]) == (3, {"ann": 3})
+
+
+def test_the_page_shows_agreement_and_filters_by_label(evaluated, served):
+    """Ann and Bob agree on 3 of 7 answers. Ann passes b to f, which the judge fails."""
+    evaluated(LETTERS)
+    given = {
+        "ann": dict.fromkeys("abcdef", "pass") | dict.fromkeys("gh", "fail"),
+        "bob": dict.fromkeys("abcg", "pass") | dict.fromkeys("def", "fail"),
+    }
+    lines = [
+        Label(timestamp="t", **key_of(id)._asdict(), label=value, labeller=name, comment=HOSTILE)
+        for name, values in given.items()
+        for id, value in values.items()
+    ]
+    LabelFile("labels.jsonl").add(*lines)
+    with served("run", "--label", "labels.jsonl", "--labeller", "ann") as page:
+        page.locator("[popovertarget=filter-label]").click()
+        assert page.locator("#filter-label li").all_inner_texts() == ["labelled\n8", "disagrees with the judge\n5"]
+        page.get_by_label("disagrees with the judge").check()
+        page.get_by_text("5 of 8 results").wait_for()
+        page.keyboard.press("Escape")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        panel = page.get_by_role("region", name="Label")
+        panel.get_by_text("bob: ", exact=False).wait_for()
+        assert "<img src=x" in panel.inner_text() and "\\x1b[31m" in panel.inner_text()
+        panel.get_by_text("Agreement").click()
+        panel.get_by_role("row", name="ann and bob 3 of 7 (42.9 %) -0.273, too few for an interval").wait_for()
+        panel.get_by_role("row", name="ann and the judge 3 of 8 (37.5 %)").wait_for()
+        page.keyboard.press("u")
+        panel.get_by_text("7 of 8 labelled by ann").wait_for()
+        assert page.evaluate("window.pwned") is None
+    assert LabelFile("labels.jsonl").labels.counts("ann").total() == 7

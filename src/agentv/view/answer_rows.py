@@ -80,6 +80,10 @@ class AnswerRows:
                 return rank, row
         return None
 
+    def unanswered(self) -> list[int]:
+        """Return the rows without an answer."""
+        return [row for row, rank in enumerate(self._ranks) if rank == _NO_ANSWER]
+
     def rows(self, ranks: Container[int]) -> dict[int, list[int]]:
         """Return the rows of answers by rank."""
         found: dict[int, list[int]] = {}

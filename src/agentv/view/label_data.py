@@ -106,6 +106,7 @@ def _overview(labelled: LabelledRun) -> dict[str, Any]:
         "file": str(labelled.file.path),
         **_progress(labelled, given),
         "entries": entries,
+        "unanswered": labelled.answers.unanswered(),
     }
 
 

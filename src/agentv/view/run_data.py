@@ -29,7 +29,8 @@ async def runs(request: web.Request) -> web.Response:
 async def head(request: web.Request) -> web.Response:
     """Return the figures of a run, and the names that its rows refer to."""
     run = request.app[STATE].served_run(request.match_info["id"])
-    return json_response(await asyncio.to_thread(run.head))
+    found = await asyncio.to_thread(run.head)
+    return json_response({**found, "label": request.app[STATE].label_file is not None})
 
 
 async def rows(request: web.Request) -> web.Response:

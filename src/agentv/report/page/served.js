@@ -2,6 +2,7 @@
 
 import { start } from "./core/shell.js";
 import { ServedSource } from "./data/served.js";
+import { withLabels } from "./labels/labelling.js";
 import { RUN } from "./run/run_view.js";
 import { RUNS } from "./runs/runs_view.js";
 import { TREND } from "./runs/trend_view.js";
@@ -17,7 +18,7 @@ async function chooseView() {
 }
 
 chooseView()
-  .then(() => start(root, source, [RUNS, RUN, TREND]))
+  .then(() => start(root, source, [RUNS, withLabels(RUN), TREND]))
   .catch((error) => {
     root.textContent = `The page cannot be opened: ${error.message}`;
   });

@@ -16,12 +16,14 @@ import { oneLine, visible } from "../core/text.js";
 
 export class Detail {
   #open = null;
+  #isBlind = false;
 
   constructor(rows, source, state, table) {
     this.rows = rows;
     this.source = source;
     this.state = state;
     this.table = table;
+    this.panel = null; // for labels
     this.title = element("h2", { tabindex: "-1", id: "detail-title" });
     this.before = this.#button("Previous result", "↑", () => this.#step(-1));
     this.after = this.#button("Next result", "↓", () => this.#step(1));
@@ -45,6 +47,7 @@ export class Detail {
     const wanted = open !== null && open < this.rows.total ? open : null;
     this.root.hidden = wanted === null;
     document.body.classList.toggle("with-detail", wanted !== null);
+    this.panel?.show(wanted);
     if (wanted === null) {
       this.#open = null;
       return;
@@ -53,14 +56,16 @@ export class Detail {
     this.place.textContent = position < 0 ? "not in the filtered list" : `${count(position + 1)} of ${count(this.table.length)}`;
     this.before.disabled = this.table.neighbour(wanted, -1) === null || position < 0;
     this.after.disabled = this.table.neighbour(wanted, 1) === null || position < 0;
-    if (wanted === this.#open) return;
+    const isBlind = this.rows.labels?.hides(wanted) ?? false;
+    if (wanted === this.#open && isBlind === this.#isBlind) return;
     this.#open = wanted;
+    this.#isBlind = isBlind;
     const row = this.rows.at(wanted);
     const [rest, testCase] = await Promise.all([this.source.result(wanted), this.source.caseOf(wanted)]);
-    if (this.#open !== wanted) return; // another result was opened in the meantime
+    if (this.#open !== wanted || this.#isBlind !== isBlind) return; // another result was opened in the meantime
     const result = this.rows.record(wanted, rest ?? {});
     this.title.replaceChildren(element("bdi", {}, visible(row.id)));
-    replaceChildren(this.body, ...sections(row, result, testCase ?? {}, { head: this.rows.head, others: this.#others(wanted) }));
+    replaceChildren(this.body, ...(isBlind ? this.panel.blind : sections)(row, result, testCase ?? {}, { head: this.rows.head, others: this.#others(wanted) }));
     this.body.scrollTop = 0;
   }
 

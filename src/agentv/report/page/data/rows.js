@@ -15,6 +15,7 @@ export const FACETS = {
   evaluator: "missed",
   error: "error",
   tag: "tags",
+  label: null, // not a column of the run
 };
 
 const WORST = [6, 4, 2, 0, 8]; // the rank of each verdict when the worst results come first; a score is added
@@ -33,6 +34,7 @@ export class Rows {
     this.verdicts = VERDICTS.map(() => 0); // how many rows have each
     this.values = Object.fromEntries(COUNTED.map((name) => [name, 0])); // how many rows have a value
     this.mostTrials = 1;
+    this.labels = null; // the labels of a person, on a page that collects them
   }
 
   // Adds a block of rows. A served block also has the names that its rows are the first to refer to.
@@ -65,6 +67,7 @@ export class Rows {
       cost: known(columns.cost[row]),
       tags: head.tagSets[columns.tags[row]],
       error: columns.error[row] < 0 ? null : head.errors[columns.error[row]],
+      label: this.labels?.of(row)?.label ?? null,
     };
   }
 
@@ -113,7 +116,8 @@ export class Rows {
     const { total } = this;
     const missed = new Uint8Array(total); // how many facets a row does not match; 255: another filter
     this.#dropUnmatched(values, found, missed);
-    const facets = Object.entries(FACETS).map(([name, column]) => this.#facet(name, this.columns[column], values.facets[name]));
+    const used = Object.keys(FACETS).filter((name) => name !== "label" || this.labels !== null);
+    const facets = used.map((name) => this.#facet(name, this.#codes(name), values.facets[name]));
     for (const { codes, allowed } of facets) {
       if (!allowed) continue;
       for (let row = 0; row < total; row++) if (!allowed[codes[row] + 1] && missed[row] < 254) missed[row]++;
@@ -127,6 +131,10 @@ export class Rows {
   // The number of different values of a facet in the whole run.
   variety(name) {
     return new Set(this.#valuesByCode(name).flat()).size;
+  }
+
+  #codes(name) {
+    return name === "label" ? this.labels.codes(this.total) : this.columns[FACETS[name]];
   }
 
   // The values of each code of a facet (from -1 on), and whether the filter allows the code; null without a filter.
@@ -152,6 +160,8 @@ export class Rows {
         return one(head.errors);
       case "evaluator":
         return head.evaluatorSets;
+      case "label":
+        return this.labels?.lists ?? [];
       default:
         return head.tagSets;
     }

@@ -80,6 +80,23 @@ class ServedRun {
     return get(`${this.address}/case?row=${row}`);
   }
 
+  // The labels of the person who uses the page.
+  async labels() {
+    return get(this.#labels);
+  }
+
+  async label(entry) {
+    return post(this.#labels, entry);
+  }
+
+  async labelAgreement() {
+    return get(`${this.#labels}/agreement`);
+  }
+
+  get #labels() {
+    return `/api/labels/${encodeURIComponent(this.id)}`;
+  }
+
   // Yields the rows whose texts contain a text, as the server finds them.
   async *search(text) {
     const response = await fetch(`${this.address}/search?text=${encodeURIComponent(text)}`);
@@ -110,6 +127,13 @@ class ServedRun {
 
 async function get(address) {
   const response = await fetch(address);
+  if (!response.ok) throw await failure(response);
+  return response.json();
+}
+
+async function post(address, data) {
+  const headers = { "Content-Type": "application/json" };
+  const response = await fetch(address, { method: "POST", headers, body: JSON.stringify(data) });
   if (!response.ok) throw await failure(response);
   return response.json();
 }

@@ -14,6 +14,7 @@ const LISTS = {
   evaluator: { title: "Failed evaluator", least: 1 },
   error: { title: "Error class", least: 1 },
   tag: { title: "Tag", least: 2 },
+  label: { title: "Label", least: 1 },
 };
 const ORDERS = {
   worst: "Worst first",

@@ -52,6 +52,7 @@ class Page {
     this.live = live;
     this.shell = shell;
     this.keys = KEYS;
+    this.panel = null; // for labels
     this.headline = new Headline(state, rows);
     this.table = new Table(rows, source, state);
     this.detail = new Detail(rows, source, state, this.table);
@@ -76,6 +77,16 @@ class Page {
     );
     this.#known = head.live ? head.total : Math.max(head.total, head.run.done);
     this.#showFigures();
+  }
+
+  // Lets a person label results: marks and a filter in the table, and a panel in the detail view.
+  addLabels(labels, panel) {
+    this.rows.labels = labels;
+    this.panel = this.detail.panel = panel;
+    this.keys = [...KEYS, ...panel.keys];
+    this.status.before(panel.start);
+    this.detail.root.querySelector("header").append(panel.root);
+    labels.addEventListener("change", () => this.#draw());
   }
 
   get title() {
@@ -110,6 +121,7 @@ class Page {
   key(event) {
     const { target, key } = event;
     if (isTyping(target)) return target === this.search.input && this.#leaveSearch(key);
+    if (this.panel?.key(event)) return true;
     if (key === "/") return this.search.focus(), true;
     if (key === "Escape" && this.state.values.open !== null) return this.detail.close(), true;
     if ((key === "Enter" || key === " ") && isControl(target)) return false;

@@ -206,7 +206,7 @@ export class Table {
     const shown = this.#rows.at(row);
     const line = element(
       "div",
-      { class: "row", role: "row", id: `row-${position}`, "aria-rowindex": String(position + 2), "data-position": String(position) },
+      { class: this.#rows.labels?.hides(row) ? "row blind" : "row", role: "row", id: `row-${position}`, "aria-rowindex": String(position + 2), "data-position": String(position) },
       this.#columns.shown.map((column) => cell(column, shown, this.#columns.beside)),
     );
     this.#fillReason(line, row);

@@ -8,6 +8,7 @@ import { oneLine, visible } from "../core/text.js";
 // `least` is the width in rem below which a column is left out, in the order of `rank`: the highest first.
 const COLUMNS = [
   { name: "verdict", title: "Verdict", width: "6.2rem", least: 6.2, rank: 0 },
+  { name: "label", title: "Label", width: "4.4rem", least: 4.4, rank: 0.5, isUnsorted: true, isUsed: ({ labels }) => labels !== null },
   { name: "id", title: "Case", width: "minmax(7rem, 1.1fr)", least: 9, rank: 0 },
   { name: "target", title: "Target", width: "minmax(5rem, 0.5fr)", least: 6, rank: 2, isUsed: ({ head }) => head.targets.length > 1 },
   { name: "prompt", title: "Prompt", width: "minmax(5rem, 0.5fr)", least: 6, rank: 3, isUsed: ({ head }) => head.prompts.length > 1 },
@@ -43,6 +44,8 @@ export function cell({ name }, row, beside) {
   switch (name) {
     case "verdict":
       return make(badge(row.verdict));
+    case "label":
+      return make(row.label && badge(row.label));
     case "id":
       return caseCell(row, beside);
     case "score":

@@ -1,0 +1,16 @@
+// What is shown of an answer before it is labelled: no scores, verdicts, reasons or targets, as in `agentv judge label`.
+
+import { section } from "../case/blocks.js";
+import { conversation } from "../case/conversation.js";
+import { reference } from "../case/reference.js";
+import { element } from "../core/dom.js";
+
+export function blindSections(row, result, testCase) {
+  const { evaluator_results, hits, misses, reasoning, score, verdict, ...unjudged } = result;
+  const hidden = { ...row, verdict: "unscored", score: null };
+  return [
+    element("p", { class: "note" }, "The verdict is hidden until the answer is labelled."),
+    section("talk", "Conversation", conversation(hidden, { ...unjudged, hits: [], misses: [], evaluator_results: [] }, testCase)),
+    reference(unjudged, testCase),
+  ].filter(Boolean);
+}
