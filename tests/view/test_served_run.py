@@ -2,6 +2,17 @@
 
 import json
 
+import msgspec
+import pytest
+
+from contracts.foreign_results import READABLE
+from made_results import made
+
+
+def record(eval_id, **values):
+    """A record as it is written to a line."""
+    return msgspec.to_builtins(made(eval_id=eval_id, dataset_path="evals/texts.jsonl", **values))
+
 
 def test_the_page_opens_in_a_browser(folder, served):
     folder.write("rows.jsonl", [{"test_id": "first", "score": 1.0}, {"test_id": "second", "score": 0.2}])
@@ -25,3 +36,130 @@ def test_rows_records_and_cases_are_those_of_the_run(evaluated, server):
         stored = json.loads((run / "summary.json").read_text())
         assert head["summary"]["targets"] == stored["targets"]
         assert head["details"]["upper"]["passed"] == 1
+
+
+def test_blocks_continue_anywhere_and_name_only_what_is_new(folder, server):
+    rows = [record(f"case-{n}", target=f"t{n // 10_000}", tags=(f"tag{n % 7}",)) for n in range(40_000)]
+    folder.write("results.jsonl", rows)
+    with server("results.jsonl") as view:
+        [id] = view.login().run_ids()
+        found, names = view.rows(id)
+        assert [row["id"] for row in found] == [row["eval_id"] for row in rows]
+        assert [names["targets"][row["target"]] for row in found] == [row["target"] for row in rows]
+        assert [names["tagSets"][row["tags"]] for row in found] == [list(row["tags"]) for row in rows]
+        for first, count, targets in ((0, 16_384, ["t0", "t1"]), (10_000, 6_384, ["t1"]), (10_001, 6_383, [])):
+            block = view.get(f"/api/runs/{id}/rows?first={first}")
+            assert (block["n"], block["names"]["targets"], block["total"]) == (count, targets, 40_000)
+            times = block["ended"] if isinstance(block["ended"], list) else [block["ended"]] * count
+            assert sum(times) == 1_767_323_045_000
+        assert view.get(f"/api/runs/{id}/rows?first=40000")["n"] == 0
+        assert view.get(f"/api/runs/{id}/rows?first=90000000")["n"] == 0
+
+
+def test_results_of_every_other_tool_are_shown(tmp_path, server):
+    examples = {example.format: example for example in reversed(READABLE)}
+    paths = []
+    for name, example in examples.items():
+        (tmp_path / name).mkdir()
+        paths.append(example.write(tmp_path / name))
+    with server(*paths) as view:
+        listed = view.login().get("/api/runs")["runs"]
+        assert len(listed) == len(examples) and {run["state"] for run in listed} == {"foreign"}
+        for run in listed:
+            rows, _ = view.rows(run["id"])
+            places = ",".join(map(str, range(len(rows))))
+            head = view.get(f"/api/runs/{run['id']}/head")
+            assert len(view.get(f"/api/runs/{run['id']}/results?rows={places}")) == len(rows)
+            assert head["total"] == run["done"] == len(rows)
+            assert head["notes"][0].startswith("Read ") and head["complete"]
+
+
+def test_folders_of_runs_and_several_runs_are_listed(evaluated, folder, server):
+    evaluated(out="runs/first")
+    evaluated(out="runs/second")
+    folder.write("runs/notes.txt", "not a run")
+    folder.write("eval_old.jsonl", [{"test_id": "x", "score": 1.0}])
+    with server("runs", "eval_old.jsonl", "runs/first") as view:
+        listed = view.login().get("/api/runs")["runs"]
+        assert sorted(run["path"] for run in listed) == ["eval_old.jsonl", "runs/first", "runs/second"]
+        assert view.first_line.startswith("Serving 3 runs at ")
+
+
+DAMAGE = {
+    "run.json": b"{",
+    "results.jsonl": b'{"schema_version":1,"eval_id":\n{}\n',
+}
+
+
+@pytest.mark.parametrize("file", DAMAGE)
+def test_a_damaged_run_is_listed_with_the_reason(evaluated, server, file):
+    run = evaluated()
+    evaluated(out="good")
+    (run / file).write_bytes(DAMAGE[file])
+    with server("run", "good") as view:
+        found = {entry["path"]: entry for entry in view.login().get("/api/runs")["runs"]}
+        assert found["good"]["state"] == "finished" and not found["good"]["problem"]
+        if file == "run.json":
+            assert found["run"]["state"] == "unreadable" and "run.json" in found["run"]["problem"]
+        answer = view.request(f"/api/runs/{found['run']['id']}/rows?first=0")
+        assert answer.status == 422
+        error = answer.json["error"]
+        assert file in error["message"] and "agentv runs repair" in error["hint"]
+
+
+def test_search_finds_answers_findings_and_inputs(folder, server):
+    rows = [
+        record("answer", candidate_answer="It is a ZEBRA"),
+        record("nothing", candidate_answer="a horse"),
+        record("finding", misses=("names no zebra",)),
+        record("escaped", candidate_answer="Größe \\/ \n über"),
+        record("input", candidate_answer=""),
+    ]
+    folder.write("run/results.jsonl", rows)
+    case = {"id": "input", "dataset_path": "evals/texts.jsonl", "input": [{"role": "user", "content": "a zebra?"}]}
+    folder.write("run/cases.jsonl", [case, {**case, "dataset_path": "other.jsonl"}])
+    with server("run") as view:
+        [id] = view.login().run_ids()
+
+        def search(text):
+            answer = view.request(f"/api/runs/{id}/search?text={text}")
+            parts = [json.loads(line) for line in answer.text.splitlines()]
+            assert {part["total"] for part in parts} == {5} and parts[-1]["searched"] == 5
+            return [rows[row]["eval_id"] for part in parts for row in part["rows"]]
+
+        assert search("zebra") == ["answer", "finding", "input"]
+        assert search("%C3%BCBER") == search("gr%C3%B6%C3%9Fe") == ["escaped"]
+        assert search("eval_id") == search("fingerprint") == []
+        assert view.request(f"/api/runs/{id}/search?text=").status == 400
+
+
+def test_wrong_rows_are_errors(evaluated, server):
+    evaluated("a")
+    with server("run") as view:
+        [id] = view.login().run_ids()
+        for path, status in (
+            ("rows?first=-1", 400),
+            ("rows?first=1e3", 400),
+            ("results?rows=0,99", 422),
+            ("results?rows=" + "1," * 3000, 400),
+            ("case?row=7", 422),
+        ):
+            answer = view.request(f"/api/runs/{id}/{path}")
+            assert (answer.status, set(answer.json["error"])) == (status, {"message", "detail", "hint"})
+
+
+def test_a_port_in_use_and_wrong_arguments_are_errors(folder, server, command):
+    folder.write("notes.txt", "not a run")
+    with server() as first, server("--port", "0") as second:
+        assert first.port != second.port
+        ended = command("view", "--no-open", "--port", str(first.port))
+        assert ended.code == 2 and "The port is in use" in ended.stderr and "--port" in ended.stderr
+    for arguments, text in (
+        (["none"], "No such run: none"),
+        (["notes.txt"], "Not a run: notes.txt"),
+        (["--label", "none/labels.jsonl"], "The folder none does not exist"),
+        (["--host", "203.0.113.7"], "Cannot listen on 203.0.113.7"),
+        (["--port", "70000"], "70000"),
+    ):
+        ended = command("view", "--no-open", *arguments)
+        assert ended.code == 2 and text in ended.stderr
