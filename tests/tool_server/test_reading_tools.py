@@ -103,6 +103,16 @@ def test_long_answers_are_cut_with_a_note_and_can_be_read_in_parts(server):
     assert text == LONG
 
 
+def test_a_run_that_was_changed_afterwards_is_reported_to_the_agent(server, project):
+    summary = next((project / ".agentv/results").iterdir()) / "summary.json"
+    text = summary.read_text()
+    summary.write_text(text.replace("0.", "0.0", 1))
+    [warning] = server.call("read_run", run=summary.parent.name)["run_warnings"]
+    assert "summary.json" in warning and "was changed" in warning
+    summary.write_text(text)
+    assert "run_warnings" not in server.call("read_run", run=summary.parent.name)
+
+
 def test_pages_of_failures_add_up(server):
     seen, offset = [], 0
     while offset is not None:

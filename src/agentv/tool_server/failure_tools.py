@@ -87,7 +87,7 @@ class ReadFailuresAnswer(ToolAnswer, frozen=True, kw_only=True):
     next_offset: int | None = None
 
     def lines(self) -> Iterator[str]:
-        yield f"{self.total:,} of {plural(self.results, 'result')} match"
+        yield f"{plural(self.total, 'matching result')} of {self.results:,}"
         for each in self.failures:
             outcome = "error" if each.status == "error" else f"{each.verdict or each.status} {number(each.score)}"
             name = job_name(each.case, each.prompt, each.trial)

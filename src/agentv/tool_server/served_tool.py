@@ -18,7 +18,12 @@ class ToolArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ToolAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer of a tool. Subclasses return its short text as lines."""
+    """The answer of a tool. Subclasses return its short text as lines.
+
+    `run_warnings` are about runs that were changed after they were written.
+    """
+
+    run_warnings: list[str] = []
 
     def lines(self) -> Iterator[str]:
         """Yield the short text."""

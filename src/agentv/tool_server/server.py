@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import traceback
-from contextlib import nullcontext, suppress
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from time import monotonic
 from typing import Any
 
@@ -17,7 +20,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from agentv import __version__
-from agentv.errors import AgentvError, UsageError, start_of
+from agentv.errors import AgentvError, RunWarning, UsageError, start_of
 from agentv.report.figures import visible
 from agentv.report.status_line import Pace, status_line
 from agentv.settings.diagnostics import did_you_mean
@@ -45,9 +48,33 @@ INSTRUCTIONS = " ".join(
 _log = logging.getLogger(__name__)
 
 
+_warned: ContextVar[list[str] | None] = ContextVar("warned", default=None)
+
+
 def serve(project: ServedProject) -> None:
     """Serve until the client closes stdin. Runs in progress are then interrupted, and their records kept."""
+    show = warnings.showwarning
+
+    def collect(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        found = _warned.get()
+        if found is None or not issubclass(category, RunWarning):
+            show(message, category, *place, **more)
+        elif str(message) not in found:
+            found.append(str(message))
+
+    warnings.showwarning = collect
     anyio.run(_serve, project)
+
+
+@contextmanager
+def _run_warnings() -> Iterator[list[str]]:
+    """Collect the warnings about runs that a tool reads; they concern the agent, not the log."""
+    found: list[str] = []
+    token = _warned.set(found)
+    try:
+        yield found
+    finally:
+        _warned.reset(token)
 
 
 async def _serve(project: ServedProject) -> None:
@@ -119,9 +146,11 @@ async def _watch(call: CallInProgress, context: ServerRequestContext[Any]) -> No
 def _result(project: ServedProject, params: types.CallToolRequestParams, call: CallInProgress) -> types.CallToolResult:
     """Call a tool. Errors become results with a message and a hint."""
     try:
-        answer = _answer(project, params, call)
+        with _run_warnings() as warned:
+            answer = _answer(project, params, call)
+        answer = msgspec.structs.replace(answer, run_warnings=warned)
         data: dict[str, Any] = msgspec.json.decode(project.redactor().redact_line(msgspec.json.encode(answer)))
-        return _reply(project, "\n".join(answer.lines()), data)
+        return _reply(project, "\n".join((*answer.lines(), *warned)), data)
     except AgentvError as error:
         return _reply(project, str(error))
     except OSError as error:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import click
 
+from agentv.cli import output
 from agentv.cli.options import AT_LEAST_1, FOLDER, POSITIVE, TargetsFileOption, declare, flag, option
 from agentv.errors import UsageError
 from agentv.settings.sandbox import ENGINES
@@ -75,6 +76,10 @@ def serve_project(args: McpArguments) -> None:
     project = ServedProject(budget, allows_programs=args.allow_programs, advice=_advice)
     project.targets_file, project.workers, project.sandbox = targets_file, args.workers, args.sandbox  # type: ignore[assignment]
     project.display = lambda plan: RunDisplay(plan, SimpleNamespace(quiet=True, as_json=False))
+    if sys.stdin.isatty():
+        output.note(
+            "Waiting for messages of an MCP client on stdin. `agentv mcp --help` shows how to connect an agent."
+        )
     server.serve(project)
 
 
