@@ -1,6 +1,8 @@
 """The tools of `agentv mcp` that read: runs, failures, comparisons, cases and targets of one project."""
 
 import json
+import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -207,6 +209,13 @@ MISTAKES = (
 def test_a_mistake_is_explained_without_a_traceback(server, tool, arguments, expected):
     message = server.error(tool, **arguments)
     assert expected in message and "Traceback" not in message
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it():
+    blocked = "import sys; sys.modules.update(mcp=None, mcp_types=None); sys.argv = ['agentv', 'mcp']"
+    code = f"{blocked}; from agentv.cli import main; main()"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert ended.returncode == 2 and "pip install 'agentv[mcp]'" in ended.stderr and not ended.stdout
 
 
 DEEP = {}

@@ -153,12 +153,18 @@ def test_a_run_folder_cannot_send_a_resumed_run_out_of_the_project(project):
         name = server.call("run_cases", datasets=["evals"])["run"]
         manifest = path / ".agentv/results" / name / "run.json"
         data = json.loads(manifest.read_text())
-        (path.parent / "other.jsonl").write_text((path / "evals/cases.jsonl").read_text())
-        for changed in ({"paths": [str(path.parent / "other.jsonl")]}, {"record": str(path.parent / "tape.jsonl")}):
+        other = path.parent / "other.jsonl"
+        other.write_text((path / "evals/cases.jsonl").read_text())
+        for changed in (
+            {"paths": [str(other)]},
+            {"record": str(other)},
+            {"replay": str(other)},
+            {"cases_from": str(other)},
+        ):
             options = {**data["options"], **changed}
             manifest.write_text(json.dumps({**data, "finished_at": None, "options": options}))
             message = server.error("run_cases", resume=name)
-            assert "outside" in message or "only its folder names" in message
+            assert "is outside the project" in message or "only its folder names" in message
 
 
 def test_prints_of_user_code_do_not_disturb_the_protocol(folder):
