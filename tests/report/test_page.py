@@ -49,8 +49,18 @@ def test_other_forms_of_import_and_export_are_refused(text):
         joined({"a.js": text, "b.js": ""}.__getitem__, "a.js")
 
 
+@pytest.mark.parametrize("entry", ["report.js", "comparison.js", "served.js"])
+def test_modules_import_only_what_others_export(entry):
+    assert joined(page_file, entry)
+    with pytest.raises(ValueError, match=r"a\.js imports two, which b\.js does not export"):
+        joined({"a.js": 'import { one, two } from "./b.js";\n', "b.js": "export const one = 1;\n"}.__getitem__, "a.js")
+
+
 def test_circular_imports_are_refused():
-    modules = {"a.js": 'import { b } from "./b.js";\n', "b.js": 'import { a } from "./a.js";\n'}
+    modules = {
+        "a.js": 'import { b } from "./b.js";\nexport const a = 1;\n',
+        "b.js": 'import { a } from "./a.js";\nexport const b = 1;\n',
+    }
     with pytest.raises(ValueError, match=r"a\.js → b\.js → a\.js"):
         joined(modules.__getitem__, "a.js")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from itertools import combinations, repeat
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -54,6 +55,26 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     cases: tuple[str, ...] = ()
     seed: int = 0
     allow_changed_measure: bool = False
+
+
+class NamedRun(NamedTuple):
+    """A run to compare: its path, its name in the output, and the target or prompt to select."""
+
+    path: Path | str
+    label: str
+    picked: str | None = None
+
+
+def read_scores(runs: Sequence[NamedRun]) -> list[RunScores]:
+    """Return the scores of each run; for a single run, those of each of its targets, or else of its prompts."""
+    if len(runs) > 1:
+        return [RunScores(*run) for run in runs]
+    (run,) = runs
+    whole = None if run.picked is not None else RunScores(*run)
+    names = [] if whole is None else whole.targets if len(whole.targets) > 1 else whole.prompts
+    if len(names) < 2:
+        raise UsageError("compare needs two runs, or one run with several targets or prompts")
+    return [RunScores(run.path, f"{run.label}:{name}", name) for name in names]
 
 
 def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = CompareOptions()) -> Comparison:

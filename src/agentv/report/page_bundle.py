@@ -54,7 +54,9 @@ def _add(name: str, read: Callable[[str], str], parts: dict[str, str], on_the_wa
         raise ValueError(f"circular import: {' → '.join((*on_the_way, name))}")
     text = read(name)
     for found in _IMPORT.finditer(text):
-        _add(_target(name, found), read, parts, (*on_the_way, name))
+        target = _target(name, found)
+        _check_names(name, found, target, read(target))
+        _add(target, read, parts, (*on_the_way, name))
     exported = [found["name"] for found in _EXPORT.finditer(text)]
     body = _IMPORT.sub(lambda found: _bound(name, found), text)
     body = _EXPORT.sub(lambda found: f"{found['kind']} {found['name']}", body)
@@ -62,6 +64,14 @@ def _add(name: str, read: Callable[[str], str], parts: dict[str, str], on_the_wa
     if left_over:
         raise ValueError(f"{name} has an import or export in an unknown form: {left_over[0].strip()}")
     parts[name] = f"const {_variable(name)} = (() => {{\n{body}return {{ {', '.join(exported)} }};\n}})();\n"
+
+
+def _check_names(name: str, found: re.Match[str], target: str, text: str) -> None:
+    """Raise ValueError if a module imports what another does not export."""
+    exported = {each["name"] for each in _EXPORT.finditer(text)}
+    wanted = {each.partition(" as ")[0].strip() for each in found["names"].split(",") if each.strip()}
+    if missing := sorted(wanted - exported):
+        raise ValueError(f"{name} imports {', '.join(missing)}, which {target} does not export")
 
 
 def _target(name: str, found: re.Match[str]) -> str:

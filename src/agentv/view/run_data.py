@@ -36,7 +36,7 @@ async def head(request: web.Request) -> web.Response:
 async def rows(request: web.Request) -> web.Response:
     """Return a block of rows."""
     run = request.app[STATE].served_run(request.match_info["id"])
-    body = await asyncio.to_thread(run.rows, _number(request, "first"))
+    body = await asyncio.to_thread(run.rows, whole_number(request, "first"))
     return web.Response(body=body, content_type="application/json")
 
 
@@ -53,10 +53,11 @@ async def results(request: web.Request) -> web.Response:
 async def case(request: web.Request) -> web.Response:
     """Return the case of a row; null if the run has none."""
     run = request.app[STATE].served_run(request.match_info["id"])
-    return json_response(await asyncio.to_thread(run.case, _number(request, "row")))
+    return json_response(await asyncio.to_thread(run.case, whole_number(request, "row")))
 
 
-def _number(request: web.Request, name: str) -> int:
+def whole_number(request: web.Request, name: str) -> int:
+    """Return a number from the address; 0 without one."""
     return _whole(request.query.get(name, "0"), name)
 
 

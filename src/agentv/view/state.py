@@ -32,6 +32,8 @@ class ViewState:
         self.title = options.title
         self.label_file = options.label_file
         self.labeller = options.labeller
+        self.comparisons: OrderedDict[str, Any] = OrderedDict()
+        """The latest comparisons, which `comparison_data` keeps."""
         self._open: OrderedDict[str, ServedRun] = OrderedDict()
 
     def served_run(self, id: str) -> ServedRun:

@@ -1,5 +1,6 @@
 // Entry point of the page that `agentv view` serves.
 
+import { COMPARE } from "./compare/compare_view.js";
 import { start } from "./core/shell.js";
 import { ServedSource } from "./data/served.js";
 import { withLabels } from "./labels/labelling.js";
@@ -18,7 +19,7 @@ async function chooseView() {
 }
 
 chooseView()
-  .then(() => start(root, source, [RUNS, withLabels(RUN), TREND]))
+  .then(() => start(root, source, [RUNS, withLabels(RUN), COMPARE, TREND]))
   .catch((error) => {
     root.textContent = `The page cannot be opened: ${error.message}`;
   });

@@ -15,7 +15,7 @@ from agentv.cli.analysis_options import CompareArguments
 from agentv.cli.options import options_of
 from agentv.comparison.comparison import Comparison, FailOn, Matrix, comparison_data, matrix_data
 from agentv.comparison.joined_cases import JoinedCases
-from agentv.comparison.run_comparison import CompareOptions, compare_joined, compare_many
+from agentv.comparison.run_comparison import CompareOptions, NamedRun, compare_joined, compare_many, read_scores
 from agentv.comparison.scores import RunScores
 from agentv.engine.named_runs import lasting_name, named_run
 from agentv.engine.run_options import number_of, parse_max_errors
@@ -36,7 +36,9 @@ def compare(args: CompareArguments) -> None:
         raise click.UsageError("--json and --markdown cannot be combined")
     default = "regression" if args.margin is None else "inconclusive"
     fail_on = cast("FailOn", args.fail_on or default)
-    loaded = _loaded(tuple(map(lasting_name, args.runs)))
+    labels = list(map(lasting_name, args.runs))
+    named = zip(map(named_run, labels), labels, strict=True)
+    loaded = read_scores([NamedRun(path, label, picked) for (path, picked), label in named])
     code = _compare_many(args, loaded, fail_on) if len(loaded) > 2 else _compare_two(args, loaded, fail_on)
     sys.exit(code)
 
@@ -112,16 +114,3 @@ def write_page(file: str, title: str, text: str) -> None:
     with file_errors(f"Cannot write {file}"):
         Path(file).write_text(markdown_page(title, text), encoding="utf-8")
     output.message(f"Wrote {file}")
-
-
-def _loaded(runs: tuple[str, ...]) -> list[RunScores]:
-    """Return the scores of each run; for a single run, those of each of its targets, or else of its prompts."""
-    named = [named_run(run) for run in runs]
-    if len(named) > 1:
-        return [RunScores(path, run, target) for run, (path, target) in zip(runs, named, strict=True)]
-    (path, target), (run,) = named[0], runs
-    whole = None if target is not None else RunScores(path, run)
-    names = [] if whole is None else whole.targets if len(whole.targets) > 1 else whole.prompts
-    if len(names) < 2:
-        raise UsageError("compare needs two runs, or one run with several targets or prompts")
-    return [RunScores(path, f"{run}:{name}", name) for name in names]

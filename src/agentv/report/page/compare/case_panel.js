@@ -165,7 +165,7 @@ function evaluator({ name, sides }, change) {
       element("span", { class: "score" }, `${scores[0]} → ${scores[1]}`),
       element("span", { class: `delta ${change > 0 ? "gain" : change < 0 ? "loss" : ""}` }, change === null ? "" : signed(change)),
     ),
-    element("div", { class: "answers" }, sides.map((found) => element("div", { class: "answer-side" }, findings(found)))),
+    element("div", { class: "answers" }, sides.map((found, place) => element("div", { class: "answer-side", "data-side": LETTERS[place] }, findings(found)))),
   );
 }
 

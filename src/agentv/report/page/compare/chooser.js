@@ -19,15 +19,18 @@ export class Chooser {
     );
   }
 
+  // Lists the runs and returns the chosen ones; without any, the run of the address and the one before it.
   async load() {
     const { runs } = await this.source.runs();
-    const chosen = this.state.getAll("runs");
+    let chosen = this.state.getAll("runs");
+    if (!chosen.length) chosen = proposal(runs, this.state.get("run"));
     this.selects.forEach((select, place) => {
       const options = runs.flatMap(choices);
       if (chosen[place] && !options.some(([value]) => value === chosen[place])) options.push([chosen[place], chosen[place]]);
       replaceChildren(select, element("option", { value: "" }, "Choose a run"), options.map(([value, title]) => element("option", { value }, oneLine(title, 90))));
       select.value = chosen[place] ?? "";
     });
+    return chosen.length > 1 ? chosen : [];
   }
 
   #choose(place) {
@@ -39,6 +42,18 @@ export class Chooser {
   #swap() {
     this.state.update({ runs: this.selects.map((select) => select.value).reverse(), case: null }, { isStep: true });
   }
+}
+
+// The newest run, or a given one, after the newest earlier run of the same datasets; the targets of a single run.
+function proposal(runs, wanted) {
+  const readable = runs.filter((run) => run.state !== "unreadable");
+  const place = Math.max(0, readable.findIndex((run) => run.id === wanted));
+  const [after, ...earlier] = readable.slice(place);
+  if (!after) return [];
+  const before = earlier.find((run) => String(run.datasets) === String(after.datasets)) ?? earlier[0];
+  if (before) return [before.id, after.id];
+  const targets = Object.keys(after.targets ?? {});
+  return targets.length > 1 ? targets.slice(0, 2).map((target) => `${after.id}:${target}`) : [];
 }
 
 // A run, and each of its targets if it has several.

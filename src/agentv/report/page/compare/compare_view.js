@@ -1,6 +1,7 @@
 // The comparison of two runs: the verdict, what changed, the cases by change, and one case side by side.
 
 import { element, replaceChildren } from "../core/dom.js";
+import { isControl, isTyping } from "../core/keys.js";
 import { visible } from "../core/text.js";
 import { CaseColumns } from "./case_columns.js";
 import { CaseList } from "./case_list.js";
@@ -45,14 +46,16 @@ class ComparePage {
 
   // Compares the runs; a comparison of large runs takes a while.
   async load() {
-    const chosen = { runs: this.state.getAll("runs"), isAllowed: this.state.get("anyway") === "1" };
-    await this.chooser?.load();
-    if (this.chooser && chosen.runs.length < 2) return this.#say("Choose two runs to compare.");
-    this.#say("Comparing…");
+    this.#list = null;
     try {
-      const found = await this.source.comparison(chosen);
+      const runs = this.chooser ? await this.chooser.load() : [];
+      if (this.#isClosed) return;
+      if (this.chooser && !runs.length) return this.#say("Choose two runs to compare, or two targets of one run.");
+      this.#say("Comparing…");
+      const found = await this.source.comparison({ runs, isAllowed: this.state.get("anyway") === "1" });
       const head = await found.head();
       if (this.#isClosed) return;
+      document.title = `${head.data.runs.map((run) => run.label).join(" → ")} · agentv`;
       if (head.kind === "matrix") return replaceChildren(this.body, matrix(head));
       await this.#show(found, head);
     } catch (error) {
@@ -102,12 +105,10 @@ class ComparePage {
   key(event) {
     if (!this.#list) return false;
     const { list } = this.#list;
-    const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
-    if (typing) return list.searchKey(event);
+    if (isTyping(event.target)) return list.searchKey(event);
     if (event.key === "Escape" && this.#opened !== null) return this.#open(null), true;
     if (event.key === "/") return list.focusSearch(), true;
-    // A focused button or link keeps its own keys.
-    if (event.key === "Enter" && event.target.closest?.("button, a, summary")) return false;
+    if (event.key === "Enter" && isControl(event.target)) return false;
     return list.key(event, this.#opened);
   }
 

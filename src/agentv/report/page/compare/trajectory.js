@@ -35,7 +35,7 @@ function line(step, place, isFirst) {
     element("p", { class: "step-name" }, element("span", { class: "sign", "aria-hidden": "true" }, SIGNS[step.kind]), `${count(place + 1)}. `, element("code", {}, visible(step.tool)), element("span", { class: "note" }, ` ${WORDS[step.kind]}`), isFirst && element("strong", { class: "mark" }, "First difference")),
     step.kind === "same"
       ? call(step.before)
-      : element("div", { class: "answers" }, element("div", { class: "answer-side" }, step.kind !== "only in B" && call(step.before)), element("div", { class: "answer-side" }, step.kind !== "only in A" && call(step.after))),
+      : element("div", { class: "answers" }, element("div", { class: "answer-side", "data-side": "A" }, step.kind !== "only in B" && call(step.before)), element("div", { class: "answer-side", "data-side": "B" }, step.kind !== "only in A" && call(step.after))),
   );
 }
 

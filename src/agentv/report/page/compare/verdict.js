@@ -48,7 +48,7 @@ function figures(head) {
       figure(
         "Pass rate",
         `${percent(passes.mean_before)} → ${percent(passes.mean_after)}`,
-        `${signed(passes.mean_delta)}, 95 % ${signedInterval(passes.ci95)}`,
+        `${signed(passes.mean_delta)}, 95 % ${signedInterval(passes.ci95)}, n = ${count(passes.n)}`,
       ),
     outcomes(summary, head.outcomes),
   );
@@ -89,7 +89,7 @@ export function overview(head, openCase) {
     whatChanged(head.what_changed),
     head.regressions && regressions(head.regressions, openCase),
     head.left_out.length > 0 && section("Not in the figures", element("ul", { class: "lines" }, head.left_out.map((text) => element("li", {}, visible(text))))),
-    [...head.tables, head.runs].map((each) => folded(each.title, table(each))),
+    [...head.tables, head.runs].map(foldedTable),
     head.method.length > 0 && folded("Method", head.method.map((text) => element("p", {}, visible(text)))),
   );
 }
@@ -147,6 +147,12 @@ function section(title, ...children) {
 
 function folded(title, ...children) {
   return element("details", { class: "folded" }, element("summary", {}, visible(title)), ...children);
+}
+
+// A remark in parentheses after the title is shown with the table.
+function foldedTable(found) {
+  const [, title, remark] = /^(.*?)(?: \((.*)\))?$/s.exec(found.title);
+  return folded(title, remark && element("p", { class: "note" }, visible(remark)), table(found));
 }
 
 function table({ title, head, rows }) {

@@ -1,6 +1,8 @@
 // Data from the server, fetched on demand. The same methods as the data embedded in a file, and more.
 
 import { ServerEvents } from "./events.js";
+import { failure, get, post } from "./request.js";
+import { ServedComparison } from "./served_comparison.js";
 
 const KEPT = 2_000;
 const WAIT = 250; // milliseconds between questions for rows that have not been read or written yet
@@ -26,6 +28,11 @@ export class ServedSource {
   async trend(datasets, target) {
     const parameters = new URLSearchParams([...datasets.map((name) => ["dataset", name]), ["target", target]]);
     return get(`/api/trend?${parameters}`);
+  }
+
+  // The comparison of two or more runs, or of the targets of one; `isAllowed` ignores that the measure changed.
+  async comparison({ runs, isAllowed = false }) {
+    return new ServedComparison(runs, isAllowed);
   }
 
   // Events of the server: the list of runs changed, or a running eval made progress.
@@ -123,25 +130,4 @@ class ServedRun {
     promise.rows = rows;
     return promise;
   }
-}
-
-async function get(address) {
-  const response = await fetch(address);
-  if (!response.ok) throw await failure(response);
-  return response.json();
-}
-
-async function post(address, data) {
-  const headers = { "Content-Type": "application/json" };
-  const response = await fetch(address, { method: "POST", headers, body: JSON.stringify(data) });
-  if (!response.ok) throw await failure(response);
-  return response.json();
-}
-
-// The error of a refused request, with the message and the hint of the server.
-async function failure(response) {
-  const { error } = await response.json().catch(() => ({}));
-  const made = new Error(error?.message ?? `The server answered with status ${response.status}`);
-  made.hint = error?.hint ?? null;
-  return made;
 }

@@ -1,0 +1,35 @@
+// A comparison that the server computes. The same methods as a comparison in a file.
+
+import { get } from "./request.js";
+
+export class ServedComparison {
+  #parameters;
+
+  // `names` are ids of runs, each with an optional target or prompt after a colon.
+  constructor(names, isAllowed) {
+    this.runs = names.map((name) => name.split(":")[0]);
+    if (this.runs.length === 1) this.runs.push(this.runs[0]); // its targets are compared
+    this.#parameters = new URLSearchParams([...names.map((name) => ["runs", name]), ...(isAllowed ? [["anyway", "1"]] : [])]);
+  }
+
+  async head() {
+    const head = await get(`/api/compare?${this.#parameters}`);
+    this.#parameters.set("key", head.key); // a running eval may go on in the meantime
+    return head;
+  }
+
+  // Yields the cases as columns.
+  async *blocks() {
+    for (let first = 0; ; ) {
+      const block = await get(`/api/compare/rows?${this.#parameters}&first=${first}`);
+      first += block.n;
+      if (block.n) yield block;
+      if (!block.n || first >= block.total) return;
+    }
+  }
+
+  // The records of a case in both runs, and the case itself.
+  async pair(row) {
+    return get(`/api/compare/case?${this.#parameters}&row=${row}`);
+  }
+}

@@ -1,0 +1,145 @@
+"""Handlers for comparisons: the verdict, the list of cases, and one case of both runs.
+
+A comparison of large runs takes a while. It is computed once, in a thread, and kept for the requests that follow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from aiohttp import web
+
+from agentv.comparison.joined_cases import JoinedCases
+from agentv.comparison.run_comparison import CompareOptions, NamedRun, compare_joined, compare_many, read_scores
+from agentv.errors import UsageError
+from agentv.report.comparisons.comparison_view import ComparedRuns, matrix_head
+from agentv.report.row_blocks import case_fields
+from agentv.view.appended_records import file_stamp
+from agentv.view.row_store import find_case
+from agentv.view.run_data import whole_number
+from agentv.view.state import STATE, ViewState, json_response
+
+_MOST_RUNS = 20
+_MOST_KEPT, _MOST_CASES = 4, 1_000_000
+"""Comparisons that are kept; fewer if they have many cases."""
+
+_STAMPED = ("", "run.json", "results.jsonl", "cases.jsonl")
+
+
+class _Comparison:
+    """A comparison that is being computed, or is complete."""
+
+    def __init__(self, runs: list[NamedRun], options: CompareOptions) -> None:
+        self.compared: ComparedRuns | None = None
+        self._reading = Lock()
+        self._head = asyncio.ensure_future(asyncio.to_thread(self._compute, runs, options))
+
+    async def head(self) -> dict[str, Any]:
+        return await asyncio.shield(self._head)
+
+    @property
+    def has_failed(self) -> bool:
+        return self._head.done() and self._head.exception() is not None
+
+    @property
+    def cases(self) -> int:
+        return 0 if self.compared is None else len(self.compared.pairs)
+
+    def _compute(self, runs: list[NamedRun], options: CompareOptions) -> dict[str, Any]:
+        loaded = read_scores(runs)
+        if len(loaded) > 2:
+            matrix = compare_many(loaded, allow_changed_measure=options.allow_changed_measure)
+            return matrix_head(matrix, matrix.exit_code("regression"))
+        joined = JoinedCases(loaded[0], loaded[1])
+        found = compare_joined(joined, options)
+        self.compared = ComparedRuns(found, joined)
+        return self.compared.head(found.exit_code("regression"))
+
+    async def two_runs(self) -> ComparedRuns:
+        """Return the compared runs. Raises UsageError if there are more than two."""
+        await self.head()
+        if self.compared is None:
+            raise UsageError("Only a comparison of two runs lists its cases")
+        return self.compared
+
+    def case(self, row: int) -> dict[str, Any]:
+        """Read a case. The files of both runs are read by one thread at a time."""
+        assert self.compared is not None
+        first, second = (side.run.run for side in self.compared.pairs.sides)
+        with self._reading, first, second:
+            found = self.compared.case(row)
+            place = 0 if found["sides"][1] is None else 1
+            record = found["sides"][place]["record"]
+            return {**found, "case": self._stored_case(place, record["dataset_path"], record["eval_id"])}
+
+    def _stored_case(self, place: int, dataset_path: str, id: str) -> dict[str, Any] | None:
+        """Return a case as a run stored it; None if it did not."""
+        assert self.compared is not None
+        run = self.compared.pairs.sides[place].run.run
+        offset = find_case(run.folder.cases_path, dataset_path, id)
+        stored = next(run.cases_at([offset])) if offset >= 0 else None
+        return None if stored is None else case_fields(stored.fields)
+
+
+async def compare(request: web.Request) -> web.Response:
+    """Return everything about a comparison but its cases."""
+    key, found = _comparison(request)
+    return json_response({"key": key, **await found.head()})
+
+
+async def rows(request: web.Request) -> web.Response:
+    """Return a block of cases."""
+    compared = await _comparison(request)[1].two_runs()
+    return json_response(await asyncio.to_thread(compared.block, whole_number(request, "first")))
+
+
+async def case(request: web.Request) -> web.Response:
+    """Return a case in both runs."""
+    found = _comparison(request)[1]
+    compared = await found.two_runs()
+    row = whole_number(request, "row")
+    if row >= len(compared.pairs):
+        raise UsageError("This comparison has no such case", hint="Reload the page")
+    return json_response(await asyncio.to_thread(found.case, row))
+
+
+def _comparison(request: web.Request) -> tuple[str, _Comparison]:
+    """Return the comparison that a request names by its key, or else by its runs, which is then computed."""
+    state = request.app[STATE]
+    kept = state.comparisons
+    key = request.query.get("key", "")
+    if key not in kept:
+        runs = _runs(state, request)
+        options = CompareOptions(changes=0, allow_changed_measure=request.query.get("anyway") == "1")
+        key = _key(runs, options)
+        if key not in kept or kept[key].has_failed:
+            kept[key] = _Comparison(runs, options)
+    kept.move_to_end(key)
+    while len(kept) > 1 and (len(kept) > _MOST_KEPT or sum(each.cases for each in kept.values()) > _MOST_CASES):
+        kept.popitem(last=False)
+    found: _Comparison = kept[key]
+    return key, found
+
+
+def _runs(state: ViewState, request: web.Request) -> list[NamedRun]:
+    """Return the runs of a request: ids of the list, each with an optional target or prompt after a colon."""
+    given = request.query.getall("runs", [])
+    names = given if len(given) > 1 else [name for text in given for name in text.split(",")]
+    if not 0 < len(names) <= _MOST_RUNS:
+        raise UsageError(f"Choose up to {_MOST_RUNS} runs to compare")
+    return [_run(state, *name.partition(":")) for name in names]
+
+
+def _run(state: ViewState, id: str, colon: str, picked: str) -> NamedRun:
+    entry = state.runs.find(id).entry
+    return NamedRun(Path(entry.path), f"{entry.name}{colon}{picked}", picked or None)
+
+
+def _key(runs: list[NamedRun], options: CompareOptions) -> str:
+    """Return a key that changes when a run changes."""
+    stamps = [[file_stamp(Path(run.path) / name) for name in _STAMPED] for run in runs]
+    return hashlib.blake2b(repr((runs, options, stamps)).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,68 @@
+"""Comparisons in the served page: the same figures as `agentv compare`, and runs chosen from the list."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def two_runs(folder):
+    """Two runs of eight cases, `before` and `after`: seven cases get worse."""
+    import agentv
+
+    folder.write(".agentv/config.yaml", {})
+    cases = [{"id": f"case-{n}", "input": f"number {n}", "expected_outcome": "Says yes"} for n in range(8)]
+    checks = {"evaluators": [{"type": "contains", "value": "yes"}]}
+    folder.write("evals/shop.jsonl", cases)
+    folder.write("evals/shop.yaml", checks)
+    agentv.evaluate("evals/shop.jsonl", lambda prompt: f"yes, {prompt}", out="before")
+    agentv.evaluate("evals/shop.jsonl", lambda prompt: "yes" if "7" in prompt else f"no, {prompt}", out="after")
+    return folder
+
+
+def ids_of(server):
+    return {run["name"]: run["id"] for run in server.get("/api/runs")["runs"]}
+
+
+def test_the_server_returns_the_figures_of_the_command(command, server, two_runs):
+    expected = json.loads(command("compare", "before", "after", "--json", "--changes", "0").stdout)
+    with server("before", "after") as view:
+        ids = ids_of(view.login())
+        head = view.get(f"/api/compare?runs={ids['before']},{ids['after']}")
+        del expected["matched"], expected["changes"]
+        assert head["data"]["summary"] == expected["summary"]
+        assert head["data"] == expected
+        block = view.get(f"/api/compare/rows?key={head['key']}&first=0")
+        assert (block["n"], block["change"].count(-1.0)) == (8, 7)
+        pair = view.get(f"/api/compare/case?key={head['key']}&row=0")
+        assert [side["record"]["candidate_answer"] for side in pair["sides"]] == ["yes, number 0", "no, number 0"]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "message"),
+    [
+        ("runs={0}", 400, "compare needs two runs, or one run with several targets or prompts"),
+        ("", 400, "Choose up to 20 runs to compare"),
+        ("runs={0},../../etc", 404, "This run is not in the list"),
+        ("runs={0}:nobody,{1}", 400, "No results for target 'nobody' in "),
+    ],
+)
+def test_refused_comparisons_say_why(server, two_runs, query, status, message):
+    with server("before", "after") as view:
+        found = view.login().request(f"/api/compare?{query.format(*view.run_ids())}")
+        assert found.status == status and found.json["error"]["message"].startswith(message)
+
+
+def test_runs_are_chosen_swapped_and_opened_in_full(served, two_runs):
+    with served("before", "after", fragment="#view=compare") as page:
+        page.wait_for_selector(".verdict.worse")
+        assert "before → after" in page.title()
+        page.click("[aria-label='Swap A and B']")
+        page.wait_for_selector(".verdict.better")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".case-panel .answers")
+        assert "number 0" in page.inner_text(".case-body")
+        page.click("text=Full result in A")
+        page.wait_for_selector(".detail:not([hidden])")
+        assert "no, number 0" in page.inner_text(".detail")
