@@ -25,6 +25,7 @@ const NO_BIN = BINS;
 export class Rows {
   #ids = new IdText();
   #orders = new Map();
+  #variety = new Map();
   #search = { text: "", marks: new Uint8Array(0), total: 0 };
 
   constructor(head) {
@@ -130,7 +131,10 @@ export class Rows {
 
   // The number of different values of a facet in the whole run.
   variety(name) {
-    return new Set(this.#valuesByCode(name).flat()).size;
+    const lists = this.#valuesByCode(name);
+    if (this.#variety.get(name)?.lists !== lists.length)
+      this.#variety.set(name, { lists: lists.length, size: new Set(lists.flat()).size });
+    return this.#variety.get(name).size;
   }
 
   #codes(name) {

@@ -63,7 +63,7 @@ export class Headline {
     replaceChildren(
       this.counts,
       buttons,
-      skipped > 0 && element("span", {}, `${count(skipped)} not run`),
+      skipped > 0 && !head.live && element("span", {}, `${count(skipped)} not run`),
       cost !== null && element("span", { title: "Cost of the targets and judges" }, shortUsd(cost)),
     );
     if (focused) this.counts.querySelector(`[data-verdict="${focused}"]`)?.focus();

@@ -154,6 +154,7 @@ export class Histogram {
   }
 
   show({ bins, scored }) {
+    this.root.hidden = scored === 0 && this.state.values.scores === null;
     const most = Math.max(1, ...bins.map((bin) => bin[0] + bin[1] + bin[2]));
     const chosen = this.state.values.scores;
     replaceChildren(this.caption, "Scores", element("span", {}, `n = ${count(scored)}`));

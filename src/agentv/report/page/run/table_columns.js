@@ -59,7 +59,7 @@ export function cell({ name }, row, beside) {
     case "trial":
       return make(String(row.trial));
     default:
-      return make(element("bdi", {}, oneLine(NAMES[name](row) ?? "", 80)));
+      return make(element("bdi", { title: visible(NAMES[name](row) ?? "") }, oneLine(NAMES[name](row) ?? "", 80)));
   }
 }
 
