@@ -100,6 +100,8 @@ def test_a_post_needs_an_origin_json_and_a_small_body(labelling):
     assert post(Cookie=None).status == 403
     for kind in (None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         assert post(Content_Type=kind).status == 415
+    [run] = labelling.run_ids()
+    assert post(f"/api/labels/{run}", b'"%b"' % (b"x" * (1 << 20))).status == 413
 
 
 def test_the_page_is_read_only_without_a_file_for_labels(view):
@@ -190,3 +192,21 @@ def test_another_address_is_a_warning(capsys, host, warns):
     printed = capsys.readouterr()
     assert printed.out == "Serving 1 run at http://x/?token=y\n"
     assert printed.err.count("Anyone on the network who has this link can read the runs") == warns
+
+
+def test_a_port_in_use_and_wrong_arguments_are_errors(folder, server, command):
+    folder.write("notes.txt", "not a run")
+    with server() as first, server("--port", "0") as second:
+        assert first.port != second.port
+        ended = command("view", "--no-open", "--port", str(first.port))
+        assert ended.code == 2 and "The port is in use" in ended.stderr and "--port" in ended.stderr
+    for arguments, text in (
+        (["none"], "No such run: none"),
+        (["notes.txt"], "Not a run: notes.txt"),
+        (["--label", "none/labels.jsonl"], "The folder none does not exist"),
+        (["--host", "203.0.113.7"], "Cannot listen on 203.0.113.7"),
+        (["--host", ""], "--host needs an address"),
+        (["--port", "70000"], "70000"),
+    ):
+        ended = command("view", "--no-open", *arguments)
+        assert ended.code == 2 and text in ended.stderr

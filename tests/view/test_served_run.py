@@ -92,7 +92,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("file", DAMAGE)
-def test_a_damaged_run_is_listed_with_the_reason(evaluated, server, file):
+def test_a_damaged_run_is_listed_with_the_reason(evaluated, folder, server, file):
     run = evaluated()
     evaluated(out="good")
     (run / file).write_bytes(DAMAGE[file])
@@ -105,6 +105,8 @@ def test_a_damaged_run_is_listed_with_the_reason(evaluated, server, file):
         assert answer.status == 422
         error = answer.json["error"]
         assert file in error["message"] and "agentv runs repair" in error["hint"]
+        (run / file).write_bytes((folder.path / "good" / file).read_bytes())
+        assert len(view.rows(found["run"]["id"])[0]) == 3
 
 
 def test_search_finds_answers_findings_and_inputs(folder, server):
@@ -146,20 +148,3 @@ def test_wrong_rows_are_errors(evaluated, server):
         ):
             answer = view.request(f"/api/runs/{id}/{path}")
             assert (answer.status, set(answer.json["error"])) == (status, {"message", "detail", "hint"})
-
-
-def test_a_port_in_use_and_wrong_arguments_are_errors(folder, server, command):
-    folder.write("notes.txt", "not a run")
-    with server() as first, server("--port", "0") as second:
-        assert first.port != second.port
-        ended = command("view", "--no-open", "--port", str(first.port))
-        assert ended.code == 2 and "The port is in use" in ended.stderr and "--port" in ended.stderr
-    for arguments, text in (
-        (["none"], "No such run: none"),
-        (["notes.txt"], "Not a run: notes.txt"),
-        (["--label", "none/labels.jsonl"], "The folder none does not exist"),
-        (["--host", "203.0.113.7"], "Cannot listen on 203.0.113.7"),
-        (["--port", "70000"], "70000"),
-    ):
-        ended = command("view", "--no-open", *arguments)
-        assert ended.code == 2 and text in ended.stderr

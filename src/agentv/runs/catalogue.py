@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -175,6 +176,15 @@ def _imports_in(folder: Path) -> list[Path]:
 def _is_foreign(path: Path) -> bool:
     if _is_run(path) or (path.is_file() and path.suffix.lower() not in _FOREIGN_FILES):
         return False
+    try:
+        state = path.stat()
+    except OSError:  # deleted meanwhile, or a broken link
+        return False
+    return _has_foreign_format(path, (state.st_mtime_ns, state.st_size))
+
+
+@lru_cache(maxsize=4096)
+def _has_foreign_format(path: Path, stamp: tuple[int, int]) -> bool:  # noqa: ARG001  # of a changed file
     with suppress(AgentvError):
         return getattr(format_of(path), "is_imported", False) is True
     return False
@@ -202,12 +212,12 @@ def _is_run(path: Path) -> bool:
 
 def _entry(path: Path) -> RunEntry:
     """Return a run without its figures."""
-    bare = RunEntry(run_id=path.name if path.is_dir() else path.stem, path=str(path), state="unreadable")
+    bare = msgspec.structs.replace(bare_entry(path), state="unreadable")
     folder = RunFolder(path)
     try:
         if not folder.manifest_path.is_file():
             first = next(RunStore.open(path).records(), None)
-            return msgspec.structs.replace(bare, state="foreign", started_at=first.timestamp if first else None)
+            return msgspec.structs.replace(bare_entry(path), started_at=first.timestamp if first else None)
         manifest = folder.read_manifest()
     except AgentvError as error:
         return msgspec.structs.replace(bare, problem=_problem(error))
@@ -228,6 +238,11 @@ def _entry(path: Path) -> RunEntry:
 
 def _problem(error: AgentvError) -> str:
     return ": ".join(filter(None, (error.headline, error.detail)))
+
+
+def bare_entry(path: Path) -> RunEntry:
+    """Return a run of another tool, or a file of records, without reading it."""
+    return RunEntry(run_id=path.name if path.is_dir() else path.stem, path=str(path), state="foreign")
 
 
 def read_entry(path: Path) -> RunEntry:

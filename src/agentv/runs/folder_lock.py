@@ -97,6 +97,14 @@ def is_locked(folder: Path) -> bool:
     return _has_lock(folder / LOCK_NAME) or _has_lock(folder / RESULTS_FILE)
 
 
+def may_be_locked(folder: Path) -> bool:
+    """Return whether a process is writing to a folder, without touching the locks of one that has no lock file.
+
+    For callers that look often: `is_locked` takes the locks for a moment, which could stop a run that starts then.
+    """
+    return (folder / LOCK_NAME).exists() and is_locked(folder)
+
+
 def _has_lock(path: Path) -> bool:
     try:
         file = open_file(path, os.O_RDWR)

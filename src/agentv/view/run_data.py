@@ -21,7 +21,7 @@ async def runs(request: web.Request) -> web.Response:
         "title": state.title,
         "label": state.label_file is not None,
         "labeller": state.labeller,
-        "runs": [run.data for run in state.runs.runs()],
+        "runs": [{**run.data, **state.progress(run)} for run in state.runs.runs()],
     }
     return json_response(data)
 

@@ -12,13 +12,23 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agentv.errors import AgentvError
-from agentv.runs.catalogue import RunEntry, RunJournal, is_run, newest_first, paths_in, project_paths, read_entry
+from agentv.runs.catalogue import (
+    RunEntry,
+    RunJournal,
+    bare_entry,
+    is_run,
+    newest_first,
+    paths_in,
+    project_paths,
+    read_entry,
+)
 from agentv.runs.folder import RESULTS_FOLDER
-from agentv.runs.folder_lock import is_locked
+from agentv.runs.folder_lock import may_be_locked
 from agentv.runs.record import format_of
 from agentv.view.appended_records import file_stamp
 
 _STAMPED = ("run.json", "summary.json")
+_MOST_BYTES = 32 << 20
 
 
 class UnknownRunError(AgentvError):
@@ -92,7 +102,7 @@ class RunList:
         if known is not None and known.stamp == stamp:
             entry = known.entry
         else:
-            entry = read_entry(path)
+            entry = bare_entry(path) if _is_large(path) else read_entry(path)
             entry = msgspec.structs.replace(entry, name=self._name(entry.path))
         tags = journal.tags_of(path)
         return _Known(stamp, entry if entry.tags == tags else msgspec.structs.replace(entry, tags=tags))
@@ -108,8 +118,13 @@ def _stamp_of(path: Path, entry: RunEntry | None) -> object:
     if not (path / "run.json").is_file():
         return file_stamp(path), *(file_stamp(path / name) for name in ("results.jsonl", "index.jsonl"))
     is_over = entry is not None and entry.state in ("finished", "unreadable")
-    is_running = not is_over and is_locked(path)
+    is_running = not is_over and may_be_locked(path)
     return *(file_stamp(path / name) for name in _STAMPED), is_running
+
+
+def _is_large(path: Path) -> bool:
+    """Return whether a run without a manifest is listed without its figures, which would take long."""
+    return path.is_file() and file_stamp(path)[1] > _MOST_BYTES
 
 
 def places_of(paths: Sequence[str], root: str) -> list[Place]:

@@ -15,7 +15,7 @@ from agentv.errors import AgentvError, file_errors
 from agentv.model.result import Result
 from agentv.report.html import page_head
 from agentv.report.row_blocks import RowRecord, case_fields, remaining_fields
-from agentv.runs.folder_lock import is_locked
+from agentv.runs.folder_lock import may_be_locked
 from agentv.runs.record import encode_record, field_decoder
 from agentv.runs.run_figures import FigureBuilder, Figures, stored_figures
 from agentv.runs.store import RunStore
@@ -68,11 +68,13 @@ class ServedRun:
     def is_live(self) -> bool:
         """Whether a process is writing to the run."""
         folder = None if self._run is None else self._run.folder.path
-        return folder is not None and folder.is_dir() and is_locked(folder)
+        return folder is not None and may_be_locked(folder)
 
     @property
     def was_replaced(self) -> bool:
-        """Whether the run was deleted or replaced, so that it has to be opened again."""
+        """Whether the run was deleted, replaced or repaired, so that it has to be opened again."""
+        if self._error is not None:
+            return self._failed_stamps != self._stamps()
         return self._run is not None and (self._rows_source.was_replaced or not self.path.exists())
 
     @property
@@ -198,14 +200,23 @@ class ServedRun:
             while not self._stopped.is_set() and (self._read_rows() or self._read_figures()):
                 pass
         except AgentvError as error:
-            self._error = error
+            self._fail(error)
         except Exception as error:
-            self._error = AgentvError(f"Cannot read {self.path}", f"{type(error).__name__}: {error}")
+            self._failed_stamps, self._error = (
+                self._stamps(),
+                AgentvError(f"Cannot read {self.path}", f"{type(error).__name__}: {error}"),
+            )
             raise
         finally:
             with self._changed:
                 self._is_reading = False
                 self._changed.notify_all()
+
+    def _fail(self, error: AgentvError) -> None:
+        self._failed_stamps, self._error = self._stamps(), error
+
+    def _stamps(self) -> list[tuple[int, int]]:
+        return [file_stamp(self.path / name) for name in ("", "run.json", "results.jsonl")]
 
     def _open(self) -> None:
         run = self._store()

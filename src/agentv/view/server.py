@@ -101,7 +101,8 @@ async def serve(state: ViewState, address: Address, opened: Callable[[str], None
     await runner.setup()
     stop = _stop_event()
     try:
-        site = web.TCPSite(runner, address.host, address.port)
+        host = "127.0.0.1" if address.host == "localhost" else address.host  # one address, and one port
+        site = web.TCPSite(runner, host, address.port)
         try:
             await site.start()
         except OSError as error:

@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from agentv.calibration.label_file import LabelFile
-from agentv.view.run_list import RunList
+from agentv.view.run_list import ListedRun, RunList
 from agentv.view.served_run import ServedRun
 
 _MOST_OPEN = 8
@@ -50,6 +50,13 @@ class ViewState:
         while len(self._open) > _MOST_OPEN:
             self._open.popitem(last=False)[1].close()
         return found
+
+    def progress(self, run: ListedRun) -> dict[str, Any]:
+        """Return what is known of a run in progress beyond its entry, which is read when it starts."""
+        found = self._open.get(run.id)
+        if found is None or run.entry.state != "running":
+            return {}
+        return {"done": max(found.total, run.entry.done or 0)}
 
     def close(self) -> None:
         """Stop reading runs."""

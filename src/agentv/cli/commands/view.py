@@ -70,6 +70,8 @@ def view(args: ViewArguments) -> None:
     label_file = None if args.label_file is None else _label_file(args.label_file)
     title = os.path.basename(os.path.realpath(paths[0] if len(paths) == 1 else root))
     state = ViewState(runs, ViewOptions(title=title, label_file=label_file, labeller=checked_labeller(args.labeller)))
+    if not args.host.strip():
+        raise UsageError("--host needs an address or a name", hint="Leave it out to serve this machine only")
     address = Address(args.host, args.port)
     asyncio.run(serve(state, address, partial(announce, len(runs.runs()), address, not args.no_open)))
     output.message("\nStopped")
