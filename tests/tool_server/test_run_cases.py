@@ -48,6 +48,14 @@ def test_cases_run_within_the_budget_and_the_run_can_be_read(project):
         assert model.counts.requests == 2
 
 
+def test_nothing_runs_without_a_budget_from_the_user(project):
+    project()
+    with served() as server:
+        message = server.error("run_cases", datasets=["evals"], limit=1)
+        assert "only the user can set" in message and "start `agentv mcp` with --budget-usd USD" in message
+        assert server.call("list_runs")["total"] == 0
+
+
 def test_the_budget_is_for_all_runs_of_a_server_together(project):
     with FaultyServer(PRICED) as model:
         with served_by(project, model, usd=0.35, workers=1) as server:
@@ -165,18 +173,3 @@ def test_a_run_folder_cannot_send_a_resumed_run_out_of_the_project(project):
             manifest.write_text(json.dumps({**data, "finished_at": None, "options": options}))
             message = server.error("run_cases", resume=name)
             assert "is outside the project" in message or "only its folder names" in message
-
-
-def test_prints_of_user_code_do_not_disturb_the_protocol(folder):
-    (folder.path / ".git").mkdir()
-    folder.write(
-        "own.py", "import os\ndef answer(prompt):\n    print('loud')\n    os.write(1, b'louder')\n    return 'y'\n"
-    )
-    checks = [{"type": "contains", "value": "y"}]
-    entry = {"id": "a", "input": "x", "expected_outcome": "y", "evaluators": checks}
-    folder.write("evals/cases.yaml", {"evalcases": [entry]})
-    folder.write("targets.yaml", {"targets": [{"name": "default", "provider": "python", "function": "own.py:answer"}]})
-    with connected(folder.path, "--max-jobs", "9", "--allow-programs") as server:
-        assert server.call("run_cases", datasets=["evals"])["headlines"] == ["Passed 100 % of the 1 case"]
-        server.log.seek(0)
-        assert "loud" in server.log.read()
