@@ -122,7 +122,7 @@ def test_the_reasons_are_at_the_top_and_calls_are_on_a_time_line(agent_run, chro
         ]
         bars = lines.locator("i").evaluate_all("bars => bars.map(bar => [bar.style.left, bar.style.width])")
         assert bars == [["0%", "20%"], ["60%", "40%"]]
-        assert '"ok":false' in page.locator(".tool-call").nth(1).inner_text()
+        assert '"ok":false' in page.locator(".tool-call").nth(1).text_content()
         lines.nth(1).locator("button").click()
         assert page.evaluate("document.activeElement.closest('.tool-call') !== null")
 
@@ -131,7 +131,7 @@ def test_images_of_the_dataset_are_shown_and_those_of_answers_are_text(agent_run
     with chromium(page_of("agent"), "#open=0") as page:
         page.locator(".message.user img").wait_for()
         assert page.locator(".detail img").count() == 1
-        assert "image data:image/png" in page.locator(".message.answer").last.inner_text()
+        assert "image data:image/png" in page.locator(".message.answer").last.text_content()
 
 
 def test_expected_is_beside_actual_with_the_words_that_differ(agent_run, chromium):
@@ -213,7 +213,7 @@ def test_checks_are_next_to_their_turns_and_the_judge_and_the_target_are_shown(t
     with chromium(file, "#open=0") as page:
         talk = page.locator(".talk .conversation > *")
         talk.first.wait_for()
-        first_lines = [text.split("\n")[0] for text in talk.all_inner_texts()]
+        first_lines = talk.evaluate_all("parts => parts.map(part => part.firstElementChild.textContent)")
         expected = [
             "user",
             "assistant",
@@ -225,12 +225,12 @@ def test_checks_are_next_to_their_turns_and_the_judge_and_the_target_are_shown(t
             "Checks of turn 2",
         ]
         assert first_lines == expected
-        assert talk.nth(7).locator("ins").all_inner_texts() == ["41"]
+        assert talk.nth(7).locator("ins").all_text_contents() == ["41"]
         assert "turn-" not in page.locator("section.evaluators").inner_text()
         page.get_by_text("Judge prompt and reply · m").click()
         call = page.locator(".judge-call")
         call.get_by_text('"misses": ["wrong train"]').wait_for()
-        assert "Books a train" in call.locator(".message").last.inner_text()
+        assert "Books a train" in call.locator(".message").last.text_content()
         settings = page.locator("section.settings")
         assert "You sell <b>trains</b>." in settings.inner_text() and "openai" in settings.inner_text()
         assert "sk-secret" not in page.locator("body").inner_text()

@@ -110,8 +110,8 @@ def test_a_page_opens_and_shows_figures_table_and_a_case(shop, chromium):
         page.get_by_text("fails", exact=True).click()
         detail = page.locator(".detail")
         detail.get_by_text("0.200").first.wait_for()
-        assert detail.locator(".message.user .text").inner_text() == "c"
-        assert detail.locator(".message.answer .text").inner_text() == "no"
+        assert detail.locator(".message.user .text").text_content() == "c"
+        assert detail.locator(".message.answer .text").text_content() == "no"
         assert "agentv eval evals/shop.jsonl --case fails --target shop" in detail.locator(".command code").inner_text()
         assert "shop.jsonl:3" in detail.inner_text()
         assert "open=" in page.url

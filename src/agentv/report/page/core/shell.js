@@ -12,8 +12,9 @@ const KEYS = [
   ["Tab", "Go to the next control"],
 ];
 
-// Opens the view that the URL names. `views` are `{name, title, open(context), isOffered(source, state)}`; an opened view
-// has `root`, `follow()`, `key(event)` → whether it used the key, `close()`, and optionally `title` and `keys`.
+// Opens the view that the URL names. `views` are `{name, title, open(context), isOffered(source, state, opened)}`. An opened
+// view has `root`, `follow()`, `key(event)` → whether it used the key, `close()`, and optionally `title`, `keys` and the
+// `head` of its run; `isOffered` gets null while a view is being opened.
 export async function start(root, source, views) {
   const shell = new Shell(source, views);
   replaceChildren(root, shell.root);
@@ -56,7 +57,7 @@ class Shell {
     this.#route = route;
     this.#opened?.close();
     this.#opened = null;
-    this.#drawLinks(view);
+    this.#drawLinks(view, null);
     let opened;
     try {
       opened = await view.open({ source: this.source, state, shell: this });
@@ -65,6 +66,7 @@ class Shell {
     }
     if (this.#route !== route) return opened.close(); // another view was opened in the meantime
     this.#opened = opened;
+    this.#drawLinks(view, opened);
     replaceChildren(this.place, opened.root);
     this.showTitle(opened.title ?? view.title);
     opened.follow();
@@ -82,9 +84,9 @@ class Shell {
     this.help.show([...(this.#opened?.keys ?? []), ...KEYS]);
   }
 
-  #drawLinks(current) {
+  #drawLinks(current, opened) {
     const run = this.state.get("run");
-    const offered = this.views.filter((view) => view.isOffered(this.source, this.state));
+    const offered = this.views.filter((view) => view.isOffered(this.source, this.state, opened));
     const link = (view) =>
       element(
         "a",

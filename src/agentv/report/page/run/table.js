@@ -3,7 +3,9 @@
 
 import { element, replaceChildren } from "../core/dom.js";
 import { count } from "../core/format.js";
-import { Reasons } from "./reasons.js";
+import { oneLine } from "../core/text.js";
+import { RowTexts } from "../data/row_texts.js";
+import { reasonOf } from "../data/rows.js";
 import { cell, fittingColumns, template } from "./table_columns.js";
 
 const ROW_HEIGHT = 38;
@@ -23,7 +25,7 @@ export class Table {
   constructor(rows, source, state) {
     this.#rows = rows;
     this.#state = state;
-    this.#reasons = new Reasons(rows, source, () => this.#fillReasons());
+    this.#reasons = new RowTexts(source, (row, rest) => reasonText(rows, row, rest), () => this.#fillReasons());
     this.header = element("div", { class: "row header", role: "row", "aria-rowindex": "1" });
     this.window = element("div", { class: "window", role: "rowgroup", onclick: (event) => this.#click(event) });
     this.spacer = element("div", { class: "spacer", role: "presentation" }, this.window);
@@ -252,6 +254,13 @@ export class Table {
     this.#state.update({ open: row });
     return true;
   }
+}
+
+// Why a result did not pass, or its answer if it did.
+function reasonText(rows, row, rest) {
+  const isPass = rows.columns.verdict[row] === 0;
+  const reason = isPass ? "" : reasonOf(rows.record(row, rest));
+  return { text: oneLine(reason || (rest.candidate_answer ?? ""), 240), isAnswer: !reason };
 }
 
 export function resultCount(shown, total) {

@@ -1,0 +1,336 @@
+// The cells of the grid: a line for each case, a column for each target, prompt and trial. Only visible cells exist as
+// elements. They are in a window that stays in place while the grid scrolls.
+
+import { badge } from "../core/badge.js";
+import { element, replaceChildren } from "../core/dom.js";
+import { count, number } from "../core/format.js";
+import { oneLine, visible } from "../core/text.js";
+import { RowTexts } from "../data/row_texts.js";
+
+const LINE = 96; // pixels
+const TALLEST = 16_000_000; // taller elements lose precision in browsers
+const LEAST_WIDTH = 13; // rem, of a column
+const CASE_WIDTH = { wide: 15, narrow: 8.5 }; // rem
+const NARROW = 34; // rem
+const LONGEST_ANSWER = 280;
+
+export class GridTable {
+  #rows;
+  #grid;
+  #state;
+  #texts;
+  #shown = new Uint32Array(0); // the numbers of cases
+  #current = { position: -1, column: 0 };
+  #drawn = new Map(); // the line of each position, with the cells of its columns
+  #widths = { first: 0, column: 0 };
+  #headed = "";
+
+  constructor(rows, combinations, source, state) {
+    this.#rows = rows;
+    this.#grid = combinations;
+    this.#state = state;
+    this.#texts = new RowTexts(source, (row, rest) => answerStart(rest), () => this.#fill());
+    this.header = element("div", { class: "grid-line grid-head", role: "row", "aria-rowindex": "1" });
+    this.window = element("div", { class: "grid-window", role: "rowgroup", onclick: (event) => this.#click(event) });
+    this.spacer = element("div", { class: "grid-spacer", role: "presentation" }, this.window);
+    this.scroller = element(
+      "div",
+      {
+        class: "grid-scroller",
+        role: "grid",
+        tabindex: "0",
+        "aria-label": "Answers by case and target",
+        onscroll: () => this.#draw(),
+        onfocus: () => this.scroller.matches(":focus-visible") && this.#current.position < 0 && this.#move(this.#top(), 0),
+      },
+      element("div", { role: "rowgroup", class: "grid-top" }, this.header),
+      this.spacer,
+    );
+    this.empty = element("p", { class: "empty", hidden: true });
+    this.root = element("section", { class: "table", "aria-label": "Grid" }, this.scroller, this.empty);
+    new ResizeObserver(() => this.#fit()).observe(this.scroller);
+  }
+
+  // Shows cases, by their numbers. `keepsPlace` while rows arrive.
+  show(cases, keepsPlace, emptyText) {
+    const current = this.#shown[this.#current.position];
+    this.#shown = cases;
+    this.#current.position = current === undefined ? -1 : cases.indexOf(current);
+    this.scroller.setAttribute("aria-rowcount", String(cases.length + 1));
+    this.empty.hidden = cases.length > 0;
+    this.empty.textContent = emptyText;
+    if (!keepsPlace) this.scroller.scrollTop = 0;
+    this.#fit();
+  }
+
+  get length() {
+    return this.#shown.length;
+  }
+
+  // The position of the case of a row among the shown ones.
+  position(row) {
+    return this.#place(row).position;
+  }
+
+  // The row of the same column in the next or previous case that has one; null at the ends.
+  neighbour(row, step) {
+    const { position, column } = this.#place(row);
+    if (position < 0 || !column) return null;
+    for (let at = position + step; at >= 0 && at < this.#shown.length; at += step) {
+      const found = this.#grid.rowAt(this.#shown[at], column);
+      if (found >= 0) return found;
+    }
+    return null;
+  }
+
+  reveal(row) {
+    const { position, column } = this.#place(row);
+    if (position >= 0 && column) this.#move(position, this.#grid.columns.indexOf(column));
+  }
+
+  focus() {
+    this.scroller.focus({ preventScroll: true });
+  }
+
+  // Moves to another cell or opens one. Returns whether it used the key.
+  key(event) {
+    const page = Math.max(1, Math.floor(this.#view() / LINE) - 1);
+    const lines = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1, PageDown: page, PageUp: -page, Home: -Infinity, g: -Infinity, End: Infinity, G: Infinity };
+    const sideways = { ArrowRight: 1, ArrowLeft: -1, l: 1, h: -1 };
+    if (event.key in lines || event.key in sideways) {
+      const { position, column } = this.#current;
+      const isFirst = position < 0 && Number.isFinite(lines[event.key] ?? 0);
+      this.focus();
+      this.#move(isFirst ? this.#top() : Math.max(0, position) + (lines[event.key] ?? 0), column + (isFirst ? 0 : (sideways[event.key] ?? 0)));
+      if (this.#state.values.open !== null) this.#openCurrent();
+      return true;
+    }
+    if (event.key !== "Enter" && event.key !== " ") return false;
+    if (this.#current.position < 0) this.#move(this.#top(), 0);
+    return this.#openCurrent();
+  }
+
+  #place(row) {
+    if (row === null || row >= this.#rows.total) return { position: -1, column: null };
+    const { target, prompt, trial } = this.#rows.columns;
+    const column = this.#grid.columns.find((each) => each.target === target[row] && each.prompt === prompt[row] && each.trial === trial[row]);
+    return { position: column ? this.#shown.findIndex((number) => this.#grid.rowAt(number, column) === row) : -1, column };
+  }
+
+  #fit() {
+    const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+    const width = this.scroller.clientWidth;
+    const columns = Math.max(1, this.#grid.columns.length);
+    const first = rem * (width < NARROW * rem ? CASE_WIDTH.narrow : CASE_WIDTH.wide);
+    const column = Math.max(LEAST_WIDTH * rem, Math.floor((width - first) / columns));
+    this.#widths = { first, column };
+    this.scroller.setAttribute("aria-colcount", String(columns + 1));
+    const whole = `${first + columns * column}px`;
+    for (const [name, value] of Object.entries({ "--first": `${first}px`, "--column": `${column}px`, "--whole": whole }))
+      this.scroller.style.setProperty(name, value);
+    this.spacer.style.setProperty("height", `${Math.min(this.#shown.length * LINE, TALLEST)}px`);
+    this.#headed = "";
+    for (const { line } of this.#drawn.values()) line.remove();
+    this.#drawn.clear();
+    if (this.#current.position >= 0) this.#revealColumn();
+    this.#draw();
+  }
+
+  #revealColumn() {
+    const { first, column } = this.#widths;
+    const view = Math.max(column, this.scroller.clientWidth - first);
+    this.scroller.scrollLeft = nearest(this.#current.column * column, column, this.scroller.scrollLeft, view);
+  }
+
+  // If the list is taller than the tallest element, a pixel of the scroll bar is more than a pixel of the list.
+  get #scale() {
+    const view = this.#view();
+    const real = this.#shown.length * LINE - view;
+    return real <= TALLEST - view ? 1 : real / (TALLEST - view);
+  }
+
+  #view() {
+    return Math.max(LINE, this.scroller.clientHeight - this.header.offsetHeight);
+  }
+
+  #scrolled() {
+    const most = Math.max(0, this.#shown.length * LINE - this.#view());
+    return Math.min(most, this.scroller.scrollTop * this.#scale);
+  }
+
+  #top() {
+    return Math.ceil(this.#scrolled() / LINE);
+  }
+
+  // The first and last column that can be seen.
+  #visibleColumns() {
+    const { first, column } = this.#widths;
+    const start = Math.max(0, Math.floor(this.scroller.scrollLeft / column));
+    const end = Math.ceil((this.scroller.scrollLeft + this.scroller.clientWidth - first) / column) + 1;
+    return [start, Math.min(this.#grid.columns.length, Math.max(end, start + 1))];
+  }
+
+  #draw() {
+    const scrolled = this.#scrolled();
+    const [start, end] = this.#visibleColumns();
+    this.#drawHeader(start, end);
+    const view = this.#view();
+    const first = Math.floor(scrolled / LINE);
+    const last = Math.min(this.#shown.length, Math.ceil((scrolled + view) / LINE) + 1);
+    this.window.style.setProperty("height", `${Math.min(view, this.#shown.length * LINE)}px`);
+    this.window.style.setProperty("top", `${this.header.offsetHeight}px`);
+    for (const [position, { line }] of this.#drawn) {
+      if (position >= first && position < last) continue;
+      line.remove();
+      this.#drawn.delete(position);
+    }
+    const wanted = [];
+    for (let position = first; position < last; position++) this.#drawLine(position, position * LINE - scrolled, start, end, wanted);
+    const active = this.#drawn.get(this.#current.position)?.cells.get(this.#current.column);
+    if (active) this.scroller.setAttribute("aria-activedescendant", active.id);
+    else this.scroller.removeAttribute("aria-activedescendant");
+    this.#texts.want(wanted);
+  }
+
+  #drawHeader(start, end) {
+    const key = `${start} ${end}`;
+    if (key === this.#headed) return;
+    this.#headed = key;
+    const columns = this.#grid.columns.slice(start, end);
+    replaceChildren(
+      this.header,
+      element("div", { class: "grid-case", role: "columnheader", "aria-colindex": "1" }, "Case"),
+      columns.map((column, offset) => this.#headerCell(column, start + offset)),
+    );
+  }
+
+  #headerCell(column, position) {
+    const { head } = this.#rows;
+    const { columns } = this.#grid;
+    const names = [column.prompt < 0 ? null : head.prompts[column.prompt], this.#rows.mostTrials > 1 ? `trial ${column.trial}` : null];
+    const target = head.targets[column.target];
+    const isNew = position > 0 && columns[position - 1].target !== column.target;
+    return element(
+      "div",
+      { class: `grid-cell${isNew ? " new-target" : ""}`, role: "columnheader", "aria-colindex": String(position + 2), style: this.#left(position) },
+      element("strong", { title: visible(target) }, element("bdi", {}, oneLine(target, 60))),
+      names.filter(Boolean).map((name) => element("span", { class: "further", title: visible(name) }, element("bdi", {}, oneLine(name, 60)))),
+      element("span", { class: "column-mean" }, columnMean(column)),
+    );
+  }
+
+  #left(position) {
+    return { left: `${this.#widths.first + position * this.#widths.column}px` };
+  }
+
+  #drawLine(position, top, start, end, wanted) {
+    const number = this.#shown[position];
+    let drawn = this.#drawn.get(position);
+    if (!drawn) {
+      const line = element("div", { class: "grid-line", role: "row", "aria-rowindex": String(position + 2) }, this.#caseCell(number));
+      this.#drawn.set(position, (drawn = { line, cells: new Map() }));
+      this.window.append(line);
+    }
+    drawn.line.style.setProperty("top", `${top}px`);
+    for (const [column, cell] of drawn.cells) {
+      if (column >= start && column < end) continue;
+      cell.remove();
+      drawn.cells.delete(column);
+    }
+    for (let column = start; column < end; column++) {
+      const row = this.#grid.rowAt(number, this.#grid.columns[column]);
+      if (row >= 0) wanted.push(row);
+      let cell = drawn.cells.get(column);
+      if (!cell) {
+        drawn.cells.set(column, (cell = this.#cell(position, column, row)));
+        const next = [...drawn.cells.keys()].filter((other) => other > column).sort((a, b) => a - b)[0];
+        drawn.line.insertBefore(cell, next === undefined ? null : drawn.cells.get(next)); // in the order of the columns
+      }
+      const isCurrent = position === this.#current.position && column === this.#current.column;
+      cell.classList.toggle("current", isCurrent);
+      cell.classList.toggle("open", row >= 0 && row === this.#state.values.open);
+      cell.setAttribute("aria-selected", String(isCurrent));
+    }
+  }
+
+  #caseCell(number) {
+    const { id, dataset, tags } = this.#rows.at(this.#grid.cases[number]);
+    const further = [this.#rows.head.datasets.length > 1 ? dataset.name : null, ...tags].filter(Boolean).join(", ");
+    return element(
+      "div",
+      { class: "grid-case", role: "rowheader", "aria-colindex": "1", title: visible(id) },
+      element("bdi", {}, oneLine(id, 120)),
+      further && element("span", { class: "further" }, oneLine(further, 60)),
+    );
+  }
+
+  #cell(position, column, row) {
+    const attributes = { role: "gridcell", id: `cell-${position}-${column}`, "aria-colindex": String(column + 2), "data-place": `${position} ${column}`, style: this.#left(column) };
+    if (row < 0) return element("div", { ...attributes, class: "grid-cell absent" }, "not run");
+    const { verdict, score, error } = this.#rows.at(row);
+    const cell = element(
+      "div",
+      { ...attributes, class: `grid-cell ${verdict}`, "data-row": String(row) },
+      element("p", { class: "grid-verdict" }, badge(verdict), element("span", { class: "number" }, score === null ? (error ?? "") : number(score))),
+      element("p", { class: "grid-answer", dir: "auto" }),
+    );
+    this.#fillCell(cell, row);
+    return cell;
+  }
+
+  #fill() {
+    for (const { cells } of this.#drawn.values()) for (const cell of cells.values()) if (cell.dataset.row) this.#fillCell(cell, Number(cell.dataset.row));
+  }
+
+  #fillCell(cell, row) {
+    const text = this.#texts.of(row);
+    if (text !== undefined) cell.querySelector(".grid-answer").textContent = text;
+  }
+
+  #click(event) {
+    const cell = event.target.closest(".grid-cell");
+    if (!cell) return;
+    const [position, column] = cell.dataset.place.split(" ").map(Number);
+    this.#current = { position, column };
+    this.#draw();
+    this.#openCurrent();
+  }
+
+  #move(position, column) {
+    const last = this.#shown.length - 1;
+    if (last < 0) return;
+    const at = Math.max(0, Math.min(last, position));
+    const side = Math.max(0, Math.min(this.#grid.columns.length - 1, column));
+    this.#current = { position: at, column: side };
+    const top = this.#scrolled();
+    const wanted = nearest(at * LINE, LINE, top, this.#view());
+    if (wanted !== top) this.scroller.scrollTop = wanted / this.#scale;
+    this.#revealColumn();
+    this.#draw();
+  }
+
+  #openCurrent() {
+    const { position, column } = this.#current;
+    const row = position < 0 ? -1 : this.#grid.rowAt(this.#shown[position], this.#grid.columns[column]);
+    if (row < 0) return false;
+    this.#state.update({ open: row });
+    return true;
+  }
+}
+
+// The scroll position closest to the current one that shows an item whole.
+function nearest(start, size, scrolled, view) {
+  if (start < scrolled) return start;
+  return start + size > scrolled + view ? start + size - view : scrolled;
+}
+
+function columnMean({ scored, sum, errors }) {
+  const mean = scored ? `mean ${number(sum / scored)}, n = ${count(scored)}` : "not scored";
+  return errors ? `${mean}, ${count(errors)} ${errors === 1 ? "error" : "errors"}` : mean;
+}
+
+// The start of the answer; the message of an error.
+function answerStart(rest) {
+  if (rest.error) return oneLine(rest.error.message, LONGEST_ANSWER);
+  return typeof rest.candidate_answer === "string" ? oneLine(rest.candidate_answer, LONGEST_ANSWER) || "empty answer" : "no answer";
+}

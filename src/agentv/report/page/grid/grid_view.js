@@ -1,0 +1,201 @@
+// The grid: the answers of every target, prompt and trial side by side, case by case.
+
+import { Detail } from "../case/detail.js";
+import { element } from "../core/dom.js";
+import { count } from "../core/format.js";
+import { isControl, isTyping } from "../core/keys.js";
+import { Rows } from "../data/rows.js";
+import { titleParts } from "../run/headline.js";
+import { AnswerScan } from "./answer_scan.js";
+import { Combinations, hasSeveral } from "./combinations.js";
+import { DIFFERENCES, GridState, ORDERS } from "./grid_state.js";
+import { GridTable } from "./grid_table.js";
+
+const REDRAW = 400; // milliseconds between drawings while rows arrive
+const TYPING = 120; // milliseconds after the last letter
+const KEYS = [
+  ["j ↓", "Next case"],
+  ["k ↑", "Previous case"],
+  ["l →", "Next column"],
+  ["h ←", "Previous column"],
+  ["Enter", "Open the result"],
+  ["Esc", "Leave the search box; close the result"],
+  ["/", "Search"],
+];
+
+const offered = new Map(); // whether a run has several results of a case, by its id
+
+export const GRID = { name: "grid", title: "Grid", open, isOffered };
+
+// Offered for a run with several targets, prompts or trials, which is known when one of its views was opened.
+function isOffered(source, state, opened) {
+  const run = state.get("run");
+  if (opened?.head?.summary) offered.set(run, hasSeveral(opened.head));
+  return offered.get(run) ?? state.get("view") === "grid";
+}
+
+async function open({ source, state }) {
+  const run = await source.run(state.get("run"));
+  const head = await run.head();
+  const page = new GridPage(head, new Rows(head), run, new GridState(state));
+  await page.load();
+  return page;
+}
+
+class GridPage {
+  #isClosed = false;
+  #isRevealed = false;
+  #isRead = false;
+  #listed = "";
+  #timer = 0;
+
+  constructor(head, rows, source, state) {
+    this.head = head;
+    this.rows = rows;
+    this.source = source;
+    this.state = state;
+    this.keys = KEYS;
+    this.title = `Grid · ${titleParts(head).join(" · ") || head.run.id}`;
+    this.grid = new Combinations(rows);
+    this.scan = new AnswerScan(this.grid, source, () => this.#draw());
+    this.table = new GridTable(rows, this.grid, source, state);
+    this.detail = new Detail(rows, source, state, this.table);
+    this.search = element("input", { type: "search", placeholder: "Search case ids", "aria-label": "Search case ids", oninput: () => this.#typed() });
+    this.differ = choice("Show", DIFFERENCES, (differ) => state.update({ differ }));
+    this.order = choice("Order", ORDERS, (order) => state.update({ order }));
+    this.status = element("p", { class: "count-line", role: "status" });
+    const toolbar = element(
+      "div",
+      { class: "toolbar" },
+      element("div", { class: "search" }, this.search),
+      element("div", { class: "filters" }, this.differ.root, this.order.root),
+      element("div", { class: "listing" }, this.status),
+    );
+    const names = titleParts(head).join(" · ") || head.run.id;
+    const banner = element("header", { class: "banner" }, element("div", {}, element("h1", {}, element("bdi", {}, names))));
+    this.root = element("div", { class: "page grid-page" }, banner, element("main", {}, toolbar, this.table.root), this.detail.root);
+  }
+
+  // Reads the first block of rows; the others follow while the page is shown.
+  async load() {
+    const blocks = this.source.blocks();
+    if (!this.head.live && !(await this.#add(blocks))) return;
+    this.#loadRest(blocks).catch((error) => {
+      this.status.textContent = `The rest of the results cannot be read: ${error.message}`;
+    });
+  }
+
+  follow() {
+    this.state.read();
+    this.#draw();
+    if (!this.#isRevealed && this.state.values.open !== null) this.table.reveal(this.state.values.open);
+    this.#isRevealed = true;
+  }
+
+  close() {
+    this.#isClosed = true;
+    this.scan.isWanted = false;
+    clearTimeout(this.#timer);
+    document.body.classList.remove("with-detail");
+  }
+
+  key(event) {
+    const { target, key } = event;
+    if (isTyping(target)) return target === this.search && this.#leaveSearch(key);
+    if (key === "/") return this.search.focus(), true;
+    if (key === "Escape" && this.state.values.open !== null) return this.detail.close(), true;
+    if ((key === "Enter" || key === " ") && isControl(target)) return false;
+    if (this.detail.root.contains(target) && key !== "j" && key !== "k") return false;
+    if (!this.table.key(event)) return false;
+    if (key === "Enter") this.detail.focus();
+    return true;
+  }
+
+  #leaveSearch(key) {
+    if (key !== "Escape" && key !== "Enter") return false;
+    this.#search();
+    this.table.focus();
+    return true;
+  }
+
+  #typed() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#search(), TYPING);
+  }
+
+  #search() {
+    clearTimeout(this.#timer);
+    if (this.search.value !== this.state.values.search) this.state.update({ search: this.search.value });
+  }
+
+  async #add(blocks) {
+    const { value, done } = await blocks.next();
+    if (value) this.rows.append(value);
+    this.#isRead ||= done;
+    return !done && !this.#isClosed;
+  }
+
+  async #loadRest(blocks) {
+    for (let drawn = performance.now(); await this.#add(blocks); ) {
+      if (performance.now() - drawn < REDRAW) continue;
+      this.#draw();
+      drawn = performance.now();
+    }
+    if (this.#isClosed) return;
+    this.scan.restart();
+    this.#draw();
+  }
+
+  #draw() {
+    if (this.#isClosed) return;
+    const { search, differ, order } = this.state.values;
+    this.grid.update();
+    this.scan.isWanted = differ === "answers";
+    if (this.scan.isWanted) this.scan.run();
+    const cases = this.#cases(search.trim().toLowerCase(), differ, order);
+    const list = JSON.stringify([search, differ, order]);
+    this.table.show(cases, list === this.#listed, this.#isRead ? "No matching cases." : "Reading results…");
+    this.#listed = list;
+    this.status.textContent = this.#summary(cases.length, differ);
+    if (document.activeElement !== this.search) this.search.value = search;
+    this.differ.select.value = differ;
+    this.order.select.value = order;
+    this.detail.show();
+  }
+
+  #cases(wanted, differ, order) {
+    const { grid, scan, rows } = this;
+    const id = (number) => rows.columns.id[grid.cases[number]];
+    let cases = Array.from(grid.cases.keys());
+    if (wanted) cases = cases.filter((number) => id(number).toLowerCase().includes(wanted));
+    if (differ === "verdicts") cases = cases.filter((number) => grid.hasDifferentVerdicts(number));
+    if (differ === "answers") cases = cases.filter((number) => scan.has(number));
+    if (order === "id") cases.sort((a, b) => (id(a) < id(b) ? -1 : id(a) > id(b) ? 1 : a - b));
+    if (order === "disagreement") {
+      const rank = new Map(cases.map((number) => [number, grid.disagreement(number)]));
+      cases.sort((a, b) => rank.get(b) - rank.get(a) || a - b);
+    }
+    return cases;
+  }
+
+  #summary(shown, differ) {
+    const total = this.grid.cases.length;
+    const cases = `${count(total)} ${total === 1 ? "case" : "cases"}`;
+    const scanned = differ === "answers" && !this.scan.isDone ? `compared the answers of ${count(this.scan.searched)}` : null;
+    return [
+      shown === total ? cases : `${count(shown)} of ${cases}`,
+      this.scan.error && differ === "answers" ? `answers cannot be read: ${this.scan.error.message}` : scanned,
+      this.grid.repeated ? `${count(this.grid.repeated)} repeated results; the last ones are shown` : null,
+      this.#isRead ? null : `reading results: ${count(this.rows.total)}`,
+    ].filter(Boolean).join(" · ");
+  }
+}
+
+function choice(label, choices, chosen) {
+  const select = element(
+    "select",
+    { onchange: () => chosen(select.value) },
+    Object.entries(choices).map(([value, title]) => element("option", { value }, title)),
+  );
+  return { select, root: element("label", { class: "choice" }, `${label} `, select) };
+}
