@@ -7,6 +7,7 @@ VIEWS = {
     "runs": ("#view=runs", ".runs-table tbody tr"),
     "run": ("#view=run&run={0}", ".window .row"),
     "case": ("#view=run&run={0}&open=1", ".detail section"),
+    "grid": ("#view=grid&run={0}", ".grid-cell"),
 }
 FIND = """async () => (await axe.run({ resultTypes: ["violations"] })).violations
     .filter(({ impact }) => ["serious", "critical"].includes(impact))

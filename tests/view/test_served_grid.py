@@ -21,3 +21,6 @@ def test_the_grid_of_a_served_run_shows_answers_and_opens_a_case(folder, command
         page.locator(".grid-cell.fail").first.click()
         page.locator(".reasons.fail").wait_for()
         assert "mock" in page.locator("section.settings").text_content()
+    with served("run", "--label", "labels.jsonl") as page:  # the grid would reveal the hidden verdicts
+        page.locator(".window .row").first.wait_for()
+        assert page.get_by_role("link", name="Grid").count() == 0

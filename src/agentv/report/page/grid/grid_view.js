@@ -27,10 +27,11 @@ const offered = new Map(); // whether a run has several results of a case, by it
 
 export const GRID = { name: "grid", title: "Grid", open, isOffered };
 
-// Offered for a run with several targets, prompts or trials, which is known when one of its views was opened.
+// Offered for a run with several targets, prompts or trials, which is known when one of its views was opened. While labels
+// are collected, verdicts are hidden until an answer is labelled: the grid would show them.
 function isOffered(source, state, opened) {
   const run = state.get("run");
-  if (opened?.head?.summary) offered.set(run, hasSeveral(opened.head));
+  if (opened?.head?.summary) offered.set(run, hasSeveral(opened.head) && !opened.head.label);
   return offered.get(run) ?? state.get("view") === "grid";
 }
 
@@ -68,7 +69,7 @@ class GridPage {
       "div",
       { class: "toolbar" },
       element("div", { class: "search" }, this.search),
-      element("div", { class: "filters" }, this.differ.root, this.order.root),
+      element("div", { class: "grid-choices" }, this.differ.root, this.order.root),
       element("div", { class: "listing" }, this.status),
     );
     const names = titleParts(head).join(" · ") || head.run.id;
@@ -197,5 +198,5 @@ function choice(label, choices, chosen) {
     { onchange: () => chosen(select.value) },
     Object.entries(choices).map(([value, title]) => element("option", { value }, title)),
   );
-  return { select, root: element("label", { class: "choice" }, `${label} `, select) };
+  return { select, root: element("label", { class: "grid-choice" }, `${label} `, select) };
 }
