@@ -158,6 +158,29 @@ def test_stored_answers_without_tool_calls_are_known_to_have_none(project, agent
     assert [project.records(out)[0]["score"] for out in ("out", "again")] == [1.0, 1.0]
 
 
+def test_merged_shards_have_the_spans_of_all(project):
+    command = {"name": "default", "provider": "cli", "command_template": "echo yes", "traces": True, "trace_wait": 0}
+    project.targets(command)
+    project.dataset("one", "two", "three", "four")
+    for shard in ("1", "2"):
+        port = ("--trace-port", str(free_port()))
+        assert project.eval("--shard", f"{shard}/2", "--out", f"shard{shard}", *port).code == 0
+    assert project.command("runs", "merge", "shard1", "shard2", "--out", "all").code == 0
+    assert project.manifest("all")["spans"] == {"calls": 4, "calls_without_spans": 4}
+
+
+def test_a_resumed_run_adds_its_spans_to_those_before(project):
+    command = {"name": "default", "provider": "cli", "command_template": "echo yes", "traces": True, "trace_wait": 0}
+    project.targets(command)
+    project.dataset(*map(str, range(12)))
+    failing = ("-e", "{type: contains, value: no}")
+    assert project.eval("--out", "out", "--fail-fast", "--workers", "1", *failing).code == 1
+    assert 1 <= project.manifest()["spans"]["calls"] < 12
+    while len(project.records()) < 12:
+        project.eval("--resume", "--out", "out")
+    assert project.manifest()["spans"]["calls"] == 12
+
+
 def test_a_port_in_use_is_an_error_before_the_first_call(project, agent):
     project.targets(agent.target())
     project.dataset("call search")

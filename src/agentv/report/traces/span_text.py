@@ -10,7 +10,7 @@ from agentv.model.manifest import SpanCounts
 
 def span_notes(counts: SpanCounts | None) -> Iterator[str]:
     """Yield how many spans arrived, and what happened to those that are not part of an answer."""
-    if counts is None:
+    if counts is None or not (counts.received or counts.calls):
         return
     yield f"Received {plural(counts.received, 'span')} for {plural(counts.calls, 'call')}; {counts.used:,} used."
     if counts.calls_without_spans:

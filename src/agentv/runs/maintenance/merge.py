@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from agentv.errors import UsageError
-from agentv.model.manifest import DatasetEntry, RunLink, RunManifest, RunSummary, merged_contents
+from agentv.model.manifest import DatasetEntry, RunLink, RunManifest, RunSummary, SpanCounts, merged_contents
 from agentv.model.values import to_json
 from agentv.runs.folder import RunFolder, content_digest, new_run_id, write_whole
 from agentv.runs.folder_lock import is_locked
@@ -24,7 +24,10 @@ from agentv.runs.run_figures import planned_jobs
 from agentv.runs.store import RunStore
 from agentv.runs.summary import SummaryBuilder
 
-_MAY_DIFFER = ("shard", "workers", "executor", "processes", "ray_address", "record", "dump_prompts", "dump_traces")
+_MAY_DIFFER = (
+    *("shard", "workers", "executor", "processes", "ray_address", "record", "dump_prompts", "dump_traces"),
+    "trace_port",
+)
 """Options that select the shard or the way it runs; results do not depend on them."""
 
 
@@ -99,6 +102,13 @@ class _Shards:
         is_complete = not self.missing and not self.unfinished
         self.finished_at = max(filter(None, ends)) if is_complete else None
 
+    def _spans(self) -> SpanCounts | None:
+        """Return the spans that all runs received together; None if none received any."""
+        total: SpanCounts | None = None
+        for manifest in self.manifests:
+            total = total if manifest.spans is None else manifest.spans.added_to(total)
+        return total
+
     def manifest(self, earlier: RunManifest | None) -> RunManifest:
         """Return the manifest of the union, unfinished and without a shard, so that resuming it runs missing jobs."""
         first = self.manifests[0]
@@ -116,6 +126,7 @@ class _Shards:
             started_at=started_at,
             finished_at=None,
             exit_code=None,
+            spans=self._spans(),
             options={name: value for name, value in first.options.items() if name not in _MAY_DIFFER},
             datasets=tuple(self._dataset(index) for index in range(len(first.datasets))),
             targets=tuple({entry.name: entry for each in self.manifests for entry in each.targets}.values()),
