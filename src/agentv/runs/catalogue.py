@@ -30,7 +30,8 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run. `done` of its `jobs` have a record; the figures come from its summary or, without one, its records.
 
     `name` is the argument that commands accept as RUN; a folder's name may differ from its run id. `tags` name this run
-    in its project. `problem` is why an unreadable run cannot be read.
+    in its project. `target_names` are known before there are figures. `problem` is why an unreadable run cannot be
+    read.
     """
 
     run_id: str
@@ -46,6 +47,7 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     targets: dict[str, TargetSummary] = {}
+    target_names: tuple[str, ...] = ()
     problem: str = ""
 
     @property
@@ -233,6 +235,7 @@ def _entry(path: Path) -> RunEntry:
         git_commit=manifest.git_commit,
         experiment=experiment if isinstance(experiment, str) else None,
         datasets=tuple(entry.name for entry in manifest.datasets),
+        target_names=tuple(entry.name for entry in manifest.targets),
     )
 
 

@@ -28,7 +28,8 @@ class Progress:
 
     def __init__(self) -> None:
         self._pace = Pace()
-        self._last: dict[str, Any] = {}
+        self._seen: dict[str, Any] = {}
+        self.last: dict[str, Any] = {}
 
     def look(self, listed: ListedRun, run: ServedRun) -> dict[str, Any] | None:
         """Return the progress of a run; None if nothing changed since the last look."""
@@ -44,9 +45,10 @@ class Progress:
             "errors": 0 if snapshot is None else sum(snapshot.errors.values()),
             "cost_usd": None if snapshot is None else snapshot.cost_usd,
         }
-        is_same = found == self._last
-        self._last = found
-        return None if is_same else {**found, "rate": rate, "seconds_left": left}
+        if found == self._seen:
+            return None
+        self._seen, self.last = found, {**found, "rate": rate, "seconds_left": left}
+        return self.last
 
 
 class LiveFeed:
@@ -62,6 +64,8 @@ class LiveFeed:
         """Return the messages for a new page; None is the last one."""
         messages: asyncio.Queue[Message | None] = asyncio.Queue()
         self._pages.add(messages)
+        for known in self._progress.values():
+            messages.put_nowait(("progress", known.last))
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
         return messages

@@ -35,7 +35,8 @@ ROUTES = (
     Route("GET", "/api/labels/{id}", "label_data:labels"),
     Route("POST", "/api/labels/{id}", "label_data:add_label"),
     Route("GET", "/api/labels/{id}/agreement", "label_data:agreement"),
-    Route("GET", "/api/compare", "comparison_data:compare"),
-    Route("GET", "/api/compare/rows", "comparison_data:rows"),
-    Route("GET", "/api/compare/case", "comparison_data:case"),
+    Route("GET", "/api/compare", "analysis.comparison_data:compare"),
+    Route("GET", "/api/compare/rows", "analysis.comparison_data:rows"),
+    Route("GET", "/api/compare/case", "analysis.comparison_data:case"),
+    Route("GET", "/api/trend", "analysis.trend_data:trend"),
 )

@@ -15,7 +15,7 @@ const source = new ServedSource();
 // A single run opens at once.
 async function chooseView() {
   if (location.hash) return;
-  const { runs } = await source.runs();
+  const { runs } = await source.runsAhead();
   if (runs.length === 1) history.replaceState(null, "", `#view=run&run=${encodeURIComponent(runs[0].id)}`);
 }
 

@@ -14,6 +14,7 @@ export class ServerEvents extends EventTarget {
     super();
     this.#address = address;
     this.isLost = false;
+    this.progress = new Map(); // the last progress of running evals, by the id of the run
     document.addEventListener("visibilitychange", () => this.#follow());
     this.#follow();
   }
@@ -36,7 +37,7 @@ export class ServerEvents extends EventTarget {
     this.#stream.onopen = () => this.#opened();
     this.#stream.onerror = () => this.#failed();
     for (const name of NAMES) {
-      this.#stream.addEventListener(name, (event) => this.#send(name, event.data ? JSON.parse(event.data) : null));
+      this.#stream.addEventListener(name, (event) => this.#received(name, event.data ? JSON.parse(event.data) : null));
     }
   }
 
@@ -49,8 +50,15 @@ export class ServerEvents extends EventTarget {
   // Events were missed since the last connection, so the views read the list again.
   #opened() {
     this.#setLost(false);
+    this.progress.clear();
     if (this.#wasOpened) this.#send("runs", null);
     this.#wasOpened = true;
+  }
+
+  #received(name, data) {
+    if (name === "progress" && data.state === "running") this.progress.set(data.id, data);
+    else if (name === "progress") this.progress.delete(data.id);
+    this.#send(name, data);
   }
 
   // The browser reconnects after a lost connection, but not after a refused one.

@@ -1,9 +1,23 @@
 // Requests to the server of the page.
 
+const RETRY = 1_000; // milliseconds until a server that cannot be reached is asked again
+
 export async function get(address) {
   const response = await fetch(address);
   if (!response.ok) throw await failure(response);
   return response.json();
+}
+
+// Asks again while the server cannot be reached.
+export async function persistently(address) {
+  for (;;) {
+    try {
+      return await get(address);
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error; // the server refused
+      await new Promise((resume) => setTimeout(resume, RETRY));
+    }
+  }
 }
 
 export async function post(address, data) {

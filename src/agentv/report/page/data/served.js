@@ -1,7 +1,7 @@
 // Data from the server, fetched on demand. The same methods as the data embedded in a file, and more.
 
 import { ServerEvents } from "./events.js";
-import { failure, get, post } from "./request.js";
+import { failure, get, persistently, post } from "./request.js";
 import { ServedComparison } from "./served_comparison.js";
 
 const KEPT = 2_000;
@@ -10,10 +10,19 @@ const WAIT = 250; // milliseconds between questions for rows that have not been 
 export class ServedSource {
   #runs = new Map();
   #events = null;
+  #ahead = null;
 
-  // The runs that the server lists.
+  // The runs that the server lists. A list that was read ahead is used once.
   async runs() {
-    return get("/api/runs");
+    const found = this.#ahead ?? get("/api/runs");
+    this.#ahead = null;
+    return found;
+  }
+
+  // Reads the list before a view is chosen.
+  async runsAhead() {
+    this.#ahead = get("/api/runs");
+    return this.#ahead;
   }
 
   // A run by its id; the first one without an id.
@@ -59,7 +68,7 @@ class ServedRun {
   // Yields blocks of rows until the run is complete.
   async *blocks() {
     for (let first = 0; ; ) {
-      const block = await get(`${this.address}/rows?first=${first}`);
+      const block = await persistently(`${this.address}/rows?first=${first}`);
       first += block.n;
       if (block.n) yield block;
       if (block.complete && first >= block.total) return;

@@ -40,6 +40,7 @@ class Page {
   #isClosed = false;
   #isRevealed = false;
   #isRead = false;
+  #drawing = 0;
   #known = 0; // the number of rows that are known to follow
   #filtered = null;
   #refreshed = performance.now();
@@ -149,12 +150,7 @@ class Page {
   }
 
   async #loadRest(blocks) {
-    for (let drawn = performance.now(); await this.#add(blocks); ) {
-      if (performance.now() - drawn < REDRAW) continue;
-      this.#draw();
-      if (this.head.live) this.#refresh();
-      drawn = performance.now();
-    }
+    while (await this.#add(blocks)) this.#drawSoon();
     if (this.#isClosed) return;
     this.#draw();
     // A server reads the figures after the rows.
@@ -164,9 +160,19 @@ class Page {
     }
   }
 
+  // Draws the rows that have arrived, and others that arrive until then.
+  #drawSoon() {
+    this.#drawing ||= setTimeout(() => {
+      this.#drawing = 0;
+      if (this.#isClosed) return;
+      this.#draw();
+      if (this.head.live) this.#refresh().catch(() => {}); // the line above the results shows a lost connection
+    }, REDRAW);
+  }
+
   // Takes over new figures. The names that rows refer to come with the rows.
   async #refresh() {
-    if (this.head.live && performance.now() - this.#refreshed < REFRESH) return;
+    if (this.head.live && performance.now() - this.#refreshed < REFRESH) return this.#drawSoon();
     this.#refreshed = performance.now();
     const { targets, datasets, prompts, errors, tagSets, evaluatorSets, ...figures } = await this.source.head();
     Object.assign(this.head, figures);

@@ -30,6 +30,7 @@ export class LiveLine {
       if (wasRunning && !isRunning(progress)) onEnd(progress);
     });
     this.#stops = [stop, this.connection.close];
+    if (events.progress.has(id)) this.show(events.progress.get(id));
   }
 
   show(progress) {

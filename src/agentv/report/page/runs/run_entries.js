@@ -46,12 +46,15 @@ export function completeRun(run) {
     tags: run.tags ?? [],
     datasets: run.datasets ?? [],
     targets: run.targets ?? {},
+    target_names: run.target_names ?? [],
     prompts: run.prompts ?? [],
   };
 }
 
+// The targets with figures; before there are any, those of the settings.
 export function targetNames(run) {
-  return Object.keys(run.targets);
+  const names = Object.keys(run.targets);
+  return names.length ? names : run.target_names;
 }
 
 // Names the dataset, the target and the prompt of a run.

@@ -50,7 +50,7 @@ export class RunsTable {
       else cell.removeAttribute("aria-sort");
     }
     const focused = this.focused;
-    const groups = runs.map((run) => this.#group(run, entries, progress.get(run.id)));
+    const groups = runs.map((run) => this.#group(run, entries, isRunning(run) ? progress.get(run.id) : undefined));
     for (const [id, { box, root }] of this.#lines) {
       if (!runs.some((run) => run.id === id)) this.#lines.delete(id);
       box.checked = ticked.includes(id);
@@ -170,7 +170,7 @@ function figureCells(target, means) {
     cell("mean", number(target.mean), target.ci95 && element("small", {}, interval(target.ci95))),
     cell("history", sparkline(means) ?? ""),
     cell("passed", target.scored ? [percent(target.pass_rate), element("small", {}, `of ${count(target.scored)} scored`)] : NONE),
-    cell("errors", errorText(target.errors), target.jobs ? element("small", {}, `of ${count(target.jobs)}`) : null),
+    cell("errors", errorText(target.errors), target.jobs ? element("small", {}, ` of ${count(target.jobs)}`) : null),
     cell("cost", usd(target.cost_usd)),
   ];
 }

@@ -2,6 +2,7 @@
 
 import { element, replaceChildren } from "../core/dom.js";
 import { count } from "../core/format.js";
+import { isTyping } from "../core/keys.js";
 import { oneLine } from "../core/text.js";
 import { ConnectionLine } from "./live.js";
 import { FILTERS, RunEntries, STATES, titleOf } from "./run_entries.js";
@@ -13,16 +14,17 @@ export const RUNS = {
   title: "Runs",
   open,
   isOffered: (source) => source.runs !== undefined,
-  keys: [
-    ["j, ↓", "Next run"],
-    ["k, ↑", "Previous run"],
-    ["Enter", "Open the run"],
-    ["x", "Tick the run to compare it"],
-    ["c", "Compare the two ticked runs"],
-    ["/", "Search"],
-    ["Esc", "Leave the search box, or remove the ticks"],
-  ],
 };
+
+const KEYS = [
+  ["j, ↓", "Next run"],
+  ["k, ↑", "Previous run"],
+  ["Enter", "Open the run"],
+  ["x", "Tick the run to compare it"],
+  ["c", "Compare the two ticked runs"],
+  ["/", "Search"],
+  ["Esc", "Leave the search box, or remove the ticks"],
+];
 
 const TYPED = 120; // milliseconds after the last letter until the list is searched
 const TITLES = { dataset: "Dataset", target: "Target", experiment: "Experiment", tag: "Tag", state: "State" };
@@ -35,8 +37,8 @@ async function open({ source, state, shell }) {
 }
 
 class RunsView {
+  keys = KEYS;
   #entries = new RunEntries([]);
-  #progress = new Map();
   #shown = [];
   #current = null; // the id of the run that the keys are at
   #typing = 0;
@@ -48,24 +50,25 @@ class RunsView {
     this.source = source;
     this.state = state;
     this.shell = shell;
-    const events = source.events();
-    this.connection = new ConnectionLine(events);
+    this.events = source.events();
+    this.connection = new ConnectionLine(this.events);
     this.#stops = [
       this.connection.close,
-      events.on("runs", () => this.load().then(() => this.#draw())),
-      events.on("progress", (progress) => this.#advance(progress)),
+      this.events.on("runs", () => this.#reload()),
+      this.events.on("progress", () => this.#draw()),
     ];
     this.table = new RunsTable(state, (run) => shell.address("run", { run: run.id }));
     this.search = element("input", {
       type: "search",
       placeholder: "Search runs",
-      "aria-label": "Search in names, datasets, targets, prompts, experiments, tags and commits",
+      "aria-label": "Search runs",
+      title: "Search in names, datasets, targets, prompts, experiments, tags and commits",
       "aria-keyshortcuts": "/",
       autocomplete: "off",
       spellcheck: "false",
       oninput: () => this.#searchLater(),
     });
-    this.selects = new Map(FILTERS.map((name) => [name, element("select", { onchange: () => this.#filter(name) })]));
+    this.selects = new Map(FILTERS.map((name) => [name, element("select", { "aria-label": TITLES[name], onchange: () => this.#filter(name) })]));
     this.status = element("p", { class: "count-line", role: "status" });
     this.pages = element("nav", { class: "pages", "aria-label": "Pages" });
     this.compareBar = element("div", { class: "compare-bar", role: "region", "aria-label": "Ticked runs" });
@@ -93,15 +96,21 @@ class RunsView {
     return this.#reading;
   }
 
+  async #reload() {
+    try {
+      await this.load();
+      this.#draw();
+    } catch (error) {
+      this.status.textContent = `The list of runs cannot be read: ${error.message}`;
+    }
+  }
+
   async #read() {
     do {
       this.#isStale = false;
       const { runs } = await this.source.runs();
       this.#entries = new RunEntries(runs);
     } while (this.#isStale);
-    for (const id of this.#progress.keys()) {
-      if (this.#entries.byId.get(id)?.state !== "running") this.#progress.delete(id);
-    }
   }
 
   follow() {
@@ -114,10 +123,9 @@ class RunsView {
   }
 
   key(event) {
-    const isTyping = event.target instanceof HTMLInputElement && event.target.type === "search";
-    if (event.key === "Escape") return this.#escape(isTyping);
-    if (isTyping && event.key === "ArrowDown") return this.#move(1);
-    if (isTyping || event.target instanceof HTMLSelectElement) return false;
+    if (event.key === "Escape") return this.#escape(event.target);
+    if (event.target === this.search && event.key === "ArrowDown") return this.#move(1);
+    if (isTyping(event.target)) return false;
     if (event.key in STEPS) return this.#move(STEPS[event.key]);
     if (event.key === "/") {
       this.search.focus();
@@ -130,9 +138,9 @@ class RunsView {
     return false;
   }
 
-  #escape(isTyping) {
-    if (isTyping) {
-      this.search.blur();
+  #escape(target) {
+    if (isTyping(target)) {
+      target.blur();
       return true;
     }
     if (!this.state.values.ticked.length) return false;
@@ -199,11 +207,6 @@ class RunsView {
     this.state.update({ filters: { ...this.state.values.filters, [name]: this.selects.get(name).value || null } });
   }
 
-  #advance(progress) {
-    this.#progress.set(progress.id, progress);
-    this.#draw();
-  }
-
   #labelled() {
     this.filters = new Map(
       FILTERS.map((name) => [name, element("label", { class: "filter" }, element("span", {}, TITLES[name]), this.selects.get(name))]),
@@ -225,17 +228,18 @@ class RunsView {
     const runs = `${count(total)} ${total === 1 ? "run" : "runs"}`;
     this.status.textContent = this.#shown.length === total ? runs : `${count(this.#shown.length)} of ${runs}`;
     this.table.root.hidden = !this.#shown.length;
-    this.table.show(this.#shown.slice(first, first + PAGE), this.#entries, this.#progress);
+    this.table.show(this.#shown.slice(first, first + PAGE), this.#entries, this.events.progress);
     replaceChildren(this.empty, this.#shown.length ? [] : total ? "No matching runs." : noRuns());
     replaceChildren(this.pages, pages > 1 ? this.#pageButtons(values.page, pages) : []);
     replaceChildren(this.compareBar, this.#chosen());
   }
 
-  // A filter with a single value is hidden.
+  // A filter that cannot exclude a run is hidden.
   #fill(name, chosen) {
     const values = this.#entries.values(name);
     if (chosen !== null && !values.some(([value]) => value === chosen)) values.push([chosen, 0]);
-    this.filters.get(name).hidden = values.length < 2 && chosen === null;
+    const total = this.#entries.runs.length;
+    this.filters.get(name).hidden = chosen === null && values.every(([, runs]) => runs === total);
     const stamp = JSON.stringify(values);
     const select = this.selects.get(name);
     if (select.dataset.stamp !== stamp) {

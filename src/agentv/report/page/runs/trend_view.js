@@ -2,6 +2,7 @@
 
 import { element, replaceChildren } from "../core/dom.js";
 import { NONE, count, interval, moment, number } from "../core/format.js";
+import { isTyping } from "../core/keys.js";
 import { oneLine } from "../core/text.js";
 import { ConnectionLine } from "./live.js";
 import { RunEntries } from "./run_entries.js";
@@ -12,12 +13,13 @@ export const TREND = {
   title: "Trend",
   open,
   isOffered: (source) => source.trend !== undefined,
-  keys: [
-    ["j, →", "Next run"],
-    ["k, ←", "Previous run"],
-    ["Enter", "Open the run"],
-  ],
 };
+
+const KEYS = [
+  ["j, →", "Next run"],
+  ["k, ←", "Previous run"],
+  ["Enter", "Open the run"],
+];
 
 const MARGINS = 44; // left and right of the chart
 const AT_ONCE = 200; // runs that are drawn until more are asked for
@@ -30,6 +32,7 @@ async function open({ source, state, shell }) {
 }
 
 class TrendView {
+  keys = KEYS;
   #entries = new RunEntries([]);
   #series = null;
   #key = null;
@@ -42,8 +45,8 @@ class TrendView {
     this.shell = shell;
     const events = source.events();
     this.connection = new ConnectionLine(events);
-    this.#stops = [this.connection.close, events.on("runs", () => this.load())];
-    this.select = element("select", { onchange: () => this.state.update({ series: this.select.value }, { isStep: true }) });
+    this.#stops = [this.connection.close, events.on("runs", () => this.#reload())];
+    this.select = element("select", { "aria-label": "Dataset and target", onchange: () => this.state.update({ series: this.select.value }, { isStep: true }) });
     this.status = element("p", { class: "count-line", role: "status" });
     this.axis = element("div", {});
     this.chart = element("div", { class: "chart-scroller" });
@@ -67,7 +70,15 @@ class TrendView {
   async load() {
     this.#entries = new RunEntries((await this.source.runs()).runs);
     this.#key = null; // figures may have changed
-    if (this.root.isConnected) this.follow();
+  }
+
+  async #reload() {
+    try {
+      await this.load();
+      this.follow();
+    } catch (error) {
+      this.status.textContent = `The list of runs cannot be read: ${error.message}`;
+    }
   }
 
   follow() {
@@ -88,7 +99,7 @@ class TrendView {
   }
 
   key(event) {
-    if (!(event.key in STEPS) || event.target instanceof HTMLSelectElement) return false;
+    if (!(event.key in STEPS) || isTyping(event.target)) return false;
     const points = [...this.chart.querySelectorAll("a.point")];
     if (!points.length) return false;
     const from = points.indexOf(document.activeElement);

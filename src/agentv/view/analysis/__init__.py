@@ -1,0 +1,1 @@
+"""Figures that the served page computes from several runs: comparisons and trends."""
