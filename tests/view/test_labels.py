@@ -271,7 +271,7 @@ def test_the_page_shows_agreement_and_filters_by_label(evaluated, served):
     with served("run", "--label", "labels.jsonl", "--labeller", "ann") as page:
         page.locator("[popovertarget=filter-label]").click()
         assert page.locator("#filter-label li").all_inner_texts() == ["labelled\n8", "disagrees with the judge\n5"]
-        page.get_by_label("disagrees with the judge").check()
+        page.get_by_role("checkbox", name="disagrees with the judge").check()
         page.get_by_text("5 of 8 results").wait_for()
         page.keyboard.press("Escape")
         page.keyboard.press("j")
