@@ -76,6 +76,12 @@ def test_content_that_appears_later_is_kept_too(folder):
     assert (folder.path / "labels.jsonl").read_text() == '{"theme": "dark"}'
 
 
+def test_a_link_is_refused_before_anyone_labels(folder):
+    (folder.path / "link.jsonl").symlink_to("real.jsonl")
+    with pytest.raises(AgentvError, match="Cannot write link.jsonl"):
+        LabelFile("link.jsonl")
+
+
 def test_a_last_label_without_a_newline_counts(folder):
     (folder.path / "labels.jsonl").write_bytes(msgspec.json.encode(label_of("c1", "pass")))
     file = LabelFile("labels.jsonl")

@@ -269,6 +269,7 @@ def test_the_page_shows_agreement_and_filters_by_label(evaluated, served):
     ]
     LabelFile("labels.jsonl").add(*lines)
     with served("run", "--label", "labels.jsonl", "--labeller", "ann") as page:
+        page.get_by_role("button", name="All labelled").wait_for()
         page.locator("[popovertarget=filter-label]").click()
         assert page.locator("#filter-label li").all_inner_texts() == ["labelled\n8", "disagrees with the judge\n5"]
         page.get_by_role("checkbox", name="disagrees with the judge").check()

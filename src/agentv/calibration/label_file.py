@@ -12,6 +12,7 @@ from agentv.calibration.labels import Label, Labels
 from agentv.errors import AgentvError, file_errors
 from agentv.runs.folder_lock import wait_for_lock
 from agentv.runs.writer import ResultWriter, incomplete_line
+from agentv.support.private_files import open_file
 
 _TORN_LINE = b'{"schema_version":'
 """How a line begins that a killed process wrote in part. A last line that begins differently is not ours to remove."""
@@ -29,6 +30,9 @@ class LabelFile:
         self._stamp: tuple[int, ...] | None = None
         self._labels = Labels(())
         self._refresh()
+        if os.path.lexists(self.path):
+            with file_errors(f"Cannot write {self.path}"):
+                os.close(open_file(self.path, os.O_RDWR))
 
     @property
     def labels(self) -> Labels:

@@ -40,7 +40,7 @@ export class LabelPanel {
       this.#button("Skip", "x", () => this.#label({ label: "skip" })),
     ];
     this.undo = this.#button("Undo", "u", () => this.#undo());
-    this.next = this.#button("Next unlabelled", "n", () => this.openNext());
+    this.next = this.#button("Next", "n", () => this.openNext());
     this.score = element("input", {
       type: "text",
       inputmode: "decimal",
@@ -72,7 +72,12 @@ export class LabelPanel {
       this.message,
       this.agreement.root,
     );
-    labels.addEventListener("change", () => this.#draw());
+    labels.addEventListener("change", () => {
+      this.#draw();
+      this.agreement.follow();
+    });
+    labels.loaded.catch((error) => this.#tell(`The labels cannot be read: ${error.message}`));
+    this.#draw();
   }
 
   // Shows the label of a row; null without an open row.
@@ -86,6 +91,7 @@ export class LabelPanel {
   // Handles the keys of the panel. Returns whether it used the key.
   key({ key }) {
     if (key === "n") return this.openNext(), true;
+    if (this.labels.progress === null) return false;
     if (key === "u") return this.#undo(), true;
     if (this.#row === null || !this.labels.hasAnswer(this.#row)) return false;
     if (key === "c") return this.comment.focus(), true;
@@ -95,7 +101,9 @@ export class LabelPanel {
     return true;
   }
 
-  openNext() {
+  async openNext() {
+    await this.labels.loaded.catch(() => null); // the panel shows the error
+    if (this.labels.progress === null) return;
     const { next } = this.labels.progress;
     if (next === null) this.#tell("All answers are labelled.");
     else if (next === this.#row) this.#tell("This is the next unlabelled answer. Skip it with x.");
@@ -108,15 +116,18 @@ export class LabelPanel {
     this.progress.textContent = progressText(this.labels.progress);
     const given = entry?.label ?? null;
     const hasAnswer = this.#row === null || this.labels.hasAnswer(this.#row);
-    for (const control of [...this.buttons, this.score, this.comment]) control.disabled = !hasAnswer;
+    const { progress } = this.labels;
+    for (const control of [...this.buttons, this.score, this.comment]) control.disabled = !hasAnswer || progress === null;
+    const isDone = progress !== null && progress.next === null;
+    this.start.disabled = this.next.disabled = isDone;
+    this.start.firstChild.textContent = isDone ? "All labelled" : "Label next";
     this.buttons.forEach((button, position) => {
       const pressed = ["pass", "fail", null, "skip"][position];
       if (pressed) button.setAttribute("aria-pressed", String(given === pressed && (entry.score ?? null) === null));
     });
     if (isOther || document.activeElement !== this.score) this.score.value = entry?.score ?? "";
     if (isOther || document.activeElement !== this.comment) this.comment.value = entry?.comment ?? "";
-    replaceChildren(this.given, hasAnswer ? givenText(entry, this.labels.progress.labeller) : "This result has no answer to label.");
-    this.agreement.follow();
+    replaceChildren(this.given, hasAnswer ? givenText(entry, progress?.labeller) : "This result has no answer to label.");
   }
 
   #focusScore() {
@@ -193,11 +204,14 @@ export class LabelPanel {
   }
 
   #button(title, key, onclick) {
-    return element("button", { type: "button", "aria-keyshortcuts": key, onclick }, title, " ", element("kbd", { "aria-hidden": "true" }, key));
+    const [, text] = KEYS.find(([name]) => name === key);
+    return element("button", { type: "button", title: text, "aria-keyshortcuts": key, onclick }, title, " ", element("kbd", { "aria-hidden": "true" }, key));
   }
 }
 
-function progressText({ labeller, answers, labelled, skipped }) {
+function progressText(progress) {
+  if (progress === null) return "Reading the answers…";
+  const { labeller, answers, labelled, skipped } = progress;
   const who = labeller ? ` by ${oneLine(labeller, 40)}` : "";
   return `${count(labelled)} of ${count(answers)} labelled${who}${skipped ? `, ${count(skipped)} skipped` : ""}`;
 }

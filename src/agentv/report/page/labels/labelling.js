@@ -8,10 +8,9 @@ export function withLabels(view) {
 }
 
 // Does nothing unless the server collects labels. The order of the rows must not reveal the verdicts.
-async function addTo(page) {
+function addTo(page) {
   if (!page.head.label) return page;
   const labels = new RunLabels(page.source, () => page.rows.columns.verdict);
-  await labels.load();
   if (page.state.values.sort === "worst") page.state.update({ sort: "order" });
   const open = (row) => {
     page.state.update({ open: row });

@@ -3,7 +3,7 @@
 // What the filter of the table calls a row, by its code.
 const LISTS = [["unlabelled"], ["labelled"], ["labelled", "disagrees with the judge"], ["skipped"]];
 
-const UNANSWERED = -1;
+const UNANSWERED = -1; // or not known yet
 const UNLABELLED = 0;
 const LABELLED = 1;
 const DISAGREES = 2;
@@ -23,12 +23,13 @@ export class RunLabels extends EventTarget {
     super();
     this.#source = source;
     this.#verdicts = verdicts;
-    this.progress = { labeller: "", answers: 0, labelled: 0, skipped: 0, next: null };
+    this.progress = null; // until the labels are loaded
     this.isRevealed = false;
     this.lists = LISTS;
+    this.loaded = this.#load(); // reading the answers of a large run takes a while
   }
 
-  async load() {
+  async #load() {
     const { entries, unanswered, ...progress } = await this.#source.labels();
     this.#unanswered = new Set(unanswered);
     this.#entries = new Map(entries.flatMap((entry) => entry.rows.map((row) => [row, entry])));
@@ -85,7 +86,7 @@ export class RunLabels extends EventTarget {
   codes(total) {
     if (this.#codes.length !== total) {
       const verdicts = this.#verdicts();
-      this.#codes = new Int8Array(total);
+      this.#codes = new Int8Array(total).fill(this.progress === null ? UNANSWERED : UNLABELLED);
       for (const row of this.#unanswered) this.#codes[row] = UNANSWERED;
       for (const [row, entry] of this.#entries) if (row < total) this.#codes[row] = codeOf(entry, verdicts[row]);
     }
@@ -99,7 +100,7 @@ export class RunLabels extends EventTarget {
   }
 
   #take(progress) {
-    Object.assign(this.progress, progress);
+    this.progress = { ...this.progress, ...progress };
     this.#codes = new Int8Array(0);
     this.dispatchEvent(new Event("change"));
   }
