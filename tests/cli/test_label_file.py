@@ -78,7 +78,7 @@ def test_content_that_appears_later_is_kept_too(folder):
 
 def test_a_link_is_refused_before_anyone_labels(folder):
     (folder.path / "link.jsonl").symlink_to("real.jsonl")
-    with pytest.raises(AgentvError, match="Cannot write link.jsonl"):
+    with pytest.raises(AgentvError, match=r"Cannot write link\.jsonl"):
         LabelFile("link.jsonl")
 
 
