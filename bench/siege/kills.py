@@ -37,6 +37,10 @@ DURATIONS: defaultdict[tuple[str, str], float] = defaultdict(lambda: 0.5)
 """About how long a command of a shape and executor takes, in seconds."""
 
 
+REFUSED = (("record", "ray"), ("batch", "ray"))
+"""agentv refuses these: only this machine can write a recording, or wait for a batch."""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200, help="number of stops")
@@ -47,7 +51,8 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="file of finished runs, to continue later")
     options = parser.parse_args()
     runs = read_report(options.report)
-    pairs = [(shape, executor) for executor in options.executors.split(",") for shape in options.shapes.split(",")]
+    shapes, executors = options.shapes.split(","), options.executors.split(",")
+    pairs = [(shape, executor) for executor in executors for shape in shapes if (shape, executor) not in REFUSED]
     pairs = [(shape, executor) for shape, executor in pairs if executor == "local" or not SHAPES[shape].rescored]
     with ForkServer() as server:
         preload(server, dict(pairs))
