@@ -6,6 +6,8 @@ import pytest
 VIEWS = {
     "runs": ("#view=runs", ".runs-table tbody tr"),
     "run": ("#view=run&run={0}", ".window .row"),
+    "trend": ("#view=trend&run={0}", ".trend-table"),
+    "compare": ("#view=compare&runs={0}&runs={1}", ".pair-row"),
     "case": ("#view=run&run={0}&open=1", ".detail section"),
     "grid": ("#view=grid&run={0}", ".grid-cell"),
 }

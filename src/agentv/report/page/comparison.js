@@ -6,5 +6,5 @@ import { EmbeddedComparison } from "./data/embedded_comparison.js";
 
 const root = document.getElementById("app");
 start(root, new EmbeddedComparison(document), [COMPARE]).catch((error) => {
-  root.textContent = `The comparison cannot be opened: ${error.message}. It needs a browser from 2023 or later.`;
+  root.textContent = `The comparison cannot be opened: ${error.message}. It needs a browser from 2024 or later.`;
 });

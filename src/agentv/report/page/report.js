@@ -7,5 +7,5 @@ import { RUN } from "./run/run_view.js";
 
 const root = document.getElementById("app");
 start(root, new EmbeddedSource(document), [RUN, GRID]).catch((error) => {
-  root.textContent = `The report cannot be opened: ${error.message}. It needs a browser from 2023 or later.`;
+  root.textContent = `The report cannot be opened: ${error.message}. It needs a browser from 2024 or later.`;
 });

@@ -61,12 +61,23 @@ export class Detail {
     this.#open = wanted;
     this.#isBlind = isBlind;
     const row = this.rows.at(wanted);
-    const [rest, testCase] = await Promise.all([this.source.result(wanted), this.source.caseOf(wanted)]);
+    const found = await Promise.all([this.source.result(wanted), this.source.caseOf(wanted)]).catch((error) => this.#fail(wanted, error));
+    if (!found) return;
+    const [rest, testCase] = found;
     if (this.#open !== wanted || this.#isBlind !== isBlind) return; // another result was opened in the meantime
     const result = this.rows.record(wanted, rest ?? {});
     this.title.replaceChildren(element("bdi", {}, visible(row.id)));
     replaceChildren(this.body, ...(isBlind ? this.panel.blind : sections)(row, result, testCase ?? {}, { head: this.rows.head, others: this.#others(wanted) }));
     this.body.scrollTop = 0;
+  }
+
+  // Shows why a result cannot be read. It is read again when it is drawn again.
+  #fail(wanted, error) {
+    if (this.#open !== wanted) return null;
+    this.#open = null;
+    this.title.replaceChildren(element("bdi", {}, visible(this.rows.at(wanted).id)));
+    replaceChildren(this.body, element("p", { class: "failed", role: "alert" }, `This result cannot be read: ${visible(error.message)}`));
+    return null;
   }
 
   focus() {

@@ -3,9 +3,7 @@
 const RETRY = 1_000; // milliseconds until a server that cannot be reached is asked again
 
 export async function get(address) {
-  const response = await fetch(address);
-  if (!response.ok) throw await failure(response);
-  return response.json();
+  return (await answer(address)).json();
 }
 
 // Asks again while the server cannot be reached.
@@ -22,13 +20,20 @@ export async function persistently(address) {
 
 export async function post(address, data) {
   const headers = { "Content-Type": "application/json" };
-  const response = await fetch(address, { method: "POST", headers, body: JSON.stringify(data) });
+  return (await answer(address, { method: "POST", headers, body: JSON.stringify(data) })).json();
+}
+
+// The response to a request. Fails with a TypeError, as `fetch` does, if the server does not answer.
+export async function answer(address, options = {}) {
+  const response = await fetch(address, options).catch(() => {
+    throw new TypeError("The server does not answer. Is `agentv view` still running?");
+  });
   if (!response.ok) throw await failure(response);
-  return response.json();
+  return response;
 }
 
 // The error of a refused request, with the message, the detail and the hint of the server.
-export async function failure(response) {
+async function failure(response) {
   const { error } = await response.json().catch(() => ({}));
   const made = new Error(error?.message ?? `The server answered with status ${response.status}`);
   made.detail = error?.detail ?? null;

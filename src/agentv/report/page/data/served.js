@@ -1,10 +1,11 @@
 // Data from the server, fetched on demand. The same methods as the data embedded in a file, and more.
 
 import { ServerEvents } from "./events.js";
-import { failure, get, persistently, post } from "./request.js";
+import { answer, get, persistently, post } from "./request.js";
 import { ServedComparison } from "./served_comparison.js";
 
 const KEPT = 2_000;
+const AT_ONCE = 500; // rows in a request
 const WAIT = 250; // milliseconds between questions for rows that have not been read or written yet
 
 export class ServedSource {
@@ -80,10 +81,11 @@ class ServedRun {
   result(row) {
     const found = this.#kept.get(row);
     if (found) return found;
-    this.#waiting ??= this.#later();
+    if (!this.#waiting || this.#waiting.rows.size >= AT_ONCE) this.#waiting = this.#later();
     const promise = this.#waiting.then((results) => results.get(row) ?? null);
     this.#waiting.rows.add(row);
     this.#kept.set(row, promise);
+    promise.catch(() => this.#kept.delete(row)); // asked for again
     if (this.#kept.size > KEPT) this.#kept.delete(this.#kept.keys().next().value);
     return promise;
   }
@@ -115,16 +117,18 @@ class ServedRun {
 
   // Yields the rows whose texts contain a text, as the server finds them.
   async *search(text) {
-    const response = await fetch(`${this.address}/search?text=${encodeURIComponent(text)}`);
-    if (!response.ok) throw await failure(response);
+    const response = await answer(`${this.address}/search?text=${encodeURIComponent(text)}`);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      const lines = (rest + value).split("\n");
-      rest = lines.pop();
-      for (const line of lines) if (line) yield JSON.parse(line);
+    try {
+      for (let rest = ""; ; ) {
+        const { done, value } = await reader.read();
+        if (done) return;
+        const lines = (rest + value).split("\n");
+        rest = lines.pop();
+        for (const line of lines) if (line) yield JSON.parse(line);
+      }
+    } finally {
+      reader.cancel(); // the server stops to search
     }
   }
 

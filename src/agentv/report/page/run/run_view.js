@@ -127,9 +127,10 @@ class Page {
     if (key === "Escape" && this.state.values.open !== null) return this.detail.close(), true;
     if ((key === "Enter" || key === " ") && isControl(target)) return false;
     // Other keys scroll the open result if it has the focus.
-    if (this.detail.root.contains(target) && key !== "j" && key !== "k") return false;
+    const isReading = this.detail.root.contains(target);
+    if (isReading && key !== "j" && key !== "k") return false;
     if (!this.table.key(event)) return false;
-    if (key === "Enter") this.detail.focus();
+    if (key === "Enter" || isReading) this.detail.focus();
     return true;
   }
 

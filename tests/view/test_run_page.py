@@ -56,3 +56,15 @@ def test_hostile_texts_of_a_served_run_are_shown_as_text(folder, served):
         assert page.evaluate("window.pwned") is None
         assert page.locator("#app script, #app img").count() == 0
         page.locator(".window .row").first.get_by_text("</script><script>").first.wait_for()
+
+
+def test_a_result_that_cannot_be_read_says_so_and_is_read_again(folder, served):
+    write("results.jsonl", [record(0, candidate_answer="the answer"), record(1)])
+    with served("results.jsonl") as page:
+        page.route("**/case?row=0", lambda route: route.fulfill(body="not JSON"))
+        page.locator(".window .row").first.click()
+        page.get_by_role("alert").get_by_text("This result cannot be read").wait_for()
+        page.unroute("**/case?row=0")
+        page.keyboard.press("j")
+        page.keyboard.press("k")
+        page.locator(".detail .message.answer").get_by_text("the answer").wait_for()
