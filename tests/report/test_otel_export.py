@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from agentv.model.call_trace import own_span_id
 from agentv.model.result import ExecutionMetrics, Result
 from agentv.report.traces.record_spans import RunFacts, spans_of_record
-from agentv.report.traces.span_sender import traces_url
+from agentv.report.traces.span_sender import SpanSender, traces_url
 
 DATASET = {
     "evaluators": [{"type": "contains", "value": "yes", "name": "says-yes"}],
@@ -212,21 +212,27 @@ def test_calls_of_judges_are_spans_of_their_own(project, command, collector):
     assert (about["agentv.evaluator"], about["gen_ai.usage.input_tokens"]) == ("helpful", 4)
 
 
+def record_of(**fields):
+    usual = {"timestamp": "2026-01-01T00:00:01.000Z", "run_id": "r", "eval_id": "c0", "dataset": "d", "trial": 1}
+    usual |= {"dataset_path": "d.yaml", "target": "t", "status": "ok", "score": 1.0, "verdict": "pass"}
+    return Result(**{**usual, **fields})
+
+
+@pytest.mark.parametrize("timestamp", ["yesterday", "", "2026-01-01", "0001-01-01T00:00:00"])
+def test_odd_values_in_records_of_other_tools_are_exported(collector, timestamp):
+    calls = [{"tool": ["x"], "id": {"a": 1}, "duration_ms": "long"}]
+    message = {"role": "assistant", "content": [1, None], "tool_calls": calls}
+    odd = record_of(timestamp=timestamp, output_messages=(message,))
+    facts = RunFacts("r", None, {}, has_content=True)
+    sender = SpanSender(collector.url, lambda record: spans_of_record(record, facts, [{"content": {"a": 1}}]))
+    sender.add(odd)
+    assert sender.close().lost == 0
+    assert [span.name for span in collector.spans] == ["test c0", "invoke_agent t", "execute_tool ['x']"]
+
+
 def test_spans_join_the_trace_that_the_agent_continued():
     trace_id = "ab" * 16
-    record = Result(
-        timestamp="2026-01-01T00:00:01.000Z",
-        run_id="r",
-        eval_id="c0",
-        dataset="d",
-        dataset_path="d.yaml",
-        target="t",
-        trial=1,
-        status="ok",
-        score=1.0,
-        verdict="pass",
-        execution_metrics=ExecutionMetrics(duration_ms=250.0, trace_id=trace_id),
-    )
+    record = record_of(execution_metrics=ExecutionMetrics(duration_ms=250.0, trace_id=trace_id))
     job, call = spans_of_record(record, RunFacts("r", None, {}))
     assert (job.trace_id, call.trace_id, call.id) == (trace_id, trace_id, own_span_id(trace_id))
     assert (call.end - call.start) == 250_000_000

@@ -22,14 +22,14 @@ GROUPS = {
     "allow_outside_files trusted trusts_run max_line_bytes fields",
     "Search": "into_merges changed_paths kept_paths own_dataset setup alpha",
     "Targets": "target targets targets_file previous prompt file mcp against trials batch "
-    "cache no_cache record replay transcript",
+    "cache no_cache record replay transcript trace_port",
     "Scoring": "judge old_judge new_judge evaluators skip_eval kinds every_evaluator stored_cases threshold "
     "margin fail_on no_rescore max_flip_rate min_pass_rate gate_on "
     "max_errors keep_going max_fooled",
     "Limits": "workers timeout_s max_retries max_outage_s budget_usd deadline_s stop_when fail_fast "
     "sandbox executor processes ray_address",
     "Output": "out experiment file_format as_json as_markdown html md changes quiet verbose why dry_run include_trace "
-    "dump_prompts dump_traces",
+    "dump_prompts dump_traces otel",
     "Resume": "resume reset retry_errors changed_since only only_from watch if_changed",
 }
 """The headings of the options in the help of commands with many of them, and the order of the options."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -95,10 +95,11 @@ class _JobSpans:
         known = self._metrics.trace_id if is_own and self._metrics is not None else None
         key = to_json([facts.run_id, *map(str, record.key)])
         self._trace_id = known or hashlib.sha256(key).hexdigest()[:32]
-        self._end = int(datetime.fromisoformat(record.timestamp).timestamp() * 1000) * 1_000_000
+        self._end = _time(record.timestamp)
         judges = [_nanoseconds(call.get("duration_ms")) for _, call in judge_calls(record.evaluator_results)]
-        self._answered = self._end - max(judges, default=0)
-        self._start = self._answered - _nanoseconds(None if self._metrics is None else self._metrics.duration_ms)
+        duration = _nanoseconds(None if self._metrics is None else self._metrics.duration_ms)
+        self._answered = max(0, self._end - max(judges, default=0))
+        self._start = max(0, self._answered - duration)
 
     def spans(self, input: Any) -> Iterator[SpanRecord]:
         record, root = self._record, self._id("job")
@@ -288,7 +289,24 @@ def _usage_of_data(usage: Any) -> dict[str, Any]:
 
 
 def _known(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
+    """Return the values that are known, in the types that attributes can have."""
+    return {name: _attribute(value) for name, value in values.items() if value is not None}
+
+
+def _attribute(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_attribute(item) for item in value]
+    return value if isinstance(value, str | bool | int | float) else str(value)
+
+
+def _time(timestamp: str) -> int:
+    """Return the time of a record in nanoseconds; 1970 for a record of another tool without a valid one."""
+    try:
+        at = datetime.fromisoformat(timestamp)
+        at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        return max(0, int(at.timestamp() * 1000)) * 1_000_000
+    except (ValueError, OverflowError):
+        return 0
 
 
 def _text(value: Any) -> str | None:
