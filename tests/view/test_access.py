@@ -1,6 +1,7 @@
 """Access to the served page: which requests are answered, and with which headers."""
 
 import json
+import os
 import socket
 
 import pytest
@@ -101,7 +102,7 @@ def test_a_post_needs_an_origin_json_and_a_small_body(labelling):
     for kind in (None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         assert post(Content_Type=kind).status == 415
     [run] = labelling.run_ids()
-    assert post(f"/api/labels/{run}", b'"%b"' % (b"x" * (1 << 20))).status == 413
+    assert post(f"/api/labels/{run}", b'"%b"' % (b"x" * (300 << 10))).status == 413
 
 
 def test_the_page_is_read_only_without_a_file_for_labels(view):
@@ -196,6 +197,7 @@ def test_another_address_is_a_warning(capsys, host, warns):
 
 def test_a_port_in_use_and_wrong_arguments_are_errors(folder, server, command):
     folder.write("notes.txt", "not a run")
+    os.mkfifo("eval_pipe.jsonl")
     with server() as first, server("--port", "0") as second:
         assert first.port != second.port
         ended = command("view", "--no-open", "--port", str(first.port))
@@ -203,6 +205,7 @@ def test_a_port_in_use_and_wrong_arguments_are_errors(folder, server, command):
     for arguments, text in (
         (["none"], "No such run: none"),
         (["notes.txt"], "Not a run: notes.txt"),
+        (["eval_pipe.jsonl"], "Not a run: eval_pipe.jsonl"),
         (["--label", "none/labels.jsonl"], "The folder none does not exist"),
         (["--host", "203.0.113.7"], "Cannot listen on 203.0.113.7"),
         (["--host", ""], "--host needs an address"),

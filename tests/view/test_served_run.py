@@ -1,6 +1,7 @@
 """The data of served runs: rows, records and cases of every kind of run that can be read, and their errors."""
 
 import json
+import os
 
 import msgspec
 import pytest
@@ -78,6 +79,8 @@ def test_folders_of_runs_and_several_runs_are_listed(evaluated, folder, server):
     evaluated(out="runs/first")
     evaluated(out="runs/second")
     folder.write("runs/notes.txt", "not a run")
+    os.mkfifo("runs/eval_pipe.json")
+    os.symlink("nowhere", "runs/broken")
     folder.write("eval_old.jsonl", [{"test_id": "x", "score": 1.0}])
     with server("runs", "eval_old.jsonl", "runs/first") as view:
         listed = view.login().get("/api/runs")["runs"]
@@ -107,6 +110,18 @@ def test_a_damaged_run_is_listed_with_the_reason(evaluated, folder, server, file
         assert file in error["message"] and "agentv runs repair" in error["hint"]
         (run / file).write_bytes((folder.path / "good" / file).read_bytes())
         assert len(view.rows(found["run"]["id"])[0]) == 3
+
+
+@pytest.mark.parametrize(
+    "last", ['{"test_id": "b", "sco', '[{"test_id": "b", "score": 1}]', '{"test_id": "b", "score": 2}']
+)
+def test_a_damaged_last_line_of_a_file_is_an_error(folder, server, last):
+    folder.write("eval_cut.jsonl", '{"test_id": "a", "score": 1}\n' + last)
+    with server("eval_cut.jsonl") as view:
+        [id] = view.login().run_ids()
+        for part in ("head", "rows?first=0", "search?text=a"):
+            answer = view.request(f"/api/runs/{id}/{part}")
+            assert answer.status == 422 and answer.json["error"]["message"].startswith("Invalid record at line 2")
 
 
 def test_search_finds_answers_findings_and_inputs(folder, server):

@@ -176,8 +176,8 @@ def _imports_in(folder: Path) -> list[Path]:
 
 
 def _is_foreign(path: Path) -> bool:
-    if _is_run(path) or (path.is_file() and path.suffix.lower() not in _FOREIGN_FILES):
-        return False
+    if _is_run(path) or not (path.is_dir() or (path.is_file() and path.suffix.lower() in _FOREIGN_FILES)):
+        return False  # nothing is read from pipes and devices
     try:
         state = path.stat()
     except OSError:  # deleted meanwhile, or a broken link

@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-MOST_BODY_BYTES = 1 << 20
+MOST_BODY_BYTES = 256 << 10
 """The largest body of a request."""
 
 _HEADERS = {

@@ -28,7 +28,7 @@ class RecordBatch(NamedTuple, Generic[Record]):
 
 
 class AppendedRecords(Generic[Record]):
-    """Reads a file of lines in batches. A last line without its end is read when it is complete.
+    """Reads a file of lines in batches. The last line of a `results.jsonl` is read when it is complete.
 
     `decode` turns a line into a record and raises RecordError. A second record of a job is an error, unless a reader of
     the same file `checks_jobs` already.
@@ -78,23 +78,14 @@ class AppendedRecords(Generic[Record]):
         with file_errors(f"Cannot read {self._path}"), open(self._path, "rb") as file:
             file.seek(self._read_bytes)
             lines = file.readlines(_READ_BYTES)
-        if lines and not lines[-1].endswith(b"\n") and not self._is_whole(lines[-1]):
+        # Only a file that agentv writes may end in a part of a line.
+        if lines and not lines[-1].endswith(b"\n") and self._path.name == RESULTS_FILE:
             lines.pop()
         self._read_bytes += sum(map(len, lines))
         self._lines = lines
         if not lines:
             self._seen_size = size
         return bool(lines)
-
-    def _is_whole(self, line: bytes) -> bool:
-        """Return whether a line without its end is a record, as in files that other programs wrote."""
-        if self._path.name == RESULTS_FILE:
-            return False
-        try:
-            self._decode(line)
-        except RecordError:
-            return False
-        return True
 
     def _decoded(self, lines: list[bytes], places: list[int]) -> list[Record]:
         """Decode lines. `places` are their numbers after the lines that were read before."""

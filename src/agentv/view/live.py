@@ -34,7 +34,7 @@ class Progress:
     def look(self, listed: ListedRun, run: ServedRun) -> dict[str, Any] | None:
         """Return the progress of a run; None if nothing changed since the last look."""
         rows, jobs, snapshot = run.total, listed.entry.jobs, run.snapshot
-        rate = self._pace.rate(rows, time.monotonic())
+        rate = self._pace.rate(rows, time.monotonic()) if listed.entry.state == "running" else None
         left = None if rate is None or jobs is None else max(0, jobs - rows) / rate
         found = {
             "id": listed.id,

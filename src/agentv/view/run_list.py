@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, UsageError
 from agentv.runs.catalogue import (
     RunEntry,
     RunJournal,
@@ -140,7 +140,9 @@ def _place(path: Path) -> Place:
         if (path / RESULTS_FOLDER).is_dir():
             return _project(str(path))
         return lambda: paths_in(path)
-    if not path.is_dir():
+    if not path.is_dir() and not path.is_file():
+        raise UsageError(f"Not a run: {path}", "It is neither a file nor a folder")
+    if path.is_file():
         format_of(path)
     return lambda: [path] if path.exists() else []
 

@@ -93,6 +93,8 @@ class ServedRun:
         """Return the run, its figures so far, and the names that rows refer to. Raises AgentvError."""
         is_live = self._ready_is_live()
         self._wait(lambda: self._has_all_figures, _FIGURES_WAIT_S)
+        if self._error is not None and not self._rows.total:
+            raise self._error
         assert self._run is not None and self._figures is not None
         complete = not is_live and self._is_at_end
         head = page_head(self._run, self._figures, self._rows.names(), self._rows.total)

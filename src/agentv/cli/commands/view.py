@@ -91,6 +91,8 @@ def _label_file(given: str) -> LabelFile:
 def announce(count: int, address: Address, opens: bool, url: str) -> None:
     """Print the link and a warning if other machines can connect, and open the browser."""
     output.echo(f"Serving {plural(count, 'run')} at {url}")
+    if not count:
+        output.note("There are no runs yet. They appear on the page when `agentv eval` starts one.")
     output.message("Press Ctrl-C to stop")
     if not address.is_loopback:
         output.warn(
