@@ -1,10 +1,12 @@
 """The label file: several labellers and programs, notes, scores, answers picked by hand, and files of others."""
 
+import fcntl
 import io
 import json
 import stat
 import subprocess
 import sys
+from threading import Thread
 
 import msgspec
 import pytest
@@ -108,6 +110,21 @@ for n in range(15):
     assert [writer.wait(60) for writer in writers] == [0, 0]
     assert Labels(read_labels(folder.path / "labels.jsonl")).labellers() == {"ann": 15, "bob": 15}
     assert stat.S_IMODE((folder.path / "labels.jsonl").stat().st_mode) == 0o600
+
+
+def test_a_label_waits_until_another_program_has_written_its_line(folder):
+    file = LabelFile("labels.jsonl")
+    line = msgspec.json.encode(label_of("c1", "pass")) + b"\n"
+    with (folder.path / "labels.jsonl").open("ab", buffering=0) as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        theirs.write(line[:30])
+        mine = Thread(target=file.add, args=(label_of("c2", "fail"),))
+        mine.start()
+        mine.join(0.2)
+        assert mine.is_alive()
+        theirs.write(line[30:])
+    mine.join()
+    assert [label.eval_id for label in read_labels("labels.jsonl")] == ["c1", "c2"]
 
 
 def test_an_open_label_file_shows_the_labels_of_other_programs(folder):
