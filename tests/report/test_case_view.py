@@ -177,6 +177,7 @@ def test_errors_say_class_stage_and_message_and_long_conversations_are_shortened
         assert "timeout · target" in page.locator(".reasons").inner_text()
         assert "The settings of the target are not stored" in page.locator(".settings").inner_text()
         page.evaluate("location.hash = 'open=1'")
+        page.locator(".reasons").get_by_text("The record has no reason.").wait_for()
         rest = page.get_by_role("button", name="Show the 920 messages between")
         rest.wait_for()
         assert page.locator(".message").count() == 80

@@ -136,3 +136,13 @@ def test_a_grid_of_many_cases_renders_only_what_is_visible(folder, record, chrom
 def test_the_grid_is_not_offered_for_one_result_per_case(shop, chromium):
     with chromium(page_of("run")) as page:
         assert page.get_by_role("link", name="Grid").count() == 0
+
+
+def test_hostile_texts_in_the_grid_are_shown_as_text(hostile, chromium):
+    with chromium(page_of(hostile, hostile / "page.html"), "#view=grid", width=2600, height=3000) as page:
+        page.locator(".grid-answer", has_text="</script><script>window.pwned").first.wait_for()
+        page.locator(".grid-answer", has_text="\\x1b[31mred").first.wait_for()
+        assert page.evaluate("window.pwned") is None
+        assert page.locator("#app script, #app img, #app a[href^=javascript]").count() == 0
+        longest = "Math.max(...[...document.querySelectorAll('.grid-cell')].map((cell) => cell.textContent.length))"
+        assert page.evaluate(longest) < 1000

@@ -25,7 +25,7 @@ export function errorBlock(error) {
   return element(
     "div",
     { class: "message error" },
-    element("p", { class: "role" }, visible(`${error.class} · ${error.stage}`)),
+    element("p", { class: "role" }, visible([...new Set([error.class, error.stage])].join(" · "))),
     longText(asText(error.message ?? "")),
   );
 }

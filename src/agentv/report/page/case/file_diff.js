@@ -99,7 +99,7 @@ function codeLines(lines) {
 }
 
 function codeLine([kind, text]) {
-  const line = visible(text.slice(0, LONGEST_LINE)) + (text.length > LONGEST_LINE ? "…" : "");
+  const line = visible(text.slice(0, LONGEST_LINE)) + (text.length > LONGEST_LINE ? `… ${count(text.length - LONGEST_LINE)} more characters` : "");
   return element({ added: "ins", removed: "del" }[kind] ?? "span", { class: `line ${kind}` }, `${line}\n`);
 }
 

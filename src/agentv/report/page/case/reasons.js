@@ -20,10 +20,11 @@ const TITLES = {
 };
 
 export function reasons(row, result) {
-  const failing = failingEvaluators(result);
-  const reason = row.verdict === "unscored" ? "No evaluator scored this case." : row.verdict === "pass" ? "" : reasonOf(result);
+  const failing = (result.evaluator_results ?? []).filter((found) => found.error || (found.verdict && found.verdict !== "pass"));
+  const reason = row.verdict === "pass" ? "" : row.verdict === "unscored" ? "No evaluator scored this case." : reasonOf(result) || "The record has no reason.";
   // A reason that the list below repeats is shown only there.
-  const isListed = failing.some((found) => [...(found.misses ?? []), found.reasoning, found.error?.message].includes(reason));
+  const names = failing.map((found) => found.name).join(", ");
+  const isListed = reason === names || failing.some((found) => [...(found.misses ?? []), found.reasoning, found.error?.message].includes(reason));
   return element(
     "section",
     { class: `reasons ${row.verdict}`, "aria-label": TITLES[row.verdict] },
@@ -36,17 +37,16 @@ export function reasons(row, result) {
     ),
     result.error?.suspicious && element("p", { class: "note" }, "The answer may have caused this error."),
     result.error ? errorBlock(result.error) : !isListed && reason && element("p", { class: "reason", dir: "auto" }, shortText(reason)),
-    failing.length > 0 && element("ul", { class: "failing" }, failing.slice(0, MOST_EVALUATORS).map((found) => line(found, result))),
+    failing.length > 0 && element("ul", { class: "failing" }, worstFirst(failing).slice(0, MOST_EVALUATORS).map((found) => line(found, result))),
     failing.length > MOST_EVALUATORS && element("p", { class: "note" }, `and ${failing.length - MOST_EVALUATORS} more evaluators, listed below`),
     (result.warnings ?? []).map((text) => element("p", { class: "note" }, `Warning: ${oneLine(text, LONGEST_REASON)}`)),
   );
 }
 
-// The evaluators with an error or a verdict below pass; errors first, then by score.
-function failingEvaluators(result) {
-  const failing = (result.evaluator_results ?? []).filter((found) => found.error || (found.verdict && found.verdict !== "pass"));
+// Errors first, then by score.
+function worstFirst(failing) {
   const rank = (found) => (found.error ? -1 : (found.score ?? 0));
-  return failing.sort((a, b) => rank(a) - rank(b));
+  return failing.toSorted((a, b) => rank(a) - rank(b));
 }
 
 function line(found, result) {

@@ -47,7 +47,15 @@ export class Combinations {
   }
 
   hasDifferentVerdicts(number) {
-    return this.disagreement(number) >= 2;
+    const { verdict } = this.rows.columns;
+    let first = -1;
+    for (const column of this.columns) {
+      const row = this.rowAt(number, column);
+      if (row < 0) continue;
+      if (first < 0) first = verdict[row];
+      else if (verdict[row] !== first) return true;
+    }
+    return false;
   }
 
   #add(row) {

@@ -1,6 +1,7 @@
 // The cells of the grid: a line for each case, a column for each target, prompt and trial. Only visible cells exist as
 // elements. They are in a window that stays in place while the grid scrolls.
 
+import { plainText } from "../case/blocks.js";
 import { badge } from "../core/badge.js";
 import { element, replaceChildren } from "../core/dom.js";
 import { count, number } from "../core/format.js";
@@ -125,8 +126,9 @@ export class GridTable {
     const column = Math.max(LEAST_WIDTH * rem, Math.floor((width - first) / columns));
     this.#widths = { first, column };
     this.scroller.setAttribute("aria-colcount", String(columns + 1));
-    const whole = `${first + columns * column}px`;
-    for (const [name, value] of Object.entries({ "--first": `${first}px`, "--column": `${column}px`, "--whole": whole }))
+    const lines = 2 + Number(this.#rows.mostTrials > 1) + Number(this.#rows.head.prompts.length > 0);
+    const sizes = { "--first": `${first}px`, "--column": `${column}px`, "--whole": `${first + columns * column}px`, "--lines": lines };
+    for (const [name, value] of Object.entries(sizes))
       this.scroller.style.setProperty(name, value);
     this.spacer.style.setProperty("height", `${Math.min(this.#shown.length * LINE, TALLEST)}px`);
     this.#headed = "";
@@ -329,8 +331,10 @@ function columnMean({ scored, sum, errors }) {
   return errors ? `${mean}, ${count(errors)} ${errors === 1 ? "error" : "errors"}` : mean;
 }
 
-// The start of the answer; the message of an error.
+// The start of the answer, or of the last message of a record without one; the message of an error.
 function answerStart(rest) {
   if (rest.error) return oneLine(rest.error.message, LONGEST_ANSWER);
-  return typeof rest.candidate_answer === "string" ? oneLine(rest.candidate_answer, LONGEST_ANSWER) || "empty answer" : "no answer";
+  const last = rest.output_messages?.at(-1);
+  const answer = rest.candidate_answer ?? (last ? plainText(last.content) : null);
+  return typeof answer === "string" ? oneLine(answer, LONGEST_ANSWER) || "empty answer" : "no answer";
 }
