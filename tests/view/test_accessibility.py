@@ -15,21 +15,19 @@ FIND = """async () => (await axe.run({ resultTypes: ["violations"] })).violation
     .filter(({ impact }) => ["serious", "critical"].includes(impact))
     .map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`)"""
 SCREENS = [("light", 1280), ("dark", 1280), ("light", 390)]
+LABELS = ("--label", "labels.jsonl")
 
 
-@pytest.fixture
-def two_runs(evaluated):
+@pytest.mark.parametrize(("options", "views"), [((), tuple(VIEWS)), (LABELS, ("run", "case"))])
+def test_no_view_has_a_serious_accessibility_problem(evaluated, served, axe, options, views):
     evaluated("abcdefgh", out="runs/first")
     evaluated("abcdefgA", out="runs/second")
-    return ("runs/first", "runs/second", "--label", "labels.jsonl")
-
-
-def test_no_view_has_a_serious_accessibility_problem(two_runs, served, axe):
-    with served(*two_runs) as page:
+    with served("runs/first", "runs/second", *options) as page:
         ids = page.evaluate("async () => (await (await fetch('/api/runs')).json()).runs.map((run) => run.id)")
         page.evaluate(axe)
         problems = {}
-        for name, (address, drawn) in VIEWS.items():
+        for name in views:
+            address, drawn = VIEWS[name]
             page.evaluate("(hash) => { location.hash = hash }", address.format(*ids))
             page.locator(drawn).first.wait_for()
             for scheme, width in SCREENS:
