@@ -136,6 +136,13 @@ def test_flat_series_show_no_change_in_the_json_of_the_command(project, command)
     assert sum(bool(data["changes"]) for [data] in found) <= 2
 
 
+def test_a_trend_is_in_the_order_of_time_across_time_zones(project, command):
+    first = keep(1, started_at="2026-11-01T10:00:00+05:00")
+    second = keep(2, started_at="2026-11-01T06:00:00Z")
+    [data] = command("runs", "trend", "--json").printed
+    assert [run["run_id"] for run in data["runs"]] == [first, second]
+
+
 def test_a_noisy_trend_shows_no_change(project, command):
     for day in range(1, 5):
         keep(day, passed=[(case + day) % 5 > 0 for case in range(100)])

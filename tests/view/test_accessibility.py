@@ -4,9 +4,9 @@ import pytest
 
 # The address of each view, and an element that is there when it is drawn.
 VIEWS = {
-    "runs": ("#view=runs", ".runs-table tbody tr"),
+    "runs": ("#view=runs&tick={0}&tick={1}", ".compare-bar .primary"),
+    "trend": ("#view=trend", "a.point"),
     "run": ("#view=run&run={0}", ".window .row"),
-    "trend": ("#view=trend&run={0}", ".trend-table"),
     "compare": ("#view=compare&runs={0}&runs={1}", ".pair-row"),
     "case": ("#view=run&run={0}&open=1", ".detail section"),
     "grid": ("#view=grid&run={0}", ".grid-cell"),

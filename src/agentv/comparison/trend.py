@@ -13,7 +13,7 @@ from agentv.comparison.measure import measure_keys
 from agentv.comparison.scores import RunScores
 from agentv.errors import AgentvError
 from agentv.model.manifest import TargetSummary
-from agentv.runs.catalogue import RunEntry
+from agentv.runs.catalogue import RunEntry, newest_first
 from agentv.stats.level_changes import LevelChange, RunValues, change_points
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 def series_of(runs: Iterable[RunEntry]) -> list[Series]:
     """Group runs by datasets and target, and find the changes of each series. Runs without scores are not included."""
     found: dict[tuple[tuple[str, ...], str], list[tuple[RunEntry, TargetSummary]]] = {}
-    for run in sorted(runs, key=lambda run: (run.started_at or "", run.run_id)):
+    for run in reversed(newest_first(runs)):
         for name, target in run.targets.items():
             if target.mean is not None:
                 found.setdefault((tuple(sorted(run.datasets)), name), []).append((run, target))

@@ -27,7 +27,7 @@ const SORTED_BY = {
   passed: (run) => most(run, "pass_rate"),
   errors: (run) => total(run, "errors"),
   cost: (run) => total(run, "cost_usd"),
-  started: (run) => run.started_at,
+  started: startOf,
   commit: (run) => run.git_commit,
 };
 
@@ -151,8 +151,14 @@ export function total(run, name) {
   return values.length ? values.reduce((sum, value) => sum + value, 0) : null;
 }
 
-function byStart(a, b) {
-  return compared(a.started_at ?? "", b.started_at ?? "", false) || compared(a.run_id, b.run_id, false);
+export function byStart(a, b) {
+  return compared(startOf(a) ?? 0, startOf(b) ?? 0, false) || compared(a.run_id, b.run_id, false);
+}
+
+// When a run started, in milliseconds; null if the time is not known.
+function startOf(run) {
+  const found = Date.parse(run.started_at ?? "");
+  return Number.isNaN(found) ? null : found;
 }
 
 function compared(a, b, descending) {

@@ -183,8 +183,8 @@ function sumCells(run, progress) {
     cell("mean"),
     cell("history"),
     cell("passed"),
-    cell("errors", errors === null ? NONE : errorText(errors)),
-    cell("cost", usd(cost)),
+    cell("errors", errors === null ? "" : errorText(errors)),
+    cell("cost", cost === null ? "" : usd(cost)),
   ];
 }
 

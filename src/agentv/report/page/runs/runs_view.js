@@ -5,7 +5,7 @@ import { count } from "../core/format.js";
 import { isTyping } from "../core/keys.js";
 import { oneLine } from "../core/text.js";
 import { ConnectionLine } from "./live.js";
-import { FILTERS, RunEntries, STATES, titleOf } from "./run_entries.js";
+import { FILTERS, RunEntries, STATES, byStart, titleOf } from "./run_entries.js";
 import { COMPARED, RunsState } from "./runs_state.js";
 import { PAGE, RunsTable } from "./runs_table.js";
 
@@ -77,7 +77,7 @@ class RunsView {
       "main",
       { class: "runs" },
       element("h1", { class: "unseen" }, "Runs"),
-      element("div", { class: "toolbar" }, element("div", { class: "search", role: "search" }, this.search, this.#labelled()), this.status),
+      element("div", { class: "runs-toolbar", role: "search" }, this.search, this.#labelled(), this.status),
       this.connection.root,
       this.table.root,
       this.empty,
@@ -192,7 +192,7 @@ class RunsView {
   // The ticked runs, oldest first: the older one is the baseline.
   #ticked() {
     const runs = this.state.values.ticked.map((id) => this.#entries.byId.get(id)).filter(Boolean);
-    return runs.sort((a, b) => ((a.started_at ?? "") < (b.started_at ?? "") ? -1 : 1));
+    return runs.sort(byStart);
   }
 
   #searchLater() {

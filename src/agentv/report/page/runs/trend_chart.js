@@ -65,7 +65,7 @@ function gridLine(value, { width, y }) {
 }
 
 function mark(value, { y }) {
-  return drawn("text", { class: "mark", x: AXIS - 8, y: y(value) + 4, "text-anchor": "end" }, value.toFixed(1));
+  return drawn("text", { class: "scale-text", x: AXIS - 8, y: y(value) + 4, "text-anchor": "end" }, value.toFixed(1));
 }
 
 // Connects the points; not across a change of the measure, because the means are not comparable there.
@@ -110,6 +110,12 @@ function description(run) {
   return `Mean ${number(run.mean)}, ${bounds}n = ${count(run.scored)}: ${oneLine(run.name, 80)}${day}`;
 }
 
+// The month, the day and the time; a text that is no time as it is.
+function dayText(text) {
+  const found = moment(text);
+  return found.endsWith(" UTC") ? found.slice(5, 16) : oneLine(text, 12);
+}
+
 // Dates below the chart, as many as fit.
 function dates(runs, { x, width }) {
   const every = Math.max(1, Math.ceil(runs.length / Math.max(1, Math.floor((width - LEFT - RIGHT) / LABEL))));
@@ -117,8 +123,8 @@ function dates(runs, { x, width }) {
     run.started_at && position % every === 0
       ? drawn(
           "text",
-          { class: "mark", x: x(position), y: HEIGHT - 12, "text-anchor": position ? "middle" : "start" },
-          moment(run.started_at).slice(5, 16),
+          { class: "scale-text", x: x(position), y: HEIGHT - 12, "text-anchor": position ? "middle" : "start" },
+          dayText(run.started_at),
         )
       : null,
   );

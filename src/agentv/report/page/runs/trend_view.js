@@ -57,7 +57,7 @@ class TrendView {
       "main",
       { class: "trend" },
       element("h1", { class: "unseen" }, "Trend"),
-      element("div", { class: "toolbar" }, this.chooser, this.status),
+      element("div", { class: "runs-toolbar" }, this.chooser, this.status),
       this.connection.root,
       element("div", { class: "chart" }, this.axis, this.chart),
       this.notes,
