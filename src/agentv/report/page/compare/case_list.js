@@ -4,13 +4,11 @@ import { element, replaceChildren } from "../core/dom.js";
 import { count, number } from "../core/format.js";
 import { oneLine, visible } from "../core/text.js";
 import { FILTERS, ORDERS } from "./case_columns.js";
-import { signed } from "./figures.js";
+import { kindWord, signed } from "./figures.js";
 
 const ROW_HEIGHT = 36;
 const SPARE = 12;
 const TALLEST = 8_000_000; // taller elements lose precision in browsers
-
-const KIND_WORDS = { loss: "loss", gain: "gain", tie: "tie", unscored: "not scored" };
 
 export class CaseList {
   #shown = [];
@@ -196,13 +194,13 @@ export class CaseList {
       element(
         "span",
         { role: "gridcell", class: "name", title: visible(item.id) },
-        element("bdi", {}, oneLine(item.id, 200)),
+        element("bdi", {}, oneLine(item.id, 200) || "(no id)"),
         further && element("small", {}, oneLine(further, 60)),
       ),
       element("span", { role: "gridcell", class: "dataset" }, element("bdi", {}, oneLine(item.dataset, 80))),
       element("span", { role: "gridcell", class: "score" }, scoreText(item, 1, item.before)),
       element("span", { role: "gridcell", class: "score" }, scoreText(item, 2, item.after)),
-      element("span", { role: "gridcell", class: "kind" }, KIND_WORDS[item.kind] ?? item.kind),
+      element("span", { role: "gridcell", class: "kind" }, kindWord(item.kind)),
     );
   }
 

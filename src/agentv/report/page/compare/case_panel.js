@@ -6,7 +6,7 @@ import { duration, number, usd } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { asText, LONGEST, oneLine, visible } from "../core/text.js";
 import { badge } from "../core/badge.js";
-import { sentence, signed } from "./figures.js";
+import { kindWord, sentence, signed } from "./figures.js";
 import { trajectory } from "./trajectory.js";
 
 const LETTERS = ["A", "B"];
@@ -44,7 +44,7 @@ export class CasePanel {
     if (row === this.#row) return;
     this.#row = row;
     const item = this.columns.at(row);
-    replaceChildren(this.title, element("bdi", {}, visible(item.id)));
+    replaceChildren(this.title, element("bdi", {}, visible(item.id) || "(no id)"));
     const found = await this.source.pair(row).catch((error) => ({ error }));
     if (this.#row !== row) return; // another case was opened in the meantime
     replaceChildren(this.body, found?.sides ? this.#sections(item, found) : missing(item, found));
@@ -80,28 +80,33 @@ function facts(item, pair) {
   const names = [item.dataset, item.target, item.prompt].filter(Boolean).join(" · ");
   const change =
     item.change === null
-      ? { unscored: "Not scored in both runs", "other input": "The input differs: not paired" }[item.kind] ?? `The case is ${item.kind}`
+      ? { unscored: `No score in ${unscoredSides(item)}`, "other input": "The input differs: not paired" }[item.kind] ?? `The case is ${item.kind}`
       : `${number(item.before)} → ${number(item.after)} (${signed(item.change)})`;
   return element(
     "div",
     { class: "case-facts" },
-    element("p", {}, element("span", { class: `outcome-word ${item.kind.split(" ")[0]}` }, item.kind), element("strong", {}, change)),
+    element("p", {}, element("span", { class: `outcome-word ${item.kind.split(" ")[0]}` }, kindWord(item.kind)), element("strong", {}, change)),
     names && element("p", { class: "note" }, visible(names)),
     pair?.sides.map((side, place) => side && trials(side, LETTERS[place])),
   );
 }
 
-// The scores of all trials, if there are several; the one whose answer is shown is marked.
+function unscoredSides(item) {
+  return [item.before === null && "A", item.after === null && "B"].filter(Boolean).join(" and ");
+}
+
+// The scores of all results of the case, if there are several; the one whose answer is shown is marked.
 function trials(side, letter) {
   if (side.trials.length < 2) return null;
   const more = side.more ? `, and ${side.more} more` : "";
   return element(
     "p",
     { class: "trials" },
-    `${letter}, ${side.trials.length + side.more} trials: `,
-    side.trials.map((each) =>
+    `${letter}, ${side.trials.length + side.more} results: `,
+    side.trials.flatMap((each) => [
       element("span", { class: each.row === side.row ? "shown" : null, title: each.row === side.row ? "Shown below" : null }, each.score === null ? each.verdict : number(each.score)),
-    ),
+      " ",
+    ]),
     more,
   );
 }

@@ -20,3 +20,8 @@ export function sentence(text) {
     .split(/`([^`]+)`/)
     .map((part, place) => (place % 2 ? element("code", {}, part) : part));
 }
+
+// The word for a kind of case.
+export function kindWord(kind) {
+  return kind === "unscored" ? "not scored" : kind;
+}
