@@ -181,6 +181,10 @@ def test_cases_are_filtered_searched_and_ordered(page, chromium):
         assert shown_ids(shown) == ["old", "new"]
         shown.click("text=Errors 1")
         assert shown_ids(shown) == ["breaks"]
+        shown.keyboard.press("j")
+        shown.keyboard.press("Enter")
+        shown.wait_for_selector(".case-panel .message.error")
+        shown.keyboard.press("Escape")
         shown.click("text=All 13")
         shown.keyboard.press("/")
         shown.keyboard.type("lost-3")

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 CaseKind = Literal["loss", "gain", "tie", "unscored", "other input", "only in A", "only in B"]
 KINDS: tuple[CaseKind, ...] = ("loss", "gain", "tie", "unscored", "other input", "only in A", "only in B")
 _LOSS, _GAIN, _TIE, _UNSCORED, _OTHER_INPUT, _ONLY_A, _ONLY_B = range(len(KINDS))
-_MOST_TRIALS = 50
+_MOST_READ, _MOST_LISTED = 1_000, 50
+"""Records of a case that are read to find the one to show, and of which scores are listed."""
 
 
 class CaseSide(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,15 +131,23 @@ class CasePairs:
         group = int(self.rows[row, place])
         if group < 0:
             return None
-        found = self._places[place].of(group)
+        found = self._records(place, group)
         run = self.sides[place].run.run
-        results = [run.read(offset) for _, offset in found[:_MOST_TRIALS]]
+        results = [run.read(offset) for _, offset in found[:_MOST_READ]]
         shown = _shown(results, sign)
         trials = tuple(
             (number, each.trial, each.score, each.verdict or ("error" if each.status == "error" else "unscored"))
-            for (number, _), each in zip(found, results, strict=False)
+            for (number, _), each in zip(found[:_MOST_LISTED], results, strict=False)
         )
-        return CaseSide(record=results[shown], row=found[shown][0], trials=trials, more=len(found) - len(results))
+        return CaseSide(record=results[shown], row=found[shown][0], trials=trials, more=len(found) - len(trials))
+
+    def _records(self, place: int, group: int) -> list[tuple[int, int]]:
+        """Return the number and offset of each record of a case."""
+        side = self.sides[place]
+        scores, case = side.run, int(side.first[group])
+        if scores.picked is None and scores.records == len(side) and scores.starts[case] >= 0:
+            return [(case, scores.starts[case])]  # one record for each case, in order: no need to read the run again
+        return self._places[place].of(group)
 
 
 def _or_nan(means: NDArray[Any]) -> NDArray[Any]:

@@ -118,7 +118,9 @@ export class CaseList {
       if (opened !== null && !["j", "k"].includes(event.key) && event.target.closest?.(".case-panel")) return false; // scrolls
       const from = opened === null ? this.#current : this.#shown.indexOf(opened);
       this.#move(from < 0 ? 0 : from + steps[event.key]);
+      // A button that was clicked before would take the next Enter.
       if (opened !== null) this.#openCurrent();
+      else this.focus();
       return true;
     }
     if (event.key === "Enter" && opened === null && this.#current >= 0) {
