@@ -10,7 +10,6 @@ VIEWS = {
     "compare": ("#view=compare&runs={0}&runs={1}", ".pair-row"),
     "case": ("#view=run&run={0}&open=1", ".detail section"),
     "grid": ("#view=grid&run={0}", ".grid-cell"),
-    "compare": ("#view=compare&runs={1}&runs={0}", ".pair-spacer .pair-row"),
     "compared case": ("#view=compare&runs={1}&runs={0}&case=0", ".case-panel .answers"),
 }
 FIND = """async () => (await axe.run({ resultTypes: ["violations"] })).violations
