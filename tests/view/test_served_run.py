@@ -6,6 +6,7 @@ import os
 import msgspec
 import pytest
 
+from agentv.view.row_store import find_case
 from contracts.foreign_results import READABLE
 from made_results import made
 
@@ -163,3 +164,16 @@ def test_wrong_rows_are_errors(evaluated, server):
         ):
             answer = view.request(f"/api/runs/{id}/{path}")
             assert (answer.status, set(answer.json["error"])) == (status, {"message", "detail", "hint"})
+
+
+@pytest.mark.parametrize("spaces", [None, (",", ":")], ids=["as written by others", "as written by agentv"])
+def test_the_case_of_a_row_is_found_wherever_it_is_stored(tmp_path, spaces):
+    path = tmp_path / "cases.jsonl"
+    cases = [{"id": f"c{n % 3000}", "dataset_path": f"d{n // 3000}.jsonl", "input": "x" * 2000} for n in range(6000)]
+    lines = [json.dumps(case, separators=spaces).encode() + b"\n" for case in cases]
+    path.write_bytes(b"".join(lines) + b'{"id":"cut')
+    offset = sum(map(len, lines[:4500]))
+    for near in (0.0, 0.3, 0.75, 1.0):
+        assert find_case(path, "d1.jsonl", "c1500", near) == offset
+        assert find_case(path, "d0.jsonl", "c0", near) == 0
+        assert find_case(path, "d2.jsonl", "c0", near) == find_case(path, "d0.jsonl", "c", near) == -1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from mmap import ACCESS_READ, mmap
+from itertools import accumulate, chain
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,8 @@ from agentv.report.row_blocks import (
 )
 
 ROWS_A_BLOCK = 16_384
+_CASE_BYTES = 2 << 20
+_CASE_START = b'{"id":"'
 _LEVEL = 1
 
 _encode = msgspec.json.Encoder().encode
@@ -124,38 +126,37 @@ class _CaseName(msgspec.Struct, gc=False):
 _decode_name = msgspec.json.Decoder(_CaseName).decode
 
 
-def find_case(path: Path, dataset_path: str, id: str) -> int:
-    """Return the offset of a case in `cases.jsonl`; -1 if it is not there. No index is needed: the id is searched."""
-    if not path.is_file() or not path.stat().st_size:
+def find_case(path: Path, dataset_path: str, id: str, near: float = 0.0) -> int:
+    """Return the offset of a case in `cases.jsonl`; -1 if it is not there.
+
+    No index is needed: the file is searched for the id, first from the fraction `near` on, where it is likely to be.
+    """
+    if not path.is_file():
         return -1
-    with (
-        file_errors(f"Cannot read {path}"),
-        path.open("rb") as file,
-        mmap(file.fileno(), 0, access=ACCESS_READ) as data,
-    ):
-        start = b'{"id":%b' % _encode(id)
-        at = data.find(start)
-        while at >= 0:
-            if _is_case(data, at, dataset_path, id):
-                return at
-            at = data.find(start, at + 1)
-        return next((at for at in _line_starts(data) if _is_case(data, at, dataset_path, id)), -1)
+    with file_errors(f"Cannot read {path}"), path.open("rb") as file:
+        is_ours = file.read(len(_CASE_START)) == _CASE_START
+        start = b'{"id":%b' % _encode(id) if is_ours else b""
+        size = path.stat().st_size
+        begin = max(0, int(near * size) - _CASE_BYTES)
+        places = chain(_lines_with(file, start, begin, size), _lines_with(file, start, 0, begin))
+        return next((at for at, line in places if _is_case(line, dataset_path, id)), -1)
 
 
-def _is_case(data: mmap, at: int, dataset_path: str, id: str) -> bool:
-    """Return whether a complete line that starts here is the case."""
-    end = data.find(b"\n", at)
-    if end < 0 or (at and data[at - 1] != ord("\n")):
-        return False
+def _lines_with(file: BinaryIO, start: bytes, first: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines between two offsets that start with these bytes, each with its offset."""
+    file.seek(first)
+    at = first + (len(file.readline()) if first else 0)
+    while at <= stop and (data := file.read(_CASE_BYTES) + file.readline()):
+        if start in data:
+            lines = data.split(b"\n")
+            offsets = accumulate((len(line) + 1 for line in lines), initial=at)
+            yield from (found for found in zip(offsets, lines, strict=False) if found[1].startswith(start))
+        at += len(data)
+
+
+def _is_case(line: bytes, dataset_path: str, id: str) -> bool:
     try:
-        name = _decode_name(data[at:end])
+        name = _decode_name(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
     return (name.dataset_path, name.id) == (dataset_path, id)
-
-
-def _line_starts(data: mmap) -> Iterator[int]:
-    at = 0
-    while at >= 0 and at < len(data):
-        yield at
-        at = data.find(b"\n", at) + 1 or -1

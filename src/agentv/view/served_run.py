@@ -25,7 +25,7 @@ from agentv.view.row_store import RowStore, find_case
 
 _WAIT_S = 0.25
 """How long a request waits for rows that are about to be read."""
-_FIGURES_WAIT_S = 0.5
+_FIGURES_WAIT_S = 0.15
 _FIGURES_AT_ONCE = 1024
 _FIGURES_EVERY_S = 1.0
 
@@ -127,7 +127,8 @@ class ServedRun:
         """Return the stored case of a row; None if the run has no cases."""
         record = self.record(row)
         assert self._run is not None
-        offset = find_case(self._run.folder.cases_path, record.dataset_path, record.eval_id)
+        near = row / self.total  # cases are stored in the order in which jobs start
+        offset = find_case(self._run.folder.cases_path, record.dataset_path, record.eval_id, near)
         found = next(self._run.cases_at([offset])) if offset >= 0 else None
         return None if found is None else case_fields(found.fields)
 
