@@ -36,11 +36,17 @@ export function reasons(row, result) {
       result.score !== null && result.score !== undefined && element("span", { class: "score" }, `score ${number(result.score)}`),
     ),
     result.error?.suspicious && element("p", { class: "note" }, "The answer may have caused this error."),
-    result.error ? errorBlock(result.error) : !isListed && reason && element("p", { class: "reason", dir: "auto" }, shortText(reason)),
+    result.error ? errorText(result.error) : !isListed && reason && element("p", { class: "reason", dir: "auto" }, shortText(reason)),
     failing.length > 0 && element("ul", { class: "failing" }, worstFirst(failing).slice(0, MOST_EVALUATORS).map((found) => line(found, result))),
     failing.length > MOST_EVALUATORS && element("p", { class: "note" }, `and ${failing.length - MOST_EVALUATORS} more evaluators, listed below`),
     (result.warnings ?? []).map((text) => element("p", { class: "note" }, `Warning: ${oneLine(text, LONGEST_REASON)}`)),
   );
+}
+
+// A long message scrolls, so that the rest stays in sight.
+function errorText(error) {
+  if (error.message.length <= LONGEST_REASON) return errorBlock(error);
+  return element("div", { class: "scrolled", tabindex: "0", role: "group", "aria-label": "Error" }, errorBlock(error));
 }
 
 // Errors first, then by score.

@@ -5,10 +5,13 @@ import { count } from "./format.js";
 import { LONGEST, visible } from "./text.js";
 
 const PIECE = 8_000;
+const SCROLLED_LINES = 15;
 
 // Shows the start of a long text, and the rest on request.
 export function longText(text, kind = "prose") {
-  const made = element(kind === "code" ? "pre" : "p", { class: "text", dir: "auto" });
+  // Code that is taller than its place scrolls, which keys must be able to do.
+  const mayScroll = kind === "code" && (text.length > 700 || text.split("\n", SCROLLED_LINES + 1).length > SCROLLED_LINES);
+  const made = element(kind === "code" ? "pre" : "p", { class: "text", dir: "auto", tabindex: mayScroll ? "0" : null });
   if (text.length <= LONGEST) {
     made.textContent = visible(text);
     return made;
