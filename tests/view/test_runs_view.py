@@ -34,7 +34,7 @@ def titles_in(page):
     return page.locator("tbody.run .col-title a").all_inner_texts()
 
 
-def test_the_list_shows_titles_states_figures_and_earlier_runs(project, served):
+def test_runs_are_shown_with_figures_and_filtered_searched_and_sorted(project, served):
     with served() as page:
         page.locator("tbody.run").first.wait_for()
         unfinished, two, third, second, first, damaged = runs_in(page)
@@ -47,9 +47,6 @@ def test_the_list_shows_titles_states_figures_and_earlier_runs(project, served):
         assert drawn.get_attribute("aria-label") == "Mean 0.900; the 2 earlier runs, oldest first: 0.500, 0.700"
         assert "0.700" in second and page.locator("tbody.run").nth(4).locator(".sparkline").count() == 0
 
-
-def test_runs_are_filtered_searched_and_sorted(project, served):
-    with served() as page:
         page.get_by_label("Experiment", exact=True).select_option("prompts")
         assert "2 of 6 runs" in page.locator(".count-line").inner_text()
         page.get_by_label("Tag", exact=True).select_option("good")
