@@ -6,7 +6,7 @@ import { ServedComparison } from "./served_comparison.js";
 
 const KEPT = 2_000;
 const AT_ONCE = 500; // rows in a request
-const WAIT = 250; // milliseconds between questions for rows that have not been read or written yet
+const WAIT = 100; // milliseconds between questions for rows that have not been read or written yet
 
 export class ServedSource {
   #runs = new Map();

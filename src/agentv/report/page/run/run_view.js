@@ -98,7 +98,11 @@ class Page {
   async load() {
     const blocks = this.source.blocks();
     const first = this.#add(blocks);
-    const rest = async () => (await first) && this.#loadRest(blocks);
+    const rest = async () => {
+      const hasMore = await first;
+      if (this.root.isConnected) this.#draw(); // the view was opened before its first rows
+      if (hasMore) await this.#loadRest(blocks);
+    };
     rest().catch((error) => {
       this.reading.textContent = `The rest of the results cannot be read: ${error.message}`;
     });
