@@ -22,7 +22,7 @@ from agentv.report.figures import one_line
 _IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "(?P<file>\.{1,2}/[\w./]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?P<kind>async function\*?|function\*?|class|const) (?P<name>\w+)", re.MULTILINE)
 _LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*$", re.MULTILINE)
-STYLES = ("page.css", "case/case.css", "compare/compare.css", "grid/grid.css", "runs/runs.css", "labels/labels.css")
+_STYLES = ("page.css", "case/case.css", "compare/compare.css", "grid/grid.css", "runs/runs.css", "labels/labels.css")
 """The style sheets, in their order. A later one may override an earlier one."""
 _BLOCK_BYTES = 512 * 1024
 _LEVEL = 9
@@ -36,7 +36,7 @@ def page_file(name: str) -> str:
 
 def page_style() -> str:
     """Return all style sheets as one."""
-    return "".join(map(page_file, STYLES))
+    return "".join(map(page_file, _STYLES))
 
 
 def joined(read: Callable[[str], str], entry: str) -> str:
