@@ -1,7 +1,7 @@
 """Runs in progress: they appear, fill in, end, are resumed and deleted while the page is open."""
 
 import shutil
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import msgspec
 import pytest
@@ -98,6 +98,17 @@ def test_rate_and_time_left_are_known_after_two_looks(runs, server):
         run.write("b")
         found = until(events, "progress", lambda data: data["done"] == 2)
         assert found["rate"] > 0 and found["seconds_left"] == pytest.approx(2 / found["rate"])
+
+
+def test_many_runs_in_progress_are_followed_at_once(runs, server):
+    with ExitStack() as stack:
+        for number in range(12):
+            stack.enter_context(writing(runs / f"live-{number}")).write("a")
+        view = stack.enter_context(server())
+        events = stack.enter_context(view.login().events())
+        waiting = set(view.run_ids())
+        while waiting:
+            waiting.discard(until(events, "progress", lambda data: data["done"] == 1)["id"])
 
 
 def test_a_resumed_run_continues_and_a_deleted_run_disappears(runs, server):

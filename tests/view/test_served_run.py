@@ -131,6 +131,7 @@ def test_search_finds_answers_findings_and_inputs(folder, server):
         record("nothing", candidate_answer="a horse"),
         record("finding", misses=("names no zebra",)),
         record("escaped", candidate_answer="Größe \\/ \n über"),
+        record("quoted", candidate_answer='He said "SCHÖN" in C:\\Übung'),
         record("input", candidate_answer=""),
     ]
     folder.write("run/results.jsonl", rows)
@@ -142,11 +143,12 @@ def test_search_finds_answers_findings_and_inputs(folder, server):
         def search(text):
             answer = view.request(f"/api/runs/{id}/search?text={text}")
             parts = [json.loads(line) for line in answer.text.splitlines()]
-            assert {part["total"] for part in parts} == {5} and parts[-1]["searched"] == 5
+            assert {part["total"] for part in parts} == {6} and parts[-1]["searched"] == 6
             return [rows[row]["eval_id"] for part in parts for row in part["rows"]]
 
         assert search("zebra") == ["answer", "finding", "input"]
         assert search("%C3%BCBER") == search("gr%C3%B6%C3%9Fe") == ["escaped"]
+        assert search("%22sch%C3%B6n%22") == search("c:%5C%C3%BCbung") == ["quoted"]
         assert search("eval_id") == search("fingerprint") == []
         assert view.request(f"/api/runs/{id}/search?text=").status == 400
 

@@ -101,10 +101,15 @@ def page_beginning(title: str, script: str) -> bytes:
         "title": escape(one_line(f"{title} · agentv", 120)),
         "style": style,
     }
-    page = page_file("page.html")
-    for name, text in parts.items():
-        page = page.replace(f"{{{{ {name} }}}}", text, 1)
-    return page.encode()
+    return filled_page("page.html", parts).encode()
+
+
+def filled_page(name: str, parts: dict[str, str]) -> str:
+    """Return an HTML file of the page with `{{ name }}` replaced."""
+    page = page_file(name)
+    for part, text in parts.items():
+        page = page.replace(f"{{{{ {part} }}}}", text, 1)
+    return page
 
 
 def page_end(script: str) -> bytes:

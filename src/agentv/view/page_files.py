@@ -7,33 +7,13 @@ from functools import cache
 from aiohttp import web
 
 from agentv import __version__
-from agentv.report.page_bundle import joined, page_style
+from agentv.report.page_bundle import filled_page, joined, page_style
 from agentv.report.page_bundle import page_file as read_page_file
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="generator" content="agentv {version}">
-<title>agentv</title>
-<link rel="icon" href="data:,">
-<link rel="stylesheet" href="/page/page.css">
-<script type="module" src="/page/served.js"></script>
-</head>
-<body>
-<div id="app"><p class="opening">Opening the page…</p></div>
-<noscript><p class="opening">This page needs JavaScript.
-Without it, read the reports of <code>agentv report RUN</code>.</p></noscript>
-</body>
-</html>
-"""
 
 
 async def page(request: web.Request) -> web.Response:  # noqa: ARG001  # the same for everyone
     """Return the page itself."""
-    return web.Response(text=_PAGE.format(version=__version__), content_type="text/html")
+    return web.Response(text=filled_page("served.html", {"version": __version__}), content_type="text/html")
 
 
 async def page_file(request: web.Request) -> web.Response:

@@ -67,8 +67,7 @@ class ServedRun:
     @property
     def is_live(self) -> bool:
         """Whether a process is writing to the run."""
-        folder = None if self._run is None else self._run.folder.path
-        return folder is not None and may_be_locked(folder)
+        return may_be_locked(self.path if self._run is None else self._run.folder.path)
 
     @property
     def was_replaced(self) -> bool:

@@ -47,9 +47,16 @@ class ViewState:
             found = self._open[id] = ServedRun(Path(entry.path))
             found.follow()
         self._open.move_to_end(id)
-        while len(self._open) > _MOST_OPEN:
-            self._open.popitem(last=False)[1].close()
+        self._close_idle()
         return found
+
+    def _close_idle(self) -> None:
+        """Close the runs that were not used for the longest time. Runs in progress stay open: their progress is sent."""
+        for id in list(self._open)[:-1]:
+            if len(self._open) <= _MOST_OPEN:
+                return
+            if not self._open[id].is_live:
+                self._open.pop(id).close()
 
     def progress(self, run: ListedRun) -> dict[str, Any]:
         """Return what is known of a run in progress beyond its entry, which is read when it starts."""

@@ -82,9 +82,13 @@ def _lines(data: bytes) -> Iterator[bytes]:
 def _filter(wanted: str) -> Callable[[bytes], bool]:
     """Return a fast test that no JSON with the text fails. JSON with escapes passes it, and has to be decoded."""
     written = msgspec.json.encode(wanted)[1:-1]
-    if not wanted.isascii():
-        return lambda data: b"\\u" in data or wanted in data.decode("utf-8", "replace").lower()
-    return lambda data: written in data.lower() or b"\\u" in data or b"\\/" in data
+
+    def may_contain(data: bytes) -> bool:
+        if b"\\u" in data or b"\\/" in data:
+            return True
+        return written in (data.lower() if wanted.isascii() else data.decode("utf-8", "replace").lower().encode())
+
+    return may_contain
 
 
 def _has(value: Any, wanted: str) -> bool:
