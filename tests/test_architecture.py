@@ -1,6 +1,7 @@
 """The structure of the code: layers, sizes, import cost and public names."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -111,6 +112,28 @@ def test_modules_and_functions_are_short(module):
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno - node.lineno < LONGEST_FUNCTION, f"{node.name} is too long"
+
+
+PAGE = SOURCE / "report/page"
+SCRIPTS = sorted(path.relative_to(PAGE) for path in PAGE.rglob("*.js"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+def test_scripts_of_the_page_are_short_described_and_escape_all_data(script):
+    text = (PAGE / script).read_text(encoding="utf-8")
+    assert text.count("\n") <= LONGEST_MODULE
+    assert text.startswith("// ")
+    assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
+
+
+def test_a_style_sheet_of_the_page_styles_only_its_own_view():
+    """The sheets apply to one document. Only `page.css` has styles that several views share."""
+    leads: dict[str, set[str]] = {}
+    for sheet in PAGE.rglob("*.css"):
+        for selectors in re.findall(r"([^{}]+)\{", sheet.read_text(encoding="utf-8")):
+            for selector in () if "@" in selectors else re.split(r",(?![^(]*\))", selectors):
+                leads.setdefault(re.split(r"[ >+~]", selector.strip())[0], set()).add(sheet.name)
+    assert {lead: sheets for lead, sheets in leads.items() if len(sheets) > 1} == {}
 
 
 SILENT = {

@@ -88,7 +88,7 @@ export function overview(head, openCase) {
     { class: "compare-side" },
     whatChanged(head.what_changed),
     head.regressions && regressions(head.regressions, openCase),
-    head.left_out.length > 0 && section("Not in the figures", element("ul", { class: "lines" }, head.left_out.map((text) => element("li", {}, visible(text))))),
+    head.left_out.length > 0 && section("Not in the figures", element("ul", { class: "remarks" }, head.left_out.map((text) => element("li", {}, visible(text))))),
     [...head.tables, head.runs].map(foldedTable),
     head.method.length > 0 && folded("Method", head.method.map((text) => element("p", {}, visible(text)))),
   );
@@ -101,7 +101,7 @@ function whatChanged(found) {
       changes.length > 0 &&
         element(
           "ul",
-          { class: "lines" },
+          { class: "remarks" },
           changes.map((change) =>
             element(
               "li",
@@ -128,11 +128,11 @@ function regressions(found, openCase) {
   const example = (id) => element("button", { type: "button", class: "example", onclick: () => openCase(id) }, element("bdi", {}, visible(id)));
   return section(
     found.title,
-    found.divergences.length > 0 && element("ul", { class: "lines" }, found.divergences.map((text) => element("li", {}, sentence(text)))),
+    found.divergences.length > 0 && element("ul", { class: "remarks" }, found.divergences.map((text) => element("li", {}, sentence(text)))),
     found.headline && element("p", {}, visible(found.headline)),
     element(
       "ul",
-      { class: "lines groups" },
+      { class: "remarks groups" },
       found.groups
         .slice(0, MOST_GROUPS)
         .map((group) => element("li", {}, element("strong", {}, count(group.count)), ` ${visible(group.cause)} `, group.examples.map(example))),

@@ -61,7 +61,7 @@ function marks({ low, high }) {
 }
 
 function gridLine(value, { width, y }) {
-  return drawn("line", { class: "grid-line", x1: 0, x2: width - RIGHT, y1: y(value), y2: y(value) });
+  return drawn("line", { class: "scale-line", x1: 0, x2: width - RIGHT, y1: y(value), y2: y(value) });
 }
 
 function mark(value, { y }) {
