@@ -2,18 +2,18 @@
 
 import { element, replaceChildren } from "../core/dom.js";
 import { count, number } from "../core/format.js";
+import { LongList } from "../core/long_list.js";
 import { oneLine, visible } from "../core/text.js";
 import { FILTERS, ORDERS } from "./case_columns.js";
 import { kindWord, signed } from "./figures.js";
 
 const ROW_HEIGHT = 36;
-const SPARE = 12;
-const TALLEST = 8_000_000; // taller elements lose precision in browsers
 
 export class CaseList {
   #shown = [];
   #key = null;
   #current = -1;
+  #list;
 
   constructor(columns, state, open) {
     this.columns = columns;
@@ -32,13 +32,16 @@ export class CaseList {
       Object.entries(ORDERS).map(([name, title]) => element("option", { value: name }, title)),
     );
     this.status = element("p", { class: "count-line", role: "status" });
-    this.spacer = element("div", { class: "pair-spacer", role: "rowgroup" });
+    this.window = element("div", { class: "pair-window", role: "rowgroup" });
+    const head = element("div", { role: "rowgroup", class: "pair-head" }, header());
+    const spacer = element("div", { class: "pair-spacer", role: "presentation" }, this.window);
     this.scroller = element(
       "div",
       { class: "pair-rows", role: "grid", tabindex: "0", "aria-label": "Cases", onscroll: () => this.#draw() },
-      element("div", { role: "rowgroup", class: "pair-head" }, header()),
-      this.spacer,
+      head,
+      spacer,
     );
+    this.#list = new LongList({ scroller: this.scroller, header: head, spacer, window: this.window }, ROW_HEIGHT);
     this.empty = element("p", { class: "empty", hidden: true }, "No case matches.");
     this.root = element(
       "section",
@@ -70,7 +73,7 @@ export class CaseList {
       this.#key = key;
       this.#shown = this.columns.matching(filter, find, order);
       this.#current = current === undefined ? -1 : this.#shown.indexOf(current);
-      this.spacer.style.setProperty("height", `${Math.min(this.#shown.length * ROW_HEIGHT, TALLEST)}px`);
+      this.#list.length = this.#shown.length;
       this.scroller.setAttribute("aria-rowcount", String(this.#shown.length + 1));
       this.empty.hidden = this.#shown.length > 0;
       this.#drawTools(filter, order, find);
@@ -112,7 +115,7 @@ export class CaseList {
   }
 
   key(event, opened) {
-    const page = Math.max(1, Math.floor(this.#height() / ROW_HEIGHT) - 1);
+    const { page } = this.#list;
     const steps = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     if (event.key in steps) {
       if (opened !== null && !["j", "k"].includes(event.key) && event.target.closest?.(".case-panel")) return false; // scrolls
@@ -139,41 +142,22 @@ export class CaseList {
     const last = this.#shown.length - 1;
     if (last < 0) return;
     this.#current = Math.max(0, Math.min(last, position));
-    const top = this.scroller.scrollTop * this.#scale;
-    const start = this.#current * ROW_HEIGHT;
-    const height = this.#height();
-    const wanted = start < top ? start : start + ROW_HEIGHT > top + height ? start + ROW_HEIGHT - height : top;
-    if (wanted !== top) this.scroller.scrollTop = wanted / this.#scale;
+    this.#list.reveal(this.#current);
     this.#draw();
   }
 
-  #height() {
-    return Math.max(ROW_HEIGHT, this.scroller.clientHeight - ROW_HEIGHT);
-  }
-
-  // If the list is taller than the tallest element, a pixel of the scroll bar is more than a pixel of the list.
-  get #scale() {
-    const height = this.#height();
-    const real = this.#shown.length * ROW_HEIGHT - height;
-    return real <= TALLEST - height ? 1 : real / (TALLEST - height);
-  }
-
   #draw() {
-    const scrolled = this.scroller.scrollTop;
-    const offset = scrolled * this.#scale - scrolled;
-    const top = Math.floor((scrolled * this.#scale) / ROW_HEIGHT);
-    const first = Math.max(0, top - SPARE);
-    const last = Math.min(this.#shown.length, top + Math.ceil(this.#height() / ROW_HEIGHT) + SPARE);
+    const { first, last, scrolled } = this.#list.fit();
     const opened = this.values.open;
     const lines = [];
-    for (let position = first; position < last; position++) lines.push(this.#line(position, offset, opened));
-    replaceChildren(this.spacer, lines);
+    for (let position = first; position < last; position++) lines.push(this.#line(position, position * ROW_HEIGHT - scrolled, opened));
+    replaceChildren(this.window, lines);
     const active = lines[this.#current - first];
     if (active) this.scroller.setAttribute("aria-activedescendant", active.id);
     else this.scroller.removeAttribute("aria-activedescendant");
   }
 
-  #line(position, offset, opened) {
+  #line(position, top, opened) {
     const item = this.columns.at(this.#shown[position]);
     const isOpen = String(item.row) === opened;
     const further = [item.target, item.prompt].filter(Boolean).join(", ");
@@ -186,7 +170,7 @@ export class CaseList {
         id: `pair-${position}`,
         "aria-rowindex": String(position + 2),
         "aria-selected": String(position === this.#current),
-        style: { top: `${position * ROW_HEIGHT - offset}px` },
+        style: { top: `${top}px` },
         onclick: () => {
           this.#current = position;
           this.open(item.row);

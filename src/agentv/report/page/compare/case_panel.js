@@ -1,11 +1,13 @@
 // One case in both runs: answers side by side, evaluators, and tool calls with the first divergence.
 
+import { errorBlock, plainMessage } from "../case/blocks.js";
+import { findings } from "../case/evaluators.js";
+import { badge } from "../core/badge.js";
 import { difference } from "../core/diff.js";
 import { element, replaceChildren } from "../core/dom.js";
 import { duration, number, usd } from "../core/format.js";
 import { longText } from "../core/long_text.js";
-import { asText, LONGEST, oneLine, visible } from "../core/text.js";
-import { badge } from "../core/badge.js";
+import { LONGEST, visible } from "../core/text.js";
 import { kindWord, sentence, signed } from "./figures.js";
 import { trajectory } from "./trajectory.js";
 
@@ -129,7 +131,7 @@ function answers(first, second, links) {
 
 function answer(record, text, parts) {
   if (!record) return element("p", { class: "note" }, "The run does not have this case.");
-  const error = record.error && element("div", { class: "message error" }, element("p", { class: "role" }, `${visible(record.error.class)} · ${visible(record.error.stage)}`), longText(record.error.message));
+  const error = record.error && errorBlock(record.error);
   if (text === null) return error ?? element("p", { class: "note" }, "No stored answer.");
   const names = { removed: "del", added: "ins", same: "span" };
   const marked = parts ? element("p", { class: "text", dir: "auto" }, parts.map(([kind, part]) => element(names[kind], {}, part))) : longText(text);
@@ -170,19 +172,16 @@ function evaluator({ name, sides }, change) {
       element("span", { class: "score" }, `${scores[0]} → ${scores[1]}`),
       element("span", { class: `delta ${change > 0 ? "gain" : change < 0 ? "loss" : ""}` }, change === null ? "" : signed(change)),
     ),
-    element("div", { class: "answers" }, sides.map((found, place) => element("div", { class: "answer-side", "data-side": LETTERS[place] }, findings(found)))),
+    element("div", { class: "answers" }, sides.map((found, place) => element("div", { class: "answer-side", "data-side": LETTERS[place] }, evidence(found)))),
   );
 }
 
-function findings(found) {
+function evidence(found) {
   if (!found) return element("p", { class: "note" }, "Not scored by this evaluator.");
-  const list = (kind, word, texts) =>
-    texts?.length > 0 &&
-    element("ul", { class: `findings ${kind}` }, texts.map((text) => element("li", { dir: "auto" }, element("span", { class: "unseen" }, `${word}: `), oneLine(text, 2000))));
   return [
     found.error && element("p", { class: "note" }, visible(found.error.message)),
-    list("hit", "met", found.hits),
-    list("miss", "missed", found.misses),
+    findings("hit", found.hits),
+    findings("miss", found.misses),
     found.reasoning && longText(found.reasoning),
   ].filter(Boolean);
 }
@@ -193,9 +192,9 @@ function input(testCase) {
   if (!messages.length) return null;
   return section(
     "Case",
-    messages.map((message) => element("div", { class: "message" }, element("p", { class: "role" }, visible(asText(message.role ?? "message"))), longText(asText(message.content ?? "")))),
-    testCase.expected_outcome && element("div", { class: "message" }, element("p", { class: "role" }, "expected outcome"), longText(testCase.expected_outcome)),
-    expected !== undefined && element("div", { class: "message" }, element("p", { class: "role" }, "expected output"), longText(asText(expected))),
+    messages.map(plainMessage),
+    testCase.expected_outcome && plainMessage({ role: "expected outcome", content: testCase.expected_outcome }),
+    expected !== undefined && plainMessage({ role: "expected output", content: expected }),
   );
 }
 

@@ -1,15 +1,15 @@
 // The cells of the grid: a line for each case, a column for each target, prompt and trial. Only visible cells exist as
-// elements. They are in a window that stays in place while the grid scrolls.
+// elements.
 
 import { plainText } from "../case/blocks.js";
 import { badge } from "../core/badge.js";
 import { element, replaceChildren } from "../core/dom.js";
 import { count, number } from "../core/format.js";
+import { LongList, nearest } from "../core/long_list.js";
 import { oneLine, visible } from "../core/text.js";
 import { RowTexts } from "../data/row_texts.js";
 
 const LINE = 96; // pixels
-const TALLEST = 16_000_000; // taller elements lose precision in browsers
 const LEAST_WIDTH = 13; // rem, of a column
 const CASE_WIDTH = { wide: 15, narrow: 8.5 }; // rem
 const NARROW = 34; // rem
@@ -20,6 +20,7 @@ export class GridTable {
   #grid;
   #state;
   #texts;
+  #list;
   #shown = new Uint32Array(0); // the numbers of cases
   #current = { position: -1, column: 0 };
   #drawn = new Map(); // the line of each position, with the cells of its columns
@@ -34,6 +35,7 @@ export class GridTable {
     this.header = element("div", { class: "grid-line grid-head", role: "row", "aria-rowindex": "1" });
     this.window = element("div", { class: "grid-window", role: "rowgroup", onclick: (event) => this.#click(event) });
     this.spacer = element("div", { class: "grid-spacer", role: "presentation" }, this.window);
+    const head = element("div", { role: "rowgroup", class: "grid-top" }, this.header);
     this.scroller = element(
       "div",
       {
@@ -44,9 +46,10 @@ export class GridTable {
         onscroll: () => this.#draw(),
         onfocus: () => this.scroller.matches(":focus-visible") && this.#current.position < 0 && this.#move(this.#top(), 0),
       },
-      element("div", { role: "rowgroup", class: "grid-top" }, this.header),
+      head,
       this.spacer,
     );
+    this.#list = new LongList({ scroller: this.scroller, header: head, spacer: this.spacer, window: this.window }, LINE);
     this.empty = element("p", { class: "empty", hidden: true });
     this.root = element("section", { class: "table", "aria-label": "Grid" }, this.scroller, this.empty);
     new ResizeObserver(() => this.#fit()).observe(this.scroller);
@@ -95,7 +98,7 @@ export class GridTable {
 
   // Moves to another cell or opens one. Returns whether it used the key.
   key(event) {
-    const page = Math.max(1, Math.floor(this.#view() / LINE) - 1);
+    const { page } = this.#list;
     const lines = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1, PageDown: page, PageUp: -page, Home: -Infinity, g: -Infinity, End: Infinity, G: Infinity };
     const sideways = { ArrowRight: 1, ArrowLeft: -1, l: 1, h: -1 };
     if (event.key in lines || event.key in sideways) {
@@ -130,7 +133,7 @@ export class GridTable {
     const sizes = { "--first": `${first}px`, "--column": `${column}px`, "--whole": `${first + columns * column}px`, "--lines": lines };
     for (const [name, value] of Object.entries(sizes))
       this.scroller.style.setProperty(name, value);
-    this.spacer.style.setProperty("height", `${Math.min(this.#shown.length * LINE, TALLEST)}px`);
+    this.#list.length = this.#shown.length;
     this.#headed = "";
     for (const { line } of this.#drawn.values()) line.remove();
     this.#drawn.clear();
@@ -144,24 +147,8 @@ export class GridTable {
     this.scroller.scrollLeft = nearest(this.#current.column * column, column, this.scroller.scrollLeft, view);
   }
 
-  // If the list is taller than the tallest element, a pixel of the scroll bar is more than a pixel of the list.
-  get #scale() {
-    const view = this.#view();
-    const real = this.#shown.length * LINE - view;
-    return real <= TALLEST - view ? 1 : real / (TALLEST - view);
-  }
-
-  #view() {
-    return Math.max(LINE, this.scroller.clientHeight - this.header.offsetHeight);
-  }
-
-  #scrolled() {
-    const most = Math.max(0, this.#shown.length * LINE - this.#view());
-    return Math.min(most, this.scroller.scrollTop * this.#scale);
-  }
-
   #top() {
-    return Math.ceil(this.#scrolled() / LINE);
+    return Math.ceil(this.#list.scrolled / LINE);
   }
 
   // The first and last column that can be seen.
@@ -173,14 +160,9 @@ export class GridTable {
   }
 
   #draw() {
-    const scrolled = this.#scrolled();
     const [start, end] = this.#visibleColumns();
     this.#drawHeader(start, end);
-    const view = this.#view();
-    const first = Math.floor(scrolled / LINE);
-    const last = Math.min(this.#shown.length, Math.ceil((scrolled + view) / LINE) + 1);
-    this.window.style.setProperty("height", `${Math.min(view, this.#shown.length * LINE)}px`);
-    this.window.style.setProperty("top", `${this.header.offsetHeight}px`);
+    const { first, last, scrolled } = this.#list.fit();
     for (const [position, { line }] of this.#drawn) {
       if (position >= first && position < last) continue;
       line.remove();
@@ -304,9 +286,7 @@ export class GridTable {
     const at = Math.max(0, Math.min(last, position));
     const side = Math.max(0, Math.min(this.#grid.columns.length - 1, column));
     this.#current = { position: at, column: side };
-    const top = this.#scrolled();
-    const wanted = nearest(at * LINE, LINE, top, this.#view());
-    if (wanted !== top) this.scroller.scrollTop = wanted / this.#scale;
+    this.#list.reveal(at);
     this.#revealColumn();
     this.#draw();
   }
@@ -318,12 +298,6 @@ export class GridTable {
     this.#state.update({ open: row });
     return true;
   }
-}
-
-// The scroll position closest to the current one that shows an item whole.
-function nearest(start, size, scrolled, view) {
-  if (start < scrolled) return start;
-  return start + size > scrolled + view ? start + size - view : scrolled;
 }
 
 function columnMean({ scored, sum, errors }) {

@@ -1,21 +1,21 @@
-// The table of results. Only visible rows exist as elements. They are in a window that stays in place while the list
-// scrolls, so that a fast scroll shows rows that are about to change, and never an empty place.
+// The table of results.
 
 import { element, replaceChildren } from "../core/dom.js";
 import { count } from "../core/format.js";
+import { LongList } from "../core/long_list.js";
 import { oneLine } from "../core/text.js";
 import { RowTexts } from "../data/row_texts.js";
 import { reasonOf } from "../data/rows.js";
 import { cell, fittingColumns, template } from "./table_columns.js";
 
 const ROW_HEIGHT = 38;
-const TALLEST = 16_000_000; // taller elements lose precision in browsers
 const NARROW = 34; // rem
 
 export class Table {
   #rows;
   #state;
   #reasons;
+  #list;
   #shown = new Uint32Array(0);
   #current = -1;
   #drawn = new Map(); // the element of each position, and its row
@@ -29,6 +29,7 @@ export class Table {
     this.header = element("div", { class: "row header", role: "row", "aria-rowindex": "1" });
     this.window = element("div", { class: "window", role: "rowgroup", onclick: (event) => this.#click(event) });
     this.spacer = element("div", { class: "spacer", role: "presentation" }, this.window);
+    const head = element("div", { role: "rowgroup", class: "head" }, this.header);
     this.scroller = element(
       "div",
       {
@@ -39,9 +40,10 @@ export class Table {
         onscroll: () => this.#draw(),
         onfocus: () => this.scroller.matches(":focus-visible") && this.#current < 0 && this.#move(this.#top()),
       },
-      element("div", { role: "rowgroup", class: "head" }, this.header),
+      head,
       this.spacer,
     );
+    this.#list = new LongList({ scroller: this.scroller, header: head, spacer: this.spacer, window: this.window }, ROW_HEIGHT);
     const reset = element("button", { type: "button", onclick: () => state.reset() }, "Show all");
     this.empty = element("p", { class: "empty", hidden: true }, "No matching results. ", reset);
     this.root = element("section", { class: "table", "aria-label": "Results" }, this.scroller, this.empty);
@@ -55,7 +57,7 @@ export class Table {
     this.#shown = rows;
     this.#current = current === undefined ? -1 : rows.indexOf(current);
     this.scroller.setAttribute("aria-rowcount", String(rows.length + 1));
-    this.spacer.style.setProperty("height", `${Math.min(rows.length * ROW_HEIGHT, TALLEST)}px`);
+    this.#list.length = rows.length;
     this.empty.hidden = rows.length > 0 || this.#rows.total === 0;
     if (!keepsPlace) this.scroller.scrollTop = 0;
     else if (anchor) this.#restore(anchor);
@@ -86,7 +88,7 @@ export class Table {
 
   // Moves to another row or opens one. Returns whether it used the key.
   key(event) {
-    const page = Math.max(1, Math.floor(this.#view() / ROW_HEIGHT) - 1);
+    const { page } = this.#list;
     const moves = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1, PageDown: page, PageUp: -page, Home: -Infinity, g: -Infinity, End: Infinity, G: Infinity };
     if (event.key in moves) {
       const isFirst = this.#current < 0 && Number.isFinite(moves[event.key]);
@@ -138,30 +140,13 @@ export class Table {
     [...this.header.children].find((each) => each.classList.contains(name))?.querySelector("button")?.focus();
   }
 
-  // If the list is taller than the tallest element, a pixel of the scroll bar is more than a pixel of the list.
-  get #scale() {
-    const view = this.#view();
-    const real = this.#shown.length * ROW_HEIGHT - view;
-    return real <= TALLEST - view ? 1 : real / (TALLEST - view);
-  }
-
-  #view() {
-    return Math.max(ROW_HEIGHT, this.scroller.clientHeight - this.header.offsetHeight);
-  }
-
-  // How far the list is scrolled, in pixels of the list.
-  #scrolled() {
-    const most = Math.max(0, this.#shown.length * ROW_HEIGHT - this.#view());
-    return Math.min(most, this.scroller.scrollTop * this.#scale);
-  }
-
   #top() {
-    return Math.floor(this.#scrolled() / ROW_HEIGHT);
+    return Math.floor(this.#list.scrolled / ROW_HEIGHT);
   }
 
   // The row that the reader looks at, and its distance from the top of the window; null at the untouched beginning.
   #anchor() {
-    const scrolled = this.#scrolled();
+    const { scrolled } = this.#list;
     const isSeen = this.#drawn.has(this.#current);
     const position = isSeen ? this.#current : scrolled > 0 ? this.#top() : -1;
     return position < 0 ? null : { row: this.#shown[position], distance: position * ROW_HEIGHT - scrolled };
@@ -169,15 +154,11 @@ export class Table {
 
   #restore({ row, distance }) {
     const position = this.#shown.indexOf(row);
-    if (position >= 0) this.scroller.scrollTop = (position * ROW_HEIGHT - distance) / this.#scale;
+    if (position >= 0) this.#list.scrollTo(position * ROW_HEIGHT - distance);
   }
 
   #draw() {
-    const scrolled = this.#scrolled();
-    const view = this.#view();
-    const first = Math.floor(scrolled / ROW_HEIGHT);
-    const last = Math.min(this.#shown.length, Math.ceil((scrolled + view) / ROW_HEIGHT) + 1);
-    this.window.style.setProperty("height", `${Math.min(view, this.#shown.length * ROW_HEIGHT)}px`);
+    const { first, last, scrolled } = this.#list.fit();
     for (const [position, { line }] of this.#drawn) {
       if (position >= first && position < last) continue;
       line.remove();
@@ -238,13 +219,7 @@ export class Table {
     const last = this.#shown.length - 1;
     if (last < 0) return;
     this.#current = Math.max(0, Math.min(last, position));
-    const view = this.#view();
-    const top = this.#scrolled();
-    const start = this.#current * ROW_HEIGHT;
-    let wanted = top;
-    if (start < top) wanted = start;
-    else if (start + ROW_HEIGHT > top + view) wanted = start + ROW_HEIGHT - view;
-    if (wanted !== top) this.scroller.scrollTop = wanted / this.#scale;
+    this.#list.reveal(this.#current);
     this.#draw();
   }
 
