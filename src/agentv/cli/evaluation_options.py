@@ -10,6 +10,7 @@ from agentv.cli.options import (
     FILE,
     FOLDER,
     PATH,
+    PORT,
     POSITIVE,
     SHARE,
     Arguments,
@@ -26,7 +27,6 @@ from agentv.settings.diagnostics import MOST_TRIALS, Range
 from agentv.settings.sandbox import ENGINES
 
 TRIALS = Number(Range(1, MOST_TRIALS, whole=True))
-PORT = Number(Range(0, 65535, whole=True))
 NOT_NEGATIVE = Number(Range(0))
 
 

@@ -90,6 +90,7 @@ def parse_split(text: str) -> tuple[str, float]:
 AT_LEAST_0 = Number(Range(0, whole=True))
 AT_LEAST_1 = Number(diagnostics.AT_LEAST_1)
 POSITIVE = Number(Range(0, exclusive=True))
+PORT = Number(Range(0, 65535, whole=True))
 SHARE = Number(diagnostics.SHARE)
 PATH = click.Path()
 FILE = click.Path(dir_okay=False)

@@ -51,7 +51,7 @@ class ViewState:
         return found
 
     def _close_idle(self) -> None:
-        """Close the runs that were not used for the longest time. Runs in progress stay open: their progress is sent."""
+        """Close the least recently used runs. Runs in progress stay open, because their progress is sent."""
         for id in list(self._open)[:-1]:
             if len(self._open) <= _MOST_OPEN:
                 return

@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentv.cli import output
-from agentv.cli.options import FILE, Arguments, Number, argument, declare, flag, option
+from agentv.cli.options import FILE, PORT, Arguments, argument, declare, flag, option
 from agentv.datasets.files import project_root
 from agentv.errors import EXIT_OK, UsageError, plural
-from agentv.settings.diagnostics import Range
 
 if TYPE_CHECKING:
     from agentv.calibration.label_file import LabelFile
     from agentv.view.server import Address
 
 _MOST_SHUTDOWN_S = 1.0
-_PORT = Number(Range(0, 65535, whole=True))
 
 
 class ViewArguments(Arguments):
@@ -47,9 +45,7 @@ class ViewArguments(Arguments):
     host: str = option(
         "--host HOST", "Address to listen on. Other machines can then read the runs.", str, default="127.0.0.1"
     )
-    port: int = option(
-        "--port N", "Port to listen on; 0 for a free one.", Number(Range(0, 65535, whole=True)), default=0
-    )
+    port: int = option("--port N", "Port to listen on; 0 for a free one.", PORT, default=0)
     no_open: bool = flag("--no-open", "Do not open a browser.")
 
 
