@@ -110,7 +110,7 @@ function description(run) {
   return `Mean ${number(run.mean)}, ${bounds}n = ${count(run.scored)}: ${oneLine(run.name, 80)}${day}`;
 }
 
-// The month, the day and the time; a text that is no time as it is.
+// The month, the day and the time; other text unchanged.
 function dayText(text) {
   const found = moment(text);
   return found.endsWith(" UTC") ? found.slice(5, 16) : oneLine(text, 12);
