@@ -76,6 +76,14 @@ def test_a_run_folder_does_not_choose_files_outside_the_project(project, command
     assert "--trust-run" in ended.stderr
 
 
+@pytest.mark.parametrize("arguments", [("--resume", "--out", "run"), ("--changed-since", "run")])
+def test_a_run_folder_does_not_allow_datasets_to_read_outside_files(project, command, arguments):
+    change_manifest(project, allow_outside_files=True)
+    ended = command("eval", *arguments)
+    assert (ended.code, "--allow-outside-files" in ended.stderr) == (2, True)
+    assert command("eval", *arguments, "--trust-run").code == 0
+
+
 def test_targets_and_datasets_that_a_run_names_are_judged_like_any_other(project, command, tmp_path_factory):
     outside = tmp_path_factory.mktemp("outside")
     entry = {"name": "default", "provider": "cli", "command_template": f"touch {project.marker}"}

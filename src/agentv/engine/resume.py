@@ -83,7 +83,7 @@ def options_of_earlier(given: EvalOptions) -> EvalOptions:
 
 
 def _check_stored(stored: EvalOptions, given: EvalOptions, run: str) -> None:
-    """Refuse options of a run folder that run commands, write outside the project or call another machine.
+    """Refuse options of a run folder that run commands, use files outside the project or call another machine.
 
     They are accepted if the user passes them again, or trusts the run.
     """
@@ -93,6 +93,8 @@ def _check_stored(stored: EvalOptions, given: EvalOptions, run: str) -> None:
         is_path = name != "ray_address"
         if value and value != getattr(given, name) and not (is_path and is_trusted(value)):
             uses.append(Use("file" if is_path else "host", value, run, f"--{name.replace('_', '-')}"))
+    if stored.allow_outside_files and not given.allow_outside_files:
+        uses.append(Use("file", "files outside the project", run, "--allow-outside-files"))
     if stored.variants != given.variants:
         uses += (Use("command", f"{each.base} {each.settings}", run, each.name) for each in stored.variants)
     entries = getattr(stored, "evaluators", None)

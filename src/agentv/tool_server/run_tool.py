@@ -31,7 +31,7 @@ from agentv.tool_server.served_tool import CallInProgress, ServedTool, ToolAnswe
 
 _LOCK_TIMEOUT_S = 0.2
 _STORED_PATHS = ("targets_file", "cases_from", "record", "replay", "transcript", "dump_prompts", "dump_traces")
-_STORED_RUNS = ("retry_errors", "changed_since", "only_from")
+_STORED_RUNS = ("retry_errors", "changed_since", "only_from", "stop_when")
 
 
 class RunCasesArguments(ToolArguments, frozen=True, kw_only=True):
@@ -159,8 +159,9 @@ def _check_stored(project: ServedProject, options: EvalOptions) -> None:
         if value != project.targets_file:
             check_path(value)
     for name in _STORED_RUNS:
-        if getattr(options, name) is not None:
-            project.run(getattr(options, name))
+        run = getattr(options, name)
+        if run is not None and not (name == "stop_when" and run.isdigit()):
+            project.run(run)
 
 
 def _prepared(project: ServedProject, options: EvalOptions) -> RunPlan:
