@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import socket
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -73,6 +74,23 @@ def test_bodies_are_limited_after_they_are_decompressed(receiver):
     bomb = gzip.compress(b" " * (MAX_BODY_BYTES + 1))
     assert post(receiver, bomb, **{"Content-Encoding": "gzip"}) in (400, 413)
     assert post(receiver, gzip.compress(b"{}"), **{"Content-Encoding": "gzip"}) == 200
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_a_broken_compressed_body_is_refused_and_not_printed(receiver, caplog, coding):
+    for body in (b"{}", gzip.compress(b"{}")[:-6]):
+        assert post(receiver, body, **{"Content-Encoding": coding}) == 400
+    assert not caplog.records
+
+
+def test_requests_that_are_not_http_are_refused_and_not_printed(receiver, caplog):
+    host, port = receiver.address.url.removeprefix("http://").split(":")
+    for request in (b"\x16\x03\x01SECRET\r\n\r\n", b"GET / HTTP/1.1\r\nSECRET\r\n\r\n"):
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            connection.sendall(request)
+            reply = connection.makefile("rb").read()
+        assert reply.startswith(b"HTTP/1.1 400") and b"SECRET" not in reply
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("path", ["/agentv/collect", "/agentv/discard"])

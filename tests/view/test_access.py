@@ -12,6 +12,14 @@ from agentv.view.server import Address
 
 ROW = {"test_id": "a", "score": 1.0}
 JSON = {"Content_Type": "application/json"}
+PROTECTION = {
+    "Content-Security-Policy",
+    "X-Content-Type-Options",
+    "Cache-Control",
+    "Referrer-Policy",
+    "Cross-Origin-Resource-Policy",
+    "Cross-Origin-Opener-Policy",
+}
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +125,28 @@ def test_the_page_is_read_only_without_a_file_for_labels(view):
 def test_other_methods_are_refused(labelling, method):
     for path in ("/", "/api/runs", "/api/labels/x", "/none"):
         assert labelling.request(path, method, Origin=labelling.origin).status == 405
+
+
+BROKEN_REQUESTS = {
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "two hosts": b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    "a broken cookie": b"GET / HTTP/1.1\r\nHost: a\r\nCookie\x00: SECRET\r\n\r\n",
+    "an unknown protocol": b"GET /SECRET HTTP/9.x\r\n\r\n",
+    "a long path": b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n" % (b"SECRET" * 2000),
+    "two lengths": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\nSECRET",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03SECRET\r\n\r\n",
+}
+
+
+def test_broken_requests_get_the_headers_and_are_not_printed(server, runs):
+    with server(cwd=runs) as view:
+        for name, request in BROKEN_REQUESTS.items():
+            answer = view.raw_request(request)
+            assert answer.status == 400, name
+            assert {*answer.headers} >= PROTECTION, name
+            assert answer.text == "The request is not valid HTTP.\n", name
+        assert view.stop() == 0
+        assert view.process.stderr.read().partition("Press Ctrl-C to stop")[2].split() == ["Stopped"]
 
 
 @pytest.mark.parametrize(

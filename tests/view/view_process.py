@@ -4,6 +4,7 @@ import http.client
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -63,6 +64,14 @@ class Server:
             return Answer(connection.getresponse())
         finally:
             connection.close()
+
+    def raw_request(self, request):
+        """Send these bytes, and return the answer."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+            connection.sendall(request)
+            answer = http.client.HTTPResponse(connection)
+            answer.begin()
+            return Answer(answer)
 
     def get(self, path):
         """Return the JSON at a path; the error of a refused request."""

@@ -15,7 +15,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MOST_BODY_BYTES = 256 << 10
 """The largest body of a request."""
 
-_HEADERS = {
+HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -27,6 +27,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+"""The headers of every response, which protect the page in a browser."""
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -137,4 +138,4 @@ def _is_same(given: str, known: str) -> bool:
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:  # noqa: ARG001  # a signal handler
     """Set the headers that protect the page in a browser, on every response."""
-    response.headers.update(_HEADERS)
+    response.headers.update(HEADERS)

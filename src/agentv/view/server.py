@@ -15,7 +15,8 @@ import msgspec
 from aiohttp import web
 
 from agentv.errors import AgentvError, UsageError
-from agentv.view.access import LOOPBACK, MOST_BODY_BYTES, Access, AllowedHosts, Handler, add_headers
+from agentv.support.web_listener import listen
+from agentv.view.access import HEADERS, LOOPBACK, MOST_BODY_BYTES, Access, AllowedHosts, Handler, add_headers
 from agentv.view.live import add_feed
 from agentv.view.routes import ROUTES
 from agentv.view.run_list import UnknownRunError
@@ -97,19 +98,19 @@ def _error_response(request: web.Request, error: Exception) -> web.Response:
 async def serve(state: ViewState, address: Address, opened: Callable[[str], None]) -> None:
     """Serve the page until the process is interrupted. `opened` is called with the URL. Raises UsageError."""
     access = Access(address.hosts(), is_read_only=state.label_file is None)
-    runner = web.AppRunner(application(state, access), access_log=None, shutdown_timeout=_SHUTDOWN_S)
+    runner = web.AppRunner(application(state, access), shutdown_timeout=_SHUTDOWN_S)
     await runner.setup()
     stop = _stop_event()
     try:
         host = "127.0.0.1" if address.host == "localhost" else address.host  # one address, and one port
-        site = web.TCPSite(runner, host, address.port)
         try:
-            await site.start()
+            listener = await listen(runner, (host, address.port), HEADERS)
         except OSError as error:
             raise _cannot_listen(address, error) from error
-        access.port = runner.addresses[0][1]
+        access.port = listener.sockets[0].getsockname()[1]
         opened(f"http://{address.shown_host}:{access.port}/?token={access.token}")
         await stop.wait()
+        listener.close()
     finally:
         state.close()
         await runner.cleanup()

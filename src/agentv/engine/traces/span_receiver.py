@@ -47,11 +47,11 @@ class SpanReceiver:
         self._thread = threading.Thread(target=self._loop.run_forever, name="agentv-spans", daemon=True)
         self._thread.start()
         try:
-            runner, url = self._in_thread(self._started(port))
+            self._runner, self._listener = self._in_thread(self._started(port))
         except OSError as error:
             self._end_thread()
             raise _port_error(port, error) from None
-        self._runner = runner
+        url = f"http://{HOST}:{self._listener.sockets[0].getsockname()[1]}"
         self.address = ReceiverAddress(url, self._token, prefix)
 
     def counts(self) -> SpanCounts:
@@ -64,7 +64,12 @@ class SpanReceiver:
 
     def close(self) -> None:
         """Stop receiving."""
-        self._in_thread(self._runner.cleanup())
+
+        async def stop() -> None:
+            self._listener.close()
+            await self._runner.cleanup()
+
+        self._in_thread(stop())
         self._end_thread()
 
     def _end_thread(self) -> None:
@@ -78,20 +83,21 @@ class SpanReceiver:
 
         return asyncio.run_coroutine_threadsafe(done(), self._loop).result()
 
-    async def _started(self, port: int) -> tuple[web.AppRunner, str]:
+    async def _started(self, port: int) -> tuple[web.AppRunner, asyncio.Server]:
         from aiohttp import web  # late: few runs receive spans
+
+        from agentv.support.web_listener import listen
 
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         handlers = {"/v1/{signal:traces|logs|metrics}": self._receive, COLLECT: self._collect, DISCARD: self._discard}
         app.add_routes(web.post(path, handler) for path, handler in handlers.items())
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_S)
+        runner = web.AppRunner(app, shutdown_timeout=_STOP_S)
         await runner.setup()
         try:
-            await web.TCPSite(runner, HOST, port).start()
+            return runner, await listen(runner, (HOST, port))
         except OSError:
             await runner.cleanup()
             raise
-        return runner, f"http://{HOST}:{runner.addresses[0][1]}"
 
     async def _receive(self, request: web.Request) -> web.Response:
         """Handle an export. Metrics are accepted, because exporters send them to the same address, and ignored."""

@@ -22,6 +22,7 @@ from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.job import Judgement
 from agentv.model.message import Message, message_to_data
 from agentv.support.isolation import PROXY_PORT
+from agentv.support.web_listener import listen
 
 HOST = "127.0.0.1"
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -75,7 +76,7 @@ class ModelProxy:
         app.router.add_get("/info", self._answering(self._info))
         app.router.add_post("/invoke", self._answering(self._invoke))
         app.router.add_post("/invokeBatch", self._answering(self._invoke_batch))
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+        self._runner = web.AppRunner(app, shutdown_timeout=0)
         await self._runner.setup()
         return self
 
@@ -110,8 +111,7 @@ class ModelProxy:
 
     async def _listen(self, listening: socket.socket) -> asyncio.Server:
         assert self._runner is not None
-        assert self._runner.server is not None
-        return await asyncio.get_running_loop().create_server(self._runner.server, sock=listening)
+        return await listen(self._runner, listening)
 
     async def aclose(self) -> None:
         """Stop listening."""

@@ -1,0 +1,57 @@
+"""Listen for HTTP on this machine, and answer broken requests without repeating or printing them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Mapping
+from functools import partial
+from http import HTTPStatus
+
+from aiohttp import web
+
+_log = logging.getLogger("agentv.web")
+_BAD_REQUEST = "The request is not valid HTTP."
+_FAILED = "The server cannot answer this request."
+
+
+async def listen(
+    runner: web.AppRunner, place: tuple[str, int] | socket.socket, headers: Mapping[str, str] | None = None
+) -> asyncio.Server:
+    """Listen at a host and port, or on a socket. Answers to broken requests get these headers. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    assert runner.server is not None
+    connection = partial(_Connection, runner.server, loop, headers or {})
+    if isinstance(place, socket.socket):
+        return await loop.create_server(connection, sock=place)
+    return await loop.create_server(connection, *place)
+
+
+class _Connection(web.RequestHandler):
+    """A connection. Requests that are not HTTP never reach the application, so they are answered here.
+
+    aiohttp would print a traceback for each, and repeat the request in its answer.
+    """
+
+    def __init__(self, manager: web.Server, loop: asyncio.AbstractEventLoop, headers: Mapping[str, str]) -> None:
+        super().__init__(manager, loop=loop, access_log=None)  # type: ignore[arg-type]  # None is documented
+        self._error_headers = headers
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002  # it contains parts of the request
+    ) -> web.StreamResponse:
+        """Answer a request that could not be read or handled, and close the connection."""
+        failed = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        if failed:
+            _log.error(_FAILED, exc_info=exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError("A part of the answer was sent already")
+        text = _FAILED if failed else _BAD_REQUEST
+        response = web.Response(status=status, text=f"{text}\n", headers=self._error_headers)
+        response.force_close()
+        return response
