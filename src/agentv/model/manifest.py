@@ -75,9 +75,9 @@ class SpanCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The spans and log records that targets with `traces` sent: all that were `received`, and what became of them.
 
     `used` are part of an answer, `late` arrived after their answer was scored, `repeated` had arrived before,
-    `unmatched` have no trace of this run, `discarded` belong to calls that failed or were stopped, and `rejected` were
-    more than fits into memory. `calls` are the answered calls, of which `calls_without_spans` had none. `late_cases`
-    are the first cases with late spans.
+    `unmatched` have no trace of this run, `rejected` were more than fits into memory, and `discarded` belong to
+    calls that failed, were stopped or had rejected spans. `calls` are the answered calls, of which
+    `calls_without_spans` had none. `late_cases` are the first cases with late spans.
     """
 
     received: int = 0

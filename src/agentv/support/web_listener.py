@@ -19,7 +19,10 @@ _FAILED = "The server cannot answer this request."
 async def listen(
     runner: web.AppRunner, place: tuple[str, int] | socket.socket, headers: Mapping[str, str] | None = None
 ) -> asyncio.Server:
-    """Listen at a host and port, or on a socket. Answers to broken requests get these headers. Raises OSError."""
+    """Listen at a host and port, or on a socket. Answers to broken requests get these headers. Raises OSError.
+
+    Bodies are not decompressed.
+    """
     loop = asyncio.get_running_loop()
     assert runner.server is not None
     connection = partial(_Connection, runner.server, loop, headers or {})
@@ -35,7 +38,12 @@ class _Connection(web.RequestHandler):
     """
 
     def __init__(self, manager: web.Server, loop: asyncio.AbstractEventLoop, headers: Mapping[str, str]) -> None:
-        super().__init__(manager, loop=loop, access_log=None)  # type: ignore[arg-type]  # None is documented
+        super().__init__(
+            manager,
+            loop=loop,
+            access_log=None,  # type: ignore[arg-type]  # None is documented
+            auto_decompress=False,  # broken data would be an error outside the handler, or wait for ever
+        )
         self._error_headers = headers
 
     def handle_error(

@@ -17,11 +17,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from agentv.engine.traces.otlp_body import JSON, PROTOBUF, UnreadableBody, check_installed, spans_of_body
+from agentv.engine.traces.otlp_body import (
+    JSON,
+    MAX_BODY_BYTES,
+    PROTOBUF,
+    UnreadableBody,
+    check_installed,
+    decompressed,
+    spans_of_body,
+)
 from agentv.engine.traces.span_store import Collection, SpanStore
 from agentv.errors import UsageError
 from agentv.model.call_trace import ReceiverAddress
 from agentv.model.manifest import SpanCounts
+from agentv.sessions.formats.spans import Span
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -30,7 +39,6 @@ HOST = "127.0.0.1"
 USUAL_PORT = 4318
 PORT_VARIABLE = "AGENTV_TRACE_PORT"
 COLLECT, DISCARD = "/agentv/collect", "/agentv/discard"
-MAX_BODY_BYTES = 32 * 2**20
 _STOP_S = 1.0
 
 T = TypeVar("T")
@@ -106,10 +114,16 @@ class SpanReceiver:
         if request.content_type not in (JSON, PROTOBUF):
             return web.Response(status=415, text=f"The content type must be {JSON} or {PROTOBUF}")
         body, signal = await request.read(), request.match_info["signal"]
+        coding = request.headers.get("Content-Encoding", "").lower()
+
+        def read() -> list[Span]:
+            plain = decompressed(body, coding)
+            return [] if signal == "metrics" else spans_of_body(plain, request.content_type, signal)
+
         try:
-            spans = [] if signal == "metrics" else spans_of_body(body, request.content_type, signal)
+            spans = await asyncio.to_thread(read)  # the spans of other calls arrive meanwhile
         except UnreadableBody as error:
-            return web.Response(status=400, text=str(error))
+            return web.Response(status=error.status, text=str(error))
         rejected = sum(not self._store.add(span) for span in spans)
         return web.Response(body=_reply(rejected, request.content_type, signal), content_type=request.content_type)
 

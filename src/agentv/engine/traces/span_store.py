@@ -36,6 +36,13 @@ class Collection(msgspec.Struct, frozen=True):
     is_ended: bool = False
 
 
+class CollectedSpans(msgspec.Struct, frozen=True):
+    """The spans of a call, and how many more were rejected."""
+
+    spans: list[Span] = []
+    rejected: int = 0
+
+
 class _OpenTrace:
     """The spans of one call so far, encoded as JSON."""
 
@@ -43,6 +50,7 @@ class _OpenTrace:
         self.changed = asyncio.Event()
         self.spans: dict[object, bytes] = {}
         self.size = 0
+        self.rejected = 0
         self.changed_at = 0.0
         self._parent = own_span_id(trace_id)
         self._has_server = False
@@ -100,6 +108,7 @@ class SpanStore:
             return "repeated"
         is_full = len(trace.spans) >= _MOST_SPANS or trace.size + len(line) > _MOST_BYTES_OF_TRACE
         if is_full or self._size + len(line) > _MOST_BYTES:
+            trace.rejected += 1
             return "rejected"
         trace.add(key, span, line)
         self._size += len(line)
@@ -119,7 +128,7 @@ class SpanStore:
         return "late"
 
     async def collect(self, wanted: Collection) -> bytes:
-        """Wait for the spans of a call and return them as a JSON list. Spans that arrive afterwards are late."""
+        """Wait for the spans of a call and return CollectedSpans as JSON. Spans that arrive afterwards are late."""
         trace = self._open.get(wanted.trace_id)
         if trace is None:
             trace = self._open[wanted.trace_id] = _OpenTrace(wanted.trace_id)
@@ -136,11 +145,12 @@ class SpanStore:
                     await trace.changed.wait()
             except TimeoutError:
                 break
-        lines = list(self._close(wanted.trace_id, wanted.case).spans.values())
-        self._counts["used"] += len(lines)
+        self._close(wanted.trace_id, wanted.case)
+        lines = list(trace.spans.values())
+        self._counts["discarded" if trace.rejected else "used"] += len(lines)
         self._counts["calls"] += 1
         self._counts["calls_without_spans"] += not lines
-        return b"[" + b",".join(lines) + b"]"
+        return b'{"rejected":%d,"spans":[%b]}' % (trace.rejected, b",".join(lines))
 
     def discard(self, trace_id: str) -> None:
         """Drop the spans of a call that failed, now and later."""

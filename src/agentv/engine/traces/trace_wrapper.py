@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 import aiohttp
 import msgspec
 
 from agentv.engine.traces.span_receiver import COLLECT, DISCARD
-from agentv.engine.traces.span_store import Collection
+from agentv.engine.traces.span_store import CollectedSpans, Collection
 from agentv.executors.executor import JobSlots
 from agentv.model.call_trace import ReceiverAddress
 from agentv.model.message import Message
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, content_text
-from agentv.sessions.formats.spans import Span
 from agentv.sessions.span_answer import answer_of_spans
 from agentv.targets.cli import Cli
 from agentv.targets.target import Target
 
 _log = logging.getLogger(__name__)
 _SPARE_S = 30.0
-_decode = msgspec.json.Decoder(list[Span]).decode
+_decode = msgspec.json.Decoder(CollectedSpans).decode
 
 
 class TraceWrapper(ResponderWrapper):
@@ -48,7 +46,7 @@ class TraceWrapper(ResponderWrapper):
         wanted = Collection(trace_id, request.case.id, self._wait_s, self._is_command)
         with self._slots.lent_slot():
             body = await self._send(COLLECT, msgspec.json.encode(wanted), self._wait_s + _SPARE_S)
-        return with_spans(response, _decode(body or b"[]"), trace_id)
+        return with_spans(response, _decode(body or b"{}"), trace_id)
 
     async def aclose(self) -> None:
         """Close the connections and the target."""
@@ -71,11 +69,15 @@ class TraceWrapper(ResponderWrapper):
             return None
 
 
-def with_spans(response: Response, spans: Sequence[Span], trace_id: str) -> Response:
+def with_spans(response: Response, collected: CollectedSpans, trace_id: str) -> Response:
     """Return a response with the messages, tool calls and usage that spans describe, unless the target reported them.
 
-    If the spans do not show which tools were called, that stays unknown.
+    If the spans do not show which tools were called, that stays unknown. If some were rejected, the others are not
+    used, because they describe a part of the answer.
     """
+    spans, has_own = collected.spans, any(message.tool_calls for message in response.messages)
+    if collected.rejected:
+        return msgspec.structs.replace(response, calls_unknown=not has_own)
     if not any(span.kind or span.is_log for span in spans):
         return response
     found = answer_of_spans(spans)
@@ -84,7 +86,6 @@ def with_spans(response: Response, spans: Sequence[Span], trace_id: str) -> Resp
     response = msgspec.structs.replace(response, model=response.model or found.model)
     if not found.has_calls_known:
         return response
-    has_own = any(message.tool_calls for message in response.messages)
     messages = response.messages if has_own else _joined(found.messages, response)
     errors = response.tool_errors if has_own else found.tool_errors
     return msgspec.structs.replace(

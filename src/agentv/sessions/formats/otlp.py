@@ -328,17 +328,24 @@ def _with_logs(spans: list[Span]) -> list[Span]:
 
 
 def ids_below(spans: Iterable[Span], kind: str) -> set[str]:
-    """Return the ids of spans that are part of a span of some kind, such as the work of a sub-agent in a tool call."""
+    """Return the ids of spans that are part of a span of some kind, such as the work of a sub-agent in a tool call.
+
+    Spans whose parents form a circle are not part of each other.
+    """
     by_id = {span.id: span for span in spans}
-    known: dict[str, bool] = {}
+    is_inside: dict[str, bool] = {}  # whether the children of a span are part of one of this kind
+    below = set()
     for span in by_id.values():
-        path, at = [], span
-        while at.id not in known:
-            known[at.id] = False  # also ends a circle
-            path.append(at)
+        path, at = {}, span
+        while at.id not in is_inside and at.id not in path:
+            path[at.id] = at
             at = by_id.get(at.parent, at)
-        is_below = known[at.id] or (bool(path) and at is not path[-1] and at.kind == kind)
-        for each in reversed(path):
-            known[each.id] = is_below
-            is_below = is_below or each.kind == kind
-    return {id for id, is_below in known.items() if is_below}
+        chain = list(path.values())
+        outer = chain[list(path).index(at.id) :] if at.id in path else []  # the outermost span, or a circle
+        inside = any(each.kind == kind for each in outer) or is_inside.get(at.id, False)
+        is_inside |= dict.fromkeys((each.id for each in outer), inside)
+        for each in reversed(chain[: len(chain) - len(outer)]):
+            if inside:
+                below.add(each.id)
+            inside = is_inside[each.id] = inside or each.kind == kind
+    return below
