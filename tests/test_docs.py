@@ -229,6 +229,11 @@ def test_source_map_lists_existing_folders():
         assert path.exists(), f"{name} is not there"
 
 
+def test_decisions_are_numbered_in_order():
+    numbers = re.findall(r"^### (\d+)\.", (REPOSITORY / "DECISIONS.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert list(map(int, numbers)) == list(range(1, len(numbers) + 1))
+
+
 def test_decisions_justify_every_dependency():
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [
