@@ -1,6 +1,7 @@
 """The case view in a real Chromium: why a case failed, its conversation in time, diffs, settings and judge calls."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ CALLS = [
     {"tool": "search", "input": {"q": "rome"}, "output": "3 trains", "timestamp": "2026-11-15T10:00:00.000Z"},
     {"tool": "book", "input": {"id": 42}, "output": {"ok": False}, "timestamp": "2026-11-15T10:00:00.300Z"},
 ]
+ODD_ID = "it's \u202eodd\\ $(id)"
 TRAIN = {"city": "Rome", "seats": 1, "class": "first", "direct": True, "price": 42.5, "day": "Monday"}
 
 
@@ -197,18 +199,25 @@ def talk(folder, command):
         {"input": "To Rome", "evaluators": [{"type": "contains", "value": "when"}]},
         {"input": "Tomorrow", "expected_output": "Booked: train 42.", "evaluators": [{"type": "equals"}]},
     ]
-    case = {"id": "scripted", "expected_outcome": "Books a train", "input": "Hi", "turns": turns}
+    case = {"id": ODD_ID, "expected_outcome": "Books a train", "input": "Hi", "turns": turns}
     with FaultyServer(answer) as server:
         model = {"provider": "openai", "model": "m", "base_url": server.url, "api_key": "sk-secret-0123456789"}
-        targets = [{"name": "default", "system_prompt": "You sell <b>trains</b>.", **model}, {"name": "judge", **model}]
-        folder.write(".agentv/targets.yaml", {"targets": targets})
+        targets = [{"name": "default", "system_prompt": "You sell <b>trains</b>.", **model}, {"name": "grader", **model}]
+        folder.write("models/all.yaml", {"targets": targets})
         folder.write("evals/talk.jsonl", [{**case, "evaluators": [{"type": "llm_judge"}]}])
-        ended = command("eval", "evals/talk.jsonl", "--target", "default", "--out", "run", "--quiet")
+        options = ("--target", "default", "--targets", "models/all.yaml", "--judge", "grader", "--timeout", "60")
+        ended = command("eval", "evals/talk.jsonl", *options, "--out", "run", "--quiet")
     assert ended.code == 0, ended.stderr
     return folder
 
 
-def test_checks_are_next_to_their_turns_and_the_judge_and_the_target_are_shown(talk, chromium):
+def words_of(text):
+    """The words of a command as the shell passes them to a program."""
+    ended = subprocess.run(["bash", "-c", f"printf '%s\\0' {text}"], capture_output=True, check=True)
+    return ended.stdout.decode().split("\0")[:-1]
+
+
+def test_checks_are_next_to_their_turns_and_the_judge_and_the_target_are_shown(talk, chromium, command):
     file = page_of("run")
     assert "sk-secret" not in json.dumps(RunStore.open("run").manifest.targets[0].settings)
     with chromium(file, "#open=0") as page:
@@ -235,3 +244,8 @@ def test_checks_are_next_to_their_turns_and_the_judge_and_the_target_are_shown(t
         settings = page.locator("section.settings")
         assert "You sell <b>trains</b>." in settings.inner_text() and "openai" in settings.inner_text()
         assert "sk-secret" not in page.locator("body").inner_text()
+        again = words_of(page.locator(".again code").inner_text())
+    assert again[:5] == ["agentv", "eval", "evals/talk.jsonl", "--case", ODD_ID]
+    assert again[5:] == ["--target", "default", "--targets", "models/all.yaml", "--judge", "grader", "--timeout", "60"]
+    ended = command(*again[1:], "--dry-run")
+    assert ended.code == 0, ended.stderr

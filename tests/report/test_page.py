@@ -112,7 +112,7 @@ def test_a_page_opens_and_shows_figures_table_and_a_case(shop, chromium):
         detail.get_by_text("0.200").first.wait_for()
         assert detail.locator(".message.user .text").text_content() == "c"
         assert detail.locator(".message.answer .text").text_content() == "no"
-        assert "agentv eval evals/shop.jsonl --case fails --target shop" in detail.locator(".command code").inner_text()
+        assert "No command runs this result again: a program passed the target" in detail.inner_text()
         assert "shop.jsonl:3" in detail.inner_text()
         assert "open=" in page.url
 
@@ -281,7 +281,7 @@ def test_histogram_filter_arrow_keys_and_copy_buttons(shop, chromium):
         page.locator("#detail-title").get_by_text("breaks").wait_for()
         page.get_by_label("Next result").click()
         page.locator("#detail-title").get_by_text("fails").wait_for()
-        page.get_by_role("button", name="Copy command").click()
+        page.get_by_role("button", name="Copy answer").click()
         page.get_by_role("button", name="Copied").wait_for()
 
 

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from agentv import __version__
+from agentv.model.manifest import RunManifest
 from agentv.model.result import Result
 from agentv.report.failure_text import failure_headline, failure_lines
 from agentv.report.formats import ReportFormat
@@ -20,6 +21,24 @@ from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 
 _ROWS_A_BLOCK = 8192
+
+_REPEATED = {
+    "targets_file": "--targets",
+    "judge": "--judge",
+    "evaluators": "--evaluator",
+    "replay": "--replay",
+    "transcript": "--transcript",
+    "skip_eval": "--skip-eval",
+    "stored_cases": "--stored-cases",
+    "fields": "--map",
+    "on_error": "--on-error",
+    "allow_outside_files": "--allow-outside-files",
+    "max_line_bytes": "--max-line-bytes",
+    "sandbox": "--sandbox",
+    "timeout_s": "--timeout",
+    "trace_port": "--trace-port",
+}
+"""The options that affect what a case asks and how it is scored."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -104,6 +123,7 @@ def page_head(run: RunStore, figures: Figures, names: dict[str, list[Any]], tota
         "noise": {name: list(noise_shown(target)) for name, target in figures.summary.targets.items()},
         "failures": _failures(figures),
         "settings": _settings(run),
+        "again": _again(run.manifest),
         **names,
     }
 
@@ -112,6 +132,32 @@ def _settings(run: RunStore) -> dict[str, dict[str, Any]]:
     """Return the provider and settings of each target, which the run stores without secrets."""
     targets = run.manifest.targets if run.manifest is not None else ()
     return {target.name: {"provider": target.provider, "settings": target.settings} for target in targets}
+
+
+def _again(manifest: RunManifest | None) -> dict[str, Any]:
+    """Return the words of the command that runs a case again, without the dataset, the case and the target.
+
+    `reason` says why there is none. Targets without settings were passed by a program.
+    """
+    if manifest is None:
+        return {"command": ["agentv", "eval"], "options": []}
+    if manifest.imported_from is not None:
+        return {"reason": f"the results are from {manifest.imported_from.format}"}
+    given = manifest.options
+    words = [word for name, option in _REPEATED.items() if given.get(name) for word in _words(option, given[name])]
+    if run := given.get("run"):
+        return {"command": ["agentv", "rescore", run], "options": words, "is_rescored": True}
+    if given.get("variants"):
+        return {"reason": "the target is a variant that a command made"}
+    if given.get("transcript") is None and not all(target.settings for target in manifest.targets):
+        return {"reason": "a program passed the target"}
+    return {"command": ["agentv", "eval"], "options": words}
+
+
+def _words(option: str, value: Any) -> list[str]:
+    if isinstance(value, list):  # of evaluators
+        return [word for each in value for word in (option, _encode(each).decode())]
+    return [option] if value is True else [option, f"{value:g}" if isinstance(value, float) else str(value)]
 
 
 def _failures(figures: Figures) -> list[str]:

@@ -132,7 +132,7 @@ function sections(row, result, testCase, { head, others }) {
     result.reasoning && section("reasoning", "Reasoning", longText(result.reasoning)),
     result.file_changes && section("files", "Changed files", ...fileDiff(result.file_changes)),
     targetSettings(row, head),
-    commands(row, result, testCase),
+    commands(row, result, testCase, head),
     data(result, testCase),
   ].filter(Boolean);
 }
@@ -174,16 +174,17 @@ function ownFindings(result) {
   return lists.length && section("own-findings", "Findings", ...lists);
 }
 
-function commands(row, result, testCase) {
+function commands(row, result, testCase, head) {
   const path = testCase.dataset_path || row.dataset.path;
-  const again = path
-    ? ["agentv", "eval", path, "--case", row.id, "--target", row.target].map(shellWord).join(" ")
-    : null;
+  const again = path ? commandAgain(row, path, head.again) : null;
+  const reason = head.again?.reason;
   return section(
     "again",
     "Run this case again",
+    reason && element("p", { class: "note" }, `No command runs this result again: ${visible(reason)}.`),
     again && element("div", { class: "command" }, element("code", {}, visible(again)), copyButton("Copy command", again)),
     again && row.prompt !== null && element("p", { class: "note" }, "The command runs all prompts of the case."),
+    again && path.startsWith("..") && element("p", { class: "note" }, "Paths are relative to the folder where the run was started."),
     path && testCase.line && element("p", { class: "note" }, `Defined in ${visible(path)}:${testCase.line}`),
     element(
       "p",
@@ -192,6 +193,13 @@ function commands(row, result, testCase) {
       copyButton("Copy link", () => location.href),
     ),
   );
+}
+
+// The command that runs a case again, with the options of the run; null if there is none. Stored answers have no target to call.
+function commandAgain(row, path, { command, options, is_rescored: isRescored }) {
+  if (!command) return null;
+  const target = isRescored ? [] : ["--target", row.target];
+  return [...command, path, "--case", row.id, ...target, ...options].map(shellWord).join(" ");
 }
 
 function data(result, testCase) {

@@ -1,5 +1,7 @@
 // Formats figures in the same way as agentv.report.figures.
 
+import { INVISIBLE, visible } from "./text.js";
+
 export const NONE = "–";
 
 export function number(value) {
@@ -50,5 +52,12 @@ export function moment(text) {
 
 // Quotes a word for a POSIX shell.
 export function shellWord(text) {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;
+  if (/^[\w@%+=:,./-]+$/.test(text)) return text;
+  // Characters that are not visible are written as codes.
+  if (visible(text) !== text) return `$'${text.replace(/['\\]/g, "\\$&").replace(INVISIBLE, shellCode)}'`;
+  return `'${text.replaceAll("'", `'"'"'`)}'`;
+}
+
+function shellCode(character) {
+  return `\\u${character.codePointAt(0).toString(16).padStart(4, "0")}`;
 }

@@ -1,7 +1,7 @@
 // Text from models and users. Escapes invisible and control characters. Does not use the DOM.
 
 // The same characters as in agentv.report.figures.visible, without joiners that some scripts need.
-const INVISIBLE =
+export const INVISIBLE =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
 export const LONGEST = 20_000;
