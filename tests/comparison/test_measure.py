@@ -312,7 +312,7 @@ def test_a_changed_commit_is_named(project):
         run(project, out)
     assert changed_lines(project, "a", "b") == ["Nothing but the git commit changed between A and B: aaaaaaa → bbbbbbb"]
     run(project, "c")
-    same = "Nothing changed between A and B: same settings, cases, scoring, versions and commit"
+    same = "Nothing changed between A and B: same settings, cases, scoring and versions"
     assert changed_lines(project, "b", "c") == [same]
 
 

@@ -1,4 +1,4 @@
-"""Every view in both themes, and on a phone: axe-core finds no serious problem, and nothing scrolls sideways."""
+"""Every view in both themes, and on a phone: axe-core finds no problem, and nothing scrolls sideways."""
 
 import pytest
 
@@ -12,15 +12,15 @@ VIEWS = {
     "grid": ("#view=grid&run={0}", ".grid-cell"),
     "compared case": ("#view=compare&runs={1}&runs={0}&case=0", ".case-panel .answers"),
 }
+OPEN = "() => document.querySelectorAll('.view details').forEach((each) => { each.open = true })"
 FIND = """async () => (await axe.run({ resultTypes: ["violations"] })).violations
-    .filter(({ impact }) => ["serious", "critical"].includes(impact))
     .map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`)"""
 SCREENS = [("light", 1280), ("dark", 1280), ("light", 390)]
 LABELS = ("--label", "labels.jsonl")
 
 
 @pytest.mark.parametrize(("options", "views"), [((), tuple(VIEWS)), (LABELS, ("run", "case"))])
-def test_no_view_has_a_serious_accessibility_problem(evaluated, served, axe, options, views):
+def test_no_view_has_an_accessibility_problem(evaluated, served, axe, options, views):
     evaluated("abcdefgh", out="runs/first")
     evaluated("abcdefgA", out="runs/second")
     with served("runs/first", "runs/second", *options) as page:
@@ -31,6 +31,8 @@ def test_no_view_has_a_serious_accessibility_problem(evaluated, served, axe, opt
             address, drawn = VIEWS[name]
             page.evaluate("(hash) => { location.hash = hash }", address.format(*ids))
             page.locator(drawn).first.wait_for()
+            for _ in range(2):  # details may contain details
+                page.evaluate(OPEN)
             for scheme, width in SCREENS:
                 page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
                 page.set_viewport_size({"width": width, "height": 844})

@@ -5,6 +5,12 @@ import json
 import pytest
 
 
+IDS = """async () => {
+    const { runs } = await (await fetch("/api/runs")).json();
+    return Object.fromEntries(runs.map((run) => [run.name, run.id]));
+}"""
+
+
 @pytest.fixture
 def two_runs(folder):
     """Two runs of eight cases, `before` and `after`: seven cases get worse."""
@@ -57,9 +63,22 @@ def test_runs_are_chosen_swapped_and_opened_in_full(served, two_runs):
     with served("before", "after", fragment="#view=compare") as page:
         page.wait_for_selector(".verdict.worse")
         assert "before → after" in page.title()
+        ids = page.evaluate(IDS)
+        assert page.evaluate("new URLSearchParams(location.hash).getAll('runs')") == [ids["before"], ids["after"]]
         page.click("[aria-label='Swap A and B']")
         page.wait_for_selector(".verdict.better")
+        assert page.evaluate("new URLSearchParams(location.hash).getAll('runs')") == [ids["after"], ids["before"]]
         page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".case-panel .answers")
+        assert page.evaluate("document.activeElement.id") == "case-title"
+        page.keyboard.press("j")
+        page.locator("#case-title").get_by_text("case-1").wait_for()
+        page.keyboard.press("k")
+        assert page.evaluate("document.activeElement.id") == "case-title"
+        entries = page.evaluate("history.length")
+        page.keyboard.press("Escape")
+        assert page.evaluate("[history.length, document.activeElement.className]") == [entries, "pair-rows"]
         page.keyboard.press("Enter")
         page.wait_for_selector(".case-panel .answers")
         assert "number 0" in page.inner_text(".case-body")

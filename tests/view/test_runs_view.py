@@ -131,6 +131,10 @@ def test_an_empty_project_says_how_to_make_a_run_and_one_run_opens_at_once(folde
         page.get_by_role("link", name="Runs").click()
         page.locator("tbody.run").wait_for()
         assert titles_in(page) == ["support · gpt"]
+        # Another run may start before a link is opened: its address names the run.
+        page.get_by_role("link", name="Results").click()
+        page.wait_for_url(re.compile("#view=run&run="))
+        page.get_by_role("link", name="Results").and_(page.locator("[href*='run=']")).wait_for()
 
 
 def test_the_trend_has_the_figures_of_the_command_and_names_changes(folder, served, command):

@@ -137,7 +137,7 @@ def _settings(run: RunStore) -> dict[str, dict[str, Any]]:
 def _again(manifest: RunManifest | None) -> dict[str, Any]:
     """Return the words of the command that runs a case again, without the dataset, the case and the target.
 
-    `reason` says why there is none. Targets without settings were passed by a program.
+    If there is no such command, `reason` explains why. Targets without settings were passed by a program.
     """
     if manifest is None:
         return {"command": ["agentv", "eval"], "options": []}

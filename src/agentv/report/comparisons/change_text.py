@@ -51,7 +51,7 @@ class _Between:
             unknown = f"{' and '.join(self._unknown)} {store} no settings, evaluators, versions or commit"
             return f"What changed {between} is not fully known: {unknown}"
         if not self.changes:
-            return f"Nothing changed {between}: same settings, cases, scoring, versions and commit"
+            return f"Nothing changed {between}: same settings, cases, scoring and versions"
         if not self.listed:
             subject, _, values = change_text(self.changes[0], self.names).partition(": ")
             return f"Nothing but the {subject} changed {between}: {values}"

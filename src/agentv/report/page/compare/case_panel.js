@@ -25,9 +25,9 @@ export class CasePanel {
     this.after = button("Next case", "↓", () => step(1));
     this.place = element("span", { class: "place" });
     this.title = element("h2", { id: "case-title", tabindex: "-1" });
-    this.body = element("div", { class: "case-body", tabindex: "0", role: "region", "aria-labelledby": "case-title" });
+    this.body = element("div", { class: "case-body", tabindex: "0", role: "region", "aria-label": "Both results of the case" });
     this.root = element(
-      "aside",
+      "section",
       { class: "case-panel", "aria-labelledby": "case-title", hidden: true },
       element("header", {}, element("div", { class: "steps" }, this.before, this.after, this.place, this.close), this.title),
       this.body,
@@ -51,6 +51,10 @@ export class CasePanel {
     if (this.#row !== row) return; // another case was opened in the meantime
     replaceChildren(this.body, found?.sides ? this.#sections(item, found) : missing(item, found));
     this.body.scrollTop = 0;
+  }
+
+  focus() {
+    this.title.focus({ preventScroll: true });
   }
 
   #sections(item, pair) {

@@ -41,7 +41,7 @@ class ComparePage {
     this.keys = KEYS;
     this.chooser = source.runs ? new Chooser(source, state) : null;
     this.body = element("div", { class: "compare-body" });
-    this.root = element("div", { class: "compare" }, this.chooser?.root, this.body);
+    this.root = element("main", { class: "compare" }, this.chooser?.root, this.body);
   }
 
   // Compares the runs; a comparison of large runs takes a while.
@@ -50,6 +50,7 @@ class ComparePage {
     try {
       const runs = this.chooser ? await this.chooser.load() : [];
       if (this.#isClosed) return;
+      if (runs.length && !this.state.getAll("runs").length) this.state.fill({ runs });
       if (this.chooser && !runs.length) return this.#say("Choose two runs to compare, or two targets of one run.");
       this.#say("Comparing…");
       const found = await this.source.comparison({ runs, isAllowed: this.state.get("anyway") === "1" });
@@ -104,12 +105,15 @@ class ComparePage {
 
   key(event) {
     if (!this.#list) return false;
-    const { list } = this.#list;
+    const { list, panel } = this.#list;
     if (isTyping(event.target)) return list.searchKey(event);
     if (event.key === "Escape" && this.#opened !== null) return this.#open(null), true;
     if (event.key === "/") return list.focusSearch(), true;
     if (event.key === "Enter" && isControl(event.target)) return false;
-    return list.key(event, this.#opened);
+    const isReading = panel.root.contains(event.target);
+    if (!list.key(event, this.#opened)) return false;
+    if (event.key === "Enter" || isReading) panel.focus();
+    return true;
   }
 
   get #opened() {
@@ -118,7 +122,7 @@ class ComparePage {
   }
 
   #open(row) {
-    const isStep = (row === null) !== (this.#opened === null);
+    const isStep = row !== null && this.#opened === null; // the back button closes a case
     this.state.update({ case: row === null ? null : String(row) }, { isStep });
     if (row !== null) this.#list.list.reveal(row);
     else this.#list.list.focus();

@@ -162,7 +162,7 @@ function table({ title, head, rows }) {
     element(
       "table",
       {},
-      element("thead", {}, element("tr", {}, head.map((text) => element("th", { scope: "col" }, visible(text))))),
+      element("thead", {}, element("tr", {}, head.map((text) => (text ? element("th", { scope: "col" }, visible(text)) : element("td", {}))))),
       element("tbody", {}, rows.map(([name, ...cells]) => element("tr", {}, element("th", { scope: "row" }, visible(name)), cells.map((text) => element("td", {}, visible(text)))))),
     ),
   );

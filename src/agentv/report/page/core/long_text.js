@@ -5,12 +5,13 @@ import { count } from "./format.js";
 import { LONGEST, visible } from "./text.js";
 
 const PIECE = 8_000;
-const SCROLLED_LINES = 15;
+const NARROWEST = 30; // characters in a line
+const LINES = 8; // that fit
 
 // Shows the start of a long text, and the rest on request.
 export function longText(text, kind = "prose") {
   // Code that is taller than its place scrolls, which keys must be able to do.
-  const mayScroll = kind === "code" && (text.length > 700 || text.split("\n", SCROLLED_LINES + 1).length > SCROLLED_LINES);
+  const mayScroll = kind === "code" && lineCount(text) > LINES;
   const made = element(kind === "code" ? "pre" : "p", { class: "text", dir: "auto", tabindex: mayScroll ? "0" : null });
   if (text.length <= LONGEST) {
     made.textContent = visible(text);
@@ -24,6 +25,13 @@ export function longText(text, kind = "prose") {
     replaceChildren(both, made);
   });
   return both;
+}
+
+// How many lines the start of a text takes at most.
+function lineCount(text) {
+  return text
+    .split("\n", LINES + 1)
+    .reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / NARROWEST)), 0);
 }
 
 // Splits text into blocks that the browser lays out when they scroll into view; one long line would block it for seconds.

@@ -13,19 +13,21 @@ const KEYS = [
 ];
 
 // Opens the view that the URL names. `views` are `{name, title, open(context), isOffered(source, state, opened)}`. An opened
-// view has `root`, `follow()`, `key(event)` → whether it used the key, `close()`, and optionally `title`, `keys` and the
-// `head` of its run; `isOffered` gets null while a view is being opened.
+// view has `root`, `follow()`, `key(event)` → whether it used the key, `close()`, and optionally `title`, `keys`, the
+// `head` of its run, and `run`, its id; `isOffered` gets null while a view is being opened.
 export async function start(root, source, views) {
   const shell = new Shell(source, views);
   replaceChildren(root, shell.root);
   await shell.follow();
   shell.state.addEventListener("change", () => shell.follow());
+  shell.state.addEventListener("fill", () => shell.stay());
   addEventListener("keydown", (event) => shell.key(event));
   document.documentElement.dataset.ready = "true";
 }
 
 class Shell {
   #opened = null;
+  #opening = null;
   #route = null;
 
   constructor(source, views) {
@@ -51,10 +53,10 @@ class Shell {
 
   async follow() {
     const { state } = this;
-    const view = this.views.find((each) => each.name === state.get("view")) ?? this.views[0];
-    const route = JSON.stringify([view.name, state.get("run"), state.getAll("runs")]);
-    if (route === this.#route) return this.#opened?.follow();
-    this.#route = route;
+    const view = this.#view;
+    if (this.#routeOf(view) === this.#route) return this.#opened?.follow();
+    const opening = (this.#opening = {});
+    this.#route = this.#routeOf(view);
     this.#opened?.close();
     this.#opened = null;
     this.#drawLinks(view, null);
@@ -64,12 +66,28 @@ class Shell {
     } catch (error) {
       opened = failed(error);
     }
-    if (this.#route !== route) return opened.close(); // another view was opened in the meantime
+    if (this.#opening !== opening) return opened.close(); // another view was opened in the meantime
     this.#opened = opened;
+    // Without a run in the address, the newest one is shown. A link to it must not show a later one.
+    if (opened.run && state.get("run") === null) state.fill({ run: opened.run });
     this.#drawLinks(view, opened);
     replaceChildren(this.place, opened.root);
     this.showTitle(opened.title ?? view.title);
     opened.follow();
+  }
+
+  // The open view has completed the address.
+  stay() {
+    this.#route = this.#routeOf(this.#view);
+    this.#drawLinks(this.#view, this.#opened);
+  }
+
+  get #view() {
+    return this.views.find((each) => each.name === this.state.get("view")) ?? this.views[0];
+  }
+
+  #routeOf(view) {
+    return JSON.stringify([view.name, this.state.get("run"), this.state.getAll("runs")]);
   }
 
   key(event) {
@@ -99,9 +117,10 @@ class Shell {
 
 function failed(error) {
   const root = element(
-    "div",
-    { class: "failed", role: "alert" },
-    element("p", {}, visible(error.message)),
+    "main",
+    { class: "failed" },
+    element("h1", {}, "This view cannot be opened"),
+    element("p", { role: "alert" }, visible(error.message)),
     error.hint && element("p", { class: "note" }, visible(error.hint)),
   );
   return { root, follow() {}, key: () => false, close() {} };

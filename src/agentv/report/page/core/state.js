@@ -20,8 +20,19 @@ export class State extends EventTarget {
     return this.#parameters.getAll(name);
   }
 
+  // Adds parameters that a view chose itself, so that the address names them. The view stays open.
+  fill(changes) {
+    this.#write(changes, false);
+    this.dispatchEvent(new Event("fill"));
+  }
+
   // Sets parameters: a string, a list of strings, or null to remove one. With `isStep`, the back button undoes it.
   update(changes, { isStep = false } = {}) {
+    this.#write(changes, isStep);
+    this.dispatchEvent(new Event("change"));
+  }
+
+  #write(changes, isStep) {
     for (const [name, value] of Object.entries(changes)) {
       this.#parameters.delete(name);
       for (const each of [value ?? []].flat()) this.#parameters.append(name, each);
@@ -31,6 +42,5 @@ export class State extends EventTarget {
     // Typed letters replace the history entry, so that each does not add one.
     if (isStep) history.pushState(null, "", url);
     else history.replaceState(null, "", url);
-    this.dispatchEvent(new Event("change"));
   }
 }

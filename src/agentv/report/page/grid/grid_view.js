@@ -52,6 +52,7 @@ class GridPage {
 
   constructor(head, rows, source, state) {
     this.head = head;
+    this.run = source.id;
     this.rows = rows;
     this.source = source;
     this.state = state;
@@ -73,7 +74,7 @@ class GridPage {
       element("div", { class: "listing" }, this.status),
     );
     const names = titleParts(head).join(" · ") || head.run.id;
-    const banner = element("header", { class: "banner" }, element("div", {}, element("h1", {}, element("bdi", {}, names))));
+    const banner = element("section", { class: "banner", "aria-label": "Run" }, element("div", {}, element("h1", {}, element("bdi", {}, names))));
     this.root = element("div", { class: "page grid-page" }, banner, element("main", {}, toolbar, this.table.root), this.detail.root);
   }
 

@@ -29,7 +29,7 @@ export class Headline {
     this.title = element("h1", {});
     this.counts = element("p", { class: "counts", role: "group", "aria-label": "Results by verdict" });
     this.facts = element("p", { class: "facts" });
-    this.root = element("header", { class: "banner" }, element("div", {}, this.title, this.counts), this.facts);
+    this.root = element("section", { class: "banner", "aria-label": "Run" }, element("div", {}, this.title, this.counts), this.facts);
   }
 
   // Shows the title and the facts of a run. Returns whether they have changed.

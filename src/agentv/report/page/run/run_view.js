@@ -47,6 +47,7 @@ class Page {
 
   constructor(head, rows, source, state, { live, shell }) {
     this.head = head;
+    this.run = source.id;
     this.rows = rows;
     this.source = source;
     this.state = state;

@@ -36,7 +36,7 @@ function card(name, target, head, isShort) {
   return element(
     "article",
     { class: "card", "aria-label": `Target ${visible(name)}` },
-    element("h3", {}, element("bdi", { title: visible(name) }, oneLine(name, 60))),
+    element("h2", {}, element("bdi", { title: visible(name) }, oneLine(name, 60))),
     ...leading(target),
     early && element("p", { class: "early" }, oneLine(early, 400)),
     isShort ? element("details", {}, element("summary", {}, brief(target)), rest) : rest,

@@ -49,6 +49,7 @@ export class RunsTable {
       if (name === sort) cell.setAttribute("aria-sort", descending ? "descending" : "ascending");
       else cell.removeAttribute("aria-sort");
     }
+    this.table.classList.toggle("without-commits", !entries.runs.some((run) => run.git_commit));
     const focused = this.focused;
     const groups = runs.map((run) => this.#group(run, entries, isRunning(run) ? progress.get(run.id) : undefined));
     for (const [id, { box, root }] of this.#lines) {
@@ -179,11 +180,12 @@ function figureCells(target, means) {
 function sumCells(run, progress) {
   const errors = progress?.errors ?? total(run, "errors");
   const cost = progress?.cost_usd ?? total(run, "cost_usd");
+  const jobs = total(run, "jobs") ?? run.jobs;
   return [
     cell("mean"),
     cell("history"),
     cell("passed"),
-    cell("errors", errors === null ? "" : errorText(errors)),
+    cell("errors", errors === null ? "" : errorText(errors), errors !== null && jobs ? element("small", {}, ` of ${count(jobs)}`) : null),
     cell("cost", cost === null ? "" : usd(cost)),
   ];
 }

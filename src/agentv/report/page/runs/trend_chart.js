@@ -118,12 +118,14 @@ function dayText(text) {
 
 // Dates below the chart, as many as fit.
 function dates(runs, { x, width }) {
+  // The first date begins at its point, and the last one ends there, where there is no more room.
+  const anchor = (position) => (position === 0 ? "start" : x(position) + LABEL / 2 > width ? "end" : "middle");
   const every = Math.max(1, Math.ceil(runs.length / Math.max(1, Math.floor((width - LEFT - RIGHT) / LABEL))));
   return runs.map((run, position) =>
     run.started_at && position % every === 0
       ? drawn(
           "text",
-          { class: "scale-text", x: x(position), y: HEIGHT - 12, "text-anchor": position ? "middle" : "start" },
+          { class: "scale-text", x: x(position), y: HEIGHT - 12, "text-anchor": anchor(position) },
           dayText(run.started_at),
         )
       : null,
