@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-
 IDS = """async () => {
     const { runs } = await (await fetch("/api/runs")).json();
     return Object.fromEntries(runs.map((run) => [run.name, run.id]));
