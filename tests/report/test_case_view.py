@@ -202,11 +202,8 @@ def talk(folder, command):
     case = {"id": ODD_ID, "expected_outcome": "Books a train", "input": "Hi", "turns": turns}
     with FaultyServer(answer) as server:
         model = {"provider": "openai", "model": "m", "base_url": server.url, "api_key": "sk-secret-0123456789"}
-        targets = [
-            {"name": "default", "system_prompt": "You sell <b>trains</b>.", **model},
-            {"name": "grader", **model},
-        ]
-        folder.write("models/all.yaml", {"targets": targets})
+        seller = {"name": "default", "system_prompt": "You sell <b>trains</b>.", **model}
+        folder.write("models/all.yaml", {"targets": [seller, {"name": "grader", **model}]})
         folder.write("evals/talk.jsonl", [{**case, "evaluators": [{"type": "llm_judge"}]}])
         options = ("--target", "default", "--targets", "models/all.yaml", "--judge", "grader", "--timeout", "60")
         ended = command("eval", "evals/talk.jsonl", *options, "--out", "run", "--quiet")
