@@ -73,6 +73,20 @@ def test_the_budget_is_for_all_runs_of_a_server_together(project):
             assert done["budget"]["spent_usd"] == pytest.approx(0.4), "what the run cost before is not counted again"
 
 
+@pytest.mark.filterwarnings("default::agentv.errors.RunWarning")
+def test_a_server_without_a_budget_in_usd_counts_only_what_its_own_runs_cost(project):
+    with FaultyServer(PRICED) as model, served_by(project, model, jobs=9) as server:
+        name = server.call("run_cases", datasets=["evals"])["run"]
+        folder = project(model.url) / ".agentv/results" / name
+        data = json.loads((folder / "run.json").read_text())
+        (folder / "run.json").write_text(json.dumps({**data, "finished_at": None, "digests": {}}))
+        lines = (folder / "results.jsonl").read_bytes().splitlines(keepends=True)
+        (folder / "results.jsonl").write_bytes(b"".join(lines[:4]))
+        done = server.call("run_cases", resume=name)
+        assert model.counts.requests == 8
+        assert done["budget"] == {"spent_usd": pytest.approx(0.8), "jobs_started": 8, "jobs_left": 1}
+
+
 def test_jobs_are_limited_for_targets_without_a_price(project):
     with FaultyServer("good") as model:
         with served_by(project, model, usd=1) as server:

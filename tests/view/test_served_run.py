@@ -113,16 +113,15 @@ def test_a_damaged_run_is_listed_with_the_reason(evaluated, folder, server, file
         assert len(view.rows(found["run"]["id"])[0]) == 3
 
 
-@pytest.mark.parametrize(
-    "last", ['{"test_id": "b", "sco', '[{"test_id": "b", "score": 1}]', '{"test_id": "b", "score": 2}']
-)
-def test_a_damaged_last_line_of_a_file_is_an_error(folder, server, last):
-    folder.write("eval_cut.jsonl", '{"test_id": "a", "score": 1}\n' + last)
-    with server("eval_cut.jsonl") as view:
-        [id] = view.login().run_ids()
-        for part in ("head", "rows?first=0", "search?text=a"):
-            answer = view.request(f"/api/runs/{id}/{part}")
-            assert answer.status == 422 and answer.json["error"]["message"].startswith("Invalid record at line 2")
+def test_a_damaged_last_line_of_a_file_is_an_error(folder, server):
+    lasts = ('{"test_id": "b", "sco', '[{"test_id": "b", "score": 1}]', '{"test_id": "b", "score": 2}')
+    for number, last in enumerate(lasts):
+        folder.write(f"eval_{number}.jsonl", '{"test_id": "a", "score": 1}\n' + last)
+    with server(*(f"eval_{number}.jsonl" for number in range(len(lasts)))) as view:
+        for id in view.login().run_ids():
+            for part in ("head", "rows?first=0", "search?text=a"):
+                answer = view.request(f"/api/runs/{id}/{part}")
+                assert answer.status == 422 and answer.json["error"]["message"].startswith("Invalid record at line 2")
 
 
 def test_search_finds_answers_findings_and_inputs(folder, server):

@@ -19,9 +19,11 @@ from agentv.engine.run import Observer, Outcome, RunInProgress, open_executor, o
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import AgentvError, UsageError, plural
+from agentv.model.manifest import RunSummary
 from agentv.model.result import Result
 from agentv.report.summary_text import headlines
 from agentv.runs.store import RunStore
+from agentv.runs.summary import SummaryBuilder
 from agentv.support.user_code import importing_nothing
 from agentv.tool_server.dataset_tools import CaseFilters, CaseIds
 from agentv.tool_server.run_budget import BudgetState, CountedJobs
@@ -187,6 +189,7 @@ def _ran(project: ServedProject, plan: RunPlan, folder: str | None, call: CallIn
     if folder is not None and plan.options.budget_usd is not None:  # the budget of a run includes what it cost before
         total = plan.options.budget_usd + costs_so_far(plan, store).spent_usd
         plan = msgspec.structs.replace(plan, options=msgspec.structs.replace(plan.options, budget_usd=total))
+    before = SummaryBuilder("").add_all(() if folder is None else RunStore.open(folder).records()).build()
     events = _Events(call, project.display(plan))
     outcome: Outcome | None = None
     try:
@@ -196,20 +199,23 @@ def _ran(project: ServedProject, plan: RunPlan, folder: str | None, call: CallIn
         hint = "Ask the user to restart `agentv mcp` with --max-jobs N instead of --budget-usd"
         raise UsageError(error.headline, error.detail, hint) from None
     finally:
-        budget.spent_usd += _cost(events, outcome)
+        budget.spent_usd += _cost(events, outcome, before)
     return _answer(outcome, budget.state, events.notes)
 
 
-def _cost(events: _Events, outcome: Outcome | None) -> float:
-    """Return what a run cost since it was started or resumed, as far as it is known."""
+def _cost(events: _Events, outcome: Outcome | None, before: RunSummary) -> float:
+    """Return what a run cost since it was started or resumed with the records `before`, as far as it is known."""
     running = events.running
     if running is None:
         return 0.0
     if running.costs.has_budget:
         unrecorded = 0.0 if outcome is None else outcome.stored_usd
         return max(0.0, running.costs.spent_usd + unrecorded - events.spent_before_usd)
-    found = () if outcome is None else outcome.summary.targets.values()
-    return sum((each.cost_usd or 0.0) + (each.judge_cost_usd or 0.0) for each in found)
+    return 0.0 if outcome is None else max(0.0, _total_usd(outcome.summary) - _total_usd(before))
+
+
+def _total_usd(summary: RunSummary) -> float:
+    return sum((each.cost_usd or 0.0) + (each.judge_cost_usd or 0.0) for each in summary.targets.values())
 
 
 def _answer(outcome: Outcome, budget: BudgetState, notes: list[str]) -> RunCasesAnswer:
