@@ -93,6 +93,14 @@ def test_the_token_works_once_and_leaves_the_address(server, runs):
         assert again.status == 303 and "Set-Cookie" not in again.headers
 
 
+def test_old_cookies_are_removed_before_the_browser_sends_too_many(server, runs):
+    with server(cwd=runs) as view:
+        many = "; ".join(["other=1", *(f"agentv_{port}=x" for port in range(100))])
+        removed = view.request(f"/?token={view.token}", Cookie=many).headers.get_all("Set-Cookie")
+        names = [each.partition("=")[0] for each in removed]
+        assert names == [*(f"agentv_{port}" for port in range(80)), f"agentv_{view.port}"]
+
+
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://127.0.0.1:{port}"])
 def test_requests_of_other_pages_are_refused(labelling, origin):
     origin = origin.format(port=labelling.port)

@@ -152,6 +152,15 @@ def test_search_finds_answers_findings_and_inputs(folder, server):
         assert view.request(f"/api/runs/{id}/search?text=").status == 400
 
 
+def test_large_records_are_sent_in_several_answers(folder, server):
+    folder.write("rows.jsonl", [record(f"c{n}", candidate_answer="x" * 9_000_000) for n in range(4)])
+    with server("rows.jsonl") as view:
+        [id] = view.login().run_ids()
+        last = view.get(f"/api/runs/{id}/results?rows=3")  # before any row was asked for
+        assert [len(each["candidate_answer"]) for each in last] == [9_000_000]
+        assert len(view.get(f"/api/runs/{id}/results?rows=0,1,2,3")) == 2
+
+
 def test_wrong_rows_are_errors(evaluated, server):
     evaluated("a")
     with server("run") as view:

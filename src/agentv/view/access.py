@@ -29,6 +29,8 @@ HEADERS = {
 }
 """The headers of every response, which protect the page in a browser."""
 
+_COOKIE = "agentv_"
+_MOST_COOKIES = 20
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -115,13 +117,21 @@ class Access:
         response = web.Response(status=303, headers={hdrs.LOCATION: "/"})
         if is_valid:
             self._token = None
+            self._forget_old_cookies(request, response)
             response.set_cookie(self._cookie_name, self._cookie, httponly=True, samesite="Strict", path="/")
         return response
+
+    @staticmethod
+    def _forget_old_cookies(request: web.Request, response: web.Response) -> None:
+        """Remove cookies of earlier servers: browsers send all of them, oldest first, and headers have a limit."""
+        names = [name for name in request.cookies if name.startswith(_COOKIE)]
+        for name in names[:-_MOST_COOKIES]:
+            response.del_cookie(name, path="/")
 
     @property
     def _cookie_name(self) -> str:
         # Browsers send cookies to all ports of a host.
-        return f"agentv_{self.port}"
+        return f"{_COOKIE}{self.port}"
 
     def _has_cookie(self, request: web.Request) -> bool:
         return _is_same(request.cookies.get(self._cookie_name, ""), self._cookie)

@@ -25,6 +25,8 @@ from agentv.view.row_store import RowStore, find_case
 
 _WAIT_S = 0.25
 """How long a request waits for rows that are about to be read."""
+_MOST_RESULT_BYTES = 16 << 20
+"""A response with records ends after this many bytes; the page asks for the others again."""
 _FIGURES_WAIT_S = 0.15
 _FIGURES_AT_ONCE = 1024
 _FIGURES_EVERY_S = 1.0
@@ -111,9 +113,16 @@ class ServedRun:
         complete = not is_live and is_read
         return b'{"total":%d,"complete":%b,%b' % (total, b"true" if complete else b"false", block[1:])
 
-    def results(self, rows: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the fields of records that are not in the columns."""
-        return [remaining_fields(self.record(row)) for row in rows]
+    def results(self, rows: Sequence[int]) -> bytes:
+        """Return the fields of records that are not in the columns, as JSON: of the first rows, if they are large."""
+        found: list[bytes] = []
+        size = 0
+        for row in rows:
+            found.append(_encode(remaining_fields(self.record(row))))
+            size += len(found[-1])
+            if size > _MOST_RESULT_BYTES:
+                break
+        return b"[%b]" % b",".join(found)
 
     def record(self, row: int) -> Result:
         """Return the whole record of a row. Raises AgentvError for an unknown row."""
@@ -166,6 +175,7 @@ class ServedRun:
 
     def _check_row(self, row: int) -> None:
         self._ready_is_live()
+        self._wait(lambda: row < len(self._offsets) or self._rows_source.is_at_end, None)
         if not 0 <= row < len(self._offsets):
             raise AgentvError(f"The run has no row {row:,}", f"It has {self.total:,} rows")
 

@@ -137,7 +137,10 @@ class ServedRun {
     const promise = Promise.resolve().then(async () => {
       this.#waiting = null;
       const wanted = [...rows];
-      const found = await get(`${this.address}/results?rows=${wanted.join(",")}`);
+      const found = [];
+      // The server sends large records in several answers.
+      while (found.length < wanted.length)
+        found.push(...(await get(`${this.address}/results?rows=${wanted.slice(found.length).join(",")}`)));
       return new Map(wanted.map((row, position) => [row, found[position]]));
     });
     promise.rows = rows;
