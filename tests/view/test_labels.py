@@ -227,6 +227,8 @@ def test_answers_are_labelled_by_keyboard_only(evaluated, served, command):
         assert "hidden until the answer is labelled" in page.locator(".detail .body").inner_text()
         assert "Evaluators" not in page.locator(".detail .body").inner_text()
         assert not row.locator(".verdict .badge").is_visible()
+        assert page.locator(".sidebar").text_content().startswith("Figures are hidden until all answers are labelled.")
+        assert page.locator(".tally, .sidebar .card, .histogram:not([hidden]), .failures").count() == 0
         page.keyboard.press("p")
         title.get_by_text(second, exact=True).wait_for()
         assert row.locator(".verdict .badge").is_visible()
@@ -270,6 +272,7 @@ def test_the_page_shows_agreement_and_filters_by_label(evaluated, served):
     LabelFile("labels.jsonl").add(*lines)
     with served("run", "--label", "labels.jsonl", "--labeller", "ann") as page:
         page.get_by_role("button", name="All labelled").wait_for()
+        assert page.locator(".counts").inner_text().split("\n") == ["1 passed", "7 failed"]
         page.locator("[popovertarget=filter-label]").click()
         assert page.locator("#filter-label li").all_inner_texts() == ["labelled\n8", "disagrees with the judge\n5"]
         page.get_by_role("checkbox", name="disagrees with the judge").check()
@@ -281,7 +284,7 @@ def test_the_page_shows_agreement_and_filters_by_label(evaluated, served):
         panel.get_by_text("bob: ", exact=False).wait_for()
         assert "<img src=x" in panel.inner_text() and "\\x1b[31m" in panel.inner_text()
         panel.get_by_text("Agreement").click()
-        panel.get_by_role("row", name="ann and bob 3 of 7 (42.9 %) -0.273, too few for an interval").wait_for()
+        panel.get_by_role("row", name="ann and bob 3 of 7 (42.9 %) \N{MINUS SIGN}0.273, too few for an interval").wait_for()
         panel.get_by_role("row", name="ann and the judge 3 of 8 (37.5 %)").wait_for()
         page.keyboard.press("u")
         panel.get_by_text("7 of 8 labelled by ann").wait_for()

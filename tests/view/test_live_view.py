@@ -30,9 +30,9 @@ def gated(folder):
 
 
 @contextmanager
-def running_eval():
+def running_eval(*options):
     command = [sys.executable, "-m", "agentv", "eval", "evals/letters.jsonl", "--target", "letters", "--quiet"]
-    with subprocess.Popen([*command, "--workers", "3"], stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([*command, "--workers", "3", *options], stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
         finally:
@@ -79,6 +79,23 @@ def test_a_running_eval_appears_fills_in_and_ends(gated, served):
             assert process.wait() == 0
         run.locator(".run-state.finished").wait_for()
         run.locator(".col-mean", has_text="0.667").wait_for()
+
+
+def test_the_page_of_a_resumed_run_reads_on(gated, served):
+    """The run stops after one result, and the page has read all there is when it is resumed."""
+    with running_eval("--out", "run") as process:
+        let_answer("a", process)
+        wait_until(lambda: "\n" in (gated.path / "run/results.jsonl").read_text(), process)
+    with served("run", fragment="#view=run") as page:
+        page.locator(".count-line").get_by_text("1 result", exact=True).wait_for()
+        page.locator(".facts").get_by_text("1 of 3 jobs done").wait_for()
+        with running_eval("--out", "run", "--resume") as process:
+            let_answer("b", process)
+            let_answer("c", process, "no")
+            assert process.wait() == 0
+        page.locator(".count-line").get_by_text("3 results", exact=True).wait_for()
+        page.locator(".counts").get_by_text("1 failed").wait_for()
+        page.locator(".card").get_by_text("66.7 % of 3 passed").wait_for()
 
 
 def test_a_lost_connection_is_shown_until_it_is_found_again(gated, server, browser):

@@ -74,6 +74,7 @@ def test_results_of_every_other_tool_are_shown(tmp_path, server):
             assert len(view.get(f"/api/runs/{run['id']}/results?rows={places}")) == len(rows)
             assert head["total"] == run["done"] == len(rows)
             assert head["notes"][0].startswith("Read ") and head["complete"]
+            assert head["again"] == {"reason": "another tool wrote it"}
 
 
 def test_folders_of_runs_and_several_runs_are_listed(evaluated, folder, server):

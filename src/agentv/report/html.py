@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 import msgspec
 
 from agentv import __version__
-from agentv.model.manifest import RunManifest
 from agentv.model.result import Result
 from agentv.report.failure_text import failure_headline, failure_lines
 from agentv.report.formats import ReportFormat
@@ -123,7 +122,7 @@ def page_head(run: RunStore, figures: Figures, names: dict[str, list[Any]], tota
         "noise": {name: list(noise_shown(target)) for name, target in figures.summary.targets.items()},
         "failures": _failures(figures),
         "settings": _settings(run),
-        "again": _again(run.manifest),
+        "again": _again(run),
         **names,
     }
 
@@ -134,19 +133,20 @@ def _settings(run: RunStore) -> dict[str, dict[str, Any]]:
     return {target.name: {"provider": target.provider, "settings": target.settings} for target in targets}
 
 
-def _again(manifest: RunManifest | None) -> dict[str, Any]:
+def _again(run: RunStore) -> dict[str, Any]:
     """Return the words of the command that runs a case again, without the dataset, the case and the target.
 
     If there is no such command, `reason` explains why. Targets without settings were passed by a program.
     """
+    manifest = run.manifest
+    if not run.is_ours or (manifest is not None and manifest.imported_from is not None):
+        return {"reason": "another tool wrote it"}
     if manifest is None:
         return {"command": ["agentv", "eval"], "options": []}
-    if manifest.imported_from is not None:
-        return {"reason": f"the results are from {manifest.imported_from.format}"}
     given = manifest.options
     words = [word for name, option in _REPEATED.items() if given.get(name) for word in _words(option, given[name])]
-    if run := given.get("run"):
-        return {"command": ["agentv", "rescore", run], "options": words, "is_rescored": True}
+    if rescored := given.get("run"):
+        return {"command": ["agentv", "rescore", rescored], "options": words, "is_rescored": True}
     if given.get("variants"):
         return {"reason": "the target is a variant that a command made"}
     if given.get("transcript") is None and not all(target.settings for target in manifest.targets):

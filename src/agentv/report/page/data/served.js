@@ -66,9 +66,9 @@ class ServedRun {
     return { ...head, targets: [], datasets: [], prompts: [], errors: [], tagSets: [], evaluatorSets: [] };
   }
 
-  // Yields blocks of rows until the run is complete.
-  async *blocks() {
-    for (let first = 0; ; ) {
+  // Yields blocks of rows from one on until the run is complete.
+  async *blocks(from = 0) {
+    for (let first = from; ; ) {
       const block = await persistently(`${this.address}/rows?first=${first}`);
       first += block.n;
       if (block.n) yield block;

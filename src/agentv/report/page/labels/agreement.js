@@ -52,7 +52,8 @@ function row(names, n, agreed, kappa) {
 
 function kappaText(kappa) {
   if (!kappa) return "–";
-  return kappa.ci95 ? `${number(kappa.value)}, 95 %: ${interval(kappa.ci95)}` : `${number(kappa.value)}, too few for an interval`;
+  const text = kappa.ci95 ? `${number(kappa.value)}, 95 %: ${interval(kappa.ci95)}` : `${number(kappa.value)}, too few for an interval`;
+  return text.replaceAll("-", "−");
 }
 
 function notes({ picked, warnings }) {

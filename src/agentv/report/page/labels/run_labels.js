@@ -53,6 +53,11 @@ export class RunLabels extends EventTarget {
     return !this.isRevealed && !this.isLabelled(row) && this.hasAnswer(row);
   }
 
+  // Whether figures are hidden: until all answers are labelled, because they reveal verdicts.
+  get hidesFigures() {
+    return !this.isRevealed && this.progress?.next !== null;
+  }
+
   reveal(isRevealed) {
     this.isRevealed = isRevealed;
     this.dispatchEvent(new Event("change"));

@@ -49,8 +49,9 @@ export class Headline {
     return true;
   }
 
-  // `matching` are the counts of verdicts that match the other filters.
-  show(head, matching) {
+  // `matching` are the counts of verdicts that match the other filters. They may be hidden while labels are collected. The
+  // cost is shown when all results are known.
+  show(head, matching, { isHidden = false, isPartial = false } = {}) {
     const chosen = this.state.values.facets.verdict;
     const { verdicts } = this.rows;
     const buttons = VERDICTS.flatMap((verdict, code) =>
@@ -58,12 +59,12 @@ export class Headline {
     );
     const targets = Object.values(head.summary.targets);
     const skipped = targets.reduce((sum, target) => sum + (target.skipped ?? 0), 0);
-    const cost = totalCost(targets);
+    const cost = isPartial ? null : totalCost(targets);
     const focused = document.activeElement?.dataset?.verdict;
     replaceChildren(
       this.counts,
-      buttons,
-      skipped > 0 && !head.live && element("span", {}, `${count(skipped)} not run`),
+      isHidden ? [] : buttons,
+      skipped > 0 && !isPartial && element("span", {}, `${count(skipped)} not run`),
       cost !== null && element("span", { title: "Cost of the targets and judges" }, shortUsd(cost)),
     );
     if (focused) this.counts.querySelector(`[data-verdict="${focused}"]`)?.focus();
@@ -94,11 +95,12 @@ function totalCost(targets) {
   return known.length ? known.reduce((sum, cost) => sum + cost, 0) : null;
 }
 
-function facts({ run, notes }) {
+// A running eval has a line of its own for its progress.
+function facts({ run, notes, live }) {
   return [
     run.started_at ? moment(run.started_at) : null,
     run.git_commit ? `commit ${run.git_commit.slice(0, 10)}` : null,
-    run.done + run.spared < run.jobs ? `${count(run.done)} of ${count(run.jobs)} jobs done` : null,
+    !live && run.done + run.spared < run.jobs ? `${count(run.done)} of ${count(run.jobs)} jobs done` : null,
     run.id,
     ...(notes ?? []),
   ].filter(Boolean);

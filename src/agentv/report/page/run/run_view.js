@@ -32,6 +32,7 @@ async function open({ source, state, shell }) {
   const head = await run.head();
   const live = source.events ? new LiveLine(source.events(), run.id) : null;
   const page = new Page(head, new Rows(head), run, new RunState(state), { live, shell });
+  live?.follow(() => page.resume());
   await page.load();
   return page;
 }
@@ -66,6 +67,7 @@ class Page {
     this.texts = new TextSearch(source, this.search.progress, () => this.#draw());
     this.status = element("p", { class: "count-line", role: "status" });
     this.reading = element("p", { class: "reading", role: "status" });
+    this.partial = element("p", { class: "note", role: "status" });
     this.figures = element("section", { class: "targets", "aria-label": "Figures" });
     this.failures = element("div", {});
     const toolbar = element("div", { class: "toolbar" }, this.search.root, this.filters.root, element("div", { class: "listing" }, this.reading, this.status, this.order.root));
@@ -74,7 +76,7 @@ class Page {
       { class: "page" },
       this.headline.root,
       element("main", {}, live?.root, toolbar, this.table.root),
-      element("aside", { class: "sidebar", "aria-label": "Figures and failure groups" }, this.figures, this.histogram.root, this.failures),
+      element("aside", { class: "sidebar", "aria-label": "Figures and failure groups" }, this.partial, this.figures, this.histogram.root, this.failures),
       this.detail.root,
     );
     this.#known = head.live ? head.total : Math.max(head.total, head.run.done);
@@ -88,7 +90,11 @@ class Page {
     this.keys = [...KEYS, ...panel.keys];
     this.status.before(panel.start);
     this.detail.root.querySelector("header").append(panel.root);
-    labels.addEventListener("change", () => this.#draw());
+    labels.addEventListener("change", () => {
+      this.#showFigures();
+      this.#draw();
+    });
+    this.#showFigures();
   }
 
   get title() {
@@ -108,6 +114,16 @@ class Page {
       this.reading.textContent = `The rest of the results cannot be read: ${error.message}`;
     });
     await Promise.race([first, pause(REDRAW)]); // a run that has just started has no rows yet
+  }
+
+  // Reads on when a run that was complete makes progress: it was resumed.
+  async resume() {
+    if (!this.#isRead || this.#isClosed) return;
+    this.#isRead = false;
+    Object.assign(this.head, { live: true, complete: false });
+    await this.#loadRest(this.source.blocks(this.rows.total)).catch((error) => {
+      this.reading.textContent = `The rest of the results cannot be read: ${error.message}`;
+    });
   }
 
   follow() {
@@ -188,8 +204,20 @@ class Page {
   }
 
   #showFigures() {
-    replaceChildren(this.figures, targetCards(this.head));
-    replaceChildren(this.failures, failureGroups(this.head));
+    const isHidden = this.rows.labels?.hidesFigures ?? false;
+    replaceChildren(this.figures, isHidden ? [] : targetCards(this.head));
+    replaceChildren(this.failures, isHidden ? null : failureGroups(this.head));
+  }
+
+  // Says how much the figures cover while they are read: rows arrive first.
+  #showPart() {
+    const { total } = this.rows;
+    const covered = this.head.run.done;
+    this.partial.textContent = this.rows.labels?.hidesFigures
+      ? "Figures are hidden until all answers are labelled."
+      : isPartial(this.head) && covered < total
+        ? `The figures are of the first ${count(covered)} of ${count(total)} results; reading the rest.`
+        : "";
   }
 
   #draw() {
@@ -197,15 +225,22 @@ class Page {
     this.texts.follow(values);
     const { rows, counts, bins, scored } = this.rows.select(values, this.texts.found);
     if (this.headline.describe(this.head)) this.shell.showTitle(this.title);
-    this.headline.show(this.head, counts.verdict);
-    this.histogram.show({ bins, scored });
+    const isHidden = this.rows.labels?.hidesFigures ?? false;
+    this.headline.show(this.head, counts.verdict, { isHidden, isPartial: isPartial(this.head) });
+    this.histogram.show({ bins, scored: isHidden ? 0 : scored });
+    this.#showPart();
     this.filters.show(counts);
     this.order.show();
-    this.status.textContent = resultCount(rows.length, this.rows.total);
+    this.status.textContent = this.#countText(rows.length);
     this.reading.textContent = this.#isRead || this.rows.total >= this.#known ? "" : `Reading results: ${count(this.rows.total)} of ${count(this.#known)}`;
     this.table.show(rows, this.#isSameList(values));
     this.search.follow();
     this.detail.show();
+  }
+
+  #countText(shown) {
+    if (!this.#isRead && !this.rows.total) return "";
+    return resultCount(shown, this.rows.total) + (this.texts.isSearching ? " so far" : "");
   }
 
   // Whether filters and order are those of the last drawing: then only rows were added, or a result was opened.
@@ -215,6 +250,11 @@ class Page {
     this.#filtered = key;
     return isSame;
   }
+}
+
+// Whether the figures may be of a part of the results.
+function isPartial({ live, complete }) {
+  return Boolean(live) || complete === false;
 }
 
 function pause(milliseconds) {

@@ -13,6 +13,7 @@ export class TextSearch {
     this.progress = progress;
     this.changed = changed;
     this.found = null;
+    this.isSearching = false;
   }
 
   // Starts to search if another text is wanted.
@@ -21,7 +22,8 @@ export class TextSearch {
     if (wanted === this.#wanted) return;
     this.#wanted = wanted;
     this.found = wanted ? new Uint8Array(1024) : null;
-    this.progress.textContent = "";
+    this.isSearching = wanted !== "";
+    this.progress.textContent = wanted ? "searching…" : "";
     if (wanted) this.#search(wanted).catch((error) => (this.progress.textContent = `The search failed: ${error.message}`));
   }
 
@@ -41,6 +43,7 @@ export class TextSearch {
     }
     if (this.#wanted !== wanted) return;
     this.progress.textContent = "";
+    this.isSearching = false;
     this.changed();
   }
 

@@ -16,8 +16,12 @@ export class ConnectionLine {
 // The progress of one run: hidden unless it runs. `onEnd` is called with the last progress when the run ends.
 export class LiveLine {
   #stops;
+  #events;
+  #id;
 
   constructor(events, id, onEnd = () => {}) {
+    this.#events = events;
+    this.#id = id;
     this.bar = new ProgressBar();
     this.text = element("span", { class: "figures" });
     this.line = element("p", { class: "live-line", hidden: true }, this.bar.root, this.text);
@@ -31,6 +35,11 @@ export class LiveLine {
     });
     this.#stops = [stop, this.connection.close];
     if (events.progress.has(id)) this.show(events.progress.get(id));
+  }
+
+  // Calls a function whenever the run makes progress.
+  follow(react) {
+    this.#stops.push(this.#events.on("progress", (progress) => progress.id === this.#id && react(progress)));
   }
 
   show(progress) {

@@ -171,16 +171,21 @@ function figureCells(target, means) {
     cell("mean", number(target.mean), target.ci95 && element("small", {}, interval(target.ci95))),
     cell("history", sparkline(means) ?? ""),
     cell("passed", target.scored ? [percent(target.pass_rate), element("small", {}, `of ${count(target.scored)} scored`)] : NONE),
-    cell("errors", errorText(target.errors), target.jobs ? element("small", {}, ` of ${count(target.jobs)}`) : null),
+    cell("errors", errorText(target.errors), done(target) ? element("small", {}, ` of ${count(done(target))}`) : null),
     cell("cost", usd(target.cost_usd)),
   ];
+}
+
+// The jobs of a target that have a result.
+function done({ scored, errors, unscored }) {
+  return (scored ?? 0) + (errors ?? 0) + (unscored ?? 0);
 }
 
 // The figures of a run with no or several targets; those of a running eval come from its progress.
 function sumCells(run, progress) {
   const errors = progress?.errors ?? total(run, "errors");
   const cost = progress?.cost_usd ?? total(run, "cost_usd");
-  const jobs = total(run, "jobs") ?? run.jobs;
+  const jobs = progress?.done ?? run.done;
   return [
     cell("mean"),
     cell("history"),
