@@ -284,7 +284,9 @@ def test_the_page_shows_agreement_and_filters_by_label(evaluated, served):
         panel.get_by_text("bob: ", exact=False).wait_for()
         assert "<img src=x" in panel.inner_text() and "\\x1b[31m" in panel.inner_text()
         panel.get_by_text("Agreement").click()
-        panel.get_by_role("row", name="ann and bob 3 of 7 (42.9 %) \N{MINUS SIGN}0.273, too few for an interval").wait_for()
+        panel.get_by_role(
+            "row", name="ann and bob 3 of 7 (42.9 %) \N{MINUS SIGN}0.273, too few for an interval"
+        ).wait_for()
         panel.get_by_role("row", name="ann and the judge 3 of 8 (37.5 %)").wait_for()
         page.keyboard.press("u")
         panel.get_by_text("7 of 8 labelled by ann").wait_for()

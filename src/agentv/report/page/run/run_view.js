@@ -209,7 +209,7 @@ class Page {
     replaceChildren(this.failures, isHidden ? null : failureGroups(this.head));
   }
 
-  // Says how much the figures cover while they are read: rows arrive first.
+  // Shows how many results the figures cover while they are read: rows arrive first.
   #showPart() {
     const { total } = this.rows;
     const covered = this.head.run.done;
