@@ -151,7 +151,8 @@ def notes(comparison: Comparison) -> Iterator[str]:
         yield errors_sentence(comparison.errors)
     if paired is None or paired.p_value is None or paired.ci95 is None:
         return
-    missed = f"in up to {percent(paired.unseen_losses)} of cases could be missed with {units(paired)}"
+    share = "0.1 %" if paired.unseen_losses < 0.001 else percent(paired.unseen_losses)
+    missed = f"in up to {share} of cases could be missed with {units(paired)}"
     is_split = (paired.p_value < ALPHA) != (paired.ci95[0] > 0 or paired.ci95[1] < 0)
     if paired.differing < FEWEST_CHANGES and (paired.p_value < ALPHA or is_split):
         yield f"Only {plural(paired.differing, 'case')} changed; a verdict needs at least {FEWEST_CHANGES}"

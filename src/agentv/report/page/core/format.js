@@ -5,11 +5,11 @@ import { INVISIBLE, visible } from "./text.js";
 export const NONE = "–";
 
 export function number(value) {
-  return value === null || value === undefined ? NONE : value.toFixed(3);
+  return value === null || value === undefined ? NONE : value.toFixed(3).replace("-", "−");
 }
 
 export function interval(bounds) {
-  return bounds ? `${bounds[0].toFixed(3)} to ${bounds[1].toFixed(3)}` : NONE;
+  return bounds ? `${number(bounds[0])} to ${number(bounds[1])}` : NONE;
 }
 
 export function percent(share) {

@@ -17,8 +17,8 @@ export const RUNS = {
 };
 
 const KEYS = [
-  ["j, ↓", "Next run"],
-  ["k, ↑", "Previous run"],
+  ["j ↓", "Next run"],
+  ["k ↑", "Previous run"],
   ["Enter", "Open the run"],
   ["x", "Tick the run to compare it"],
   ["c", "Compare the two ticked runs"],

@@ -16,8 +16,8 @@ export const TREND = {
 };
 
 const KEYS = [
-  ["j, →", "Next run"],
-  ["k, ←", "Previous run"],
+  ["j →", "Next run"],
+  ["k ←", "Previous run"],
   ["Enter", "Open the run"],
 ];
 
