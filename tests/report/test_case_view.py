@@ -169,7 +169,9 @@ def test_changed_files_are_a_coloured_diff(agent_run, chromium):
         assert "2 more changed, but their diffs are too long" in page.locator(".files").inner_text()
         assert files.nth(3).locator(".line").count() == 0
         files.nth(3).locator("summary").click()
-        files.nth(3).get_by_role("button", name="Show all 3,001 lines").click()
+        rest = files.nth(3).get_by_role("button", name="Show all 3,001 lines")
+        rest.click()
+        rest.wait_for(state="detached")
         assert files.nth(3).locator(".line").count() == 3001
 
 
@@ -184,7 +186,54 @@ def test_errors_say_class_stage_and_message_and_long_conversations_are_shortened
         rest.wait_for()
         assert page.locator(".message").count() == 80
         rest.click()
+        rest.wait_for(state="detached")
         assert page.locator(".message").count() == 1000
+
+
+LONG_LISTS = {
+    "findings": ({"hits": ["met"] * 500}, ".findings li", "Show all 500 findings"),
+    "evaluators": ({"evaluator_results": [found(f"e{n}", 1.0) for n in range(500)]}, ".evaluator", "500 evaluators"),
+    "warnings": ({"warnings": ["odd"] * 500}, ".reasons .note", "Show all 500 warnings"),
+    "calls": (
+        {"output_messages": [{"role": "assistant", "tool_calls": [{"tool": "t", "input": {}}] * 500}]},
+        ".tool-call",
+        "Show all 500 tool calls",
+    ),
+    "parts": ({"output_messages": [{"content": ["x"] * 500}]}, ".message p.text", "Show all 500 parts"),
+    "files": (
+        {"file_changes": "".join(f"diff --git a/f{n} b/f{n}\n" for n in range(500))},
+        ".file-diff",
+        "Show all 500 files",
+    ),
+}
+
+
+def test_long_lists_of_a_case_show_their_start_and_the_rest_on_request(folder, record, chromium):
+    folder.write("long.jsonl", [record(name, **values) for name, (values, *_) in LONG_LISTS.items()])
+    with chromium(page_of("long.jsonl")) as page:
+        for row, (_, entries, button) in enumerate(LONG_LISTS.values()):
+            page.evaluate(f"location.hash = 'open={row}'")
+            rest = page.locator(".detail").get_by_role("button", name=button)
+            rest.wait_for()
+            assert 0 < page.locator(f".detail {entries}").count() <= 200, entries
+            rest.click()
+            rest.wait_for(state="detached")
+            assert page.locator(f".detail {entries}").count() == 500, entries
+
+
+def test_huge_diffs_and_ids_do_not_break_the_case(folder, record, chromium):
+    start = "diff --git a/x b/x\n--- a/x\n+++ b/x\n"
+    long_hunk = start + "@@ -1 +1,150000 @@\n" + "+y\n" * 150_000
+    changes = [start + "@@ -1 +1 @@\n" + "-y\n+z\n" * 100_000, long_hunk]
+    rows = [record(f"{n}{'i' * 200_000}", file_changes=text) for n, text in enumerate(changes)]
+    folder.write("huge.jsonl", rows)
+    with chromium(page_of("huge.jsonl"), "#open=0") as page:
+        page.locator(".files").get_by_role("button", name="Show all 599,993 characters").wait_for()
+        assert len(page.locator("#detail-title").inner_text()) == len(page.locator(".again code").inner_text()) == 1_000
+        page.evaluate("location.hash = 'open=1'")
+        page.locator(".file-diff summary").click()
+        page.get_by_role("button", name="Show all 150,001 lines").click()
+        page.locator(".file-diff .line").nth(2_500).wait_for(state="attached")  # the others follow in parts
 
 
 @pytest.fixture

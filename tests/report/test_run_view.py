@@ -172,3 +172,36 @@ def test_no_row_is_blank_while_scrolling(folder, record, page_of, chromium):
         page.keyboard.press("End")
         page.get_by_text("case-19999", exact=True).wait_for()
         page.get_by_text("reason 19999", exact=True).wait_for()
+
+
+PROPERTIES = ["constructor", "__proto__", "toString", "hasOwnProperty"]
+
+
+def test_names_of_object_properties_are_ordinary_names(folder, record, page_of, chromium):
+    result = {"type": "contains", "score": 0.0, "weight": 1.0, "verdict": "fail", "misses": ["no"]}
+    rows = [
+        record(name, target=name, prompt=name, dataset=name, tags=[name], evaluator_results=[{"name": name, **result}])
+        for name in PROPERTIES
+    ]
+    folder.write("results.jsonl", rows)
+    with chromium(page_of(), "#sort=constructor&open=1") as page:
+        assert sorted(ids(page)) == sorted(PROPERTIES)
+        assert page.get_by_label("Order of results").input_value() == "constructor"
+        assert page.locator(".card > :first-child bdi").all_inner_texts() == PROPERTIES
+        assert "The settings of the target are not stored" in page.locator(".settings").inner_text()
+        for title in ("Target", "Prompt", "Dataset", "Failed evaluator", "Tag"):
+            page.get_by_role("button", name=f"Filter by {title}").click()
+            page.locator(".facet:popover-open").get_by_label("__proto__: 1").check()
+            page.keyboard.press("Escape")
+            assert ids(page) == ["__proto__"], title
+            page.get_by_role("button", name="Show all").first.click()
+
+
+def test_a_run_with_hundreds_of_targets_shows_the_first_ones(folder, record, page_of, chromium):
+    folder.write("results.jsonl", [record("case", target=f"target {number}") for number in range(500)])
+    with chromium(page_of()) as page:
+        assert page.locator(".card").count() == 50
+        rest = page.get_by_role("button", name="Show all 500 targets")
+        rest.click()
+        rest.wait_for(state="detached")
+        assert page.locator(".card").count() == 500

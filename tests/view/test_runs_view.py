@@ -66,6 +66,9 @@ def test_runs_are_shown_with_figures_and_filtered_searched_and_sorted(project, s
         page.reload()
         page.locator(".count-line", has_text="4 of 6 runs").wait_for()
         assert "0.500" in runs_in(page)[0]
+        page.evaluate("location.hash = 'view=runs&sort=__proto__'")  # not a column
+        page.locator(".count-line", has_text=re.compile("^6 runs")).wait_for()
+        assert len(runs_in(page)) == 6
 
 
 def test_keys_move_tick_compare_search_and_open(project, served):

@@ -4,7 +4,8 @@ import { plainText } from "./blocks.js";
 import { evaluator } from "./evaluators.js";
 import { compared } from "./reference.js";
 import { timedCalls, timeline, toolCall } from "./timeline.js";
-import { element, replaceChildren } from "../core/dom.js";
+import { element } from "../core/dom.js";
+import { firstEntries, onRequest } from "../core/first_entries.js";
 import { count } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { asText, oneLine, visible } from "../core/text.js";
@@ -20,7 +21,7 @@ export function conversation(row, result, testCase) {
   const answers = answersOf(result);
   const times = timedCalls(answers, result.execution_metrics?.tool_durations);
   const checks = checksByMessage(answers, input, testCase, result);
-  const inputs = input.map((each) => message(each, { mayShowImages: true }));
+  const inputs = firstEntries(input, (each) => message(each, { mayShowImages: true }), "messages");
   // Later turns of the user are shown among the responses.
   const outputs = answers.map((each, position) => () => [
     message(each, { kind: each.role === "user" ? "" : "answer", times }),
@@ -57,8 +58,9 @@ function turnPlaces(answers, input, testCase) {
   const turns = testCase.turns ?? [];
   const places = new Map();
   const replyEnd = (start) => {
-    const next = answers.findIndex((each, position) => position >= start && each.role === "user");
-    return next < 0 ? answers.length : next;
+    let end = start;
+    while (end < answers.length && answers[end].role !== "user") end++;
+    return end;
   };
   // The target answers the input itself unless it ends with a reply; then it is history before the first turn.
   let place = ["user", "tool"].includes(input.at(-1)?.role) ? replyEnd(0) : 0;
@@ -76,7 +78,7 @@ function checksByMessage(answers, input, testCase, result) {
   for (const [turn, place] of turnPlaces(answers, input, testCase)) {
     const found = (result.evaluator_results ?? []).filter((each) => turnOf(each) === turn);
     const expected = testCase.turns[turn - 1].expected_output?.at?.(-1)?.content ?? null;
-    const shown = found.map((each) => evaluator({ ...each, name: each.name.replace(TURN, "") }));
+    const shown = firstEntries(found, (each) => evaluator({ ...each, name: each.name.replace(TURN, "") }), "evaluators");
     if (expected !== null) shown.unshift(...compared(expected, plainText(answers[place].content)));
     if (!shown.length) continue;
     checks.set(place, [element("div", { class: "turn-checks" }, element("h4", {}, `Checks of turn ${turn}`), shown)]);
@@ -88,16 +90,14 @@ function checksByMessage(answers, input, testCase, result) {
 function shortened(outputs) {
   if (outputs.length <= MOST_MESSAGES) return outputs.flatMap((make) => make());
   const between = outputs.slice(SHOWN_ENDS, -SHOWN_ENDS);
-  const rest = element("button", { type: "button", class: "rest" }, `Show the ${count(between.length)} messages between`);
-  const place = element("div", { class: "conversation" }, rest);
-  rest.addEventListener("click", () => replaceChildren(place, between.flatMap((make) => make())));
-  return [...outputs.slice(0, SHOWN_ENDS).flatMap((make) => make()), place, ...outputs.slice(-SHOWN_ENDS).flatMap((make) => make())];
+  const rest = onRequest(between, (make) => make(), { title: `Show the ${count(between.length)} messages between` });
+  return [...outputs.slice(0, SHOWN_ENDS).flatMap((make) => make()), rest, ...outputs.slice(-SHOWN_ENDS).flatMap((make) => make())];
 }
 
 function message(each, { kind = "", times = timedCalls([each]), mayShowImages = false }) {
   const role = [each.role, each.name].filter(Boolean).map(asText).join(" · ");
   const calls = (Array.isArray(each.tool_calls) ? each.tool_calls : []).filter((call) => call !== null && typeof call === "object");
-  const shown = calls.map((call) => toolCall(call, times));
+  const shown = firstEntries(calls, (call) => toolCall(call, times), "tool calls");
   const texts = content(each.content, mayShowImages);
   const answered = calls.some((call) => call.output !== undefined);
   return element(
@@ -112,7 +112,7 @@ function message(each, { kind = "", times = timedCalls([each]), mayShowImages = 
 function content(value, mayShowImages) {
   if (value === undefined || value === null) return [];
   if (typeof value === "string") return [longText(value)];
-  if (Array.isArray(value)) return value.map((each) => part(each, mayShowImages));
+  if (Array.isArray(value)) return firstEntries(value, (each) => part(each, mayShowImages), "parts");
   return [longText(asText(value), "code")];
 }
 

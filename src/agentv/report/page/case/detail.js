@@ -9,10 +9,13 @@ import { reference } from "./reference.js";
 import { targetSettings } from "./settings.js";
 import { copyButton } from "../core/copy.js";
 import { element, replaceChildren } from "../core/dom.js";
+import { firstEntries } from "../core/first_entries.js";
 import { count, duration, number, shellWord, usd } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { badge } from "../core/badge.js";
 import { oneLine, visible } from "../core/text.js";
+
+const LONGEST_NAME = 1_000; // of a case, and of the command that runs it again
 
 export class Detail {
   #open = null;
@@ -66,7 +69,7 @@ export class Detail {
     const [rest, testCase] = found;
     if (this.#open !== wanted || this.#isBlind !== isBlind) return; // another result was opened in the meantime
     const result = this.rows.record(wanted, rest ?? {});
-    this.title.replaceChildren(element("bdi", {}, visible(row.id)));
+    this.title.replaceChildren(element("bdi", {}, oneLine(row.id, LONGEST_NAME)));
     replaceChildren(this.body, ...(isBlind ? this.panel.blind : sections)(row, result, testCase ?? {}, { head: this.rows.head, others: this.#others(wanted) }));
     this.body.scrollTop = 0;
   }
@@ -75,7 +78,7 @@ export class Detail {
   #fail(wanted, error) {
     if (this.#open !== wanted) return null;
     this.#open = null;
-    this.title.replaceChildren(element("bdi", {}, visible(this.rows.at(wanted).id)));
+    this.title.replaceChildren(element("bdi", {}, oneLine(this.rows.at(wanted).id, LONGEST_NAME)));
     replaceChildren(this.body, element("p", { class: "failed", role: "alert" }, `This result cannot be read: ${visible(error.message)}`));
     return null;
   }
@@ -128,9 +131,9 @@ function sections(row, result, testCase, { head, others }) {
     section("talk", "Conversation", conversation(row, result, testCase)),
     reference(result, testCase),
     ownFindings(result),
-    checks.length && section("evaluators", "Evaluators", checks.map(evaluator)),
+    checks.length && section("evaluators", "Evaluators", firstEntries(checks, evaluator, "evaluators")),
     result.reasoning && section("reasoning", "Reasoning", longText(result.reasoning)),
-    result.file_changes && section("files", "Changed files", ...fileDiff(result.file_changes)),
+    result.file_changes && section("files", "Changed files", fileDiff(result.file_changes)),
     targetSettings(row, head),
     commands(row, result, testCase, head),
     data(result, testCase),
@@ -160,7 +163,7 @@ function figures(row, result) {
     "div",
     { class: "figures" },
     element("dl", {}, pairs.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, element("bdi", {}, visible(value)))))),
-    row.tags.length > 0 && element("p", { class: "tags" }, row.tags.map((tag) => element("span", {}, visible(tag)))),
+    row.tags.length > 0 && element("p", { class: "tags" }, firstEntries(row.tags, (tag) => element("span", {}, oneLine(tag, 200)), "tags")),
   );
 }
 
@@ -182,7 +185,7 @@ function commands(row, result, testCase, head) {
     "again",
     "Run this case again",
     reason && element("p", { class: "note" }, `No command runs this result again: ${visible(reason)}.`),
-    again && element("div", { class: "command" }, element("code", {}, visible(again)), copyButton("Copy command", again)),
+    again && element("div", { class: "command" }, element("code", {}, oneLine(again, LONGEST_NAME)), copyButton("Copy command", again)),
     again && row.prompt !== null && element("p", { class: "note" }, "The command runs all prompts of the case."),
     again && path.startsWith("..") && element("p", { class: "note" }, "Paths are relative to the folder where the run was started."),
     path && testCase.line && element("p", { class: "note" }, `Defined in ${visible(path)}:${testCase.line}`),

@@ -2,6 +2,7 @@
 
 import { errorBlock, filledLater, plainMessage } from "./blocks.js";
 import { element } from "../core/dom.js";
+import { listItem, firstEntries } from "../core/first_entries.js";
 import { count, duration, number, usd } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { asText, oneLine, visible } from "../core/text.js";
@@ -27,7 +28,7 @@ export function evaluator(found) {
     found.reasoning && longText(found.reasoning),
     details && filledLater("Details", () => longText(details, "code")),
     judgeCalls(found.evaluator_provider_request),
-    found.evaluator_results?.map(evaluator),
+    firstEntries(found.evaluator_results ?? [], evaluator, "evaluators"),
   );
 }
 
@@ -37,7 +38,7 @@ export function findings(kind, texts) {
   return element(
     "ul",
     { class: `findings ${kind}` },
-    texts.map((text) => element("li", { dir: "auto" }, element("span", { class: "unseen" }, `${word}: `), oneLine(text, 2000))),
+    firstEntries(texts, (text) => element("li", { dir: "auto" }, element("span", { class: "unseen" }, `${word}: `), oneLine(text, 2000)), "findings", { frame: listItem }),
   );
 }
 
@@ -45,9 +46,8 @@ export function findings(kind, texts) {
 function judgeCalls(request) {
   if (!request) return null;
   if (!Array.isArray(request.calls)) return filledLater("Judge prompt", () => longText(asText(request), "code"));
-  const calls = request.calls.map((call, position) =>
-    filledLater(callTitle(call, position, request.calls.length), () => judgeCall(call)),
-  );
+  const shown = (call, position) => filledLater(callTitle(call, position, request.calls.length), () => judgeCall(call));
+  const calls = firstEntries(request.calls, shown, "calls");
   const left = request.calls_left_out;
   return [calls, left && element("p", { class: "note" }, `${count(left)} more calls are not stored in the record.`)].flat();
 }
@@ -74,7 +74,7 @@ function judgeCall(call) {
     element("p", { class: "role" }, visible(facts.join(" · "))),
     call.messages_of !== undefined && element("p", { class: "note" }, `Continues the prompt of call ${call.messages_of + 1}.`),
     messages.length > 0 && element("h4", {}, "Judge prompt"),
-    messages.map((each) => plainMessage(each)),
+    firstEntries(messages, plainMessage, "messages"),
     tool_calls && [element("h4", {}, "Judge tool calls"), longText(asText(tool_calls), "code")],
     error && errorBlock({ stage: "evaluator", ...error }),
     reply !== undefined && [element("h4", {}, "Judge reply"), longText(asText(reply))],

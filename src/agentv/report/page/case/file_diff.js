@@ -1,6 +1,7 @@
 // Changed files: a unified diff in colour, by file. Long files are collapsed, and their lines are created when opened.
 
 import { element } from "../core/dom.js";
+import { firstEntries } from "../core/first_entries.js";
 import { count } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { visible } from "../core/text.js";
@@ -15,8 +16,8 @@ export function fileDiff(text) {
   const total = (name) => files.reduce((sum, file) => sum + file[name], 0);
   return [
     element("p", { class: "note" }, `${count(files.length)} ${files.length === 1 ? "file" : "files"} changed, `, changes(total("added"), total("removed"))),
-    ...files.map(fileBlock),
-    ...notes.map((note) => element("p", { class: "note" }, visible(note))),
+    ...firstEntries(files, fileBlock, "files"),
+    notes.length > 0 && element("div", { class: "note" }, longText(notes.join("\n"))),
   ];
 }
 
@@ -88,14 +89,8 @@ function fileBlock(file) {
 }
 
 function codeLines(lines) {
-  const shown = element("pre", { class: "lines", tabindex: "0", "aria-label": "Changed lines" }, lines.slice(0, MOST_LINES).map(codeLine));
-  if (lines.length <= MOST_LINES) return shown;
-  const rest = element("button", { type: "button", class: "rest" }, `Show all ${count(lines.length)} lines`);
-  rest.addEventListener("click", () => {
-    shown.append(...lines.slice(MOST_LINES).map(codeLine));
-    rest.remove();
-  });
-  return element("div", {}, shown, rest);
+  const shown = firstEntries(lines, codeLine, "lines", { most: MOST_LINES });
+  return element("pre", { class: "lines", tabindex: "0", "aria-label": "Changed lines" }, shown);
 }
 
 function codeLine([kind, text]) {

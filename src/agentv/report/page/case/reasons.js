@@ -2,6 +2,7 @@
 
 import { errorBlock } from "./blocks.js";
 import { element } from "../core/dom.js";
+import { firstEntries } from "../core/first_entries.js";
 import { number } from "../core/format.js";
 import { reasonOf } from "../data/rows.js";
 import { oneLine, visible } from "../core/text.js";
@@ -39,7 +40,7 @@ export function reasons(row, result) {
     result.error ? errorText(result.error) : !isListed && reason && element("p", { class: "reason", dir: "auto" }, shortText(reason)),
     failing.length > 0 && element("ul", { class: "failing" }, worstFirst(failing).slice(0, MOST_EVALUATORS).map((found) => line(found, result))),
     failing.length > MOST_EVALUATORS && element("p", { class: "note" }, `and ${failing.length - MOST_EVALUATORS} more evaluators, listed below`),
-    (result.warnings ?? []).map((text) => element("p", { class: "note" }, `Warning: ${oneLine(text, LONGEST_REASON)}`)),
+    firstEntries(result.warnings ?? [], (text) => element("p", { class: "note" }, `Warning: ${oneLine(text, LONGEST_REASON)}`), "warnings"),
   );
 }
 

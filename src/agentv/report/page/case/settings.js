@@ -3,10 +3,11 @@
 import { filledLater, section } from "./blocks.js";
 import { element } from "../core/dom.js";
 import { longText } from "../core/long_text.js";
+import { own } from "../core/lookup.js";
 import { asText, visible } from "../core/text.js";
 
 export function targetSettings(row, head) {
-  const entry = head.settings?.[row.target];
+  const entry = own(head.settings, row.target);
   if (!entry) return section("settings", "Target", element("p", { class: "note" }, "The settings of the target are not stored in this run."));
   const { system_prompt: prompt, ...settings } = entry.settings ?? {};
   const pairs = [["provider", entry.provider], ...Object.entries(settings).filter(([name]) => name !== "provider" && name !== "name")];

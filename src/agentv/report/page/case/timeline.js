@@ -15,7 +15,7 @@ export function timedCalls(messages, toolDurations = {}) {
   addDurations(found, toolDurations ?? {});
   const timed = found.filter((each) => each.took !== null);
   const hasStarts = timed.length > 0 && timed.every((each) => each.start !== null);
-  const first = hasStarts ? Math.min(...timed.map((each) => each.start)) : 0;
+  const first = hasStarts ? timed.reduce((earliest, each) => Math.min(earliest, each.start), Infinity) : 0;
   let moment = 0;
   for (const each of timed) {
     each.start = hasStarts ? each.start - first : moment;

@@ -1,5 +1,7 @@
 // The cases of a comparison as columns, their filters and orders. Does not use the DOM.
 
+import { own } from "../core/lookup.js";
+
 const COLUMNS = ["id", "dataset", "target", "prompt", "kind", "before", "after", "change", "errors"];
 
 // The filters of the list: a title, and whether a case with this kind, these errors and this change belongs to it.
@@ -57,7 +59,7 @@ export class CaseColumns {
   }
 
   matching(filter, search, order) {
-    const isShown = (FILTERS[filter] ?? FILTERS.all)[1];
+    const isShown = (own(FILTERS, filter) ?? FILTERS.all)[1];
     const wanted = search.trim().toLowerCase();
     const { kind, errors, id, dataset } = this.#values;
     return this.#ordered(order).filter(

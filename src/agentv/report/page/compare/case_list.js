@@ -57,9 +57,9 @@ export class CaseList {
   get values() {
     const { state } = this;
     return {
-      filter: state.get("show") in FILTERS ? state.get("show") : "all",
+      filter: Object.hasOwn(FILTERS, state.get("show")) ? state.get("show") : "all",
       find: state.get("find") ?? "",
-      order: state.get("order") in ORDERS ? state.get("order") : "loss",
+      order: Object.hasOwn(ORDERS, state.get("order")) ? state.get("order") : "loss",
       open: state.get("case"),
     };
   }

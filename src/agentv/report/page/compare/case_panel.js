@@ -5,9 +5,10 @@ import { findings } from "../case/evaluators.js";
 import { badge } from "../core/badge.js";
 import { difference } from "../core/diff.js";
 import { element, replaceChildren } from "../core/dom.js";
+import { firstEntries } from "../core/first_entries.js";
 import { duration, number, usd } from "../core/format.js";
 import { longText } from "../core/long_text.js";
-import { LONGEST, visible } from "../core/text.js";
+import { LONGEST, oneLine, visible } from "../core/text.js";
 import { kindWord, sentence, signed } from "./figures.js";
 import { trajectory } from "./trajectory.js";
 
@@ -46,7 +47,7 @@ export class CasePanel {
     if (row === this.#row) return;
     this.#row = row;
     const item = this.columns.at(row);
-    replaceChildren(this.title, element("bdi", {}, visible(item.id) || "(no id)"));
+    replaceChildren(this.title, element("bdi", {}, oneLine(item.id, 1_000) || "(no id)"));
     const found = await this.source.pair(row).catch((error) => ({ error }));
     if (this.#row !== row) return; // another case was opened in the meantime
     replaceChildren(this.body, found?.sides ? this.#sections(item, found) : missing(item, found));
@@ -161,7 +162,7 @@ function evaluators(first, second) {
   const rows = names.map((name) => ({ name, sides: lists.map((list) => list.get(name) ?? null) }));
   const change = ({ sides: [a, b] }) => (typeof a?.score === "number" && typeof b?.score === "number" ? b.score - a.score : null);
   rows.sort((a, b) => Math.abs(change(b) ?? 0) - Math.abs(change(a) ?? 0));
-  return section("Evaluators", rows.map((row) => evaluator(row, change(row))));
+  return section("Evaluators", firstEntries(rows, (row) => evaluator(row, change(row)), "evaluators"));
 }
 
 function evaluator({ name, sides }, change) {

@@ -1,6 +1,7 @@
 // The tool calls of a case in both runs, aligned. The first difference is marked.
 
 import { element } from "../core/dom.js";
+import { firstEntries, listItem } from "../core/first_entries.js";
 import { count } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { asText, visible } from "../core/text.js";
@@ -13,8 +14,8 @@ const WORDS = { same: "the same", arguments: "other arguments", "only in A": "on
 export function trajectory({ steps }, divergence) {
   const first = steps.findIndex((step) => step.kind !== "same");
   const start = Math.max(0, first - BEFORE);
-  const rows = steps.map((step, place) => line(step, place, place === first));
-  const list = element("ol", { class: "steps-of-tools" }, rows.slice(start));
+  const listed = (part, from) =>
+    element("ol", { class: "steps-of-tools" }, firstEntries(part, (step, place) => line(step, from + place, from + place === first), "steps", { frame: listItem }));
   return [
     element("p", { class: "divergence" }, sentence(divergence.slice(0, 1).toUpperCase() + divergence.slice(1))),
     start > 0 &&
@@ -22,9 +23,9 @@ export function trajectory({ steps }, divergence) {
         "details",
         {},
         element("summary", {}, `${count(start)} equal ${start === 1 ? "step" : "steps"} before`),
-        element("ol", { class: "steps-of-tools" }, rows.slice(0, start)),
+        listed(steps.slice(0, start), 0),
       ),
-    list,
+    listed(steps.slice(start), start),
   ];
 }
 

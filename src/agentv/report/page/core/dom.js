@@ -1,5 +1,6 @@
 // Creates elements. Text is always inserted as text, never parsed as HTML.
 
+const AT_ONCE = 10_000; // children; a call with more arguments may overflow the stack
 const SVG = "http://www.w3.org/2000/svg";
 
 export function element(name, attributes = {}, ...children) {
@@ -12,7 +13,9 @@ export function drawn(name, attributes = {}, ...children) {
 }
 
 export function replaceChildren(parent, ...children) {
-  parent.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  const shown = children.flat().filter((child) => child !== null && child !== undefined && child !== false);
+  parent.replaceChildren(...shown.slice(0, AT_ONCE));
+  for (let first = AT_ONCE; first < shown.length; first += AT_ONCE) parent.append(...shown.slice(first, first + AT_ONCE));
 }
 
 function filled(made, attributes, children) {

@@ -23,7 +23,7 @@ export function themeButton() {
 function kept() {
   try {
     const theme = localStorage.getItem(KEY);
-    return theme in NEXT ? theme : "auto";
+    return Object.hasOwn(NEXT, theme) ? theme : "auto";
   } catch {
     return "auto"; // storage may not be available to a page that is opened from disk
   }

@@ -40,7 +40,7 @@ export class Rows {
 
   // Adds a block of rows. A served block also has the names that its rows are the first to refer to.
   append({ n, names = {}, first, total, complete, ...block }) {
-    for (const [list, entries] of Object.entries(names)) this.head[list].push(...entries);
+    for (const [list, entries] of Object.entries(names)) for (const entry of entries) this.head[list].push(entry);
     const { columns } = this;
     columns.write(this.total, n, block);
     this.#ids.append(columns.id, this.total, n);
@@ -283,8 +283,8 @@ function byValue(lists, counts) {
 }
 
 function rankOf(names) {
-  const sorted = [...new Set(names)].sort();
-  return names.map((name) => sorted.indexOf(name));
+  const ranks = new Map([...new Set(names)].sort().map((name, rank) => [name, rank]));
+  return names.map((name) => ranks.get(name));
 }
 
 function binOf(score) {

@@ -2,6 +2,7 @@
 
 import { element, replaceChildren } from "../core/dom.js";
 import { count } from "../core/format.js";
+import { own } from "../core/lookup.js";
 import { BINS } from "../data/rows.js";
 import { oneLine, visible } from "../core/text.js";
 
@@ -91,7 +92,7 @@ export class OrderBox {
     const { duration, cost } = this.rows.values;
     const offered = Object.keys(ORDERS).filter((name) => (name !== "-duration" || duration) && (name !== "-cost" || cost));
     const names = offered.includes(chosen) ? offered : [...offered, chosen];
-    const text = (name) => ORDERS[name] ?? `By ${name.replace("-", "")}${name.startsWith("-") ? ", reversed" : ""}`;
+    const text = (name) => own(ORDERS, name) ?? `By ${name.replace("-", "")}${name.startsWith("-") ? ", reversed" : ""}`;
     const options = names.map((name) => element("option", { value: name, selected: name === chosen }, text(name)));
     if (this.root.value !== chosen || this.root.options.length !== names.length) replaceChildren(this.root, options);
   }

@@ -1,15 +1,18 @@
 // The figures of a run: the mean of each target with its interval and details, and the histogram of scores.
 
 import { element, replaceChildren } from "../core/dom.js";
+import { listItem, firstEntries } from "../core/first_entries.js";
 import { count, duration, interval, number, percent, percentInterval, usd } from "../core/format.js";
+import { own } from "../core/lookup.js";
 import { BINS } from "../data/rows.js";
 import { oneLine, visible } from "../core/text.js";
 
+const MOST_CARDS = 50;
 const LEAST_FOR_A_BAR = 5; // results; the interval of fewer is too wide to be useful
 
 export function targetCards(head) {
   const targets = Object.entries(head.summary.targets);
-  return targets.map(([name, target]) => card(name, target, head, targets.length > 1));
+  return firstEntries(targets, ([name, target]) => card(name, target, head, targets.length > 1), "targets", { most: MOST_CARDS });
 }
 
 // The groups of results that did not pass.
@@ -20,19 +23,19 @@ export function failureGroups(head) {
     "details",
     { class: "failures", open: groups.length < 6 },
     element("summary", {}, `Failure groups: ${title}`),
-    element("ul", {}, groups.map((text) => element("li", {}, oneLine(text, 400)))),
+    element("ul", {}, firstEntries(groups, (text) => element("li", {}, oneLine(text, 400)), "groups", { frame: listItem })),
   );
 }
 
 // With several targets, details are collapsed.
 function card(name, target, head, isShort) {
   const rest = [
-    facts(cardFacts(target, head.details[name])),
-    ...(head.noise[name] ?? []).map(([kind, text]) => element("p", { class: "early" }, `${kind}: ${text}`)),
+    facts(cardFacts(target, own(head.details, name))),
+    ...(own(head.noise, name) ?? []).map(([kind, text]) => element("p", { class: "early" }, `${kind}: ${text}`)),
     parts("Evaluators", target.evaluators),
     parts("Prompts", target.prompts),
   ];
-  const early = head.early[name];
+  const early = own(head.early, name);
   return element(
     "article",
     { class: "card", "aria-label": `Target ${visible(name)}` },
@@ -112,17 +115,19 @@ function parts(title, found) {
     element(
       "tbody",
       {},
-      entries.map(([name, each]) =>
-        element(
-          "tr",
-          { title: `${visible(name)}: ${number(each.mean)} (95 % interval ${interval(each.ci95)}, n = ${count(each.n)})` },
-          element("th", { scope: "row" }, element("bdi", {}, oneLine(name, 40))),
-          element("td", { class: "number" }, number(each.mean)),
-          element("td", {}, each.n >= LEAST_FOR_A_BAR && track(each.mean, each.ci95)),
-          element("td", { class: "n" }, `n = ${count(each.n)}`),
-        ),
-      ),
+      firstEntries(entries, partRow, title.toLowerCase(), { frame: (button) => element("tr", {}, element("td", { colspan: "4" }, button)) }),
     ),
+  );
+}
+
+function partRow([name, each]) {
+  return element(
+    "tr",
+    { title: `${visible(name)}: ${number(each.mean)} (95 % interval ${interval(each.ci95)}, n = ${count(each.n)})` },
+    element("th", { scope: "row" }, element("bdi", {}, oneLine(name, 40))),
+    element("td", { class: "number" }, number(each.mean)),
+    element("td", {}, each.n >= LEAST_FOR_A_BAR && track(each.mean, each.ci95)),
+    element("td", { class: "n" }, `n = ${count(each.n)}`),
   );
 }
 

@@ -1,5 +1,7 @@
 // The runs of the list: titles, filters, order, and the earlier runs of the same series. Does not use the DOM.
 
+import { own } from "../core/lookup.js";
+
 export const FILTERS = ["dataset", "target", "experiment", "tag", "state"];
 export const STATES = {
   running: "running",
@@ -116,7 +118,7 @@ export class RunEntries {
         chosen.every(([name, value]) => VALUES[name](run).includes(value)) &&
         (!words.length || contains(textOf(run), words)),
     );
-    const value = SORTED_BY[sort] ?? SORTED_BY.started;
+    const value = own(SORTED_BY, sort) ?? SORTED_BY.started;
     const keys = new Map(found.map((run) => [run, value(run)]));
     return found.sort((a, b) => compared(keys.get(a), keys.get(b), descending) || byStart(b, a));
   }

@@ -2,6 +2,7 @@
 
 import { element, replaceChildren } from "../core/dom.js";
 import { NONE, count, interval, moment, number, percent, usd } from "../core/format.js";
+import { own } from "../core/lookup.js";
 import { oneLine, visible } from "../core/text.js";
 import { ProgressBar, isRunning, progressFacts } from "./live.js";
 import { STATES, titleOf, total } from "./run_entries.js";
@@ -205,7 +206,7 @@ function startText(text) {
 
 function stateOf(run, progress) {
   const state = progress?.state ?? run.state;
-  const badge = element("span", { class: `run-state ${state}` }, STATES[state] ?? oneLine(state, 20));
+  const badge = element("span", { class: `run-state ${state}` }, own(STATES, state) ?? oneLine(state, 20));
   if (isRunning({ state })) {
     const bar = new ProgressBar();
     const found = { done: run.done, jobs: run.jobs, ...progress };

@@ -3,6 +3,7 @@
 import { element, replaceChildren } from "../core/dom.js";
 import { count } from "../core/format.js";
 import { isTyping } from "../core/keys.js";
+import { own } from "../core/lookup.js";
 import { oneLine } from "../core/text.js";
 import { ConnectionLine } from "./live.js";
 import { FILTERS, RunEntries, STATES, byStart, titleOf } from "./run_entries.js";
@@ -244,7 +245,7 @@ class RunsView {
     const select = this.selects.get(name);
     if (select.dataset.stamp !== stamp) {
       const option = ([value, runs]) =>
-        element("option", { value }, `${oneLine(name === "state" ? (STATES[value] ?? value) : value, 60)} (${count(runs)})`);
+        element("option", { value }, `${oneLine(name === "state" ? (own(STATES, value) ?? value) : value, 60)} (${count(runs)})`);
       replaceChildren(select, element("option", { value: "" }, "all"), values.map(option));
       select.dataset.stamp = stamp;
     }
