@@ -55,7 +55,7 @@ def test_answers_are_side_by_side_under_target_prompt_and_trial(results, chromiu
             "large short trial 2 mean 0.667, n = 3",
             "large long trial 1 mean 0.667, n = 3",
             "large long trial 2 mean 0.500, n = 2",
-            "large other trial 1 not scored, 1 error",
+            "large other trial 1 not scored 1 error",
         ]
         assert ids(page) == ["alpha", "beta", "gamma"]
         line = page.locator(".grid-window .grid-line").nth(2).locator(".grid-cell")

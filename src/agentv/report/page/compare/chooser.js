@@ -3,6 +3,7 @@
 import { element, replaceChildren } from "../core/dom.js";
 import { moment } from "../core/format.js";
 import { oneLine } from "../core/text.js";
+import { completeRun, titleOf } from "../runs/run_entries.js";
 
 export class Chooser {
   constructor(source, state) {
@@ -24,13 +25,24 @@ export class Chooser {
     const { runs } = await this.source.runs();
     let chosen = this.state.getAll("runs");
     if (!chosen.length) chosen = proposal(runs, this.state.get("run"));
-    this.selects.forEach((select, place) => {
-      const options = runs.flatMap(choices);
-      if (chosen[place] && !options.some(([value]) => value === chosen[place])) options.push([chosen[place], chosen[place]]);
-      replaceChildren(select, element("option", { value: "" }, "Choose a run"), options.map(([value, title]) => element("option", { value }, oneLine(title, 90))));
-      select.value = chosen[place] ?? "";
-    });
+    this.selects.forEach((select, place) => this.#fill(select, runs, chosen[place], chosen[1 - place]));
     return chosen.length > 1 ? chosen : [];
+  }
+
+  // Lists runs with a dataset of the other chosen run first: others have no case in common.
+  #fill(select, runs, chosen, other) {
+    const datasets = runs.find((run) => other === run.id || other?.startsWith(`${run.id}:`))?.datasets;
+    const isLikely = (run) => !datasets?.length || (run.datasets ?? []).some((name) => datasets.includes(name));
+    const listed = (found) => found.flatMap(choices).map(([value, title]) => element("option", { value }, oneLine(title, 120)));
+    const others = listed(runs.filter((run) => !isLikely(run)));
+    replaceChildren(
+      select,
+      element("option", { value: "" }, "Choose a run"),
+      listed(runs.filter(isLikely)),
+      others.length > 0 && element("optgroup", { label: "Other datasets" }, others),
+    );
+    if (chosen && ![...select.options].some(({ value }) => value === chosen)) select.append(element("option", { value: chosen }, chosen));
+    select.value = chosen ?? "";
   }
 
   #choose(place) {
@@ -60,7 +72,8 @@ function proposal(runs, wanted) {
 function choices(run) {
   const targets = Object.keys(run.targets ?? {});
   const started = run.started_at ? moment(run.started_at) : null;
-  const title = [run.name ?? run.run_id, targets.join(", "), started].filter(Boolean).join(" · ");
-  const parts = targets.length > 1 ? targets.map((target) => [`${run.id}:${target}`, `${run.name ?? run.run_id} · only ${target}`]) : [];
+  const name = run.name ?? run.run_id;
+  const title = [...new Set([titleOf(completeRun(run)), started, name])].filter(Boolean).join(" · ");
+  const parts = targets.length > 1 ? targets.map((target) => [`${run.id}:${target}`, `only ${target} · ${name}`]) : [];
   return [[run.id, title], ...parts];
 }

@@ -129,7 +129,8 @@ export class GridTable {
     const column = Math.max(LEAST_WIDTH * rem, Math.floor((width - first) / columns));
     this.#widths = { first, column };
     this.scroller.setAttribute("aria-colcount", String(columns + 1));
-    const lines = 2 + Number(this.#rows.mostTrials > 1) + Number(this.#rows.head.prompts.length > 0);
+    const hasErrors = this.#grid.columns.some((each) => each.errors > 0);
+    const lines = 2 + Number(hasErrors) + Number(this.#rows.mostTrials > 1) + Number(this.#rows.head.prompts.length > 0);
     const sizes = { "--first": `${first}px`, "--column": `${column}px`, "--whole": `${first + columns * column}px`, "--lines": lines };
     for (const [name, value] of Object.entries(sizes))
       this.scroller.style.setProperty(name, value);
@@ -200,6 +201,7 @@ export class GridTable {
       element("strong", { title: visible(target) }, element("bdi", {}, oneLine(target, 60))),
       names.filter(Boolean).map((name) => element("span", { class: "further", title: visible(name) }, element("bdi", {}, oneLine(name, 60)))),
       element("span", { class: "column-mean" }, columnMean(column)),
+      column.errors > 0 && element("span", { class: "column-errors" }, `${count(column.errors)} ${column.errors === 1 ? "error" : "errors"}`),
     );
   }
 
@@ -300,9 +302,8 @@ export class GridTable {
   }
 }
 
-function columnMean({ scored, sum, errors }) {
-  const mean = scored ? `mean ${number(sum / scored)}, n = ${count(scored)}` : "not scored";
-  return errors ? `${mean}, ${count(errors)} ${errors === 1 ? "error" : "errors"}` : mean;
+function columnMean({ scored, sum }) {
+  return scored ? `mean ${number(sum / scored)}, n = ${count(scored)}` : "not scored";
 }
 
 // The start of the answer, or of the last message of a record without one; the message of an error.
