@@ -21,7 +21,8 @@ const NAMES = { pass: "pass", fail: "fail", skip: "skipped" };
 
 export class LabelPanel {
   #row = null;
-  #isSaving = false;
+  #isLabelling = false;
+  #saved = Promise.resolve(true);
 
   // `open` opens a row; `idOf` returns the id of its case.
   constructor(labels, { open, idOf }) {
@@ -162,31 +163,39 @@ export class LabelPanel {
     if (this.comment.value !== comment) this.#save({ label, score });
   }
 
-  // Saves a label, then opens the next unlabelled answer.
+  // Saves a label, then opens the next unlabelled answer. A key that is pressed twice labels one answer.
   async #label(entry) {
+    if (this.#isLabelling) return;
+    this.#isLabelling = true;
     if (await this.#save(entry)) {
       const { next } = this.labels.progress;
       if (next !== null) this.open(next);
     }
+    this.#isLabelling = false;
   }
 
-  async #save(entry) {
+  #save(entry) {
+    const row = this.#row;
     const comment = this.comment.value.toWellFormed();
-    return this.#change(() => this.labels.save(this.#row, this.idOf(this.#row), { ...entry, comment }));
+    return this.#change(() => this.labels.save(row, this.idOf(row), { ...entry, comment }));
   }
 
   // Takes back what this page saved last; on a new page, the label of the open answer.
   async #undo() {
+    await this.#saved;
     const { last } = this.labels;
     if (last === null && !this.labels.isLabelled(this.#row)) return this.#tell("Nothing to undo.");
     if (last === null) return this.#save({});
     if (await this.#change(() => this.labels.undo())) this.open(last);
   }
 
-  // Writes to the label file, one change at a time. Returns whether it is saved.
-  async #change(write) {
-    if (this.#isSaving) return false;
-    this.#isSaving = true;
+  // Writes to the label file, one change after the other. Returns whether it is saved.
+  #change(write) {
+    this.#saved = this.#saved.then(() => this.#tryWrite(write));
+    return this.#saved;
+  }
+
+  async #tryWrite(write) {
     try {
       await write();
       this.message.textContent = "";
@@ -194,8 +203,6 @@ export class LabelPanel {
     } catch (error) {
       this.#tell(["Not saved", error.message, error.hint].filter(Boolean).join(": "));
       return false;
-    } finally {
-      this.#isSaving = false;
     }
   }
 
