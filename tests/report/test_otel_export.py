@@ -174,9 +174,10 @@ def test_a_collector_that_is_down_costs_spans_but_no_result(project, command):
         assert "6 of 6 spans could not be delivered" in quiet.stderr
 
 
-def test_a_collector_that_refuses_spans_fails_the_export_of_a_stored_run(project, command, collector):
+@pytest.mark.parametrize("status", [301, 304, 308, 403])
+def test_a_collector_that_refuses_spans_fails_the_export_of_a_stored_run(project, command, collector, status):
     command("eval", "d.yaml", "--out", "out")
-    collector.status = 403
+    collector.status = status
     ended = command("report", "out", "--otel", collector.url)
     assert ended.code == 2
     assert f"Cannot export the run to {collector.url}/v1/traces" in ended.stderr
@@ -251,9 +252,17 @@ def test_the_path_of_traces_is_added_to_the_endpoint(endpoint, url):
     assert traces_url(endpoint) == url
 
 
-@pytest.mark.parametrize("endpoint", ["localhost:4318", "ftp://host", "http://", "http://host:x", "http://host?key=1"])
+@pytest.mark.parametrize(
+    "endpoint", ["localhost:4318", "ftp://host", "http://", "http://host:x", "http://host?key=1", "http://ho\nst"]
+)
 def test_an_invalid_endpoint_is_an_error_before_the_run(project, command, endpoint):
     ended = command("eval", "d.yaml", "--out", "out", "--otel", endpoint)
     assert ended.code == 2
     assert "--otel must be an address" in ended.stderr
     assert not (project.path / "out").exists()
+
+
+def test_a_password_in_the_endpoint_is_refused_and_not_printed(project, command):
+    ended = command("eval", "d.yaml", "--out", "out", "--otel", "http://user:hunter22@127.0.0.1:4318")
+    assert ended.code == 2 and "OTEL_EXPORTER_OTLP_HEADERS" in ended.stderr
+    assert "hunter22" not in ended.stdout + ended.stderr

@@ -41,7 +41,7 @@ def test_rows_records_and_cases_are_those_of_the_run(evaluated, server):
 
 
 def test_blocks_continue_anywhere_and_name_only_what_is_new(folder, server):
-    rows = [record(f"case-{n}", target=f"t{n // 10_000}", tags=(f"tag{n % 7}",)) for n in range(40_000)]
+    rows = [record(f"case-{n}", target=f"t{n // 10_000}", tags=(f"tag{n % 7}",)) for n in range(20_000)]
     folder.write("results.jsonl", rows)
     with server("results.jsonl") as view:
         [id] = view.login().run_ids()
@@ -51,10 +51,10 @@ def test_blocks_continue_anywhere_and_name_only_what_is_new(folder, server):
         assert [names["tagSets"][row["tags"]] for row in found] == [list(row["tags"]) for row in rows]
         for first, count, targets in ((0, 16_384, ["t0", "t1"]), (10_000, 6_384, ["t1"]), (10_001, 6_383, [])):
             block = view.get(f"/api/runs/{id}/rows?first={first}")
-            assert (block["n"], block["names"]["targets"], block["total"]) == (count, targets, 40_000)
+            assert (block["n"], block["names"]["targets"], block["total"]) == (count, targets, 20_000)
             times = block["ended"] if isinstance(block["ended"], list) else [block["ended"]] * count
             assert sum(times) == 1_767_323_045_000
-        assert view.get(f"/api/runs/{id}/rows?first=40000")["n"] == 0
+        assert view.get(f"/api/runs/{id}/rows?first=20000")["n"] == 0
         assert view.get(f"/api/runs/{id}/rows?first=90000000")["n"] == 0
 
 

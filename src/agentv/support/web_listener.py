@@ -12,6 +12,8 @@ from http import HTTPStatus
 from aiohttp import web
 
 _log = logging.getLogger("agentv.web")
+MOST_HEADER_BYTES = 64 << 10
+"""The longest header. Browsers send the cookies of all servers on this machine to each."""
 _BAD_REQUEST = "The request is not valid HTTP."
 _FAILED = "The server cannot answer this request."
 
@@ -42,6 +44,7 @@ class _Connection(web.RequestHandler):
             manager,
             loop=loop,
             access_log=None,  # type: ignore[arg-type]  # None is documented
+            max_field_size=MOST_HEADER_BYTES,
             auto_decompress=False,  # broken data would be an error outside the handler, or wait for ever
         )
         self._error_headers = headers

@@ -53,9 +53,13 @@ def traces_url(endpoint: str) -> str:
         is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_valid = False
+    if is_valid and "@" in parts.netloc:
+        hint = 'Set OTEL_EXPORTER_OTLP_HEADERS="authorization=Basic …" instead'
+        raise UsageError(f"--otel must not contain a password: the address of {parts.hostname} is printed", hint=hint)
+    is_valid = is_valid and endpoint.isprintable() and " " not in endpoint
     if not is_valid or parts.query or parts.fragment:
         hint = "For example: --otel http://localhost:4318. Headers are read from OTEL_EXPORTER_OTLP_HEADERS"
-        raise UsageError(f"--otel must be an address that starts with http:// or https://, got '{endpoint}'", hint=hint)
+        raise UsageError(f"--otel must be an address that starts with http:// or https://, got {endpoint!r}", hint=hint)
     url = endpoint.rstrip("/")
     url = url if url.endswith(_PATH) else url + _PATH
     load_policy().check_host(url)
@@ -74,14 +78,17 @@ class SpanSender:
         self.url = traces_url(endpoint)
         self._describe = describe
         try:
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # late: an extra
+            import requests  # late: an extra
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         except ImportError:
             message = "--otel needs the SDK of OpenTelemetry"
             raise UsageError(message, hint=f"Install it with: {INSTALL}") from None
         logger = logging.getLogger("opentelemetry")
         logger.addHandler(logging.NullHandler())  # failures are counted, and reported once
         self._convert = _Converter()
-        self._exporter = OTLPSpanExporter(endpoint=self.url)
+        session = requests.Session()
+        session.hooks["response"].append(_refuse_redirect)
+        self._exporter = OTLPSpanExporter(endpoint=self.url, session=session)
         self._waiting: queue.Queue[Result | None] = queue.Queue(_MOST_WAITING)
         self._sent = self._lost = self._in_flight = 0  # changed by the thread only
         self._dropped = 0
@@ -151,6 +158,12 @@ class SpanSender:
             self._sent += len(spans)
         else:
             self._lost += len(spans)
+
+
+def _refuse_redirect(response: Any, **_: Any) -> None:
+    """Count a redirect as a failure. The exporter does not follow it, and would take the spans for delivered."""
+    if response.status_code // 100 == 3:
+        response.status_code = 421  # the server cannot answer for this address
 
 
 class _Converter:
