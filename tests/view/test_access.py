@@ -95,7 +95,7 @@ def test_the_token_works_once_and_leaves_the_address(server, runs):
 
 def test_old_cookies_are_removed_before_the_browser_sends_too_many(server, runs):
     with server(cwd=runs) as view:
-        many = "; ".join(["other=1", *(f"agentv_{port}=x" for port in range(100))])
+        many = "; ".join(["other=1", *(f"agentv_{port}={'x' * 100}" for port in range(100))])
         removed = view.request(f"/?token={view.token}", Cookie=many).headers.get_all("Set-Cookie")
         names = [each.partition("=")[0] for each in removed]
         assert names == [*(f"agentv_{port}" for port in range(80)), f"agentv_{view.port}"]
