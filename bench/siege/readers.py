@@ -130,7 +130,7 @@ def _targets(data: bytes, folder: Path) -> object:
 
 
 def _labels(data: bytes, folder: Path) -> object:
-    from agentv.calibration.labels import read_labels
+    from agentv.calibration.label_file import read_labels
 
     path = folder / "labels.jsonl"
     path.write_bytes(data)

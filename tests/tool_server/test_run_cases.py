@@ -189,3 +189,16 @@ def test_a_run_folder_cannot_send_a_resumed_run_out_of_the_project(project):
             manifest.write_text(json.dumps({**data, "finished_at": None, "options": options}))
             message = server.error("run_cases", resume=name)
             assert "outside the project" in message or "only its folder names" in message
+
+
+def test_of_many_targets_the_first_are_listed(project):
+    folder = project() / ".agentv/results/many"
+    folder.mkdir(parents=True)
+    row = {"schema_version": 1, "run_id": "many", "eval_id": "a", "dataset": "d", "dataset_path": "d.jsonl", "trial": 1}
+    ended = {"timestamp": "2026-11-15T10:00:00Z", "status": "ok", "score": 1.0, "verdict": "pass"}
+    rows = [json.dumps({**row, **ended, "target": f"t{number}"}) for number in range(60)]
+    (folder / "results.jsonl").write_text("".join(f"{line}\n" for line in rows))
+    with served(jobs=1) as server:
+        [listed] = server.call("list_runs")["runs"]
+        read = server.call("read_run", run="many")
+    assert (len(listed["targets"]), listed["more_targets"], len(read["headlines"])) == (50, 10, 50)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from heapq import nsmallest
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,6 +36,7 @@ PageSize = Annotated[int, Meta(ge=1, le=100)]
 Offset = Annotated[int, Meta(ge=0, description="Number of items to skip: `next_offset` of the answer before")]
 
 _SHOWN_CHANGES = 20
+_MOST_TARGETS = 50
 
 
 class ListRunsArguments(ToolArguments, frozen=True, kw_only=True):
@@ -63,7 +64,7 @@ class TargetFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One run. `name` is what other tools accept as `run`."""
+    """One run. `name` is what other tools accept as `run`. Of many targets, the first are listed."""
 
     name: str
     state: State
@@ -72,6 +73,7 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     targets: dict[str, TargetFigures] = {}
+    more_targets: int = 0
 
 
 class ListRunsAnswer(ToolAnswer, frozen=True, kw_only=True):
@@ -92,12 +94,15 @@ def list_runs(project: ServedProject, given: ListRunsArguments, _: CallInProgres
     """Return the runs inside the project that match."""
     entries = project_runs(own_root(), figures=False)
     found = [entry for entry in entries if in_project(os.path.realpath(entry.path)) and _matches(entry, given)]
-    page = found[given.offset : given.offset + given.limit]
-    return ListRunsAnswer(
-        total=len(found),
-        runs=[_listed(_with_figures(entry)) for entry in page],
-        next_offset=next_offset(given.offset + len(page), len(found)),
-    )
+    shown: list[ListedRun] = []
+    size = 0
+    for entry in found[given.offset : given.offset + given.limit]:
+        run = _listed(_with_figures(entry))
+        size += len(msgspec.json.encode(run))
+        if shown and size > MOST_CHARACTERS:
+            break
+        shown.append(run)
+    return ListRunsAnswer(total=len(found), runs=shown, next_offset=next_offset(given.offset + len(shown), len(found)))
 
 
 def _matches(entry: RunEntry, given: ListRunsArguments) -> bool:
@@ -123,7 +128,8 @@ def _listed(entry: RunEntry) -> ListedRun:
         experiment=entry.experiment,
         tags=entry.tags,
         datasets=entry.datasets,
-        targets={name: target_figures(found) for name, found in entry.targets.items()},
+        targets={name: target_figures(found) for name, found in islice(entry.targets.items(), _MOST_TARGETS)},
+        more_targets=max(0, len(entry.targets) - _MOST_TARGETS),
     )
 
 
@@ -166,7 +172,7 @@ def read_run(project: ServedProject, given: ReadRunArguments, _: CallInProgress)
     texts = [] if groups is None or not groups.groups else [failure_headline(groups), *failure_lines(groups)]
     return ReadRunAnswer(
         run=_listed(msgspec.structs.replace(_entry_of(path), targets=figures.summary.targets)),
-        headlines=headlines(figures.summary),
+        headlines=headlines(figures.summary)[:_MOST_TARGETS],
         summary=summary,
         failures=fitted(msgspec.to_builtins(groups) or {}, MOST_CHARACTERS // 4)[0],
         notes=[*store.notes, *texts],
