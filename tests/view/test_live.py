@@ -73,7 +73,7 @@ def test_a_run_appears_fills_in_and_ends(runs, server):
             found = until(events, "progress", lambda data: data["done"] == 2 and data["errors"])
             assert (found["jobs"], found["errors"], found["cost_usd"], found["state"]) == (4, 1, 0.25, "running")
             head = view.get(f"/api/runs/{id}/head")
-            assert (head["live"], head["complete"], head["total"]) == (True, False, 2)
+            assert (head["live"], head["complete"], head["total"], head["covers"]) == (True, False, 2, 2)
             block = view.get(f"/api/runs/{id}/rows?first=1")
             assert (block["first"], block["id"], block["complete"]) == (1, ["b"], False)
             assert block["names"]["errors"] == ["timeout"] and block["names"]["targets"] == []
@@ -89,6 +89,18 @@ def test_a_run_appears_fills_in_and_ends(runs, server):
         assert [row["id"] for row in rows] == ["a", "b", "c", "d"]
         head = view.get(f"/api/runs/{id}/head")
         assert (head["live"], head["complete"], head["run"]["finished_at"]) == (False, True, "2026-11-15T10:00:09.000Z")
+
+
+def test_errors_and_cost_of_a_running_eval_are_those_of_all_its_results(runs, server):
+    total = 20_000
+    with writing(runs / "live") as run:
+        metrics = ExecutionMetrics(cost_usd=0.5)
+        run.write_raw(b"".join(encode_record(made(eval_id=f"{n}", execution_metrics=metrics)) for n in range(total)))
+        with server() as view, view.login().events() as events:
+            found = {}
+            while found.get("cost_usd") != total / 2:
+                found = until(events, "progress")
+                assert found["cost_usd"] in (None, found["done"] / 2) and found["errors"] in (None, 0)
 
 
 def test_rate_and_time_left_are_known_after_two_looks(runs, server):
@@ -119,8 +131,10 @@ def test_a_resumed_run_continues_and_a_deleted_run_disappears(runs, server):
         [listed] = view.get("/api/runs")["runs"]
         assert (listed["state"], listed["done"]) == ("finished", 1)
         assert len(view.rows(listed["id"])[0]) == 1
+        assert view.get(f"/api/runs/{listed['id']}/head")["covers"] is None
         with writing(runs / "live") as run:
             until(events, "progress", lambda data: data["state"] == "running")
+            assert view.get(f"/api/runs/{listed['id']}/head")["covers"] == 1
             run.write("b")
             until(events, "progress", lambda data: data["done"] == 2)
         until(events, "progress", lambda data: data["state"] == "unfinished")

@@ -34,7 +34,7 @@ def test_rows_records_and_cases_are_those_of_the_run(evaluated, server):
             assert rest["candidate_answer"] == row["id"].upper()
             assert view.get(f"/api/runs/{id}/case?row={place}")["id"] == row["id"]
         head = view.get(f"/api/runs/{id}/head")
-        assert (head["total"], head["complete"], head["live"]) == (3, True, False)
+        assert (head["total"], head["complete"], head["live"], head["covers"]) == (3, True, False, None)
         stored = json.loads((run / "summary.json").read_text())
         assert head["summary"]["targets"] == stored["targets"]
         assert head["details"]["upper"]["passed"] == 1
@@ -56,6 +56,26 @@ def test_blocks_continue_anywhere_and_name_only_what_is_new(folder, server):
             assert sum(times) == 1_767_323_045_000
         assert view.get(f"/api/runs/{id}/rows?first=20000")["n"] == 0
         assert view.get(f"/api/runs/{id}/rows?first=90000000")["n"] == 0
+
+
+def test_figures_of_a_part_of_the_records_say_how_many_they_cover(folder, server):
+    total = 30_000
+    metrics = {"cost_usd": 0.5}
+    rows = [record(f"case-{n}", target=f"t{n // 10_000}") | {"execution_metrics": metrics} for n in range(total)]
+    folder.write("run/results.jsonl", rows)
+    folder.write("run/run.json", {"schema_version": 1, "run_id": "foreign", "started_at": "2026-11-15"})
+    with server("run") as view:
+        [id] = view.login().run_ids()
+        covered = []
+        while not covered or covered[-1] is not None:
+            head = view.get(f"/api/runs/{id}/head")
+            covered.append(head["covers"])
+            targets = head["summary"]["targets"].values()
+            n = total if head["covers"] is None else head["covers"]
+            assert sum(target["scored"] for target in targets) == n
+            assert sum(target["cost_usd"] for target in targets) == n / 2
+            assert head["complete"] == (head["covers"] is None)
+        assert len(covered) > 1 and max(covered[:-1]) < total
 
 
 def test_results_of_every_other_tool_are_shown(tmp_path, server):

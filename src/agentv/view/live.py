@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from agentv.report.status_line import Pace
+from agentv.runs.summary import Snapshot
 from agentv.view.run_list import ListedRun, UnknownRunError
 from agentv.view.served_run import ServedRun
 from agentv.view.state import STATE, ViewState
@@ -19,6 +20,8 @@ _EVERY_S = 0.5
 _MOST_TIME = 0.05
 """The fraction of time to spend looking at files: long lists are looked at less often."""
 _HEARTBEAT_S = 15.0
+_MOST_BEHIND = 1024
+"""How many rows errors and cost may be behind: then `done` is their number of results, otherwise they are unknown."""
 
 Message = tuple[str, dict[str, Any]]
 
@@ -33,17 +36,18 @@ class Progress:
 
     def look(self, listed: ListedRun, run: ServedRun) -> dict[str, Any] | None:
         """Return the progress of a run; None if nothing changed since the last look."""
-        rows, jobs, snapshot = run.total, listed.entry.jobs, run.snapshot
+        rows, jobs, snapshot = run.total, listed.entry.jobs, run.snapshot or Snapshot(done=0)
+        is_behind = rows - snapshot.done > _MOST_BEHIND
         rate = self._pace.rate(rows, time.monotonic()) if listed.entry.state == "running" else None
         left = None if rate is None or jobs is None else max(0, jobs - rows) / rate
         found = {
             "id": listed.id,
             "state": listed.entry.state,
-            "done": rows,
+            "done": rows if is_behind else snapshot.done,
             "jobs": jobs,
             "rows": rows,
-            "errors": 0 if snapshot is None else sum(snapshot.errors.values()),
-            "cost_usd": None if snapshot is None else snapshot.cost_usd,
+            "errors": None if is_behind else sum(snapshot.errors.values()),
+            "cost_usd": None if is_behind else snapshot.cost_usd,
         }
         if found == self._seen:
             return None

@@ -38,7 +38,7 @@ class ServedRun:
     """One run. A thread reads new records while `follow` is called; all methods may be called from several threads.
 
     First it reads the rows, then the figures, which takes longer. Until they are known, those that the run stored are
-    used.
+    used; without any, those of the records read so far.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,6 +50,7 @@ class ServedRun:
         self._run: RunStore | None = None
         self._error: AgentvError | None = None
         self._figures: Figures | None = None
+        self._stored: Figures | None = None
         self._has_all_figures = False
         self._offsets = array("q")
         self.snapshot: Snapshot | None = None
@@ -91,15 +92,21 @@ class ServedRun:
         return 0 if self._run is None else self._rows.total
 
     def head(self) -> dict[str, Any]:
-        """Return the run, its figures so far, and the names that rows refer to. Raises AgentvError."""
+        """Return the run, its figures so far, and the names that rows refer to. Raises AgentvError.
+
+        `covers` is the number of results in the figures; None if they are those of the whole run.
+        """
         is_live = self._ready_is_live()
         self._wait(lambda: self._has_all_figures, _FIGURES_WAIT_S)
         if self._error is not None and not self._rows.total:
             raise self._error
-        assert self._run is not None and self._figures is not None
         complete = not is_live and self._is_at_end
-        head = page_head(self._run, self._figures, self._rows.names(), self._rows.total)
-        return {**head, "complete": complete, "live": is_live, "notes": list(self._run.notes)}
+        with self._changed:
+            run, figures, is_whole = self._run, self._figures, self._has_all_figures or self._stored is not None
+        assert run is not None and figures is not None
+        covers = None if is_whole and not is_live else figures.done
+        head = page_head(run, figures, self._rows.names(), self._rows.total)
+        return {**head, "covers": covers, "complete": complete, "live": is_live, "notes": list(run.notes)}
 
     def rows(self, first: int) -> bytes:
         """Return the block of rows from `first` on, as JSON. Raises AgentvError if they cannot be read."""
@@ -238,7 +245,8 @@ class ServedRun:
             HeldRecords(run) if lines is None else AppendedRecords(lines, field_decoder(RowRecord, run.name))
         )
         self._start_figures(run)
-        self._figures = stored_figures(run) or self._builder.build()
+        self._stored = stored_figures(run)
+        self._figures = self._stored or self._builder.build()
         with self._changed:
             self._run = run
             self._changed.notify_all()
@@ -246,9 +254,11 @@ class ServedRun:
     def _refresh(self) -> None:
         """Read the manifest again: the run has ended, or was resumed."""
         run = self._store()
+        stored = stored_figures(run)
         self._builder.run = run
         with self._changed:
             self._run, self._has_all_figures = run, False
+            self._stored, self._figures = stored, stored or self._figures
 
     def _store(self) -> RunStore:
         run = RunStore.open(self.path, checks_damage=False)
@@ -292,10 +302,8 @@ class ServedRun:
         return not is_end
 
     def _publish(self, is_end: bool) -> None:
-        assert self._run is not None
-        if is_end or stored_figures(self._run) is None:
-            self._figures = self._builder.build()
+        figures = self._builder.build() if is_end or self._stored is None else self._stored
         self._published = time.monotonic()
         with self._changed:
-            self._has_all_figures = is_end
+            self._figures, self._has_all_figures = figures, is_end
             self._changed.notify_all()
