@@ -67,6 +67,7 @@ def test_runs_are_chosen_swapped_and_opened_in_full(served, two_runs):
         page.click("[aria-label='Swap A and B']")
         page.wait_for_selector(".verdict.better")
         assert page.evaluate("new URLSearchParams(location.hash).getAll('runs')") == [ids["after"], ids["before"]]
+        page.wait_for_selector(".pair-window .pair-row")
         page.keyboard.press("j")
         page.keyboard.press("Enter")
         page.wait_for_selector(".case-panel .answers")

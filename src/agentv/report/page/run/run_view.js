@@ -32,7 +32,7 @@ async function open({ source, state, shell }) {
   const head = await run.head();
   const live = source.events ? new LiveLine(source.events(), run.id) : null;
   const page = new Page(head, new Rows(head), run, new RunState(state), { live, shell });
-  live?.follow(() => page.resume());
+  live?.follow((isRunning) => page.resume(isRunning));
   await page.load();
   return page;
 }
@@ -116,11 +116,11 @@ class Page {
     await Promise.race([first, pause(REDRAW)]); // a run that has just started has no rows yet
   }
 
-  // Reads on when a run that was complete makes progress: it was resumed.
-  async resume() {
+  // Reads on when a run that was complete may have been resumed.
+  async resume(isRunning) {
     if (!this.#isRead || this.#isClosed) return;
     this.#isRead = false;
-    Object.assign(this.head, { live: true, complete: false });
+    Object.assign(this.head, { live: isRunning, complete: false });
     await this.#loadRest(this.source.blocks(this.rows.total)).catch((error) => {
       this.reading.textContent = `The rest of the results cannot be read: ${error.message}`;
     });
@@ -212,10 +212,10 @@ class Page {
   // Shows how many results the figures cover while they are read: rows arrive first.
   #showPart() {
     const { total } = this.rows;
-    const covered = this.head.run.done;
+    const covered = this.head.covers ?? total;
     this.partial.textContent = this.rows.labels?.hidesFigures
       ? "Figures are hidden until all answers are labelled."
-      : isPartial(this.head) && covered < total
+      : covered < total
         ? `The figures are of the first ${count(covered)} of ${count(total)} results; reading the rest.`
         : "";
   }
@@ -252,9 +252,9 @@ class Page {
   }
 }
 
-// Whether the figures may be of a part of the results.
-function isPartial({ live, complete }) {
-  return Boolean(live) || complete === false;
+// Whether the figures are of a part of the results.
+function isPartial({ covers }) {
+  return typeof covers === "number";
 }
 
 function pause(milliseconds) {

@@ -37,9 +37,13 @@ export class LiveLine {
     if (events.progress.has(id)) this.show(events.progress.get(id));
   }
 
-  // Calls a function whenever the run makes progress.
+  // Calls a function with whether the run is in progress: when it makes progress, and when the list of runs changed,
+  // because a run may be resumed and end between two events.
   follow(react) {
-    this.#stops.push(this.#events.on("progress", (progress) => progress.id === this.#id && react(progress)));
+    this.#stops.push(
+      this.#events.on("progress", (progress) => progress.id === this.#id && react(isRunning(progress))),
+      this.#events.on("runs", () => react(false)),
+    );
   }
 
   show(progress) {
