@@ -3,7 +3,7 @@
 import { Detail } from "../case/detail.js";
 import { element } from "../core/dom.js";
 import { count } from "../core/format.js";
-import { isControl, isTyping } from "../core/keys.js";
+import { isTyping, resultKey } from "../core/keys.js";
 import { Rows } from "../data/rows.js";
 import { titleParts } from "../run/headline.js";
 import { AnswerScan } from "./answer_scan.js";
@@ -104,13 +104,7 @@ class GridPage {
   key(event) {
     const { target, key } = event;
     if (isTyping(target)) return target === this.search && this.#leaveSearch(key);
-    if (key === "/") return this.search.focus(), true;
-    if (key === "Escape" && this.state.values.open !== null) return this.detail.close(), true;
-    if ((key === "Enter" || key === " ") && isControl(target)) return false;
-    if (this.detail.root.contains(target) && key !== "j" && key !== "k") return false;
-    if (!this.table.key(event)) return false;
-    if (key === "Enter") this.detail.focus();
-    return true;
+    return resultKey(event, { ...this, isOpen: this.state.values.open !== null });
   }
 
   #leaveSearch(key) {

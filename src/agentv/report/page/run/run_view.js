@@ -3,7 +3,7 @@
 import { Detail } from "../case/detail.js";
 import { element, replaceChildren } from "../core/dom.js";
 import { count } from "../core/format.js";
-import { isControl, isTyping } from "../core/keys.js";
+import { isTyping, resultKey } from "../core/keys.js";
 import { Rows } from "../data/rows.js";
 import { Filters, OrderBox, SearchBox } from "./filters.js";
 import { Headline } from "./headline.js";
@@ -144,15 +144,7 @@ class Page {
     const { target, key } = event;
     if (isTyping(target)) return target === this.search.input && this.#leaveSearch(key);
     if (this.panel?.key(event)) return true;
-    if (key === "/") return this.search.focus(), true;
-    if (key === "Escape" && this.state.values.open !== null) return this.detail.close(), true;
-    if ((key === "Enter" || key === " ") && isControl(target)) return false;
-    // Other keys scroll the open result if it has the focus.
-    const isReading = this.detail.root.contains(target);
-    if (isReading && key !== "j" && key !== "k") return false;
-    if (!this.table.key(event)) return false;
-    if (key === "Enter" || isReading) this.detail.focus();
-    return true;
+    return resultKey(event, { ...this, isOpen: this.state.values.open !== null });
   }
 
   // `Esc` leaves the search box and keeps its text; `Enter` and `↓` go on to the first result.
