@@ -245,6 +245,7 @@ def test_a_port_in_use_and_wrong_arguments_are_errors(folder, server, command):
         (["notes.txt"], "Not a run: notes.txt"),
         (["eval_pipe.jsonl"], "Not a run: eval_pipe.jsonl"),
         (["--label", "none/labels.jsonl"], "The folder none does not exist"),
+        (["--labeller", "ann"], "--labeller needs --label"),
         (["--host", "203.0.113.7"], "Cannot listen on 203.0.113.7"),
         (["--host", ""], "--host needs an address"),
         (["--port", "70000"], "70000"),

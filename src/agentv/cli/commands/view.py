@@ -57,6 +57,8 @@ def view(args: ViewArguments) -> None:
     from agentv.view.server import Address, serve
     from agentv.view.state import ViewOptions, ViewState
 
+    if args.labeller and args.label_file is None:
+        raise UsageError("--labeller needs --label", hint="Add --label FILE, where the labels are written")
     root = project_root(".")
     for given in args.runs:
         existing_run(given)
