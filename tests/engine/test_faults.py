@@ -30,7 +30,7 @@ def target(server, **settings):
         "provider": "openai",
         "model": "m",
         "base_url": server.url,
-        "timeout_seconds": 0.5,
+        "timeout_seconds": 30,
         "retry_initial_delay_ms": 10,
         **settings,
     }
@@ -47,7 +47,7 @@ def run(project, faults, *, cases=CASES, answers="yes", **settings):
 @pytest.mark.parametrize("retries", [0, 3])
 def test_with_30_percent_faults_no_fault_becomes_a_score(project, retries):
     assert sum(EVERY_KIND.values()) == pytest.approx(0.3)
-    ended, counts = run(project, EVERY_KIND, max_retries=retries)
+    ended, counts = run(project, EVERY_KIND, max_retries=retries, timeout_seconds=0.5)
     assert ended.code == 0
     assert set(counts.by_fault) == {fault if isinstance(fault, str) else fault.kind for fault in EVERY_KIND}
     records = project.records()
@@ -86,7 +86,8 @@ def test_with_30_percent_faults_no_fault_becomes_a_score(project, retries):
     ],
 )
 def test_each_fault_has_its_error_class_and_number_of_attempts(project, fault, error_class, attempts):
-    ended, counts = run(project, {fault: 1.0}, cases=2, max_retries=2, timeout_seconds=0.1)
+    timeout_s = 0.1 if fault == "hang" else 30
+    ended, counts = run(project, {fault: 1.0}, cases=2, max_retries=2, timeout_seconds=timeout_s)
     assert ended.code == 3
     for record in project.records():
         assert (record["error"]["class"], record["attempts"]) == (error_class, attempts)
