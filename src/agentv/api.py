@@ -19,7 +19,8 @@ from agentv.datasets.case.keys import OUTCOME_KEYS
 from agentv.datasets.loader import CaseSource, InMemoryCases, ignore, warn_caller
 from agentv.engine.named_runs import existing_run, named_run
 from agentv.engine.prepare import prepare
-from agentv.engine.run import Observer, Outcome, RunInProgress, open_executor, open_store, run
+from agentv.engine.run import Outcome, open_executor, open_store, run
+from agentv.engine.run_in_progress import Observer, RunInProgress
 from agentv.engine.run_options import EvalOptions, parse_max_errors
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import AgentvError, DatasetWarning, NoEvaluatorsError, UsageError

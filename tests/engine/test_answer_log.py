@@ -100,15 +100,20 @@ def lines_of(project):
     return [path.read_bytes().splitlines() for path in (project.path / "out" / "answers").glob("*.jsonl")]
 
 
-def stopped_by_budget(project, models):
+def stopped_by_budget(project, models, *options):
     """A run whose budget is used up between the answers and their judges."""
     project.dataset(*["one", "two", "three", "four"], evaluators=[JUDGE])
-    ended = project.eval("--target", "default", "--out", "out", "--budget-usd", "0.009")
+    ended = project.eval("--target", "default", "--out", "out", "--budget-usd", "0.009", *options)
     assert ended.code == 4 and models.calls == {"default": 1, "judge": 0}
 
 
-def test_a_run_stopped_by_its_budget_keeps_the_answer(project, models):
-    stopped_by_budget(project, models)
+@pytest.mark.parametrize("options", [(), ("--changed-since", "earlier")], ids=["new", "with carried records"])
+def test_a_run_stopped_by_its_budget_keeps_the_answer(project, models, options):
+    if options:
+        project.dataset("other", evaluators=[{"type": "contains", "value": "answer"}])
+        assert project.eval("--target", "default", "--out", "earlier").code == 0
+        models.calls["default"] = 0
+    stopped_by_budget(project, models, *options)
     assert project.manifest()["unrecorded_cost_usd"] == project.manifest()["stored_cost_usd"] == pytest.approx(0.01)
     assert project.eval("--resume", "--out", "out", "--budget-usd", "0.015").code == 4
     assert models.calls == {"default": 1, "judge": 1}

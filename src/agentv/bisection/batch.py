@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 
 from agentv.engine.prepare import prepare
-from agentv.engine.run import Observer, open_executor, open_store, run
+from agentv.engine.run import open_executor, open_store, run
+from agentv.engine.run_in_progress import Observer
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import Fingerprints, JobSource
 from agentv.errors import AgentvError

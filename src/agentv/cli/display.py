@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from agentv.cli import output
-from agentv.engine.run import Observer, RunInProgress
+from agentv.engine.run_in_progress import Observer, RunInProgress
 from agentv.engine.run_plan import RunPlan
 from agentv.model.job import Job
 from agentv.model.result import Result

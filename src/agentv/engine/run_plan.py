@@ -188,6 +188,11 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     most_given: int | None = None
     uses: Inventory
 
+    @property
+    def live_early_stop(self) -> EarlyStopping | None:
+        """The early stopping that decides which cases run; None in a rescore, where it is applied at the end."""
+        return self.early_stop if self.rescored is None else None
+
     def jobs(self) -> Iterator[Job]:
         """Yield every job in file order; the jobs of one case stay together."""
         for case in self.cases.stream_again():

@@ -18,7 +18,8 @@ from agentv.datasets.loader import ignore
 from agentv.datasets.selection import Selection
 from agentv.engine.gates import judge
 from agentv.engine.prepare import prepare
-from agentv.engine.run import Observer, open_executor, open_store, run
+from agentv.engine.run import open_executor, open_store, run
+from agentv.engine.run_in_progress import Observer
 from agentv.engine.run_options import EvalOptions, Gates
 from agentv.errors import EXIT_UNDECIDED, AgentvError
 from agentv.model.case import EvalCase

@@ -119,7 +119,7 @@ class SummaryBuilder:
         """Return further details for reports, by target."""
         return {name: target.details() for name, target in self._targets.items()}
 
-    def snapshot(self, total: int | None = None, concurrency: int | None = None, waits_s: float = 0.0) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """Return the progress so far. Fast, and safe to call from another thread."""
         targets = list(self._targets.values())
         errors: Counter[str] = Counter()
@@ -128,13 +128,10 @@ class SummaryBuilder:
         costs = [target.cost + target.judge_cost for target in targets if target.priced or target.judge_priced]
         return Snapshot(
             done=sum(target.done for target in targets),
-            total=total,
             scored=sum(target.scores.n for target in targets),
             passed=sum(target.passed for target in targets),
             errors=dict(errors),
             cost_usd=sum(costs) if costs else None,
-            concurrency=concurrency,
-            waits_s=waits_s,
         )
 
 

@@ -15,7 +15,8 @@ from agentv.engine.gates import Stop
 from agentv.engine.named_runs import Ended, run_name
 from agentv.engine.prepare import prepare
 from agentv.engine.resume import options_of_earlier, resumed
-from agentv.engine.run import Observer, Outcome, RunInProgress, open_executor, open_store, run
+from agentv.engine.run import Outcome, open_executor, open_store, run
+from agentv.engine.run_in_progress import Observer, RunInProgress
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import AgentvError, UsageError, plural
@@ -209,7 +210,7 @@ def _cost(events: _Events, outcome: Outcome | None, before: RunSummary) -> float
     if running is None:
         return 0.0
     if running.costs.has_budget:
-        unrecorded = 0.0 if outcome is None else outcome.stored_usd
+        unrecorded = 0.0 if outcome is None else outcome.manifest.stored_cost_usd
         return max(0.0, running.costs.spent_usd + unrecorded - events.spent_before_usd)
     return 0.0 if outcome is None else max(0.0, _total_usd(outcome.summary) - _total_usd(before))
 

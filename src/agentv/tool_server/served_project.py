@@ -10,7 +10,7 @@ from threading import Lock
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.stamps import files_of
 from agentv.engine.named_runs import named_run
-from agentv.engine.run import Observer
+from agentv.engine.run_in_progress import Observer
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError
 from agentv.runs.redaction import Redactor

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.engine.run import RunInProgress
+from agentv.engine.run_in_progress import RunInProgress
 from agentv.runs.summary import Snapshot
 from agentv.tool_server.served_project import ServedProject
 

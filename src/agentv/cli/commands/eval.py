@@ -167,13 +167,14 @@ def print_outcome(outcome: Outcome, notes: list[str], commands: list[str]) -> No
 
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
     """Return the outcome of a run as printed by `--json`."""
+    spans = outcome.manifest.spans
     return {
         "run": str(outcome.folder),
         "headlines": headlines(outcome.summary),
         "exit_code": outcome.verdict.exit_code,
         "reasons": outcome.verdict.reasons,
         "summary": outcome.summary,
-        **({} if outcome.spans is None else {"spans": outcome.spans}),
+        **({} if spans is None else {"spans": spans}),
     }
 
 
@@ -209,21 +210,18 @@ def _print_losses(outcome: Outcome, delivery: Delivery | None) -> None:
 
 def _notes(outcome: Outcome) -> list[str]:
     notes = [f"Skipped {plural(outcome.skipped_cases, 'invalid case')}"] if outcome.skipped_cases else []
-    if outcome.stopped_early:
+    if outcome.manifest.stopped_early:
         notes.append(
             "Stopped early: the --stop-when condition is decided. The intervals are valid at any stopping time, "
             "but the means are biased: the run stopped when they were far from the limit."
         )
     if any(PERMANENT & set(details.error_classes) for details in outcome.details.values()):
         notes.append(f"Errors of the classes {', '.join(sorted(PERMANENT))} recur until their cause is fixed.")
-    if outcome.unrecorded_usd:
-        stored = (
-            f"; {usd(outcome.stored_usd)} of it for stored answers, which --resume scores" if outcome.stored_usd else ""
-        )
-        notes.append(
-            f"{usd(outcome.unrecorded_usd)} was paid for jobs without a record, and is not in the cost{stored}."
-        )
-    notes += span_notes(outcome.spans)
+    unrecorded, stored = outcome.manifest.unrecorded_cost_usd, outcome.manifest.stored_cost_usd
+    if unrecorded:
+        part = f"; {usd(stored)} of it for stored answers, which --resume scores" if stored else ""
+        notes.append(f"{usd(unrecorded)} was paid for jobs without a record, and is not in the cost{part}.")
+    notes += span_notes(outcome.manifest.spans)
     if outcome.stopped is not None and (outcome.folder / BATCHES).is_dir():
         notes.append("Submitted batches keep running at the provider. Resume the run to collect their results.")
     return notes

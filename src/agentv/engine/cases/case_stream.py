@@ -31,9 +31,9 @@ class CaseStream:
 
     def chunks(self) -> Iterator[list[EvalCase]]:
         """Yield the cases in chunks, until a dataset changes."""
-        early_stop, cases = self._plan.early_stop, self._plan.cases
+        early_stop, cases = self._plan.live_early_stop, self._plan.cases
         try:
-            if early_stop is None or self._plan.rescored is not None:
+            if early_stop is None:
                 stream = cases.stream_again()
                 yield from iter(lambda: list(islice(stream, _CHUNK)), [])
             else:
