@@ -248,7 +248,9 @@ def test_any_failure_of_a_judge_is_an_error_with_its_reason(judged, project, how
         members = [{"type": "llm_judge"}, {"type": "contains", "value": "yes"}]
         entry = {**entry, "type": "composite", "evaluators": members, "aggregator": "weighted_average"}
     entries = [entry, {"type": "contains", "value": "yes"}]
-    record = judged(reply, entries=entries, faults=faults, timeout_seconds=0.5 if "hang" in str(faults) else 30, code=3)["c0"]
+    record = judged(
+        reply, entries=entries, faults=faults, timeout_seconds=0.5 if "hang" in str(faults) else 30, code=3
+    )["c0"]
     assert (record["status"], record["score"], record["verdict"]) == ("error", None, None)
     assert record["partial_score"] == 1.0 and reason in record["error"]["message"]
     assert record["evaluator_results"][0]["score"] is None
