@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from agentv.executors.lease_file import LeaseFile, fair_shares
+from agentv.executors.lease_file import Adapted, LeaseFile, fair_shares
 from agentv_testing import FaultyServer
 from waiting import wait_until
 
@@ -61,9 +61,26 @@ def test_the_rate_that_an_endpoint_accepted_is_remembered(tmp_path):
     first = LeaseFile("https://a", tmp_path)
     first.update(4, 4, 0)
     first.release(20.0)
-    second = LeaseFile("https://a", tmp_path)
-    second.update(4, 4, 0)
-    assert second.rate == 20.0
+    assert LeaseFile("https://a", tmp_path).update(4, 4, 0).rate == 20.0
+
+
+def test_a_killed_process_leaves_what_the_endpoint_answers_to_the_others(tmp_path):
+    first, second = LeaseFile("https://a", tmp_path), LeaseFile("https://a", tmp_path)
+
+    def parts(lease, limit, rate):
+        lease = lease.update(200, 200, 0, Adapted(limit, rate, rate or 0.0, is_paced=True))
+        return lease.limit, lease.rate
+
+    assert parts(first, 40.0, 20.0) == (40.0, 20.0)
+    assert parts(second, 10.0, None) == (1.0, 0.1)  # the first one has not given anything up yet
+    assert parts(first, 40.0, 20.0) == (20.0, 10.0)
+    assert parts(second, 1.0, 0.1) == (20.0, 10.0)
+    assert parts(second, 10.0, 5.0) == (10.0, 5.0)  # fewer calls are answered: all have less
+    assert parts(first, 20.0, 10.0) == (15.0, 7.5)
+    assert parts(second, 10.0, 5.0) == (15.0, 7.5)
+    [owned] = tmp_path.glob("*.2")
+    owned.unlink()  # as if its process had ended
+    assert parts(first, 15.0, 7.5) == (30.0, 15.0)
 
 
 @pytest.mark.parametrize("contents", [b"", b"{", b"\xff\x00", b'{"owners": 3}'])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import takewhile
 
 _WINDOW_S, _EVENT_S = 3.0, 0.5
 """Refusals are counted since the last cut, but in this window at most; those within an event count as one."""
@@ -33,6 +34,7 @@ class CallPace:
 
     def __init__(self) -> None:
         self.rate = _UNLIMITED
+        self._part = 1.0
         self._peak = 0.0
         self._cut = _MOST_CUT
         self._best = self._best_at = 0.0
@@ -45,10 +47,19 @@ class CallPace:
     def is_limited(self) -> bool:
         return self.rate != _UNLIMITED
 
-    def begin(self, rate: float, now: float) -> None:
-        """Start with a known rate."""
-        self.rate = rate
-        self._grown_at = self._cut_at = now
+    def started_per_s(self, now: float) -> float:
+        """Return the calls that started within the last second."""
+        return sum(1 for _ in takewhile(lambda moment: moment > now - 1.0, reversed(self._starts)))
+
+    def take(self, rate: float, total: float, now: float) -> None:
+        """Continue at another rate: a known one, or the part of it that other processes leave."""
+        if self.rate == _UNLIMITED:
+            self._grown_at = self._cut_at = now
+            self._peak = rate if rate < total else 0.0
+        else:
+            self._peak, self._best = self._peak * rate / self.rate, self._best * rate / self.rate
+        self.rate, self._part = rate, rate / total
+        self._next_start = min(self._next_start, now + 1.0 / rate)
 
     def restore(self, rate: float) -> None:
         """Return to an earlier rate, after an outage."""
@@ -126,7 +137,7 @@ class CallPace:
                 self._peak = max(self._peak, self.rate / (1 - self._cut))
                 self._cut_at = now - _EVENT_S
         elif self._peak:
-            recovery_s = max(_RECOVERY_S, _RECOVERY_CALLS / self._peak)
+            recovery_s = max(_RECOVERY_S, _RECOVERY_CALLS * self._part / self._peak)
             self.rate = self._peak * (1.0 + self._cut * (since_cut / recovery_s - 1.0) ** 3)
         elif since_cut > 0.5:
             self.rate *= 1.0 + _FIRST_GROWTH * min(elapsed, 0.25)

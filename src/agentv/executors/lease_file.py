@@ -1,8 +1,9 @@
 """Share the limit of an endpoint between all agentv processes of this machine, through a small locked file.
 
 Each process owns a number of calls; together they never own more than the limit. A process takes what is free, up to
-its fair share, and gives back what exceeds it as its calls end. The file also keeps the rate of calls that the endpoint
-accepted.
+its fair share, and gives back what exceeds it as its calls end. What the processes have adapted to the endpoint is
+divided in the same way: the calls in flight that it answers, and the calls per second that it accepts. A process that
+ends leaves its parts to the others. The rate is kept for later runs.
 """
 
 from __future__ import annotations
@@ -24,42 +25,77 @@ _TICK_S, _CHANGE_S = 0.5, 0.05
 _STALLED_S = 30.0
 """A process that has not looked for this long, such as a stopped one, loses its share."""
 _KNOWN_S = 600.0
+_LEAST_LIMIT, _LEAST_RATE = 1.0, 0.1
+_ALL = 1e9
+_NEARLY = 0.95
 _TRIES, _TRY_S = 20, 0.002
 
 
 class _Owner(msgspec.Struct, array_like=True):
-    """A process: the most calls it may have in flight, those it wants, and those it owns."""
+    """A process: the most calls it may have in flight, those it wants, and those it owns.
+
+    `limit` and `rate` are its parts of what the endpoint answers at a time and accepts per second; 0 if not limited.
+    """
 
     most: int
     wanted: int
     owned: int
+    limit: float = 0.0
+    rate: float = 0.0
+    wanted_rate: float = 0.0
 
 
 class _Shared(msgspec.Struct):
-    """The contents of the file. Owners have fencing numbers, which are never used again."""
+    """The contents of the file. Owners have fencing numbers, which are never used again.
+
+    `limit` and `rate` are those of the endpoint: the parts of its owners, and what those who ended have left.
+    """
 
     last_number: int = 0
     owners: dict[int, _Owner] = {}
     rate: float | None = None
     rate_at: float = 0.0
+    limit: float = 0.0
+
+
+class Adapted(NamedTuple):
+    """What a process has adapted to an endpoint: calls in flight, and calls per second, if they are limited.
+
+    `started` is the number of calls per second that it has started, and `is_paced` whether more of them wait.
+    """
+
+    limit: float = 1.0
+    rate: float | None = None
+    started: float = 0.0
+    is_paced: bool = False
+
+
+_UNADAPTED = Adapted()
 
 
 class Lease(NamedTuple):
-    """The calls that this process may have in flight, and when to ask again."""
+    """The calls that this process may have in flight, and when to ask again; its parts of what all have adapted."""
 
     calls: int
     ask_after_s: float
+    limit: float
+    rate: float | None = None
+    total_rate: float = 0.0
+
+
+def fair_parts(total: float, wanted: Mapping[int, float]) -> dict[int, float]:
+    """Divide a total between owners, so that none gets more than it wants."""
+    parts: dict[int, float] = {}
+    for position, owner in enumerate(sorted(wanted, key=lambda owner: wanted[owner])):
+        parts[owner] = min(wanted[owner], total / (len(wanted) - position))
+        total -= parts[owner]
+    return parts
 
 
 def fair_shares(total: int, wanted: Mapping[int, int], turn: int) -> dict[int, int]:
     """Divide calls between owners, so that none gets more than it wants. What cannot be divided goes around."""
-    shares, left, level = {}, total, total
-    for position, owner in enumerate(sorted(wanted, key=lambda owner: wanted[owner])):
-        others = len(wanted) - position
-        level = min(level, left // others) if wanted[owner] > left // others else level
-        shares[owner] = min(wanted[owner], level)
-        left -= shares[owner]
-    owners = sorted(wanted)
+    shares = {owner: int(part + 1e-9) for owner, part in fair_parts(total, wanted).items()}
+    left, owners = total - sum(shares.values()), sorted(wanted)
     for position in range(len(owners)):
         owner = owners[(turn + position) % len(owners)]
         if left and shares[owner] < wanted[owner]:
@@ -77,56 +113,95 @@ class LeaseFile:
         self._number: int | None = None
         self._own: int | None = None
         self._is_off = False
-        self._last = Lease(0, _CHANGE_S)
-        self.rate: float | None = None
+        self._calls = 0
 
-    def update(self, most: int, wanted: int, in_flight: int) -> Lease:
+    def update(self, most: int, wanted: int, in_flight: int, adapted: Adapted = _UNADAPTED) -> Lease:
         """Return the calls that may be in flight, given the most, those that are wanted, and those in flight now."""
-        if self._is_off:
-            return Lease(most, _TICK_S)
-        try:
-            with self._locked() as shared:
-                self._last = self._updated(shared, _Owner(most, wanted, 0), in_flight)
-        except BlockingIOError:
-            pass  # another process is slow: ask again
-        except (OSError, ImportError, msgspec.MsgspecError) as error:
-            self._is_off = True
-            logging.getLogger("agentv").info("Limits are not shared with other processes: %s", error)
-            return Lease(most, _TICK_S)
-        return self._last
+        if not self._is_off:
+            try:
+                with self._locked() as shared:
+                    lease = self._updated(shared, _Owner(most, wanted, in_flight), adapted)
+                self._calls = lease.calls
+                return lease
+            except BlockingIOError:
+                # Another process is slow: ask again.
+                return Lease(self._calls, _CHANGE_S, adapted.limit)
+            except (OSError, ImportError, msgspec.MsgspecError) as error:
+                self._is_off = True
+                logging.getLogger("agentv").info("Limits are not shared with other processes: %s", error)
+        return Lease(most, _TICK_S, adapted.limit)
 
     def release(self, rate: float | None = None) -> None:
         """Give the share back, and keep the rate that the endpoint accepted, if it is limited."""
         if self._number is None:
             return
         with suppress(OSError, msgspec.MsgspecError), self._locked() as shared:
-            shared.owners.pop(self._number, None)
-            if rate is not None:
-                shared.rate, shared.rate_at = rate, time.time()
+            own = shared.owners.pop(self._number, None)
+            if own is not None and rate is not None:
+                shared.rate, shared.rate_at = (shared.rate or 0.0) - own.rate + rate, time.time()
         self._forget(self._number)
         if self._own is not None:
             os.close(self._own)
         self._number = self._own = None
-        self._last = Lease(0, _CHANGE_S)
+        self._calls = 0
 
-    def _updated(self, shared: _Shared, own: _Owner, in_flight: int) -> Lease:
+    def _updated(self, shared: _Shared, own: _Owner, adapted: Adapted) -> Lease:
         for number in [number for number in shared.owners if number != self._number and self._is_gone(number)]:
             del shared.owners[number]
             self._forget(number)
         if self._number not in shared.owners:
-            self._join(shared)
+            self._join(shared, adapted)
         assert self._number is not None and self._own is not None
         os.utime(self._own)
+        before = shared.owners.get(self._number)
         shared.owners[self._number] = own
         others = sum(owner.owned for number, owner in shared.owners.items() if number != self._number)
         total = max(owner.most for owner in shared.owners.values())
         wanted = {number: owner.wanted for number, owner in shared.owners.items()}
         share = own.most if len(wanted) == 1 else fair_shares(total, wanted, int(time.time()))[self._number]
         # Calls in flight cannot be given back.
-        own.owned = max(in_flight, min(share, total - others))
-        return Lease(min(share, own.owned), _TICK_S if own.owned == share else _CHANGE_S)
+        own.owned = max(own.owned, min(share, total - others))
+        is_fair = self._divide_limit(shared, before, adapted) & self._divide_rate(shared, before, adapted)
+        ask_after_s = _TICK_S if own.owned == share and is_fair else _CHANGE_S
+        return Lease(min(share, own.owned), ask_after_s, own.limit, own.rate or None, shared.rate or 0.0)
 
-    def _join(self, shared: _Shared) -> None:
+    def _divide_limit(self, shared: _Shared, before: _Owner | None, adapted: Adapted) -> bool:
+        """Take a part of the calls that the endpoint answers at a time; return whether it is a fair one."""
+        assert self._number is not None
+        owners, own = shared.owners, shared.owners[self._number]
+        change = adapted.limit - before.limit if before is not None else 0.0
+        most = max(owner.most for owner in owners.values())
+        shared.limit = min(most, max(_LEAST_LIMIT, shared.limit + change))
+        wanted = {number: float(owner.wanted) for number, owner in owners.items()}
+        fair = self._fair_part(shared.limit, wanted)
+        own.limit = max(_LEAST_LIMIT, min(fair, shared.limit - sum(owner.limit for owner in owners.values())))
+        return own.limit >= _NEARLY * fair
+
+    def _divide_rate(self, shared: _Shared, before: _Owner | None, adapted: Adapted) -> bool:
+        """Take a part of the rate that the endpoint accepts, if it is limited; return whether it is a fair one."""
+        assert self._number is not None
+        owners, own, last = shared.owners, shared.owners[self._number], before.rate if before is not None else 0.0
+        total = shared.rate if shared.rate is not None and time.time() - shared.rate_at < _KNOWN_S else None
+        if adapted.rate is None and total is None:
+            return True
+        if adapted.rate is None:
+            rate = adapted.started if before is not None else 0.0
+        else:
+            # A rate that is not used up is not known to be accepted.
+            is_known = adapted.is_paced or len(owners) == 1 or not last
+            rate = adapted.rate if is_known else min(last, adapted.rate)
+        own.wanted_rate = _ALL if adapted.is_paced or before is None else 1.5 * adapted.started + 1
+        shared.rate, shared.rate_at = max(_LEAST_RATE, (total or 0.0) + rate - last), time.time()
+        fair = self._fair_part(shared.rate, {number: owner.wanted_rate for number, owner in owners.items()})
+        own.rate = max(_LEAST_RATE, min(fair, shared.rate - sum(owner.rate for owner in owners.values())))
+        return own.rate >= _NEARLY * fair
+
+    def _fair_part(self, total: float, wanted: Mapping[int, float]) -> float:
+        """Return the part of this process; the whole if there are no others."""
+        assert self._number is not None
+        return fair_parts(total, wanted)[self._number] if len(wanted) > 1 else total
+
+    def _join(self, shared: _Shared, adapted: Adapted) -> None:
         """Become an owner, with a lock that ends with this process, however it ends."""
         import fcntl  # late: not on all systems
 
@@ -136,8 +211,8 @@ class LeaseFile:
         self._number = shared.last_number
         self._own = os.open(self._owner_path(self._number), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         fcntl.flock(self._own, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if shared.rate is not None and time.time() - shared.rate_at < _KNOWN_S:
-            self.rate = shared.rate / (1 + len(shared.owners))
+        if not shared.owners:
+            shared.limit = adapted.limit
 
     def _is_gone(self, number: int) -> bool:
         """Whether an owner has ended, or has not looked at its share for long."""

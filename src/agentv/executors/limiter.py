@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from agentv.executors.call_pace import CallPace
 from agentv.executors.call_queue import UNLIMITED, WaitingCalls
-from agentv.executors.lease_file import LeaseFile
+from agentv.executors.lease_file import Adapted, LeaseFile
 from agentv.executors.outage import Congestion, Outage
 
 _TICK_S, _DOUBLING_S = 0.25, 2.0
@@ -271,10 +271,16 @@ class Limiter:
             return
         is_first = self._asking is None
         wanted = self.most if self._waiting else min(self.most, 2 * calls)
-        self._leased, ask_after_s = lease.update(self.most, wanted, self.in_flight)
-        if is_first and lease.rate is not None and not self._pace.is_limited:
-            self._pace.begin(lease.rate, self._clock())
-        self._asking = asyncio.get_running_loop().call_later(ask_after_s, self._renew_lease, lease)
+        now, pace = self._clock(), self._pace
+        rate = pace.rate if pace.is_limited else None
+        adapted = Adapted(self._limit, rate, pace.started_per_s(now), bool(self._waiting) and pace.delay_s(now) > 0)
+        part = lease.update(self.most, wanted, self.in_flight, adapted)
+        self._leased = part.calls
+        self._congestion.scale(part.limit / self._limit)
+        self._limit = part.limit
+        if part.rate is not None:
+            pace.take(part.rate, part.total_rate, now)
+        self._asking = asyncio.get_running_loop().call_later(part.ask_after_s, self._renew_lease, lease)
         if not is_first:
             self._wake()
 

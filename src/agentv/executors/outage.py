@@ -123,6 +123,12 @@ class Congestion:
         """Forget the limit that was too high."""
         self._ceiling, self._step_s, self._trial = 0.0, _STEP_S, None
 
+    def scale(self, factor: float) -> None:
+        """Take note that the limit was multiplied, because of other processes."""
+        self._ceiling *= factor
+        if self._trial is not None and factor != 1.0:
+            self._trial = _Trial(self._trial.limit * factor, self._trial.rate * factor, self._trial.begins)
+
     def failed(self, now: float, answers: int, in_flight: int, limit: float) -> float:
         """Count a failed call; return the new limit on calls in flight."""
         self._failures += 1
