@@ -32,6 +32,9 @@ class Connection:
 
         return await self.client.call_tool(name, arguments, progress_callback=seen)
 
+    def reply(self, name, /, **arguments):
+        return self.portal.call(self._call, name, arguments)
+
     def call(self, name, /, **arguments):
         """Return the data of a successful call."""
         result = self.portal.call(self._call, name, arguments)

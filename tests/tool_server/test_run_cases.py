@@ -8,6 +8,7 @@ from connection import connected, served
 
 from agentv.model.result import TokenUsage
 from agentv.runs.catalogue import project_runs
+from agentv.tool_server.text_limit import MOST_CHARACTERS, MOST_TEXT
 from agentv_testing import Answer, FaultyServer
 from waiting import wait_until
 
@@ -191,14 +192,49 @@ def test_a_run_folder_cannot_send_a_resumed_run_out_of_the_project(project):
             assert "outside the project" in message or "only its folder names" in message
 
 
-def test_of_many_targets_the_first_are_listed(project):
-    folder = project() / ".agentv/results/many"
-    folder.mkdir(parents=True)
+def other_run(path, rows):
+    """Write a run by hand, as another program might."""
+    path.mkdir(parents=True)
     row = {"schema_version": 1, "run_id": "many", "eval_id": "a", "dataset": "d", "dataset_path": "d.jsonl", "trial": 1}
-    ended = {"timestamp": "2026-11-15T10:00:00Z", "status": "ok", "score": 1.0, "verdict": "pass"}
-    rows = [json.dumps({**row, **ended, "target": f"t{number}"}) for number in range(60)]
-    (folder / "results.jsonl").write_text("".join(f"{line}\n" for line in rows))
+    ended = {"timestamp": "2026-11-15T10:00:00Z", "status": "ok", "score": 0.0, "verdict": "fail"}
+    (path / "results.jsonl").write_text("".join(json.dumps({**row, **ended, **more}) + "\n" for more in rows))
+
+
+def test_of_many_targets_the_first_are_listed(project):
+    other_run(project() / ".agentv/results/many", [{"target": f"t{number}"} for number in range(60)])
     with served(jobs=1) as server:
         [listed] = server.call("list_runs")["runs"]
         read = server.call("read_run", run="many")
     assert (len(listed["targets"]), listed["more_targets"], len(read["headlines"])) == (50, 10, 50)
+
+
+VERY_LONG = "x" * 100_000
+LONG_NAMES = {
+    "words": {"eval_id": "id " * 30_000, "target": "target " * 9_000, "dataset": "d " * 30_000},
+    "one word": {"eval_id": VERY_LONG, "target": VERY_LONG, "dataset": VERY_LONG, "dataset_path": VERY_LONG},
+    "half a pair": {"eval_id": "\ud83d" + "€" * 50_000, "target": "\ud83d/~0~1\x00\x1b[31m", "tags": [VERY_LONG] * 99},
+}
+
+
+@pytest.mark.parametrize("names", LONG_NAMES.values(), ids=LONG_NAMES)
+def test_answers_with_very_long_names_are_short_and_name_results_that_can_be_read(project, names):
+    rows = [{"target": "t", **names, "trial": trial} for trial in (1, 2)]
+    others = {**names, "eval_id": "last", "score": 0.5}
+    targets = [{**others, "target": f"{names['target']}{number}"} for number in range(9)]
+    other_run(project() / ".agentv/results/odd", [*rows, *targets])
+    with served(jobs=1) as server:
+        for tool, arguments in (
+            ("list_runs", {}),
+            ("read_run", {"run": "odd"}),
+            ("read_failures", {"run": "odd", "limit": 50}),
+            ("compare_runs", {"before": "odd", "after": "odd"}),
+        ):
+            result = server.reply(tool, **arguments)
+            assert len(json.dumps(result.structured_content, ensure_ascii=False)) < 1.3 * MOST_CHARACTERS, tool
+            assert len(result.content[0].text) < 1.1 * MOST_TEXT, tool
+            assert result.structured_content.get("cut_hint", "") in result.content[0].text, tool
+        assert len(server.call("read_run", run="odd")["summary"]) == 10, "names that start alike are all kept"
+        failed = server.call("read_failures", run="odd")["failures"][0]
+        wanted = {name: failed[name] for name in ("case", "target", "trial")}
+        found = server.call("read_result", run="odd", **wanted, place="/eval_id")
+    assert found["characters"] == len(names["eval_id"])

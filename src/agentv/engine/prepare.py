@@ -8,7 +8,7 @@ import msgspec
 
 from agentv.datasets.stamps import files_of
 from agentv.engine.answers.carried_answers import CarriedAnswers, carried
-from agentv.engine.calls.prices import why_unpriced
+from agentv.engine.calls.prices import UnknownPrice, why_unpriced
 from agentv.engine.cases.case_survey import CaseSurvey, settle_trust, variable_uses
 from agentv.engine.checks.preflight import ProjectFacts
 from agentv.engine.named_runs import open_run
@@ -91,7 +91,7 @@ def checked_plan(
         why = why_unpriced(project.target(name))
         if why is not None:
             message = f"--budget-usd cannot be enforced: the price of target '{name}' is unknown"
-            raise UsageError(
+            raise UnknownPrice(
                 message, why, "Set `prices` of the target, remove --budget-usd, or use a target with a known price"
             )
     for name in answering:

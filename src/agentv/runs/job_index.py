@@ -14,6 +14,7 @@ from agentv.errors import file_errors
 from agentv.model.result import JobKey, Result
 from agentv.runs.record import RecordKey, ScoreRecord, damaged, decode_key
 from agentv.support.hash_table import HashTable, OffsetTable
+from agentv.support.json_values import repair_json
 
 if TYPE_CHECKING:
     from agentv.runs.store import RunStore
@@ -79,6 +80,9 @@ def _decode(line: bytes, number: int, path: Path) -> RecordKey:
     try:
         return decode_key(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        repaired = repair_json(line)  # half a surrogate pair, as the reader of records accepts it
+        if repaired != line:
+            return _decode(repaired, number, path)
         raise damaged(path, f"line {number}", error) from error
 
 

@@ -22,7 +22,6 @@ from agentv.report.figures import one_line
 from agentv.tool_server.run_tools import Offset, next_offset
 from agentv.tool_server.served_project import ServedProject
 from agentv.tool_server.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
-from agentv.tool_server.text_limit import Cut, fitted
 from agentv.trust.consent import trust_notes
 from agentv.trust.inventory import Inventory
 
@@ -48,6 +47,8 @@ class ValidateAnswer(ToolAnswer, frozen=True, kw_only=True):
 
     `uses` are the commands, code, hosts and variables that a run would use.
     """
+
+    REST = "The command `agentv validate PATHS --json` prints everything"
 
     files: int
     cases: int
@@ -107,6 +108,8 @@ class ListedCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class ListCasesAnswer(ToolAnswer, frozen=True, kw_only=True):
     """One page of the cases that match, of `total`."""
+
+    REST = "Read one case with read_case, or fewer with `limit`"
 
     total: int
     cases: list[ListedCase] = []
@@ -171,12 +174,13 @@ class ReadCaseArguments(ToolArguments, frozen=True, kw_only=True):
 
 
 class ReadCaseAnswer(ToolAnswer, frozen=True, kw_only=True):
-    """A case as `agentv cases` prints it. `cut` lists what was shortened."""
+    """A case as `agentv cases` prints it."""
+
+    REST = "The command `agentv cases PATHS --case ID --json` prints the whole case"
 
     case: dict[str, Any]
     path: str
     line: int | None = None
-    cut: list[Cut] = []
     notes: list[str] = []
 
     def lines(self) -> Iterator[str]:
@@ -193,8 +197,8 @@ def read_case(project: ServedProject, given: ReadCaseArguments, _: CallInProgres
         places = ", ".join(f"{case.path}:{case.line or 1}" for case in found[:10])
         raise UsageError(f"{len(found):,} cases have the id '{given.case}'", places, "Name one dataset")
     case = found[0]
-    data, cut = fitted(resolved_data(case) if given.resolve else case_to_data(case))
-    return ReadCaseAnswer(case=data, path=case.path, line=case.line, cut=cut, notes=notes[:_MOST_FINDINGS])
+    data = resolved_data(case) if given.resolve else case_to_data(case)
+    return ReadCaseAnswer(case=data, path=case.path, line=case.line, notes=notes[:_MOST_FINDINGS])
 
 
 class ListTargetsArguments(ToolArguments, frozen=True, kw_only=True):
@@ -212,6 +216,8 @@ class ListedTarget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 class ListTargetsAnswer(ToolAnswer, frozen=True, kw_only=True):
     """The targets of the project."""
+
+    REST = "The targets are defined in targets.yaml"
 
     targets: list[ListedTarget] = []
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from agentv.errors import UsageError, plural
+from agentv.errors import UsageError, plural, start_of
 from agentv.model.message import stored_tool_calls
 from agentv.model.result import EvaluatorResult, JobKey, Result, Status, Verdict
 from agentv.report.figures import job_name, number, one_line
@@ -18,13 +19,12 @@ from agentv.runs.summary import reason_of
 from agentv.tool_server.run_tools import GivenRunName, Offset, next_offset, open_whole
 from agentv.tool_server.served_project import ServedProject
 from agentv.tool_server.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
-from agentv.tool_server.text_limit import MOST_CHARACTERS, Cut, fitted, text_at
+from agentv.tool_server.text_limit import MOST_CHARACTERS, Cut, fitted, is_named, slice_of, text_at
 
 Ending = Literal["fail", "borderline", "error", "unscored"]
 
 _LONGEST_REASON = 300
-_MOST_OF_ONE = MOST_CHARACTERS // 4
-_SLICE = 20_000
+_MOST_OF_PAGE, _MOST_OF_ONE = MOST_CHARACTERS - 2_000, MOST_CHARACTERS // 4
 
 
 class ReadFailuresArguments(ToolArguments, frozen=True, kw_only=True):
@@ -81,6 +81,8 @@ class FailedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class ReadFailuresAnswer(ToolAnswer, frozen=True, kw_only=True):
     """One page of the results that match, of `total`; the run has `results` results."""
 
+    REST = "Read one result with read_result, or fewer with `limit`. Shortened names can be passed as they are shown"
+
     total: int
     results: int
     failures: list[FailedResult] = []
@@ -105,9 +107,9 @@ def read_failures(project: ServedProject, given: ReadFailuresArguments, _: CallI
     shown: list[FailedResult] = []
     size = 0
     for result in page:
-        failed, length = _failed(result, cases.get((result.dataset_path, result.eval_id), {}))
-        size += length
-        if shown and size > MOST_CHARACTERS:
+        failed = _failed(result, cases.get((result.dataset_path, result.eval_id), {}))
+        size += len(msgspec.json.encode(failed))
+        if shown and size > _MOST_OF_PAGE:
             break
         shown.append(failed)
     return ReadFailuresAnswer(
@@ -115,6 +117,7 @@ def read_failures(project: ServedProject, given: ReadFailuresArguments, _: CallI
         results=results,
         failures=shown,
         next_offset=next_offset(given.offset + len(shown), len(found)),
+        cut_hint=ReadFailuresAnswer.REST if any(each.cut for each in shown) else "",
     )
 
 
@@ -123,12 +126,13 @@ def _chosen(store: RunStore, given: ReadFailuresArguments) -> tuple[list[int], i
     found: list[tuple[float, str, int]] = []
     results = 0
     cases = frozenset(given.cases)
+    shown = [each for each in given.cases if not each.isascii()]
     for offset, record in store.entries(ScoreRecord):
         results += 1
         ending = record.verdict if record.status == "ok" else record.status
-        if ending not in given.outcomes or given.target not in (None, record.target):
+        if ending not in given.outcomes or not _is(given.target, record.target):
             continue
-        if not cases or record.eval_id in cases:
+        if not cases or record.eval_id in cases or any(is_named(record.eval_id, each) for each in shown):
             found.append((2.0 if record.score is None else record.score, record.eval_id, offset))
     return [offset for _, _, offset in sorted(found)], results
 
@@ -145,10 +149,10 @@ def _stored_cases(store: RunStore, results: Iterable[Result]) -> dict[tuple[str,
     return found
 
 
-def _failed(result: Result, case: dict[str, Any]) -> tuple[FailedResult, int]:
-    """Return a result without its details, and its size as JSON."""
+def _failed(result: Result, case: dict[str, Any]) -> FailedResult:
+    """Return a result without its details, and with short texts."""
     calls = stored_tool_calls(result.output_messages)
-    texts = {
+    texts: dict[str, Any] = {
         "reason": reason_of(result),
         "error": msgspec.to_builtins(result.error),
         "evaluator_results": [_verdict(found) for found in result.evaluator_results],
@@ -158,7 +162,6 @@ def _failed(result: Result, case: dict[str, Any]) -> tuple[FailedResult, int]:
         "candidate_answer": result.candidate_answer,
         "tool_calls": [{"tool": call.tool, "input": call.input} for call in calls],
     }
-    kept, cut = fitted({name: value for name, value in texts.items() if value}, _MOST_OF_ONE)
     failed = FailedResult(
         case=result.eval_id,
         dataset=result.dataset,
@@ -169,10 +172,11 @@ def _failed(result: Result, case: dict[str, Any]) -> tuple[FailedResult, int]:
         status=result.status,
         score=result.score,
         verdict=result.verdict,
-        cut=cut,
-        **kept,
+        **{name: value for name, value in texts.items() if value},
     )
-    return failed, len(msgspec.json.encode(kept))
+    kept: FailedResult
+    kept, cut = fitted(failed, _MOST_OF_ONE)
+    return msgspec.structs.replace(kept, cut=cut)
 
 
 def _verdict(found: EvaluatorResult) -> dict[str, Any]:
@@ -199,13 +203,14 @@ class ReadResultArguments(ToolArguments, frozen=True, kw_only=True):
 
 
 class ReadResultAnswer(ToolAnswer, frozen=True, kw_only=True):
-    """A record of the run, or a part of a text in it. `cut` lists what was shortened."""
+    """A record of the run, or a part of a text in it."""
+
+    REST = "Read the rest of a text with read_result, `place` from `cut`, and `offset`"
 
     result: dict[str, Any] = {}
     text: str | None = None
     characters: int | None = None
     next_offset: int | None = None
-    cut: list[Cut] = []
 
     def lines(self) -> Iterator[str]:
         if self.text is not None:
@@ -214,8 +219,6 @@ class ReadResultAnswer(ToolAnswer, frozen=True, kw_only=True):
         found = self.result
         yield f"{found.get('eval_id')} ({found.get('target')}): {found.get('verdict') or found.get('status')}"
         yield one_line(str(found.get("candidate_answer") or ""), _LONGEST_REASON)
-        for cut in self.cut:
-            yield f"{cut.place}: {cut.shown:,} of {cut.size:,} shown"
 
 
 def read_result(project: ServedProject, given: ReadResultArguments, _: CallInProgress) -> ReadResultAnswer:
@@ -223,32 +226,36 @@ def read_result(project: ServedProject, given: ReadResultArguments, _: CallInPro
     with open_whole(project, given.run) as store:
         data: dict[str, Any] = msgspec.to_builtins(store.read(_offset_of(store, given)))
     if given.place is None:
-        result, cut = fitted(data)
-        return ReadResultAnswer(result=result, cut=cut)
-    text = text_at(data, given.place)
-    part = text[given.offset : given.offset + _SLICE]
+        return ReadResultAnswer(result=data)
+    text = text_at(data, given.place.removeprefix("/result"))
+    part = slice_of(text, given.offset)
     end = given.offset + len(part)
     return ReadResultAnswer(text=part, characters=len(text), next_offset=next_offset(end, len(text)))
 
 
 def _offset_of(store: RunStore, given: ReadResultArguments) -> int:
-    same = {key: offset for key, offset in store.index.items() if key.eval_id == given.case}
+    same = {key: offset for key, offset in store.index.items() if is_named(key.eval_id, given.case)}
     found = {key: offset for key, offset in same.items() if _fits(key, given)}
     if len(found) == 1:
         return next(iter(found.values()))
-    listed = [str(key) for key in found or same][:10]
+    listed = [start_of(str(key), _LONGEST_REASON) for key in islice(found or same, 10)]
+    case = start_of(given.case, _LONGEST_REASON)
     if found:
         hint = "Pass `target`, `dataset` or `prompt` as well"
-        raise UsageError(f"{plural(len(found), 'result')} of case '{given.case}' match", "\n".join(listed), hint)
+        raise UsageError(f"{plural(len(found), 'result')} of case '{case}' match", "\n".join(listed), hint)
     hint = "read_failures lists the results that did not pass"
-    raise UsageError(f"The run has no such result of case '{given.case}'", "\n".join(listed), hint)
+    raise UsageError(f"The run has no such result of case '{case}'", "\n".join(listed), hint)
 
 
 def _fits(key: JobKey, given: ReadResultArguments) -> bool:
-    if given.target not in (None, key.target) or given.prompt not in (None, key.prompt) or given.trial != key.trial:
+    if given.trial != key.trial or not _is(given.target, key.target) or not _is(given.prompt, key.prompt):
         return False
     name = key.dataset_path.rpartition("/")[2]
-    return given.dataset in (None, key.dataset_path, name, name.partition(".")[0])
+    return any(_is(given.dataset, each) for each in (key.dataset_path, name, name.partition(".")[0]))
+
+
+def _is(given: str | None, name: str | None) -> bool:
+    return given is None or is_named(name, given)
 
 
 TOOLS = (

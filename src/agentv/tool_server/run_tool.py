@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.datasets.loader import ignore
+from agentv.engine.calls.prices import UnknownPrice
 from agentv.engine.cost import CostUnknown, costs_so_far
 from agentv.engine.gates import Stop
 from agentv.engine.named_runs import Ended, run_name
@@ -19,7 +20,7 @@ from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_in_progress import Observer, RunInProgress
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import RunPlan
-from agentv.errors import AgentvError, UsageError, plural
+from agentv.errors import UsageError, plural
 from agentv.model.manifest import RunSummary
 from agentv.model.result import Result
 from agentv.report.summary_text import headlines
@@ -63,6 +64,8 @@ class RunCasesArguments(ToolArguments, frozen=True, kw_only=True):
 
 class RunCasesAnswer(ToolAnswer, frozen=True, kw_only=True):
     """What a run ended with. `stopped` is why it ended before its last job; `resume` then continues it."""
+
+    REST = "Read the figures of the run with read_run"
 
     run: str
     headlines: list[str]
@@ -172,9 +175,7 @@ def _prepared(project: ServedProject, options: EvalOptions) -> RunPlan:
     project.check_sources(cases.sources)
     try:
         return prepare(options, cases)
-    except AgentvError as error:
-        if "--budget-usd cannot be enforced" not in error.headline:
-            raise
+    except UnknownPrice as error:
         hint = "Ask the user to set `prices` of the target, or to start `agentv mcp` with --max-jobs N only"
         raise UsageError(error.headline, error.detail, hint) from None
 

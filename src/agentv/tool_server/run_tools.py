@@ -26,7 +26,7 @@ from agentv.runs.catalogue import RunEntry, State, project_runs, read_entry
 from agentv.runs.store import RunStore
 from agentv.tool_server.served_project import ServedProject
 from agentv.tool_server.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
-from agentv.tool_server.text_limit import MOST_CHARACTERS, Cut, fitted
+from agentv.tool_server.text_limit import MOST_CHARACTERS
 from agentv.trust.roots import in_project, own_root
 
 GivenRunName = Annotated[
@@ -78,6 +78,8 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class ListRunsAnswer(ToolAnswer, frozen=True, kw_only=True):
     """The runs that match, of `total`."""
+
+    REST = "Read one run with read_run, or fewer with `limit`"
 
     total: int
     runs: list[ListedRun] = []
@@ -148,12 +150,13 @@ class ReadRunArguments(ToolArguments, frozen=True, kw_only=True):
 class ReadRunAnswer(ToolAnswer, frozen=True, kw_only=True):
     """The figures of a run. `summary` is that of the command `agentv report RUN --json`, by target."""
 
+    REST = "The command `agentv report RUN --json` prints all figures"
+
     run: ListedRun
     headlines: list[str]
     summary: dict[str, Any]
     failures: dict[str, Any] = {}
     notes: list[str] = []
-    cut: list[Cut] = []
 
     def lines(self) -> Iterator[str]:
         yield f"{self.run.name} ({self.run.state}): {', '.join(self.run.datasets)}"
@@ -167,16 +170,14 @@ def read_run(project: ServedProject, given: ReadRunArguments, _: CallInProgress)
     _refuse_part(given.run, name)
     store = RunStore.open(path)
     figures = store.figures()
-    summary, cut = fitted(msgspec.to_builtins(figures.summary.targets))
     groups = figures.failures
     texts = [] if groups is None or not groups.groups else [failure_headline(groups), *failure_lines(groups)]
     return ReadRunAnswer(
         run=_listed(msgspec.structs.replace(_entry_of(path), targets=figures.summary.targets)),
         headlines=headlines(figures.summary)[:_MOST_TARGETS],
-        summary=summary,
-        failures=fitted(msgspec.to_builtins(groups) or {}, MOST_CHARACTERS // 4)[0],
+        summary=msgspec.to_builtins(figures.summary.targets),
+        failures=msgspec.to_builtins(groups) or {},
         notes=[*store.notes, *texts],
-        cut=cut,
     )
 
 
@@ -222,12 +223,13 @@ class CompareRunsAnswer(ToolAnswer, frozen=True, kw_only=True):
     did, largest change first, out of `changed_total`.
     """
 
+    REST = "The command `agentv compare BEFORE AFTER --json` prints everything"
+
     answer: str | None
     verdict: str
     changed_total: int
     changed: list[dict[str, Any]] = []
     comparison: dict[str, Any] = {}
-    cut: list[Cut] = []
 
     def lines(self) -> Iterator[str]:
         yield self.verdict
@@ -249,15 +251,12 @@ def compare(project: ServedProject, given: CompareRunsArguments, _: CallInProgre
         found, found.exit_code("regression" if given.margin is None else "inconclusive"), as_list=False
     )
     del data["matched"]
-    kept, cut = fitted(data, MOST_CHARACTERS // 2)
-    changed, cut_cases = fitted(msgspec.to_builtins(largest), MOST_CHARACTERS // 4)
     return CompareRunsAnswer(
         answer=data["summary"]["answer"],
         verdict="\n".join(takewhile(bool, (line for line, _style in comparison_lines(found)))),
         changed_total=len(moved),
-        changed=changed,
-        comparison=kept,
-        cut=[*cut, *cut_cases],
+        changed=msgspec.to_builtins(largest),
+        comparison=data,
     )
 
 

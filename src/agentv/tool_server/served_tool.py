@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from inspect import cleandoc
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
 from agentv.engine.run_in_progress import RunInProgress
 from agentv.runs.summary import Snapshot
 from agentv.tool_server.served_project import ServedProject
+from agentv.tool_server.text_limit import Cut, fitted, short_text
+
+_SHOWN_CUTS = 5
 
 
 class ToolArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -20,14 +23,31 @@ class ToolArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class ToolAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer of a tool. Subclasses return its short text as lines.
 
-    `run_warnings` are about runs that were changed after they were written.
+    `run_warnings` are about runs that were changed after they were written. `cut` lists the texts and lists that were
+    shortened, and `cut_hint` how to read the rest.
     """
 
+    REST: ClassVar[str] = ""
+    """How to read what was cut."""
+
     run_warnings: list[str] = []
+    cut: list[Cut] = []
+    cut_hint: str = ""
 
     def lines(self) -> Iterator[str]:
         """Yield the short text."""
         raise NotImplementedError
+
+    def bounded(self, run_warnings: list[str]) -> ToolAnswer:
+        """Return the answer within the limits of any answer, with warnings about its runs."""
+        kept: ToolAnswer
+        kept, cut = fitted(msgspec.structs.replace(self, run_warnings=run_warnings))
+        return msgspec.structs.replace(kept, cut=cut, cut_hint=self.REST) if cut else kept
+
+    def short(self) -> str:
+        """Return the short text, with what was cut."""
+        cuts = (f"{cut.place}: {cut.shown:,} of {cut.size:,} shown" for cut in self.cut[:_SHOWN_CUTS])
+        return short_text((*self.lines(), *self.run_warnings), (*cuts, *filter(None, (self.cut_hint,))))
 
 
 class CallInProgress:

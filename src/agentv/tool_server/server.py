@@ -28,7 +28,7 @@ from agentv.support.user_code import importing_nothing
 from agentv.tool_server import dataset_tools, failure_tools, run_tool, run_tools
 from agentv.tool_server.served_project import ServedProject
 from agentv.tool_server.served_tool import CallInProgress, ServedTool, ToolAnswer
-from agentv.tool_server.text_limit import MOST_TEXT, plain_text
+from agentv.tool_server.text_limit import plain_text, short_text
 
 TOOLS = {tool.name: tool for home in (run_tools, failure_tools, dataset_tools, run_tool) for tool in home.TOOLS}
 PROGRESS_S = 0.5
@@ -148,11 +148,11 @@ def _result(project: ServedProject, params: types.CallToolRequestParams, call: C
     try:
         with _run_warnings() as warned:
             answer = _answer(project, params, call)
-        answer = msgspec.structs.replace(answer, run_warnings=warned)
+        answer = answer.bounded(warned)
         data: dict[str, Any] = msgspec.json.decode(project.redactor().redact_line(msgspec.json.encode(answer)))
-        return _reply(project, "\n".join((*answer.lines(), *warned)), data)
+        return _reply(project, answer.short(), data)
     except AgentvError as error:
-        return _reply(project, str(error))
+        return _reply(project, short_text([str(error)]))
     except OSError as error:
         return _reply(project, f"{error.strerror or error}: {error.filename or ''}".rstrip(": "))
     except Exception as error:
@@ -180,7 +180,7 @@ def _answer(project: ServedProject, params: types.CallToolRequestParams, call: C
 
 def _reply(project: ServedProject, text: str, data: dict[str, Any] | None = None) -> types.CallToolResult:
     """Return a result; without data, an error."""
-    shown = plain_text(visible(start_of(text, MOST_TEXT)))
+    shown = plain_text(visible(text))
     with suppress(AgentvError):  # an .env that cannot be read is reported by the tools that need it
         shown = project.redactor().redact_text(shown)
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=shown)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -18,12 +19,14 @@ MOST_TEXT = 4_000
 _DEEPEST = 40
 _MOST_VALUES = 6_000
 _LONGEST_KEY = 200
-_MOST_CUTS = 50
+_LONGEST_LINE = 1_000
+_SPARE = 2_000
+_MOST_CUTS, _LONGEST_PLACE = 30, 300
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
-    """A text or list that was cut. `place` is a JSON Pointer; `shown` of its `size` characters or items are left."""
+    """A text, list or name that was cut. `place` is a JSON Pointer; `shown` of `size` characters or items are left."""
 
     place: str
     shown: int
@@ -37,27 +40,67 @@ class Limit(NamedTuple):
     items: int
 
 
-_LIMITS = tuple(Limit(*each) for each in ((8_000, 500), (3_000, 200), (1_000, 100), (400, 40), (150, 15), (60, 5)))
+_LIMITS = tuple(
+    Limit(*each) for each in ((20_000, 500), (8_000, 500), (3_000, 200), (1_000, 100), (400, 40), (150, 15), (60, 5))
+)
+_LAST_LIMITS = tuple(Limit(*each) for each in ((60, 2), (60, 1), (60, 0)))
+"""For answers, whose fields are all kept. With the last one, no lists and dicts are left to be long."""
 
 
 def fitted(data: Any, most: int = MOST_CHARACTERS) -> tuple[Any, list[Cut]]:
-    """Return a dict or list that fits into a number of characters as JSON, and what was cut for it."""
+    """Return data that fits into a number of characters as JSON, and what was cut for it. Structs keep their fields."""
+    is_struct = isinstance(data, msgspec.Struct)
     kept: Any = None
     cuts: list[Cut] = []
-    for limit in _LIMITS:
+    for limit in (*_LIMITS, *_LAST_LIMITS) if is_struct else _LIMITS:
         cutter = _Cutter(limit)
         kept, cuts = cutter.cut(data), cutter.cuts
         if _size(kept) <= most:
-            return kept, cuts[:_MOST_CUTS]
-    cuts = cuts[:_MOST_CUTS]
+            return kept, _listed(cuts)
+    cuts = _listed(cuts)
     if isinstance(kept, dict):
         share = most // max(1, len(kept))
         return {name: _flat(each, f"/{name}", share, cuts) for name, each in kept.items()}, cuts
-    return _flat(kept, "", most, cuts), cuts
+    return kept if is_struct else _flat(kept, "", most, cuts), cuts
+
+
+def short_text(lines: Iterable[str], last: Iterable[str] = ()) -> str:
+    """Return the short text of an answer, whose last lines are always shown. A long line leaves room for the others."""
+    shown = [*lines]
+    if len(shown) > 1:
+        shown = [start_of(line, _LONGEST_LINE) for line in shown]
+    text = "\n".join(shown)
+    kept = start_of(text, MOST_TEXT)
+    if len(kept) < len(text):
+        kept += f"\n({len(text) - len(kept):,} more characters; the structured content of this answer has more)"
+    return "\n".join((kept, *last))
+
+
+def is_named(name: str | None, given: str) -> bool:
+    """Whether a name is the given one, as an answer shows it: with replaced surrogates, or its start and `…`."""
+    if name is None or name == given:
+        return name == given
+    plain = plain_text(name)
+    return plain == given or (given.endswith("…") and plain.startswith(given[:-1]))
+
+
+def _listed(cuts: list[Cut]) -> list[Cut]:
+    """Return the first cuts; if there are more, the last one counts them."""
+    if len(cuts) <= _MOST_CUTS:
+        return cuts
+    return [*cuts[:_MOST_CUTS], Cut(place="/cut", shown=_MOST_CUTS, size=len(cuts))]
+
+
+def slice_of(text: str, offset: int) -> str:
+    """Return as much of a text as one answer can hold."""
+    part = text[offset : offset + _LIMITS[0].text]
+    while _size(part) > MOST_CHARACTERS - _SPARE:
+        part = part[: len(part) // 2]
+    return part
 
 
 def _size(data: Any) -> int:
-    return len(msgspec.json.encode(data))
+    return len(msgspec.json.encode(data).decode())
 
 
 def _flat(value: Any, place: str, most: int, cuts: list[Cut]) -> Any:
@@ -99,23 +142,44 @@ class _Cutter:
         self._seen += 1
         if isinstance(value, str):
             return self._text(value, place)
+        if isinstance(value, msgspec.Struct):
+            fields = {name: getattr(value, name) for name in value.__struct_fields__}
+            kept = {name: self.cut(each, _below(place, name), depth + 1) for name, each in fields.items()}
+            return msgspec.structs.replace(value, **kept)
         if not isinstance(value, dict | list | tuple):
             return value
         most = self._limit.items if depth < _DEEPEST and self._seen < _MOST_VALUES else 0
+        if isinstance(value, tuple):  # intervals stay complete
+            most = max(most, 2)
         if len(value) > most:
-            self.cuts.append(Cut(place=place, shown=most, size=len(value)))
+            self._note(place, most, len(value))
         if isinstance(value, dict):
-            return {
-                _key(key): self.cut(each, _below(place, key), depth + 1) for key, each in islice(value.items(), most)
-            }
+            return self._dict(value, place, depth, most)
         return [self.cut(each, _below(place, number), depth + 1) for number, each in enumerate(value[:most])]
+
+    def _dict(self, value: dict[Any, Any], place: str, depth: int, most: int) -> dict[str, Any]:
+        kept: dict[str, Any] = {}
+        for key, each in islice(value.items(), most):
+            name = start = _key(key)
+            count = 1
+            while name in kept:  # long names that start in the same way
+                count += 1
+                name = f"{start} ({count})"
+            below = _below(place, name)
+            if len(str(key)) > _LONGEST_KEY:
+                self._note(below, len(start) - 1, len(str(key)))
+            kept[name] = self.cut(each, below, depth + 1)
+        return kept
 
     def _text(self, text: str, place: str) -> str:
         if len(text) <= self._limit.text:
             return plain_text(text)
         kept = start_of(text, self._limit.text)
-        self.cuts.append(Cut(place=place, shown=len(kept) - 1, size=len(text)))
+        self._note(place, len(kept) - 1, len(text))
         return plain_text(kept)
+
+    def _note(self, place: str, shown: int, size: int) -> None:
+        self.cuts.append(Cut(place=start_of(place, _LONGEST_PLACE), shown=shown, size=size))
 
 
 def _key(key: object) -> str:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from agentv.errors import UsageError
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.targets.target import PriceKey, Prices, Target, is_loopback
@@ -21,6 +22,10 @@ BATCH_DISCOUNT = 0.5
 _CHARACTERS_PER_TOKEN, _USUAL_OUTPUT = 4, 1000
 """For the cost of a reply that was cut off, if no other call of the target has a known cost."""
 INSTALL = "pip install 'agentv[prices]'"
+
+
+class UnknownPrice(UsageError):
+    """A budget cannot be enforced for a target, because its price is unknown."""
 
 
 class Price:
