@@ -142,7 +142,7 @@ def test_a_resumed_run_continues_and_a_deleted_run_disappears(runs, server):
         shutil.rmtree(runs / "live")
         until(events, "runs")
         assert view.run_ids() == []
-        assert view.request(f"/api/runs/{listed['id']}/head").status == 404
+        assert view.get(f"/api/runs/{listed['id']}/head")["error"]["view"] == "runs"
 
 
 def test_a_run_that_is_written_again_is_read_again(runs, server):

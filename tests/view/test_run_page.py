@@ -5,6 +5,7 @@ from pathlib import Path
 
 BAD = '</script><script>window.pwned = 1</script><img src=x onerror="window.pwned = 1"> \x1b[31m \u202e javascript:x'
 TOTAL = 40_000
+RUNS = "async () => (await (await fetch('/api/runs')).json()).runs"
 
 
 def record(number, **values):
@@ -68,3 +69,28 @@ def test_a_result_that_cannot_be_read_says_so_and_is_read_again(folder, served):
         page.keyboard.press("j")
         page.keyboard.press("k")
         page.locator(".detail .message.answer").get_by_text("the answer").wait_for()
+
+
+def test_runs_that_cannot_be_shown_say_why_without_an_error_on_the_console(evaluated, folder, served):
+    evaluated("ab", out="first")
+    evaluated("cd", out="second")
+    (evaluated("ab", out="damaged") / "results.jsonl").write_bytes(b'{"schema_version":1,"eval_id":\n{}\n')
+    folder.write("inspect.eval", b"PK\x03\x04 not an archive")
+    runs = ("first", "second", "damaged", "inspect.eval")
+    with served(*runs, fragment="#view=run&run=nope") as page:
+        ids = {Path(run["path"]).name: run["id"] for run in page.evaluate(RUNS)}
+        failed = page.locator(".failed")
+        for fragment, texts in {
+            "view=run&run=..%2F..%2Fetc": ["This run is not in the list"],
+            "view=trend&run=nope": [],
+            f"view=run&run={ids['damaged']}": ["results.jsonl", "line 1", "agentv runs repair"],
+            f"view=run&run={ids['inspect.eval']}": ["inspect.eval"],
+            f"view=compare&runs={ids['first']}&runs={ids['second']}": ["no case in common"],
+            f"view=compare&runs={ids['first']}&runs={ids['damaged']}": ["agentv runs repair"],
+            f"view=compare&runs={ids['first']}&runs=nope": ["This run is not in the list"],
+        }.items():
+            page.evaluate("fragment => { location.hash = fragment }", fragment)
+            for text in texts:
+                failed.get_by_text(text).first.wait_for()
+        failed.get_by_role("link", name="Go back to the list of runs").click()
+        page.locator("tbody.run").nth(3).wait_for()

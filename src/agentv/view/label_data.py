@@ -71,7 +71,7 @@ async def add_label(request: web.Request) -> web.Response:
     try:
         given = msgspec.json.decode(await request.read(), type=LabelRequest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError("The label is not valid", str(error)) from None
+        raise web.HTTPBadRequest(text=f"The label is not valid: {error}") from None
     return await _answer(request, lambda labelled: _added(labelled, given))
 
 
@@ -167,7 +167,7 @@ def _label(given: LabelRequest, verdicts: Verdicts) -> LabelValue | None:
     if given.score is None:
         return given.label
     if given.label is not None:
-        raise UsageError("A label has a verdict or a score, not both")
+        raise web.HTTPBadRequest(text="A label has a verdict or a score, not both")
     return "pass" if verdict_of(given.score, verdicts) == "pass" else "fail"
 
 

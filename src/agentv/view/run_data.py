@@ -7,7 +7,6 @@ from typing import Any
 
 from aiohttp import web
 
-from agentv.errors import UsageError
 from agentv.view.state import STATE, json_response
 
 _MOST_ROWS = 2_000
@@ -45,7 +44,7 @@ async def results(request: web.Request) -> web.Response:
     run = request.app[STATE].served_run(request.match_info["id"])
     given = request.query.get("rows", "").split(",")
     if len(given) > _MOST_ROWS:
-        raise UsageError(f"A request names at most {_MOST_ROWS:,} rows")
+        raise web.HTTPBadRequest(text=f"A request names at most {_MOST_ROWS:,} rows")
     body = await asyncio.to_thread(run.results, [_whole(each, "rows") for each in given if each])
     return web.Response(body=body, content_type="application/json")
 
@@ -63,5 +62,5 @@ def whole_number(request: web.Request, name: str) -> int:
 
 def _whole(text: str, name: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise UsageError(f"{name} has to be a number, got {text[:40]!r}")
+        raise web.HTTPBadRequest(text=f"{name} has to be a number, got {text[:40]!r}")
     return int(text)

@@ -19,8 +19,7 @@ from agentv.support.web_listener import listen
 from agentv.view.access import HEADERS, LOOPBACK, MOST_BODY_BYTES, Access, AllowedHosts, Handler, add_headers
 from agentv.view.live import add_feed
 from agentv.view.routes import ROUTES
-from agentv.view.run_list import UnknownRunError
-from agentv.view.state import STATE, ViewState, json_response
+from agentv.view.state import STATE, ViewState, error_response
 
 _SHUTDOWN_S = 0.2
 _log = logging.getLogger("agentv.view")
@@ -81,18 +80,20 @@ def application(state: ViewState, access: Access) -> web.Application:
 
 
 def _error_response(request: web.Request, error: Exception) -> web.Response:
-    """Return an error as JSON, or as plain text to a person who opened a wrong address."""
+    """Return an error as JSON, or as plain text to a person who opened a wrong address.
+
+    A problem of the data, such as a damaged run, is an answer like any other: browsers log every other status as an error.
+    """
+    if isinstance(error, AgentvError):
+        return error_response(error)
     if isinstance(error, web.HTTPException):
-        status, message, detail, hint = error.status, error.text or error.reason, "", ""
-    elif isinstance(error, AgentvError):
-        status = 404 if isinstance(error, UnknownRunError) else 400 if isinstance(error, UsageError) else 422
-        message, detail, hint = error.headline, error.detail, error.hint
+        status, message, detail = error.status, error.text or error.reason, ""
     else:
         _log.error("Cannot answer %s", request.path, exc_info=error)
-        status, message, detail, hint = 500, "The server cannot answer this request", type(error).__name__, ""
+        status, message, detail = 500, "The server cannot answer this request", type(error).__name__
     if request.path.startswith("/api/"):
-        return json_response({"error": {"message": message, "detail": detail, "hint": hint}}, status)
-    return web.Response(text="\n".join(filter(None, (message, detail, hint))) + "\n", status=status)
+        return error_response(AgentvError(message, detail), status)
+    return web.Response(text="\n".join(filter(None, (message, detail))) + "\n", status=status)
 
 
 async def serve(state: ViewState, address: Address, opened: Callable[[str], None]) -> None:

@@ -10,7 +10,8 @@ import msgspec
 from aiohttp import web
 
 from agentv.calibration.label_file import LabelFile
-from agentv.view.run_list import ListedRun, RunList
+from agentv.errors import AgentvError
+from agentv.view.run_list import ListedRun, RunList, UnknownRunError
 from agentv.view.served_run import ServedRun
 
 _MOST_OPEN = 8
@@ -74,6 +75,18 @@ class ViewState:
 STATE = web.AppKey("agentv", ViewState)
 
 
-def json_response(data: Any, status: int = 200) -> web.Response:
+def json_response(data: Any) -> web.Response:
     """Return data as JSON."""
-    return web.Response(body=msgspec.json.encode(data), content_type="application/json", status=status)
+    return web.Response(body=msgspec.json.encode(data), content_type="application/json")
+
+
+def error_response(error: AgentvError, status: int = 200) -> web.Response:
+    """Return an error as JSON of a type of its own."""
+    return web.Response(body=error_data(error), content_type="application/problem+json", status=status)
+
+
+def error_data(error: AgentvError) -> bytes:
+    """Return an error as JSON. `view` is the view that the hint leads to."""
+    view = "runs" if isinstance(error, UnknownRunError) else None
+    data = {"message": error.headline, "detail": error.detail, "hint": error.hint, "view": view}
+    return msgspec.json.encode({"error": data})

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from agentv.errors import UsageError, file_errors
+from agentv.errors import AgentvError, UsageError, file_errors
 from agentv.report.row_blocks import case_fields, remaining_fields
 from agentv.view.served_run import ServedRun
-from agentv.view.state import STATE
+from agentv.view.state import STATE, error_data
 
 _ROWS_AT_ONCE = 8192
 _CASE_BYTES = 4 << 20
@@ -24,20 +25,24 @@ async def search(request: web.Request) -> web.StreamResponse:
     run = request.app[STATE].served_run(request.match_info["id"])
     text = request.query.get("text", "").strip()
     if not text or len(text) > _LONGEST_TEXT:
-        raise UsageError(f"text has to have 1 to {_LONGEST_TEXT:,} characters")
+        raise UsageError(f"A text to search for has 1 to {_LONGEST_TEXT:,} characters")
     await asyncio.to_thread(run.wait_for_rows)
-    parts = found_rows(run, text)
-    first = await asyncio.to_thread(next, parts, None)  # an error of the first part is a response of its own
     response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson; charset=utf-8"})
     await response.prepare(request)
-    part = first
-    try:
-        while part is not None:
-            await response.write(msgspec.json.encode(part) + b"\n")
-            part = await asyncio.to_thread(next, parts, None)
-    except ConnectionResetError:
-        pass  # the page was closed, or searches for something else
+    lines = _found_lines(run, text)
+    with suppress(ConnectionResetError):  # the page was closed, or searches for something else
+        while line := await asyncio.to_thread(next, lines, None):
+            await response.write(line)
     return response
+
+
+def _found_lines(run: ServedRun, text: str) -> Iterator[bytes]:
+    """Yield the lines of the response. An error that occurs meanwhile is the last one."""
+    try:
+        for part in found_rows(run, text):
+            yield msgspec.json.encode(part) + b"\n"
+    except AgentvError as error:
+        yield error_data(error) + b"\n"
 
 
 def found_rows(run: ServedRun, text: str) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,8 @@
 // The comparison of two runs: the verdict, what changed, the cases by change, and one case side by side.
 
 import { element, replaceChildren } from "../core/dom.js";
+import { failureLines } from "../core/failure.js";
 import { isControl, isTyping } from "../core/keys.js";
-import { visible } from "../core/text.js";
 import { CaseColumns } from "./case_columns.js";
 import { CaseList } from "./case_list.js";
 import { CasePanel } from "./case_panel.js";
@@ -148,16 +148,7 @@ class ComparePage {
   }
 
   #fail(error) {
-    replaceChildren(
-      this.body,
-      element(
-        "div",
-        { class: "failed", role: "alert" },
-        element("p", {}, visible(error.message)),
-        error.detail && element("p", {}, visible(error.detail)),
-        error.hint && element("p", { class: "note" }, visible(error.hint)),
-      ),
-    );
+    replaceChildren(this.body, element("div", { class: "failed", role: "alert" }, failureLines(error, this.shell)));
   }
 }
 

@@ -1,10 +1,10 @@
 // The frame of the page: navigation between views, keys, and the view that the URL names.
 
 import { element, replaceChildren } from "./dom.js";
+import { failureLines } from "./failure.js";
 import { HelpDialog } from "./help.js";
 import { isTyping } from "./keys.js";
 import { State } from "./state.js";
-import { visible } from "./text.js";
 import { themeButton } from "./theme.js";
 
 const KEYS = [
@@ -64,7 +64,7 @@ class Shell {
     try {
       opened = await view.open({ source: this.source, state, shell: this });
     } catch (error) {
-      opened = failed(error);
+      opened = failed(error, this);
     }
     if (this.#opening !== opening) return opened.close(); // another view was opened in the meantime
     this.#opened = opened;
@@ -115,13 +115,12 @@ class Shell {
   }
 }
 
-function failed(error) {
+function failed(error, shell) {
   const root = element(
     "main",
     { class: "failed" },
     element("h1", {}, "This view cannot be opened"),
-    element("p", { role: "alert" }, visible(error.message)),
-    error.hint && element("p", { class: "note" }, visible(error.hint)),
+    element("div", { role: "alert" }, failureLines(error, shell)),
   );
   return { root, follow() {}, key: () => false, close() {} };
 }

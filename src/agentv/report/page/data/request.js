@@ -1,5 +1,6 @@
 // Requests to the server of the page.
 
+const PROBLEM = "application/problem+json";
 const RETRY = 1_000; // milliseconds until a server that cannot be reached is asked again
 
 export async function get(address) {
@@ -23,20 +24,18 @@ export async function post(address, data) {
   return (await answer(address, { method: "POST", headers, body: JSON.stringify(data) })).json();
 }
 
-// The response to a request. Fails with a TypeError, as `fetch` does, if the server does not answer.
+// The response to a request. Fails with a TypeError, as `fetch` does, if the server does not answer. A problem of the
+// data, such as a damaged run, is a response of a type of its own, because browsers log refused requests as errors.
 export async function answer(address, options = {}) {
   const response = await fetch(address, options).catch(() => {
     throw new TypeError("The server does not answer. Is `agentv view` still running?");
   });
-  if (!response.ok) throw await failure(response);
-  return response;
+  if (response.ok && response.headers.get("Content-Type")?.split(";")[0] !== PROBLEM) return response;
+  const { error } = await response.json().catch(() => ({}));
+  throw failure(error ?? { message: `The server answered with status ${response.status}` });
 }
 
-// The error of a refused request, with the message, the detail and the hint of the server.
-async function failure(response) {
-  const { error } = await response.json().catch(() => ({}));
-  const made = new Error(error?.message ?? `The server answered with status ${response.status}`);
-  made.detail = error?.detail ?? null;
-  made.hint = error?.hint ?? null;
-  return made;
+// An error of the server: its message, its detail, its hint, and the view that the hint leads to.
+export function failure({ message, detail, hint, view }) {
+  return Object.assign(new Error(message), { detail, hint, view });
 }

@@ -1,7 +1,7 @@
 // Data from the server, fetched on demand. The same methods as the data embedded in a file, and more.
 
 import { ServerEvents } from "./events.js";
-import { answer, get, persistently, post } from "./request.js";
+import { answer, failure, get, persistently, post } from "./request.js";
 import { ServedComparison } from "./served_comparison.js";
 
 const KEPT = 2_000;
@@ -125,7 +125,11 @@ class ServedRun {
         if (done) return;
         const lines = (rest + value).split("\n");
         rest = lines.pop();
-        for (const line of lines) if (line) yield JSON.parse(line);
+        for (const line of lines.filter(Boolean)) {
+          const found = JSON.parse(line);
+          if (found.error) throw failure(found.error);
+          yield found;
+        }
       }
     } finally {
       reader.cancel(); // the server stops to search
