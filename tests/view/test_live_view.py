@@ -81,6 +81,32 @@ def test_a_running_eval_appears_fills_in_and_ends(gated, served):
         run.locator(".col-mean", has_text="0.667").wait_for()
 
 
+HIDE = """() => {
+    Object.defineProperty(document, "hidden", { value: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_many_windows_share_one_stream_and_go_on_when_its_reader_closes(gated, served):
+    """A browser opens six connections to a server at most: eight windows have to share one stream of events."""
+    readers = []
+    with served() as first:
+        first.context.on("request", lambda sent: sent.url.endswith("/api/events") and readers.append(sent.frame.page))
+        first.reload()
+        windows = [first, *(first.context.new_page() for _ in range(7))]
+        for window in windows[1:]:
+            window.goto(first.server.origin)
+        with running_eval() as process:
+            for done, leave in enumerate(("close", "hide", None)):
+                for window in windows:
+                    window.locator("tbody.run").get_by_text(f"{done} of 3 done").wait_for()
+                assert len(readers) == done + 1
+                if leave is not None:
+                    windows.remove(readers[-1])
+                    readers[-1].close() if leave == "close" else readers[-1].evaluate(HIDE)
+                    let_answer("abc"[done], process)
+
+
 def test_the_page_of_a_resumed_run_reads_on(gated, served):
     """The run stops after one result, and the page has read all there is when it is resumed."""
     with running_eval("--out", "run") as process:
