@@ -82,7 +82,7 @@ def application(state: ViewState, access: Access) -> web.Application:
 def _error_response(request: web.Request, error: Exception) -> web.Response:
     """Return an error as JSON, or as plain text to a person who opened a wrong address.
 
-    A problem of the data, such as a damaged run, is an answer like any other: browsers log every other status as an error.
+    A problem of the data, such as a damaged run, is a normal answer: browsers log other ones as errors of the page.
     """
     if isinstance(error, AgentvError):
         return error_response(error)
