@@ -9,7 +9,8 @@ from typing import Any, Literal
 import msgspec
 
 from agentv.ablation.arms import WITH, Arm
-from agentv.comparison.comparison import Comparison, FailOn, comparison_data
+from agentv.comparison.comparison import Comparison, FailOn
+from agentv.comparison.comparison_json import comparison_data
 from agentv.comparison.run_comparison import CompareOptions, compare_runs
 from agentv.comparison.scores import RunScores
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED

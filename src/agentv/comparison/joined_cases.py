@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentv.comparison.measure import SharedCases
+from agentv.comparison.changes.measure import SharedCases
 from agentv.comparison.scores import Column, GroupedCases, RunScores, clusters_of
 
 if TYPE_CHECKING:

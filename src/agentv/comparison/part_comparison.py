@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
-from agentv.comparison.comparison import PartComparison, Percentile, UsageChange, WeightedDifference
 from agentv.errors import plural
-from agentv.stats.means import paired_difference, quantile_interval
+from agentv.stats.distributions import Interval
+from agentv.stats.means import Estimate, paired_difference, quantile_interval
 from agentv.stats.paired_comparison import Paired, compare_paired
 from agentv.stats.power import holm
 
@@ -22,6 +23,48 @@ if TYPE_CHECKING:
 _MIN_TAG_CASES = 3
 _MOST_PERMUTED = 300
 _PERCENTILES = (0.5, 0.95)
+
+
+class PartComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison for one dataset, evaluator or tag. `p_adjusted` is Holm-adjusted over all parts of that kind.
+
+    `pooled` is the difference of a dataset, shrunk towards those of the other datasets.
+    """
+
+    name: str
+    paired: Paired
+    p_adjusted: float | None
+    pooled: float | None = None
+
+
+class WeightedDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """The mean of the differences of all datasets, each with its own `weight`, instead of one weight for each case."""
+
+    weights: dict[str, float]
+    mean_delta: float
+    ci95: Interval | None
+
+
+class Percentile(msgspec.Struct, frozen=True, kw_only=True):
+    """A percentile, or a median of ratios, with its interval; None if there are too few values."""
+
+    share: float
+    value: float
+    ci95: Interval | None
+
+
+class UsageChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Cost in USD or time in milliseconds per case, over the cases where both runs report it.
+
+    `ratio` is the median of after / before per case. `percentiles` are those of both runs.
+    """
+
+    n: int
+    before: float
+    after: float
+    difference: Estimate
+    ratio: Percentile | None = None
+    percentiles: tuple[tuple[Percentile, Percentile], ...] = ()
 
 
 def pass_rate(joined: JoinedCases, seed: int) -> Paired | None:

@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 
 from agentv.comparison.behaviour.regressions import behaviour_of, changed_records, find_regressions, rows_of
+from agentv.comparison.changes.differences import run_differences
+from agentv.comparison.changes.remedy import rescore_commands
 from agentv.comparison.comparison import Change, Comparison, Matrix, Outcome, Pair, Side
-from agentv.comparison.differences import run_differences
 from agentv.comparison.error_bounds import ErrorBounds, error_bounds
 from agentv.comparison.joined_cases import JOIN_HINT, JoinedCases, name_parts, shared_by_all
-from agentv.comparison.measure import unfinished
 from agentv.comparison.part_comparison import (
     adjusted_p_values,
     dataset_parts,
@@ -27,8 +27,8 @@ from agentv.comparison.part_comparison import (
     usage_change,
     weighted_difference,
 )
-from agentv.comparison.remedy import rescore_commands
 from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
+from agentv.comparison.unfinished_run import unfinished
 from agentv.errors import UsageError
 from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.record import ScoreRecord

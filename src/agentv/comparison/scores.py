@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from agentv.comparison.case_table import CaseName, CaseTable, first_places, number_codes
-from agentv.comparison.run_change import CaseId
+from agentv.comparison.changes.run_change import CaseId
 from agentv.errors import AgentvError, UsageError
 from agentv.runs.record import EvaluatorCalls, EvaluatorScore, ScoreRecord
 from agentv.runs.store import RunStore

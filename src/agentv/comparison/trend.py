@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from agentv.comparison.case_table import first_places, mixed_codes, number_codes
-from agentv.comparison.measure import measure_keys
+from agentv.comparison.changes.measure import measure_keys
 from agentv.comparison.scores import RunScores
 from agentv.errors import AgentvError
 from agentv.model.manifest import TargetSummary

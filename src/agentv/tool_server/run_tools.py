@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from agentv.comparison.comparison import comparison_data
+from agentv.comparison.comparison_json import comparison_data
 from agentv.comparison.run_comparison import CompareOptions, compare_runs
 from agentv.comparison.scores import RunScores
 from agentv.engine.named_runs import run_name

@@ -8,7 +8,8 @@ import msgspec
 
 from agentv.ablation.arms import PREVIOUS, WITH, WITHOUT
 from agentv.ablation.findings import Findings, Share, TargetFindings
-from agentv.comparison.comparison import Change, Comparison, Side, UsageChange
+from agentv.comparison.comparison import Change, Comparison, Side
+from agentv.comparison.part_comparison import UsageChange
 from agentv.errors import plural
 from agentv.report.comparisons.verdict_text import method, named_verdict, notes
 from agentv.report.figures import (

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from agentv.comparison.changes.run_change import RunChange
 from agentv.comparison.comparison import Comparison, Matrix, Side
-from agentv.comparison.run_change import RunChange
 from agentv.errors import plural
 from agentv.report.figures import fenced, markdown, one_line, visible
 from agentv.report.figures import lines as text_lines

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from agentv.comparison.comparison import Change, Comparison, Matrix, PartComparison, Side, UsageChange
+from agentv.comparison.comparison import Change, Comparison, Matrix, Side
+from agentv.comparison.part_comparison import PartComparison, UsageChange
 from agentv.errors import plural
 from agentv.report.comparisons.behaviour_text import (
     behaviour_lines,

@@ -10,7 +10,8 @@ import msgspec
 
 from agentv.comparison.behaviour.case_pairs import KINDS, CasePair, CasePairs, CaseSide
 from agentv.comparison.behaviour.regressions import Regressions
-from agentv.comparison.comparison import Comparison, Matrix, comparison_data, matrix_data
+from agentv.comparison.comparison import Comparison, Matrix
+from agentv.comparison.comparison_json import comparison_data, matrix_data
 from agentv.comparison.joined_cases import JoinedCases
 from agentv.report.comparisons.behaviour_text import divergence_lines, divergence_text, regression_title
 from agentv.report.comparisons.change_text import change_data, no_verdict_lines

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from agentv.comparison.comparison import Comparison, UsageChange
+from agentv.comparison.comparison import Comparison
+from agentv.comparison.part_comparison import UsageChange
 from agentv.comparison.rehearsal.model_swap import RateChange, SwapFigures, TokenChange
 from agentv.errors import plural
 from agentv.report.comparisons.behaviour_text import regression_lines, regression_markdown

@@ -13,7 +13,8 @@ import click
 from agentv.cli import output
 from agentv.cli.analysis_options import CompareArguments
 from agentv.cli.options import options_of
-from agentv.comparison.comparison import Comparison, FailOn, Matrix, comparison_data, matrix_data
+from agentv.comparison.comparison import Comparison, FailOn, Matrix
+from agentv.comparison.comparison_json import comparison_data, matrix_data
 from agentv.comparison.joined_cases import JoinedCases
 from agentv.comparison.run_comparison import CompareOptions, NamedRun, compare_joined, compare_many, read_scores
 from agentv.comparison.scores import RunScores

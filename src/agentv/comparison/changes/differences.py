@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from agentv.comparison.measure import SharedCases, is_same_run
-from agentv.comparison.run_change import RunChange, ValueChange, changed_entries, changed_values
+from agentv.comparison.changes.measure import SharedCases, is_same_run
+from agentv.comparison.changes.run_change import RunChange, ValueChange, changed_entries, changed_values
 from agentv.comparison.scores import RunScores
 from agentv.model.manifest import RunManifest, TargetEntry
 

@@ -16,24 +16,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from agentv.comparison.case_index import (
+from agentv.comparison.case_table import mixed_codes, number_codes
+from agentv.comparison.changes.case_index import (
     CaseIndex,
     Fields,
     changed_evaluators,
     changed_references,
     reference_text,
 )
-from agentv.comparison.case_table import mixed_codes, number_codes
-from agentv.comparison.comparison import Reason, Unfinished
-from agentv.comparison.run_change import CaseId, ChangeKind, RunChange, ValueChange, changed_entries, changed_values
+from agentv.comparison.changes.run_change import (
+    CaseId,
+    ChangeKind,
+    RunChange,
+    ValueChange,
+    changed_entries,
+    changed_values,
+)
 from agentv.comparison.scores import GroupedCases, JudgeUse, RunScores
-from agentv.errors import EXIT_BUDGET, EXIT_INTERRUPTED, plural
-from agentv.runs.folder_lock import is_locked
+from agentv.errors import plural
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from agentv.model.manifest import RunManifest, TargetEntry
+    from agentv.model.manifest import TargetEntry
 
 
 class _Affected(NamedTuple):
@@ -227,32 +232,6 @@ def measure_keys(run: RunScores) -> NDArray[Any]:
     tool = np.full(len(used), hash(_origin(run)), dtype=np.int64)
     keys = mixed_codes((index.references, index.evaluators, index.limits, is_stored, used, tool))
     return np.where(index.references == 0, 0, keys)
-
-
-def unfinished(run: RunScores) -> Unfinished | None:
-    """Return how far a run got that was stopped or is still running; None if it is complete or was decided early."""
-    manifest = run.manifest
-    if manifest is None or manifest.counts is None or manifest.stopped_early:
-        return None
-    if manifest.finished_at is not None and not manifest.counts.skipped:
-        return None
-    planned = manifest.counts.cases
-    is_single = len(run.targets) < 2 and len(run.prompts) < 2
-    cases = len(run.cases) if is_single else len(np.unique(run.cases.codes((0, 1))))
-    if cases < planned:
-        return Unfinished(done=cases, planned=planned, unit="case", reason=_reason(run, manifest))
-    if run.picked is not None:
-        return None  # the number of its jobs is not known
-    jobs = Unfinished(done=run.records, planned=manifest.counts.jobs, unit="job", reason=_reason(run, manifest))
-    return jobs if jobs.done < jobs.planned else None
-
-
-def _reason(run: RunScores, manifest: RunManifest) -> Reason:
-    if is_locked(run.run.path):
-        return "running"
-    known: dict[int | None, Reason] = {EXIT_INTERRUPTED: "interrupted", EXIT_BUDGET: "budget"}
-    stopped: Reason = "fail-fast" if manifest.exit_code and manifest.options.get("fail_fast") else "stopped"
-    return known.get(manifest.exit_code, stopped)
 
 
 def is_same_run(before: RunScores, after: RunScores) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from agentv.comparison.case_table import first_places
-from agentv.comparison.run_change import ValueChange, changed_values
+from agentv.comparison.changes.run_change import ValueChange, changed_values
 from agentv.comparison.scores import RunScores
 from agentv.model.evaluator import Verdicts
 from agentv.model.values import digest

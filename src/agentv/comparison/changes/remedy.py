@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from agentv.comparison.measure import has_same_answers, is_same_run
-from agentv.comparison.run_change import RunChange
+from agentv.comparison.changes.measure import has_same_answers, is_same_run
+from agentv.comparison.changes.run_change import RunChange
 from agentv.comparison.scores import RunScores
 from agentv.model.manifest import RunManifest
 from agentv.support.hashes import short

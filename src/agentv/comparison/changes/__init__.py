@@ -1,0 +1,1 @@
+"""What changed between two runs, whether they measured the same, and how to make them comparable."""
