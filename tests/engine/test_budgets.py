@@ -4,6 +4,7 @@ import pytest
 
 from agentv.model.result import TokenUsage
 from agentv_testing import Answer, RawReply
+from waiting import wait_until
 
 CENT = TokenUsage(1000, 900)
 PRICES = {"input": 1, "output": 10}
@@ -96,3 +97,32 @@ def test_free_targets_run_at_full_speed_with_a_budget(project, agentv_server):
     project.dataset(*["yes"] * 20)
     assert project.eval("--out", "out", "--budget-usd", "1", "--workers", "20").code == 0
     assert server.counts.most_at_once == 20
+
+
+@pytest.mark.parametrize("executor", ["local", "process"])
+def test_shards_share_a_budget_even_if_one_is_killed(project, agentv_server, executor):
+    server = agentv_server(GOOD, latency_s=0.02)
+    project.targets(model(server))
+    project.dataset(*[f"question {number}" for number in range(150)])
+
+    def arguments(number, budget_usd="0.6"):
+        own = ("--shard", f"{number}/3", "--out", f"s{number}", "--budget-usd", budget_usd)
+        return ("d.yaml", *own, "--workers", "4", "--executor", executor, "--processes", "1")
+
+    killed = project.spawn(*arguments(1))
+    wait_until(lambda: server.counts.requests > 8, killed)
+    others = [project.spawn(*arguments(number)) for number in (2, 3)]
+    wait_until(lambda: server.counts.requests > 24)
+    killed.kill()
+    killed.communicate()
+    said = [other.communicate(timeout=60)[0] for other in others]
+    assert [other.returncode for other in others] == [4, 4]
+    assert 0.6 <= paid(server) <= 0.63 + 0.04
+    assert "shards have spent $0.6" in said[0] + said[1]
+    before = server.counts.requests
+    assert project.eval("--resume", "--out", "s2").code == 4
+    assert server.counts.requests <= before + 1
+    assert [project.eval("--resume", "--out", f"s{number}", "--budget-usd", "2").code for number in (1, 2, 3)] == [
+        0
+    ] * 3
+    assert sum(len(project.records(f"s{number}")) for number in (1, 2, 3)) == 150

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from uuid import uuid4
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 import virtual_time
 from agentv.executors.budget import Budget
+from agentv.executors.budget_file import BudgetFile, BudgetShare
 
 
 class Market:
@@ -45,11 +47,12 @@ class Market:
             self.finished += ok
             self.budget.end("t", spent, ok=ok)
 
-    def run(self):
-        async def everyone():
-            await asyncio.gather(*(self.work() for _ in range(self.workers)))
+    async def work_all(self):
+        await asyncio.gather(*(self.work() for _ in range(self.workers)))
+        self.budget.close()
 
-        virtual_time.run(everyone())
+    def run(self):
+        virtual_time.run(self.work_all())
         return self
 
 
@@ -136,3 +139,64 @@ def test_a_cancelled_job_gives_its_place_back():
         assert await third
 
     virtual_time.run(main())
+
+
+def shard_of(key, number, limit_usd=1.0, run_id=None, spent_usd=0.0):
+    return BudgetShare(key, number, run_id or f"run-{number}", limit_usd, spent_usd)
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    shards=st.integers(2, 5),
+    workers=st.integers(1, 60),
+    calls=st.integers(1, 4),
+    spread=st.floats(0, 0.01),
+)
+def test_shards_together_stay_within_their_budget(shards, workers, calls, spread):
+    draw, key = varied(0.005, 0.005 + spread, calls), uuid4().hex
+    budgets = [Budget(1.0, shard_of(key, number)) for number in range(shards)]
+    markets = [Market(budget, workers, 400, draw, seed=number) for number, budget in enumerate(budgets)]
+
+    async def everyone():
+        await asyncio.gather(*(market.work_all() for market in markets))
+
+    virtual_time.run(everyone())
+    paid = sum(market.paid for market in markets)
+    assert all(market.refused for market in markets)
+    assert 1.0 <= paid <= 1.05 + min(shards * workers, 8) * max(market.dearest for market in markets)
+
+
+def test_a_shard_may_spend_what_others_leave(tmp_path):
+    first, second = (BudgetFile(shard_of("k", number), tmp_path) for number in (1, 2))
+    assert first.update(0.0, 0.0, 0).usd == 1.0
+    assert second.update(0.0, 0.0, 0).usd == 0.0  # the first one may have spent it
+    assert first.update(0.2, 0.2, 4).usd == pytest.approx(0.7)
+    allowed = second.update(0.0, 0.0, 0)
+    assert allowed.usd == pytest.approx(0.3) and allowed.others_run and allowed.others_usd == pytest.approx(0.4)
+    first.release(0.3)
+    allowed = second.update(0.1, 0.0, 0)
+    assert allowed.usd == pytest.approx(0.7) and not allowed.others_run
+    assert second.update(0.7, 0.0, 0).is_used_up
+    assert second.spending() == (1.0, 2)
+
+
+def test_a_killed_shard_keeps_what_it_has_spent_and_not_what_it_reserved(tmp_path):
+    killed, other = (BudgetFile(shard_of("k", number), tmp_path) for number in (1, 2))
+    killed.update(0.3, 0.5, 5)
+    [owned] = tmp_path.glob("k.1")
+    owned.unlink()  # as if its process had ended
+    assert other.update(0.0, 0.0, 0) == (pytest.approx(0.7), 0.3, False, False)
+    resumed = BudgetFile(shard_of("k", 1, spent_usd=0.4), tmp_path)
+    resumed.update(0.0, 0.0, 0)
+    assert other.spending() == (0.4, 2)
+
+
+@pytest.mark.parametrize(("number", "run_id", "usd"), [(2, "b", 0.5), (1, "a", 0.5), (1, "c", 0.0)])
+def test_a_shard_that_runs_again_begins_a_new_budget(tmp_path, number, run_id, usd):
+    first = BudgetFile(shard_of("k", 1, run_id="a"), tmp_path)
+    first.update(0.5, 0.0, 0)
+    first.release(0.5)
+    spent_usd = 0.5 if run_id == "a" else 0.0
+    later = BudgetFile(shard_of("k", number, run_id=run_id, spent_usd=spent_usd), tmp_path)
+    later.update(0.0, 0.0, 0)
+    assert later.spending().usd == usd

@@ -95,7 +95,8 @@ class JobArguments(SelectionOptions, ReadingOptions, JudgeOptions):
     )
     budget_usd: float | None = option(
         "--budget-usd USD",
-        "Stop when all calls together have cost this much, judges and errors included. Each shard has its own budget.",
+        "Stop when all calls together have cost this much, judges and errors included. Shards on this machine share "
+        "one budget.",
         POSITIVE,
     )
     deadline_s: float | None = option(

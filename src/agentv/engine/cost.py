@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
+import socket
 from collections.abc import Callable
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from agentv.engine.job.artifacts import ANSWERS
+from agentv.engine.run_options import CALL_LIMITS
 from agentv.engine.scoring.scorer import total_cost
 from agentv.errors import AgentvError
+from agentv.executors.budget import BudgetTerms
+from agentv.executors.budget_file import BudgetShare
+from agentv.model.manifest import RunManifest
 from agentv.model.result import EvaluatorResult, JobKey, Result
 from agentv.runs.store import RunStore
 from agentv.targets.target import Target
@@ -81,6 +89,23 @@ def costs_so_far(plan: RunPlan, store: RunStore) -> RunCosts:
             done.add(result.key)
         costs.add_answers(UnscoredAnswers(store.path, done).costs)
     return costs
+
+
+def budget_terms(plan: RunPlan, manifest: RunManifest, costs: RunCosts) -> BudgetTerms | None:
+    """Return what is left of the budget of a run, if it has one. Shards on this machine share their budget."""
+    budget_usd, left_usd = plan.options.budget_usd, costs.left_usd
+    if budget_usd is None or left_usd is None:
+        return None
+    if plan.options.shard is None or plan.project.is_remote:
+        return BudgetTerms(left_usd)
+    from agentv.runs.maintenance.merge import MAY_DIFFER  # late: few runs are shards
+
+    shard, shards = plan.options.shard
+    ignored = {*MAY_DIFFER, *CALL_LIMITS}
+    options = {name: value for name, value in manifest.options.items() if name not in ignored}
+    evaluation = (socket.gethostname(), plan.project.root, shards, options)
+    key = sha256(msgspec.json.encode(evaluation, order="sorted")).hexdigest()[:24]
+    return BudgetTerms(left_usd, BudgetShare(key, shard, manifest.run_id, budget_usd, costs.spent_usd))
 
 
 def stored_cost(store: RunStore) -> float:

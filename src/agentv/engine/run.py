@@ -19,6 +19,8 @@ from agentv.engine.run_in_progress import Observer, RunInProgress
 from agentv.engine.run_plan import RunPlan
 from agentv.engine.run_project import RESULTS
 from agentv.engine.work_spec import receiver_of
+from agentv.executors.budget import BudgetTerms
+from agentv.executors.budget_file import BudgetFile, ShardSpending
 from agentv.executors.executor import Executor, ExecutorOptions
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.registry import EXECUTORS
@@ -36,7 +38,10 @@ ABANDONED = (
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a run. Its manifest has the costs that are not in its summary."""
+    """The outcome of a run. Its manifest has the costs that are not in its summary.
+
+    `shards` is what all shards on this machine have spent, if they share a budget.
+    """
 
     folder: Path
     manifest: RunManifest
@@ -46,6 +51,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: float
     skipped_cases: int = 0
     stopped: Stop | None = None
+    shards: ShardSpending | None = None
 
 
 def open_store(plan: RunPlan, out: str | None = None, *, resume: bool = False, listed: bool = True) -> RunStore:
@@ -122,7 +128,18 @@ def _finish(running: RunInProgress, missing: tuple[str, ...], started: float) ->
         duration_ms=round((time.perf_counter() - started) * 1000, 1),
         skipped_cases=plan.cases.sink.skipped,
         stopped=stopped,
+        shards=_spending(running.budget),
     )
+
+
+def _spending(budget: BudgetTerms | None) -> ShardSpending | None:
+    """Return what all shards have spent, if they share a budget."""
+    if budget is None or budget.share is None:
+        return None
+    try:
+        return BudgetFile(budget.share).spending()
+    except (OSError, ImportError, msgspec.MsgspecError):
+        return None  # the user has been warned
 
 
 def _summary(running: RunInProgress, stopped: Stop | None) -> RunSummary:

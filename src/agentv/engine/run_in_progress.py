@@ -10,7 +10,7 @@ import msgspec
 
 from agentv.engine.cases.dependencies import DependencyGate
 from agentv.engine.cases.pending_jobs import PendingJobs
-from agentv.engine.cost import costs_so_far
+from agentv.engine.cost import budget_terms, costs_so_far
 from agentv.engine.gates import ErrorWatch, Stop
 from agentv.engine.interrupts import InterruptibleLoop
 from agentv.engine.job.spec import skipped
@@ -64,7 +64,8 @@ class RunInProgress:
         self.costs = costs_so_far(plan, store)
         self.receiver = receiver
         address = None if receiver is None else receiver.address
-        self.spec = work_spec(plan, self.manifest.run_id, store.path, self.costs.left_usd, address)
+        self.budget = budget_terms(plan, self.manifest, self.costs)
+        self.spec = work_spec(plan, self.manifest.run_id, store.path, self.budget, address)
         self.summary = SummaryBuilder(self.manifest.run_id, plan.checked.most_per_case)
         self._executor = executor
         self._observer = observer

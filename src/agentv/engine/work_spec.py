@@ -13,6 +13,7 @@ from agentv.engine.job.spec import MAX_OUTAGE_S, RunSpec
 from agentv.engine.run_options import first_given
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError
+from agentv.executors.budget import BudgetTerms
 from agentv.executors.executor import WorkSpec
 from agentv.model.call_trace import ReceiverAddress, is_traced
 from agentv.targets.target import Target
@@ -37,12 +38,12 @@ def receiver_of(plan: RunPlan) -> AbstractContextManager[SpanReceiver | None]:
 
 
 def work_spec(
-    plan: RunPlan, run_id: str, folder: Path, left_usd: float | None, receiver: ReceiverAddress | None
+    plan: RunPlan, run_id: str, folder: Path, budget: BudgetTerms | None, receiver: ReceiverAddress | None
 ) -> WorkSpec:
-    """Return the spec of a run whose files are in `folder`; `left_usd` is what is left of its budget."""
+    """Return the spec of a run whose files are in `folder`; `budget` is what is left of its budget."""
     spec = msgspec.structs.replace(_spec(plan, run_id, folder), receiver=receiver)
     if not all(target.is_free for target in plan.targets):
-        spec = msgspec.structs.replace(spec, budget_usd=left_usd)
+        spec = msgspec.structs.replace(spec, budget=budget)
     if not plan.project.is_remote:
         return spec
     from agentv.engine.job.portable_spec import portable  # late: most runs stay on this machine

@@ -7,11 +7,18 @@ each target runs at a time. The first few costs are a poor estimate, so they res
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine
 from math import sqrt
 from typing import Any
 
+import msgspec
+
+from agentv.executors.budget_file import Allowance, BudgetFile, BudgetShare
+
+_TICK_S, _PUBLISHED = 0.25, 0.01
+"""How often a shard reports what it has spent, and the fraction of the budget that it reports at once."""
 _TOLERANCE = 1.05
 """Jobs in flight may exceed the budget by this factor to finish; then their next calls are refused."""
 _DEVIATIONS = 2.0
@@ -58,11 +65,24 @@ class JobCosts:
             self._squares += change * (cost - self._mean)
 
 
+class BudgetTerms(msgspec.Struct, frozen=True):
+    """What is left of the budget of a run, and the budget that it shares with other shards, if there are any."""
+
+    limit_usd: float
+    share: BudgetShare | None = None
+
+
 class Budget:
     """The budget of a run, shared by all its jobs. Used in one event loop only."""
 
-    def __init__(self, limit_usd: float) -> None:
+    def __init__(self, limit_usd: float, share: BudgetShare | None = None) -> None:
         self._limit = limit_usd
+        self._most = limit_usd * _TOLERANCE
+        self._share = share
+        self._file = None if share is None else BudgetFile(share)
+        self._allowance: Allowance | None = None
+        self._published = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self.spent_usd = 0.0
         self._settled = 0.0
         self._paid_calls = 0
@@ -73,7 +93,14 @@ class Budget:
     def is_exceeded(self) -> bool:
         """Whether the jobs in flight may make no more calls, because those of the others use up the budget."""
         others = max(0, self._jobs - 1) * self._mean_call
-        return self.spent_usd + others >= self._limit * _TOLERANCE
+        return self.spent_usd + others >= self._most
+
+    def close(self) -> None:
+        """Leave the rest of a shared budget to the other shards."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._file is not None:
+            self._file.release(self.spent_usd)
 
     @property
     def _jobs(self) -> int:
@@ -90,6 +117,8 @@ class Budget:
         """
         waiting = self._waiting.setdefault(target, deque())
         self._costs.setdefault(target, JobCosts()).guess_usd = expected_usd or 0.0
+        if self._file is not None and self._timer is None:
+            self._renew()
         place: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         waiting.append(place)
         self._wake()
@@ -106,6 +135,8 @@ class Budget:
         self._paid_calls += cost > 0
         if not in_job:
             self._settled += cost
+        if self._share is not None and self.spent_usd - self._published > _PUBLISHED * self._share.limit_usd:
+            self._publish()
         if self.spent_usd >= self._limit:
             self._wake()
 
@@ -127,18 +158,47 @@ class Budget:
                     place.set_result(may_start)
 
     def _may_start(self, costs: JobCosts) -> bool | None:
-        """Return whether another job may start; None if that depends on the jobs in flight."""
+        """Return whether another job may start; None if that depends on the jobs in flight, or on other shards."""
+        others = self._allowance
         if self.spent_usd >= self._limit:
-            return False
+            return False if others is None or others.is_used_up else None
         jobs = self._jobs
-        if not jobs:
+        if not jobs and (others is None or not others.others_run):
             return True
         if costs.may_be_free and not costs.has_room:
             return None
         expected = sum(each.expected() for each in self._costs.values()) - costs.expected() + costs.expected(1)
-        # The jobs in flight have paid for some of their calls already, but each may make another one.
-        still_to_pay = max(expected - (self.spent_usd - self._settled), (jobs + 1) * self._mean_call)
+        still_to_pay = self._still_to_pay(expected, jobs + 1)
         return True if self.spent_usd + still_to_pay <= self._limit else None
+
+    def _still_to_pay(self, expected: float, jobs: int) -> float:
+        """Return what jobs still have to pay: they have paid for some calls already, but each may make another one."""
+        return max(expected - (self.spent_usd - self._settled), jobs * self._mean_call)
+
+    def _renew(self) -> None:
+        """Report to the other shards, and again after a while."""
+        self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._renew)
+        self._publish()
+        self._wake()
+
+    def _publish(self) -> None:
+        """Report what this shard has spent and reserved; take note of what it may spend."""
+        file, share, jobs = self._file, self._share, self._jobs
+        if file is None or share is None:
+            return
+        expected = sum(each.expected() for each in self._costs.values())
+        try:
+            allowed = file.update(self.spent_usd, self._still_to_pay(expected, jobs), jobs)
+        except BlockingIOError:
+            return  # another shard is slow: report again later
+        except (OSError, ImportError, msgspec.MsgspecError) as error:
+            self._file = self._allowance = None
+            self._limit = share.limit_usd - share.spent_usd
+            logging.getLogger("agentv").warning("The budget is not shared with other shards: %s", error)
+            return
+        self._published, self._allowance = self.spent_usd, allowed
+        self._limit = allowed.usd - share.spent_usd
+        self._most = share.limit_usd * _TOLERANCE - allowed.others_usd - share.spent_usd
 
 
 class BudgetHub:
@@ -148,10 +208,15 @@ class BudgetHub:
         self._budget: Budget | None = None
         self._jobs: dict[str, Counter[str]] = {}
 
-    async def start_job(self, worker: str, limit_usd: float, target: str, expected_usd: float | None) -> bool:
+    def close(self) -> None:
+        """Leave the rest of a shared budget to the other shards."""
+        if self._budget is not None:
+            self._budget.close()
+
+    async def start_job(self, worker: str, terms: BudgetTerms, target: str, expected_usd: float | None) -> bool:
         """Wait until a job of a worker may start."""
         if self._budget is None:
-            self._budget = Budget(limit_usd)
+            self._budget = Budget(terms.limit_usd, terms.share)
         may_start = await self._budget.start(target, expected_usd)
         self._jobs.setdefault(worker, Counter())[target] += may_start
         return may_start
@@ -179,15 +244,15 @@ class BudgetHub:
 class LeasedBudget:
     """The budget in one worker, kept by the hub. `is_exceeded` is as of the last paid call."""
 
-    def __init__(self, limit_usd: float, call: Callable[..., Awaitable[Any]]) -> None:
-        self._limit = limit_usd
+    def __init__(self, terms: BudgetTerms, call: Callable[..., Awaitable[Any]]) -> None:
+        self._terms = terms
         self._call = call
         self._sending: set[asyncio.Future[Any]] = set()
         self.is_exceeded = False
 
     async def start(self, target: str, expected_usd: float | None = None) -> bool:
         """Wait until a job of a target may start; return False if the budget is used up."""
-        may_start: bool = await self._call("start_job", self._limit, target, expected_usd)
+        may_start: bool = await self._call("start_job", self._terms, target, expected_usd)
         return may_start
 
     def spend(self, cost: float, *, in_job: bool = True) -> None:

@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-from agentv.executors.budget import Budget
+from agentv.executors.budget import Budget, BudgetTerms
 from agentv.executors.lease_file import LeaseFile
 from agentv.executors.limiter import CallReport, Lane, Limiter
 from agentv.model.job import Job
@@ -133,7 +133,7 @@ class Limits(Protocol):
 
     def limit(self, endpoint: str, start: int, most: int, lane: str = ...) -> EndpointLimit: ...
 
-    def budget(self, limit_usd: float) -> RunBudget: ...
+    def budget(self, terms: BudgetTerms) -> RunBudget: ...
 
     def report(self, text: str | None) -> None: ...
 
@@ -241,6 +241,7 @@ class LocalLimits(StoppableLimits):
         self.cores = os.cpu_count() or 1
         self._limiters: dict[str, Limiter] = {}
         self._text: str | None = None
+        self._budget: Budget | None = None
 
     def limit(self, endpoint: str, start: int, most: int, lane: str = "") -> Lane:
         """Return a lane of an endpoint. A configured limit replaces an adaptive one, and a lower one a higher."""
@@ -257,12 +258,15 @@ class LocalLimits(StoppableLimits):
             limiter.restrict(start, most)
         return limiter
 
-    def budget(self, limit_usd: float) -> Budget:
+    def budget(self, terms: BudgetTerms) -> Budget:
         """Return the budget of the run."""
-        return Budget(limit_usd)
+        self._budget = Budget(terms.limit_usd, terms.share)
+        return self._budget
 
     def close(self) -> None:
-        """Leave the limits to other processes."""
+        """Leave the limits and the budget to other processes."""
+        if self._budget is not None:
+            self._budget.close()
         for limiter in self._limiters.values():
             limiter.close()
 

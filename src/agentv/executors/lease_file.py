@@ -9,26 +9,24 @@ ends leaves its parts to the others. The rate is kept for later runs.
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from agentv.executors.shared_file import SharedFile, SharedState, state_folder
+
 _TICK_S, _CHANGE_S = 0.5, 0.05
 """How often a process looks at its share, and how often while its share is changing."""
-_STALLED_S = 30.0
-"""A process that has not looked for this long, such as a stopped one, loses its share."""
 _KNOWN_S = 600.0
 _LEAST_LIMIT, _LEAST_RATE = 1.0, 0.1
 _ALL = 1e9
 _NEARLY = 0.95
-_TRIES, _TRY_S = 20, 0.002
 
 
 class _Owner(msgspec.Struct, array_like=True):
@@ -45,17 +43,21 @@ class _Owner(msgspec.Struct, array_like=True):
     wanted_rate: float = 0.0
 
 
-class _Shared(msgspec.Struct):
-    """The contents of the file. Owners have fencing numbers, which are never used again.
+class _Shared(SharedState):
+    """The contents of the file. Owners are listed by their numbers.
 
     `limit` and `rate` are those of the endpoint: the parts of its owners, and what those who ended have left.
     """
 
-    last_number: int = 0
     owners: dict[int, _Owner] = {}
     rate: float | None = None
     rate_at: float = 0.0
     limit: float = 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to remember."""
+        return not self.owners and self.rate is None
 
 
 class Adapted(NamedTuple):
@@ -108,10 +110,8 @@ class LeaseFile:
     """The share of this process in the limit of one endpoint. Without a writable folder, it is the whole limit."""
 
     def __init__(self, endpoint: str, folder: Path | None = None) -> None:
-        self._folder = state_folder() if folder is None else folder
-        self._name = sha256(f"{socket.gethostname()} {endpoint}".encode()).hexdigest()[:24]
-        self._number: int | None = None
-        self._own: int | None = None
+        name = sha256(f"{socket.gethostname()} {endpoint}".encode()).hexdigest()[:24]
+        self._file = SharedFile(folder or state_folder("limits"), name, _Shared)
         self._is_off = False
         self._calls = 0
 
@@ -119,7 +119,7 @@ class LeaseFile:
         """Return the calls that may be in flight, given the most, those that are wanted, and those in flight now."""
         if not self._is_off:
             try:
-                with self._locked() as shared:
+                with self._file.locked() as shared:
                     lease = self._updated(shared, _Owner(most, wanted, in_flight), adapted)
                 self._calls = lease.calls
                 return lease
@@ -133,42 +133,44 @@ class LeaseFile:
 
     def release(self, rate: float | None = None) -> None:
         """Give the share back, and keep the rate that the endpoint accepted, if it is limited."""
-        if self._number is None:
+        if self._file.number is None:
             return
-        with suppress(OSError, msgspec.MsgspecError), self._locked() as shared:
-            own = shared.owners.pop(self._number, None)
+        with suppress(OSError, msgspec.MsgspecError), self._file.locked() as shared:
+            own = shared.owners.pop(self._file.number, None)
             if own is not None and rate is not None:
                 shared.rate, shared.rate_at = (shared.rate or 0.0) - own.rate + rate, time.time()
-        self._forget(self._number)
-        if self._own is not None:
-            os.close(self._own)
-        self._number = self._own = None
+        self._file.leave()
         self._calls = 0
 
     def _updated(self, shared: _Shared, own: _Owner, adapted: Adapted) -> Lease:
-        for number in [number for number in shared.owners if number != self._number and self._is_gone(number)]:
-            del shared.owners[number]
-            self._forget(number)
-        if self._number not in shared.owners:
-            self._join(shared, adapted)
-        assert self._number is not None and self._own is not None
-        os.utime(self._own)
-        before = shared.owners.get(self._number)
-        shared.owners[self._number] = own
-        others = sum(owner.owned for number, owner in shared.owners.items() if number != self._number)
+        file = self._file
+        for gone in [number for number in shared.owners if number != file.number and file.is_gone(number)]:
+            del shared.owners[gone]
+            file.forget(gone)
+        before = None if file.number is None else shared.owners.get(file.number)
+        number = self._join(shared, adapted) if before is None or file.number is None else file.number
+        file.touch()
+        shared.owners[number] = own
+        others = sum(owner.owned for each, owner in shared.owners.items() if each != number)
         total = max(owner.most for owner in shared.owners.values())
         wanted = {number: owner.wanted for number, owner in shared.owners.items()}
-        share = own.most if len(wanted) == 1 else fair_shares(total, wanted, int(time.time()))[self._number]
+        share = own.most if len(wanted) == 1 else fair_shares(total, wanted, int(time.time()))[number]
         # Calls in flight cannot be given back.
         own.owned = max(own.owned, min(share, total - others))
         is_fair = self._divide_limit(shared, before, adapted) & self._divide_rate(shared, before, adapted)
         ask_after_s = _TICK_S if own.owned == share and is_fair else _CHANGE_S
         return Lease(min(share, own.owned), ask_after_s, own.limit, own.rate or None, shared.rate or 0.0)
 
+    def _join(self, shared: _Shared, adapted: Adapted) -> int:
+        if not shared.owners:
+            shared.limit = adapted.limit
+        return self._file.join(shared)
+
     def _divide_limit(self, shared: _Shared, before: _Owner | None, adapted: Adapted) -> bool:
         """Take a part of the calls that the endpoint answers at a time; return whether it is a fair one."""
-        assert self._number is not None
-        owners, own = shared.owners, shared.owners[self._number]
+        number = self._file.number
+        assert number is not None
+        owners, own = shared.owners, shared.owners[number]
         change = adapted.limit - before.limit if before is not None else 0.0
         most = max(owner.most for owner in owners.values())
         shared.limit = min(most, max(_LEAST_LIMIT, shared.limit + change))
@@ -179,8 +181,9 @@ class LeaseFile:
 
     def _divide_rate(self, shared: _Shared, before: _Owner | None, adapted: Adapted) -> bool:
         """Take a part of the rate that the endpoint accepts, if it is limited; return whether it is a fair one."""
-        assert self._number is not None
-        owners, own, last = shared.owners, shared.owners[self._number], before.rate if before is not None else 0.0
+        number = self._file.number
+        assert number is not None
+        owners, own, last = shared.owners, shared.owners[number], before.rate if before is not None else 0.0
         total = shared.rate if shared.rate is not None and time.time() - shared.rate_at < _KNOWN_S else None
         if adapted.rate is None and total is None:
             return True
@@ -198,87 +201,6 @@ class LeaseFile:
 
     def _fair_part(self, total: float, wanted: Mapping[int, float]) -> float:
         """Return the part of this process; the whole if there are no others."""
-        assert self._number is not None
-        return fair_parts(total, wanted)[self._number] if len(wanted) > 1 else total
-
-    def _join(self, shared: _Shared, adapted: Adapted) -> None:
-        """Become an owner, with a lock that ends with this process, however it ends."""
-        import fcntl  # late: not on all systems
-
-        shared.last_number += 1
-        if self._own is not None:
-            os.close(self._own)
-        self._number = shared.last_number
-        self._own = os.open(self._owner_path(self._number), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        fcntl.flock(self._own, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not shared.owners:
-            shared.limit = adapted.limit
-
-    def _is_gone(self, number: int) -> bool:
-        """Whether an owner has ended, or has not looked at its share for long."""
-        import fcntl
-
-        try:
-            other = os.open(self._owner_path(number), os.O_RDWR)
-        except FileNotFoundError:
-            return True
-        try:
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            return time.time() - os.fstat(other).st_mtime > _STALLED_S
-        finally:
-            os.close(other)
-
-    def _owner_path(self, number: int) -> Path:
-        return self._folder / f"{self._name}.{number}"
-
-    def _forget(self, number: int) -> None:
-        with suppress(OSError):
-            self._owner_path(number).unlink()
-
-    @contextmanager
-    def _locked(self) -> Iterator[_Shared]:
-        """Lock the file, and write it if it changed. Raises BlockingIOError if it stays locked."""
-        file = self._open()
-        try:
-            data = os.pread(file, 2**20, 0)
-            shared = msgspec.json.decode(data, type=_Shared) if data else _Shared()
-            yield shared
-            written = msgspec.json.encode(shared)
-            if not shared.owners and shared.rate is None:
-                self._path.unlink(missing_ok=True)
-            elif written != data:
-                os.pwrite(file, written, 0)
-                os.ftruncate(file, len(written))
-        finally:
-            os.close(file)
-
-    @property
-    def _path(self) -> Path:
-        return self._folder / f"{self._name}.json"
-
-    def _open(self) -> int:
-        import fcntl
-
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for attempt in range(_TRIES):
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # The last owner deletes the file, perhaps just before we locked it.
-                if os.fstat(file).st_nlink:
-                    return file
-            except BlockingIOError:
-                time.sleep(_TRY_S if attempt else 0)
-            except BaseException:
-                os.close(file)
-                raise
-            os.close(file)
-        raise BlockingIOError(f"{self._path} is locked")
-
-
-def state_folder() -> Path:
-    """Return the folder for what agentv remembers between runs: in `XDG_STATE_HOME`, or in the home folder."""
-    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return Path(base, "agentv", "limits")
+        number = self._file.number
+        assert number is not None
+        return fair_parts(total, wanted)[number] if len(wanted) > 1 else total

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from agentv.executors.budget import BudgetHub, LeasedBudget
+from agentv.executors.budget import BudgetHub, BudgetTerms, LeasedBudget
 from agentv.executors.call_queue import UNLIMITED, WaitingCalls
 from agentv.executors.executor import Load, LocalLimits, StoppableLimits
 from agentv.executors.limiter import ANSWERED, UNANSWERED, CallReport, Lane, Limiter
@@ -60,7 +60,8 @@ class LimitHub(BudgetHub):
         self._lost: set[str] = set()
 
     def close(self) -> None:
-        """Leave the limits to other processes."""
+        """Leave the limits and the budget to other processes."""
+        super().close()
         self._limits.close()
 
     def load(self) -> Load:
@@ -127,9 +128,9 @@ class LeasedLimits(StoppableLimits):
     def report(self, text: str | None) -> None:
         """Do nothing: each worker waits for something else."""
 
-    def budget(self, limit_usd: float) -> LeasedBudget:
+    def budget(self, terms: BudgetTerms) -> LeasedBudget:
         """Return the budget of the run."""
-        return LeasedBudget(limit_usd, self._call)
+        return LeasedBudget(terms, self._call)
 
 
 class LeasedLimit:

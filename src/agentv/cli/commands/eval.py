@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from agentv.runs.folder import export_records, output_paths
 from agentv.runs.store import RunStore
 
 if TYPE_CHECKING:
+    from agentv.executors.budget_file import ShardSpending
     from agentv.report.traces.run_export import RunExport
     from agentv.report.traces.span_sender import Delivery
 
@@ -221,10 +223,21 @@ def _notes(outcome: Outcome) -> list[str]:
     if unrecorded:
         part = f"; {usd(stored)} of it for stored answers, which --resume scores" if stored else ""
         notes.append(f"{usd(unrecorded)} was paid for jobs without a record, and is not in the cost{part}.")
+    if outcome.shards is not None:
+        notes.append(_spending_note(outcome.shards, outcome.manifest.options))
     notes += span_notes(outcome.manifest.spans)
     if outcome.stopped is not None and (outcome.folder / BATCHES).is_dir():
         notes.append("Submitted batches keep running at the provider. Resume the run to collect their results.")
     return notes
+
+
+def _spending_note(spending: ShardSpending, options: Mapping[str, Any]) -> str:
+    total, budget = options["shard"][1], options["budget_usd"]
+    known = "The only shard so far has" if spending.shards == 1 else f"{spending.shards} of {total} shards have"
+    return (
+        f"{known} spent {usd(spending.usd)} of the budget of {usd(budget)}, which all shards on this machine share. "
+        "Shards on other machines have a budget of their own."
+    )
 
 
 def short(path: Path | str) -> str:

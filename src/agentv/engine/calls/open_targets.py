@@ -62,7 +62,7 @@ class OpenTargets:
             from agentv.engine.calls.kept_calls import KeptCalls  # late: few runs keep or replay calls
 
             self._kept = KeptCalls(spec)
-        self.payments = None if spec.budget_usd is None else Payments(limits.budget(spec.budget_usd))
+        self.payments = None if spec.budget is None else Payments(limits.budget(spec.budget))
         self._settings = {target.name: target for target in spec.targets}
         self.names = frozenset(self._settings)
 

@@ -8,6 +8,7 @@ import msgspec
 
 from agentv.engine.job.answer import Answer, failed, make_record
 from agentv.engine.job.request import CaseRequest
+from agentv.executors.budget import BudgetTerms
 from agentv.model.call_trace import ReceiverAddress
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.job import Job
@@ -44,7 +45,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     those that evaluators call; `targets` has the settings of all targets. Paths in these settings are relative to
     `home`; `folders` are the dataset folders. `replay` is a file that answers in place of targets: a recording for all
     of them, results for those in `answering`. `jobs` is the number of jobs; `most_given` limits how many jobs with a
-    provided answer are scored concurrently. `budget_usd` is what is left of the budget, if there is one.
+    provided answer are scored concurrently. `budget` is what is left of the budget, if there is one.
     `receiver` receives the spans of targets with `traces`.
     With `stops_at_outage`, a job whose judge has been down for too long stops the run; else it is an error.
     """
@@ -70,7 +71,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     include_trace: bool = False
     jobs: int = MOST_AT_ONCE
     most_given: int | None = None
-    budget_usd: float | None = None
+    budget: BudgetTerms | None = None
     stops_at_outage: bool = True
     receiver: ReceiverAddress | None = None
 

@@ -24,7 +24,7 @@ from agentv.runs.run_figures import planned_jobs
 from agentv.runs.store import RunStore
 from agentv.runs.summary import SummaryBuilder
 
-_MAY_DIFFER = (
+MAY_DIFFER = (
     *("shard", "workers", "executor", "processes", "ray_address", "record", "dump_prompts", "dump_traces"),
     "trace_port",
 )
@@ -127,7 +127,7 @@ class _Shards:
             finished_at=None,
             exit_code=None,
             spans=self._spans(),
-            options={name: value for name, value in first.options.items() if name not in _MAY_DIFFER},
+            options={name: value for name, value in first.options.items() if name not in MAY_DIFFER},
             datasets=tuple(self._dataset(index) for index in range(len(first.datasets))),
             targets=tuple({entry.name: entry for each in self.manifests for entry in each.targets}.values()),
             judges=tuple({entry.name: entry for each in self.manifests for entry in each.judges}.values()),
@@ -200,7 +200,7 @@ def _required(manifest: RunManifest) -> dict[str, Any]:
         "`execution` of .agentv/config.yaml": manifest.defaults,
         **{f"the version of {name}": value for name, value in manifest.versions.items()},
         **{f"the dataset {entry.path}": entry.digest for entry in manifest.datasets},
-        **{f"the option {name}": value for name, value in manifest.options.items() if name not in _MAY_DIFFER},
+        **{f"the option {name}": value for name, value in manifest.options.items() if name not in MAY_DIFFER},
     }
 
 
