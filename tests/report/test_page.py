@@ -4,10 +4,12 @@ import base64
 import json
 import re
 import zlib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from agentv.report import figures
 from agentv.report.formats import write_report
 from agentv.report.page_bundle import joined, page_file
 from agentv.runs.store import RunStore
@@ -98,6 +100,23 @@ def test_a_run_with_many_blocks_is_complete(folder, record):
     answers = [result["candidate_answer"] for block in blocks["results"] for result in block]
     assert answers == [row["candidate_answer"] for row in rows]
     assert [id for part in blocks["rows"] for id in part["id"]] == [row["eval_id"] for row in rows]
+
+
+def test_figures_are_rounded_as_in_the_terminal(browser):
+    eighths = [n / 32 for n in range(65)] + [n / 400 for n in range(401)]
+    values = {
+        "number": (figures.number, eighths),
+        "percent": (figures.percent, eighths),
+        "percentInterval": (figures.percent_interval, list(pairwise(eighths))),
+        "usd": (figures.usd, [0.0, 0.00625, 0.03125, 0.71875, 1.005, 2.125, 1234.5]),
+        "duration": (figures.duration, [0.5, 2.5, 999.5, 1250, 60_500, 61_500, 3_599_500, 7_200_000]),
+    }
+    page = browser.new_page()
+    page.add_script_tag(content=joined(page_file, "core/format.js"))
+    for name, (formatted, given) in values.items():
+        shown = page.evaluate(f"(given) => given.map(module_core_format_js.{name})", given)
+        assert shown == [formatted(value) for value in given]
+    page.close()
 
 
 def test_a_page_opens_and_shows_figures_table_and_a_case(shop, chromium):

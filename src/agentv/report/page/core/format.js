@@ -4,8 +4,19 @@ import { INVISIBLE, visible } from "./text.js";
 
 export const NONE = "–";
 
+const EXACT = 30; // more digits than a half has after its last one
+
+// A number with a fixed number of decimals. A half is rounded to the even digit, as in Python: `toFixed` rounds it up.
+export function fixed(value, decimals) {
+  if (value < 0) return `-${fixed(-value, decimals)}`;
+  const isHalf = /^50*$/.test(value.toFixed(decimals + EXACT).slice(-EXACT));
+  const scale = 10 ** decimals;
+  const below = Math.floor(value * scale);
+  return (isHalf && below % 2 === 0 ? below / scale : value).toFixed(decimals);
+}
+
 export function number(value) {
-  return value === null || value === undefined ? NONE : value.toFixed(3).replace("-", "−");
+  return value === null || value === undefined ? NONE : fixed(value, 3).replace("-", "−");
 }
 
 export function interval(bounds) {
@@ -13,29 +24,29 @@ export function interval(bounds) {
 }
 
 export function percent(share) {
-  return share === null || share === undefined ? NONE : `${(share * 100).toFixed(1)} %`;
+  return share === null || share === undefined ? NONE : `${fixed(share * 100, 1)} %`;
 }
 
 export function percentInterval(bounds) {
-  return bounds ? `${(bounds[0] * 100).toFixed(0)} to ${(bounds[1] * 100).toFixed(0)} %` : NONE;
+  return bounds ? `${fixed(bounds[0] * 100, 0)} to ${fixed(bounds[1] * 100, 0)} %` : NONE;
 }
 
 export function usd(amount) {
   if (amount === null || amount === undefined) return NONE;
-  return amount >= 1 || amount === 0 ? `$${amount.toFixed(2)}` : `$${amount.toFixed(4)}`;
+  return amount >= 1 || amount === 0 ? `$${fixed(amount, 2)}` : `$${fixed(amount, 4)}`;
 }
 
 // An amount in whole cents, unless it is less than one.
 export function shortUsd(amount) {
-  return amount >= 0.01 ? `$${amount.toFixed(2)}` : usd(amount);
+  return amount >= 0.01 ? `$${fixed(amount, 2)}` : usd(amount);
 }
 
 export function duration(milliseconds) {
   if (milliseconds === null || milliseconds === undefined) return NONE;
-  if (milliseconds < 999.5) return `${milliseconds.toFixed(0)} ms`;
+  if (milliseconds < 999.5) return `${fixed(milliseconds, 0)} ms`;
   const seconds = milliseconds / 1000;
-  if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
-  const whole = Math.round(seconds);
+  if (seconds < 59.95) return `${fixed(seconds, 1)} s`;
+  const whole = Number(fixed(seconds, 0));
   const minutes = Math.floor(whole / 60);
   if (minutes < 60) return `${minutes}m ${String(whole % 60).padStart(2, "0")}s`;
   return `${Math.floor(minutes / 60)}h ${String(minutes % 60).padStart(2, "0")}m`;

@@ -1,7 +1,7 @@
 // The trend of one series of runs with the same datasets and target: a chart, what changed, and a table.
 
 import { element, replaceChildren } from "../core/dom.js";
-import { NONE, count, interval, moment, number } from "../core/format.js";
+import { NONE, count, fixed, interval, moment, number } from "../core/format.js";
 import { isTyping } from "../core/keys.js";
 import { oneLine } from "../core/text.js";
 import { ConnectionLine } from "./live.js";
@@ -210,7 +210,7 @@ function notesOf({ runs, changes }) {
 
 function levelText({ before, after, cases: shared, p_value }) {
   const direction = after > before ? "up" : "down";
-  const p = p_value < 0.001 ? "p < 0.001" : `p = ${p_value.toFixed(3)}`;
+  const p = p_value < 0.001 ? "p < 0.001" : `p = ${fixed(p_value, 3)}`;
   return `The level went ${direction} from ${number(before)} to ${number(after)} on ${plural(shared, "shared case", "shared cases")} (${p}).`;
 }
 
