@@ -252,6 +252,14 @@ def test_a_result_links_to_other_results_of_its_case(folder, record, chromium):
         page.locator(".others button").get_by_text("two").click()
         page.locator(".reasons .badge.pass").wait_for()
         assert page.locator(".others button").inner_text().split() == ["fail", "one", "0.000"]
+    folder.write("results.jsonl", [record("same", trial=trial) for trial in range(1, 151)])
+    with chromium(page_of("results.jsonl"), "#open=1") as page:
+        page.get_by_role("button", name="Show all 149 results").click()
+        page.locator(".others button").nth(148).wait_for()
+        assert page.locator(".others button").first.inner_text().split() == ["fail", "model,", "trial", "1", "0.000"]
+        page.locator(".others button").first.click()
+        page.locator(".figures").get_by_text("trial", exact=True).wait_for()
+        assert "trial\n1\n" in page.locator(".figures").inner_text() + "\n"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -95,15 +95,17 @@ export class Detail {
   #others(row) {
     const found = this.rows.others(row);
     if (!found.length) return null;
-    const button = (other) =>
-      element(
+    const button = (other) => {
+      const { target, prompt, trial, verdict, score } = this.rows.at(other);
+      return element(
         "button",
-        { type: "button", onclick: () => this.state.update({ open: other.row }) },
-        badge(other.verdict),
-        element("bdi", {}, oneLine([other.target, other.prompt, other.trial > 1 ? `trial ${other.trial}` : null].filter(Boolean).join(", "), 60)),
-        other.score === null ? null : element("span", { class: "number" }, number(other.score)),
+        { type: "button", onclick: () => this.state.update({ open: other }) },
+        badge(verdict),
+        element("bdi", {}, oneLine([target, prompt, trial && `trial ${trial}`].filter(Boolean).join(", "), 60)),
+        score !== null && element("span", { class: "number" }, number(score)),
       );
-    return section("other-results", "Other results of this case", element("div", { class: "others" }, found.map(button)));
+    };
+    return section("other-results", "Other results of this case", element("div", { class: "others" }, firstEntries(found, button, "results")));
   }
 
   #step(by) {
@@ -148,7 +150,7 @@ function figures(row, result) {
     ["target", row.target],
     ["dataset", row.dataset.name],
     ["prompt", row.prompt],
-    ["trial", row.trial > 1 ? String(row.trial) : null],
+    ["trial", row.trial && String(row.trial)],
     ["time", row.duration === null ? null : duration(row.duration)],
     ["cost", row.cost === null ? null : usd(row.cost)],
     ["tokens", usage ? `${count(usage.input)} in, ${count(usage.output)} out${usage.cached ? `, ${count(usage.cached)} cached` : ""}` : null],

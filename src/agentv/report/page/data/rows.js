@@ -52,7 +52,7 @@ export class Rows {
     this.total += n;
   }
 
-  // A row as the table shows it.
+  // A row as the table shows it. `trial` is null in a run without repeated trials.
   at(row) {
     const { columns, head } = this;
     return {
@@ -63,7 +63,7 @@ export class Rows {
       target: head.targets[columns.target[row]],
       dataset: head.datasets[columns.dataset[row]],
       prompt: columns.prompt[row] < 0 ? null : head.prompts[columns.prompt[row]],
-      trial: columns.trial[row],
+      trial: this.mostTrials > 1 ? columns.trial[row] : null,
       duration: known(columns.duration[row]),
       cost: known(columns.cost[row]),
       tags: head.tagSets[columns.tags[row]],
@@ -72,19 +72,19 @@ export class Rows {
     };
   }
 
-  // Other results of the same case: of other targets, prompts and trials.
+  // The rows of the same case with other targets, prompts and trials.
   others(row) {
     const { id, dataset } = this.columns;
     const found = [];
-    for (let other = 0; other < this.total && found.length < 100; other++)
-      if (dataset[other] === dataset[row] && other !== row && id[other] === id[row]) found.push(this.at(other));
+    for (let other = 0; other < this.total; other++)
+      if (dataset[other] === dataset[row] && other !== row && id[other] === id[row]) found.push(other);
     return found;
   }
 
   // Restores a record from the columns and the fields that are stored separately.
   record(row, rest) {
     const { columns } = this;
-    const { id, target, dataset, prompt, trial, tags, verdict, score, duration, cost } = this.at(row);
+    const { id, target, dataset, prompt, tags, verdict, score, duration, cost } = this.at(row);
     const { tool_durations, ...kept } = rest;
     const found = rest.evaluator_results ?? [];
     const scored = verdict !== "error" && verdict !== "unscored";
@@ -99,7 +99,7 @@ export class Rows {
       dataset_path: dataset.path,
       target,
       ...(prompt === null ? {} : { prompt }),
-      trial,
+      trial: columns.trial[row],
       status: scored ? "ok" : verdict,
       score,
       verdict: scored ? verdict : null,

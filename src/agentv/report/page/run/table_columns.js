@@ -20,7 +20,7 @@ const COLUMNS = [
   { name: "cost", title: "Cost", width: "4.6rem", least: 4.6, rank: 7, isUsed: ({ values }) => values.cost > 0 },
 ];
 const GAP = 0.9;
-const NAMES = { target: (row) => row.target, prompt: (row) => row.prompt, dataset: (row) => row.dataset.name, trial: (row) => (row.trial > 1 ? `trial ${row.trial}` : null) };
+const NAMES = { target: (row) => row.target, prompt: (row) => row.prompt, dataset: (row) => row.dataset.name, trial: (row) => row.trial && `trial ${row.trial}` };
 
 // The columns that have values and fit into a width in rem; and the names that do not fit, shown beside the case.
 export function fittingColumns(rows, width) {
