@@ -2,6 +2,7 @@
 
 import pytest
 
+import agentv
 from agentv.report.formats import write_report
 from agentv.runs.store import RunStore
 
@@ -130,16 +131,35 @@ def test_results_come_first_on_a_phone(shop, page_of, chromium):
         assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
-def test_evaluators_have_a_bar_from_five_results_on(folder, record, page_of, chromium):
-    def found(name):
-        return {"name": name, "type": "contains", "score": 0.0, "weight": 1.0, "verdict": "fail"}
+def test_evaluators_have_a_bar_from_five_results_on_and_their_errors(folder, record, page_of, chromium):
+    failed = {"class": "evaluator", "message": "no reply", "stage": "evaluator"}
+    error = {"status": "error", "score": None, "verdict": None, "error": failed}
+
+    def found(name, **values):
+        return {"name": name, "type": "contains", "score": 0.0, "weight": 1.0, "verdict": "fail", **values}
 
     rows = [record(f"case-{n}", evaluator_results=[found("often"), *[found("seldom")][n:]]) for n in range(5)]
-    folder.write("results.jsonl", rows)
+    rows[0]["execution_metrics"] = {"duration_ms": 40, "stop_reason": "length"}
+    broken = found("often", score=None, verdict=None, error=failed)
+    folder.write("results.jsonl", [*rows, record("broken", **error, evaluator_results=[broken])])
     with chromium(page_of()) as page:
         often, seldom = page.locator(".parts tr").filter(has_text="often"), page.locator(".parts tr").nth(1)
-        assert often.locator(".track").count() == 1 and "n = 5" in often.inner_text()
-        assert seldom.locator(".track").count() == 0 and "n = 1" in seldom.inner_text()
+        assert often.locator(".track").count() == 1 and "n = 5, 1 error" in often.inner_text()
+        assert seldom.locator(".track").count() == 0 and seldom.locator(".n").inner_text() == "n = 1"
+        card = page.locator(".card").inner_text()
+        assert "truncated: 1 of 6 answers ended at a token or turn limit" in card
+        assert "40 ms per job (1 of 6 jobs)" in card
+
+
+def test_a_run_that_stopped_early_says_so_and_that_its_mean_is_biased(folder, page_of, chromium):
+    cases = [{"id": f"{n}", "input": "Hi", "expected_outcome": "Greets"} for n in range(60)]
+    agentv.evaluate(
+        cases, lambda prompt: "Hi", [{"type": "contains", "value": "Hi"}], out="run", stop_when="0.5", seed=1
+    )
+    with chromium(page_of("run")) as page:
+        assert "not needed" in page.locator(".counts").inner_text()
+        card = page.locator(".card").inner_text()
+        assert "biased: the run stopped early" in card and "not run" not in card
 
 
 SCROLL_AND_LOOK = """async () => {

@@ -185,6 +185,15 @@ def test_the_detectable_difference_is_shown_or_why_there_is_none(scores, text):
 
 
 @pytest.mark.parametrize(
+    ("jobs", "text"), [(400, "these 200 cases"), (403, "the scored cases")], ids=["all are scored", "three errors"]
+)
+def test_the_cases_of_a_detectable_difference_are_counted_only_if_they_are_known(jobs, text):
+    trials = [scored(number % 2, eval_id=str(number), trial=trial) for number in range(200) for trial in (1, 2)]
+    found = SummaryBuilder("r", 2).add_all(trials).build({"t": jobs}).targets["t"]
+    assert dict(noise_shown(found))["detectable"].startswith(f"a second run on {text} would reliably show")
+
+
+@pytest.mark.parametrize(
     ("milliseconds", "text"),
     [
         (None, "-"),

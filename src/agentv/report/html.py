@@ -9,13 +9,12 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from agentv import __version__
 from agentv.model.result import Result
 from agentv.report.failure_text import failure_headline, failure_lines
 from agentv.report.formats import ReportFormat
 from agentv.report.page_bundle import BlockPile, joined, page_beginning, page_end, page_file, write_block
 from agentv.report.row_blocks import RowColumns, case_fields, packed_columns, remaining_fields
-from agentv.report.summary_text import early_stop_line, headlines, noise_shown
+from agentv.report.summary_text import answer_notes, early_stop_line, noise_shown
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 
@@ -107,11 +106,9 @@ def page_head(run: RunStore, figures: Figures, names: dict[str, list[Any]], tota
             "datasets": list(dict.fromkeys(dataset["name"] for dataset in names["datasets"] if dataset["name"])),
             "done": figures.done,
             "jobs": figures.jobs,
-            "spared": figures.jobs_saved,
-            "agentv": __version__,
+            "not_needed": figures.jobs_saved,
         },
         "total": total,
-        "headlines": headlines(figures.summary),
         "summary": figures.summary,
         "details": figures.details,
         "early": {
@@ -119,7 +116,9 @@ def page_head(run: RunStore, figures: Figures, names: dict[str, list[Any]], tota
             for name, target in figures.summary.targets.items()
             if target.early_stop is not None
         },
-        "noise": {name: list(noise_shown(target)) for name, target in figures.summary.targets.items()},
+        "remarks": {
+            name: [*answer_notes(target), *noise_shown(target)] for name, target in figures.summary.targets.items()
+        },
         "failures": _failures(figures),
         "settings": _settings(run),
         "again": _again(run),

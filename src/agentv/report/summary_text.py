@@ -142,9 +142,12 @@ def noise_advice(found: VarianceSummary) -> str:
 
 
 def _detectable(target: TargetSummary) -> str:
-    cases = plural(max(1, round(target.cases * target.scored / target.jobs)), "case")
+    is_single = target.jobs == target.cases
+    # Of several jobs per case, it is not known which cases have a score, unless all do.
+    cases = target.scored if is_single else target.cases if target.scored == target.jobs else None
     found = target.minimum_detectable_difference
     if found is None:
-        return f"{cases}: too few to show any difference to a second run"
-    these = "this 1 case" if cases == "1 case" else f"these {cases}"
-    return f"a second run on {these} would reliably show differences above about {found:.2g}"
+        which = "the scored cases" if cases is None else plural(cases, "case")
+        return f"{which}: too few to show any difference to a second run"
+    which = "the scored cases" if cases is None else "this 1 case" if cases == 1 else f"these {cases:,} cases"
+    return f"a second run on {which} would reliably show differences above about {found:.2g}"

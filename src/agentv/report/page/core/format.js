@@ -56,6 +56,10 @@ export function count(value) {
   return value.toLocaleString("en");
 }
 
+export function plural(n, one, many = `${one}s`) {
+  return `${count(n)} ${n === 1 ? one : many}`;
+}
+
 export function moment(text) {
   const parsed = new Date(text);
   return Number.isNaN(parsed.getTime()) ? text : parsed.toISOString().slice(0, 16).replace("T", " ") + " UTC";

@@ -4,6 +4,7 @@ import { element, replaceChildren } from "../core/dom.js";
 import { count, moment, shortUsd } from "../core/format.js";
 import { oneLine, visible } from "../core/text.js";
 import { VERDICTS } from "../data/rows.js";
+import { skippedJobs } from "./summary.js";
 
 const WORDS = { pass: ["passed"], borderline: ["borderline"], fail: ["failed"], error: ["error", "errors"], unscored: ["not scored"] };
 
@@ -58,13 +59,13 @@ export class Headline {
       verdicts[code] || chosen.has(verdict) ? [this.#button(verdict, verdicts[code], matching.get(verdict) ?? 0, chosen)] : [],
     );
     const targets = Object.values(head.summary.targets);
-    const skipped = targets.reduce((sum, target) => sum + (target.skipped ?? 0), 0);
+    const skipped = targets.reduce((sum, target) => sum + target.skipped, 0);
     const cost = isPartial ? null : totalCost(targets);
     const focused = document.activeElement?.dataset?.verdict;
     replaceChildren(
       this.counts,
       isHidden ? [] : buttons,
-      skipped > 0 && !isPartial && element("span", {}, `${count(skipped)} not run`),
+      isPartial ? [] : skippedJobs(skipped, head.run.not_needed).map(([word, n]) => element("span", {}, `${count(n)} ${word}`)),
       cost !== null && element("span", { title: "Cost of the targets and judges" }, shortUsd(cost)),
     );
     if (focused) this.counts.querySelector(`[data-verdict="${focused}"]`)?.focus();
@@ -100,7 +101,7 @@ function facts({ run, notes, live }) {
   return [
     run.started_at ? moment(run.started_at) : null,
     run.git_commit ? `commit ${run.git_commit.slice(0, 10)}` : null,
-    !live && run.done + run.spared < run.jobs ? `${count(run.done)} of ${count(run.jobs)} jobs done` : null,
+    !live && run.done + run.not_needed < run.jobs ? `${count(run.done)} of ${count(run.jobs)} jobs done` : null,
     run.id,
     ...(notes ?? []),
   ].filter(Boolean);

@@ -2,7 +2,7 @@
 
 import { element, replaceChildren } from "../core/dom.js";
 import { listItem, firstEntries } from "../core/first_entries.js";
-import { count, duration, interval, number, percent, percentInterval, usd } from "../core/format.js";
+import { count, duration, interval, number, percent, percentInterval, plural, usd } from "../core/format.js";
 import { own } from "../core/lookup.js";
 import { BINS } from "../data/rows.js";
 import { oneLine, visible } from "../core/text.js";
@@ -13,6 +13,11 @@ const LEAST_FOR_A_BAR = 5; // results; the interval of fewer is too wide to be u
 export function targetCards(head) {
   const targets = Object.entries(head.summary.targets);
   return firstEntries(targets, ([name, target]) => card(name, target, head, targets.length > 1), "targets", { most: MOST_CARDS });
+}
+
+// The numbers of jobs without a result: those that early stopping saved, and others.
+export function skippedJobs(skipped, notNeeded) {
+  return [["not run", skipped - notNeeded], ["not needed", notNeeded]].filter(([, n]) => n > 0);
 }
 
 // The groups of results that did not pass.
@@ -31,7 +36,7 @@ export function failureGroups(head) {
 function card(name, target, head, isShort) {
   const rest = [
     facts(cardFacts(target, own(head.details, name))),
-    ...(own(head.noise, name) ?? []).map(([kind, text]) => element("p", { class: "early" }, `${kind}: ${text}`)),
+    ...(own(head.remarks, name) ?? []).map(([kind, text]) => element("p", { class: "early" }, `${kind}: ${text}`)),
     parts("Evaluators", target.evaluators),
     parts("Prompts", target.prompts),
   ];
@@ -50,12 +55,13 @@ function card(name, target, head, isShort) {
 function leading(target) {
   if (!target.scored) return [element("p", { class: "mean" }, element("span", {}, "no scored results"))];
   const range = target.pass_rate_ci95 ? ` (${percentInterval(target.pass_rate_ci95)})` : "";
+  const basis = target.ci95 ? `mean, 95 % interval ${interval(target.ci95)}` : "mean score";
   return [
     element(
       "p",
       { class: "mean" },
       element("strong", {}, number(target.mean)),
-      element("span", {}, target.ci95 ? `mean, 95 % interval ${interval(target.ci95)}` : "mean score"),
+      element("span", {}, basis, target.early_stop?.biased && "; biased: the run stopped early"),
     ),
     track(target.mean, target.ci95),
     element("p", { class: "rate" }, element("strong", {}, percent(target.pass_rate)), ` of ${count(target.scored)} passed${range}`),
@@ -71,18 +77,20 @@ function cardFacts(target, details) {
     ["errors", target.errors ? `${count(target.errors)} (not scored)` : null],
     ["with errors", target.ci95_with_errors ? `${interval(target.ci95_with_errors)} (errors as 0 and 1)` : null],
     ["unscored", target.unscored ? count(target.unscored) : null],
-    ["not run", target.skipped ? count(target.skipped) : null],
-    ["truncated", target.truncated ? count(target.truncated) : null],
-    ["by fallbacks", target.fallbacks ? count(target.fallbacks) : null],
-    ["cost", cost(target.cost_usd, details?.priced, target)],
-    ["judges", cost(target.judge_cost_usd, details?.judge_priced, target)],
-    ["time", details?.timed ? `${duration(target.duration_ms / details.timed)} per job` : null],
+    ...skippedJobs(target.skipped, target.early_stop?.not_needed ?? 0).map(([word, n]) => [word, count(n)]),
+    ["cost", known(target.cost_usd, usd, details?.priced, target)],
+    ["estimated", target.estimated_cost_usd ? `${usd(target.estimated_cost_usd)} of the cost` : null],
+    ["judges", known(target.judge_cost_usd, usd, details?.judge_priced, target)],
+    ["time", details?.timed ? known(target.duration_ms / details.timed, timePerJob, details.timed, target) : null],
   ];
 }
 
 function brief(target) {
-  const errors = target.errors ? `, ${count(target.errors)} ${target.errors === 1 ? "error" : "errors"}` : "";
-  return `${count(target.scored)} of ${count(target.jobs)} scored${errors}`;
+  return `${count(target.scored)} of ${count(target.jobs)} scored${errorNote(target)}`;
+}
+
+function errorNote({ errors }) {
+  return errors ? `, ${plural(errors, "error")}` : "";
 }
 
 function trials(found) {
@@ -94,10 +102,15 @@ function trials(found) {
   ];
 }
 
-function cost(amount, known, target) {
-  if (amount === null || amount === undefined) return null;
+// A figure of the jobs for which it is known, and how many they are unless they are all.
+function known(value, format, n, target) {
+  if (value === null || value === undefined) return null;
   const jobs = target.jobs - target.skipped;
-  return known === jobs ? usd(amount) : `${usd(amount)} (${count(known ?? 0)} of ${count(jobs)} jobs)`;
+  return n === undefined || n === jobs ? format(value) : `${format(value)} (${count(n)} of ${count(jobs)} jobs)`;
+}
+
+function timePerJob(milliseconds) {
+  return `${duration(milliseconds)} per job`;
 }
 
 function facts(pairs) {
@@ -121,13 +134,14 @@ function parts(title, found) {
 }
 
 function partRow([name, each]) {
+  const basis = `n = ${count(each.n)}${errorNote(each)}`;
   return element(
     "tr",
-    { title: `${visible(name)}: ${number(each.mean)} (95 % interval ${interval(each.ci95)}, n = ${count(each.n)})` },
+    { title: `${visible(name)}: ${number(each.mean)} (95 % interval ${interval(each.ci95)}, ${basis})` },
     element("th", { scope: "row" }, element("bdi", {}, oneLine(name, 40))),
     element("td", { class: "number" }, number(each.mean)),
     element("td", {}, each.n >= LEAST_FOR_A_BAR && track(each.mean, each.ci95)),
-    element("td", { class: "n" }, `n = ${count(each.n)}`),
+    element("td", { class: "n" }, basis),
   );
 }
 
