@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import zlib
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from agentv.report import figures
 from agentv.report.formats import write_report
-from agentv.report.page_bundle import joined, page_file
+from agentv.report.page_bundle import joined, page_file, page_style
 from agentv.runs.store import RunStore
 
 BLOCK = re.compile(r'<script type="text/plain" data-block="(\w+)" data-first="(\d+)">([A-Za-z0-9+/=]*)</script>')
@@ -72,6 +73,16 @@ def test_the_page_never_parses_text_as_html():
     for name in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "fetch("):
         assert name not in script
     assert "</script" not in script and "<!--" not in script
+
+
+def test_every_class_of_the_styles_is_used_in_a_script_and_the_reverse():
+    page = Path(files("agentv.report") / "page")
+    scripts = re.sub(r"(?m)^\s*//.*|\s//\s.*", "", "".join(each.read_text("utf-8") for each in page.rglob("*.js")))
+    words = set(re.findall(r"\w+", scripts.lower()))
+    styled = set(re.findall(r"\.([a-z][\w-]*)", re.sub(r"{[^{}]*}", "", page_style())))
+    assert [name for name in styled if not words.issuperset(name.split("-"))] == []
+    named = {name for names in re.findall(r'class: [`"]([\w -]+)', scripts) for name in names.split()}
+    assert {name for name in named - styled if not name.endswith("-")} == {"run"}  # marks a line of the list of runs
 
 
 def test_the_file_has_no_plain_text_of_the_run_except_its_id(hostile):
@@ -154,7 +165,7 @@ def test_filters_search_order_and_keys(shop, chromium):
         page.get_by_role("button", name="1 failed").click()
         assert names() == ["fails"]
         assert page.locator(".count-line").inner_text() == "1 of 5 results"
-        page.locator(".reset").click()
+        page.get_by_role("button", name="Show all").click()
         page.get_by_role("button", name="Score", exact=True).click()
         assert names()[:3] == ["fails", "nearly", "passes"]
         page.keyboard.press("/")

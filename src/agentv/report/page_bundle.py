@@ -22,7 +22,10 @@ from agentv.report.figures import one_line
 _IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "(?P<file>\.{1,2}/[\w./]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?P<kind>async function\*?|function\*?|class|const) (?P<name>\w+)", re.MULTILINE)
 _LEFT_OVER = re.compile(r"^\s*(?:import|export)\b.*$", re.MULTILINE)
-_STYLES = ("page.css", "case/case.css", "compare/compare.css", "grid/grid.css", "runs/runs.css", "labels/labels.css")
+_STYLES = (
+    *("page.css", "run/run.css", "case/case.css", "compare/compare.css", "grid/grid.css"),
+    *("runs/runs.css", "labels/labels.css"),
+)
 """The style sheets, in their order. A later one may override an earlier one."""
 _BLOCK_BYTES = 512 * 1024
 _LEVEL = 9

@@ -123,7 +123,7 @@ function part(each, mayShowImages) {
   if (each?.type === "file") {
     return element(
       "details",
-      { class: "file" },
+      {},
       element("summary", {}, `${each.guideline ? "guideline" : "file"} ${visible(asText(each.value))}`),
       typeof each.text === "string" && longText(each.text, "code"),
     );

@@ -56,7 +56,7 @@ function formatted(answer) {
 function marked(parts, skipped, isData) {
   const names = { removed: "del", added: "ins", same: "span" };
   const shown = parts.filter(([kind]) => kind !== skipped);
-  return element(isData ? "pre" : "p", { dir: "auto", class: "text difference" }, shown.map(([kind, text]) => element(names[kind], {}, text)));
+  return element(isData ? "pre" : "p", { dir: "auto", class: "text" }, shown.map(([kind, text]) => element(names[kind], {}, text)));
 }
 
 function labelled(title, content) {

@@ -83,7 +83,7 @@ export class OrderBox {
   constructor(state, rows) {
     this.state = state;
     this.rows = rows;
-    this.root = element("select", { class: "order", "aria-label": "Order of results", onchange: () => this.#choose() });
+    this.root = element("select", { "aria-label": "Order of results", onchange: () => this.#choose() });
   }
 
   show() {
@@ -111,7 +111,7 @@ export class Filters {
     this.rows = rows;
     this.lists = Object.keys(LISTS).map((name) => this.#list(name));
     this.scores = element("button", { type: "button", class: "chosen", onclick: () => state.update({ scores: null }) });
-    this.reset = element("button", { type: "button", class: "reset", onclick: () => state.reset() }, "Show all");
+    this.reset = element("button", { type: "button", onclick: () => state.reset() }, "Show all");
     this.root = element("div", { class: "filters", role: "group", "aria-label": "Filters" }, this.lists.map(({ button }) => button), this.scores, this.reset, this.lists.map(({ box }) => box));
   }
 
