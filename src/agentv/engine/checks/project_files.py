@@ -1,0 +1,111 @@
+"""The targets and defaults that the datasets of a folder use, read without running anything."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from agentv.datasets.case.header import config_file
+from agentv.datasets.files import project_root
+from agentv.datasets.formats.yaml_dataset import parse_yaml_file
+from agentv.engine.cases.case_survey import CaseSurvey
+from agentv.engine.checks.findings import Finding
+from agentv.engine.checks.preflight import ProjectFacts
+from agentv.engine.run_options import default_target, load_defaults
+from agentv.errors import DatasetError, UsageError
+from agentv.model.case import EvalCase
+from agentv.model.evaluator import Execution
+from agentv.settings.diagnostics import Problems
+from agentv.settings.environment import references
+from agentv.settings.settings_reader import field_of
+from agentv.targets.catalog import find_targets_file, settings_folder
+from agentv.targets.target import Target
+from agentv.targets.target_uses import target_inventory
+from agentv.targets.targets_file import Entry, check_entry, check_shape, follow, named_entries
+from agentv.trust.inventory import Inventory
+
+
+class ProjectFiles:
+    """The targets and defaults for a dataset, read without the environment and without running user code.
+
+    If the targets file is missing or invalid as a whole, target names are not checked. `used` are the targets of the
+    cases checked so far.
+    """
+
+    def __init__(self, folder: str, root: str) -> None:
+        self._folder = folder
+        self.targets_file = find_targets_file(folder, root, to_check=True)
+        self.config_file = config_file(folder, root)
+        self.findings: list[Finding] = []
+        self.used: set[str] = set()
+        targets = _target_settings(self.targets_file)
+        known = tuple(targets or ())
+        judges = {name: settings.get("judge_target") for name, settings in (targets or {}).items()}
+        variables = (judge for judge in judges.values() if judge is not None and any(references(judge)))
+        self.facts = ProjectFacts(
+            known=known,
+            may_judge=(*known, *variables),
+            judge_target=lambda name: judges.get(name),
+            transform=lambda name: (targets or {}).get(name, {}).get("transform"),
+            has_targets=targets is not None,
+        )
+        self.survey = CaseSurvey(everything=True)
+        self.targets = {} if self.targets_file is None else named_entries(parsed_or_none(self.targets_file))
+        self._default = self._default_target(folder, root) if targets is not None else None
+        self._last: tuple[Execution, tuple[str, ...]] | None = None
+
+    def uses(self) -> Inventory:
+        """Return what a run of the datasets checked so far would use."""
+        found = self.survey.inventory
+        # A run of a stranger's dataset uses the targets of the user's project, if there are any.
+        place = settings_folder(self._folder)
+        own = find_targets_file(place, project_root(place))
+        is_own = own is None or self.targets_file is None or os.path.samefile(own, self.targets_file)
+        file = self.targets_file if is_own else own
+        targets = self.targets if is_own else named_entries(parsed_or_none(str(own)))
+        found.add(target_inventory(self.used, targets, str(file)))
+        return found
+
+    def targets_of(self, case: EvalCase) -> tuple[str, ...]:
+        """Return the targets of a case; the same object for cases that share their settings."""
+        if self._last is None or self._last[0] is not case.execution:
+            name = case.execution.target or self._default
+            targets = case.execution.targets or ((name,) if name is not None else ())
+            self._last = (case.execution, targets if self.facts.has_targets else ())
+        return self._last[1]
+
+    def _default_target(self, folder: str, root: str) -> str | None:
+        try:
+            return default_target(self.facts.known, load_defaults(folder, root, lambda _: None))
+        except UsageError as error:
+            message = f"{error.headline}: {error.detail}"
+            self.findings.append(Finding("error", str(self.config_file), message, hint=error.hint))
+        except DatasetError:
+            pass  # reported when that file is checked
+        return None
+
+
+def _target_settings(path: str | None) -> dict[str, dict[str, Any]] | None:
+    """Return the settings of each target by field name; empty for an invalid one, None without a targets file."""
+    data = None if path is None else parsed_or_none(path)
+    if data is None or check_shape(data).errors:
+        return None
+    entries = named_entries(data)
+    return {name: _common_settings(entry, entries) for name, entry in entries.items()}
+
+
+def _common_settings(entry: Entry, entries: Mapping[str, Entry]) -> dict[str, Any]:
+    problems = Problems()
+    check_entry(entry, entries, problems)
+    found = None if problems.errors else follow(entry, entries, None, problems)
+    settings = {} if problems.errors else entry[1] if found is None else found[1]
+    return {field.name: value for key, value in settings.items() if (field := field_of(Target, key))}
+
+
+def parsed_or_none(path: str) -> Any:
+    """Return the content of a YAML file; None if it is invalid, which is reported when that file is checked."""
+    try:
+        return parse_yaml_file(path)
+    except DatasetError:
+        return None
