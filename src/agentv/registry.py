@@ -259,8 +259,8 @@ RESULT_FORMATS = Registry(
     {
         "openai-hosted": f"{_RESULTS}.openai_items:OpenAiItems",
         "jsonl": "agentv.runs.record:RecordLines",
-        "agentv-jsonl": "agentv.runs.agentv_rows:AgentvLines",
-        "agentv-yaml": "agentv.runs.agentv_rows:AgentvYaml",
+        "agentv-jsonl": "agentv.runs.foreign.agentv_rows:AgentvLines",
+        "agentv-yaml": "agentv.runs.foreign.agentv_rows:AgentvYaml",
         "inspect": f"{_RESULTS}.inspect_logs:InspectLog",
         "promptfoo": f"{_RESULTS}.promptfoo_results:PromptfooResults",
         "deepeval": f"{_RESULTS}.deepeval_runs:DeepEvalRun",

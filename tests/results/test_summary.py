@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from agentv.model.result import ExecutionMetrics
-from agentv.runs.summary import SHOWN, Snapshot, SummaryBuilder
+from agentv.runs.summary import Snapshot, SummaryBuilder
+from agentv.runs.target_summary import SHOWN
 from agentv.stats.intervals import proportion_interval
 from made_results import failed, scored, unscored
 from made_results import judged as judged_by

@@ -30,9 +30,9 @@ from agentv.comparison.part_comparison import (
 from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
 from agentv.comparison.unfinished_run import unfinished
 from agentv.errors import UsageError
+from agentv.model.result import reason_of
 from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.record import ScoreRecord
-from agentv.runs.summary import reason_of
 from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.means import Estimate
 from agentv.stats.paired_comparison import Paired, compare_drawn, compare_paired

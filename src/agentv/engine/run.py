@@ -28,7 +28,7 @@ from agentv.runs.catalogue import RunJournal
 from agentv.runs.folder import RunFolder, new_run_id
 from agentv.runs.redaction import Redactor
 from agentv.runs.store import RunStore
-from agentv.runs.summary import TargetDetails
+from agentv.runs.target_summary import TargetDetails
 from agentv.support.processes.process_gate import raise_descriptor_limit
 
 ABANDONED = (

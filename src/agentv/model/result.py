@@ -17,6 +17,7 @@ ErrorClass = Literal[
 Stage = Literal["setup", "target", "evaluator", "teardown"]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A score from 0 to 1. Records with other values are rejected when read."""
+_LIMITS = frozenset({"length", "max_tokens", "max_turns"})
 Ending = Literal["script", "goal_met", "gave_up", "stop", "max_turns"]
 
 
@@ -103,6 +104,11 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
     estimated_cost_usd: float | None = None
     trace_id: str | None = None
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether a limit of tokens or turns ended the answer."""
+        return self.stop_reason in _LIMITS
+
 
 class ConversationSummary(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The number of turns in one job and how they ended; `user_metrics` is the usage of the simulated user."""
@@ -180,3 +186,43 @@ class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=
     def key(self) -> JobKey:
         """The job that this record belongs to."""
         return JobKey(self.dataset_path, self.eval_id, self.target, self.prompt, self.trial)
+
+    @property
+    def judge_cost_usd(self) -> float | None:
+        """The cost of the evaluators and of a simulated user; None if unknown."""
+        judged = _known_cost(self.evaluator_results)
+        user = None if self.conversation is None else self.conversation.user_metrics
+        if user is None or user.cost_usd is None:
+            return judged
+        return user.cost_usd + (judged or 0.0)
+
+
+def _known_cost(results: tuple[EvaluatorResult, ...]) -> float | None:
+    """Return the cost of evaluators. A composite without a cost of its own costs as much as its members."""
+    total = None
+    for found in results:
+        nested = found.evaluator_results
+        cost = _known_cost(nested) if nested and found.cost_usd is None else found.cost_usd
+        if cost is not None:
+            total = cost + (total or 0.0)
+    return total
+
+
+def reason_of(result: Result, before: Result | None = None) -> str:
+    """Return why a result did not pass: its error, its misses, or the evaluators' reasoning; empty if unknown.
+
+    With `before`, the reason comes from the evaluators whose scores changed in the same direction as the result's.
+    """
+    if result.error is not None:
+        return result.error.message
+    change = 0.0 if before is None else (result.score or 0.0) - (before.score or 0.0)
+    earlier = {found.name: found.score for found in before.evaluator_results} if before else {}
+    scores = [(found, earlier.get(found.name), found.score) for found in result.evaluator_results]
+    moved = [found for found, a, b in scores if a is not None and b is not None and (b - a) * change > 0]
+    if result.misses and not moved:
+        return result.misses[0]
+    sources = moved or [found for found in result.evaluator_results if found.verdict not in (None, "pass")]
+    points = (point for found in sources for point in (found.hits if change > 0 and moved else found.misses))
+    own = None if moved else result.reasoning
+    reasoning = own or next((found.reasoning for found in sources if found.reasoning), None)
+    return next(points, None) or reasoning or ", ".join(found.name for found in sources)

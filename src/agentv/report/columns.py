@@ -9,12 +9,11 @@ from importlib import import_module
 from typing import Any, BinaryIO
 
 from agentv.errors import UsageError
-from agentv.model.result import Result
+from agentv.model.result import Result, reason_of
 from agentv.report.figures import safe_text
 from agentv.report.formats import ReportFormat
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
-from agentv.runs.summary import judge_cost, reason_of
 
 _TYPES: dict[str, type] = {"": str, "int": int, "float": float, "bool": bool, "list": list}
 _COLUMNS = """
@@ -43,7 +42,7 @@ def row_of(result: Result, line: int | None, evaluators: Sequence[str]) -> dict[
         "error_stage": result.error.stage if result.error else None,
         "duration_ms": metrics.duration_ms if metrics else None,
         "cost_usd": metrics.cost_usd if metrics else None,
-        "judge_cost_usd": judge_cost(result),
+        "judge_cost_usd": result.judge_cost_usd,
         "input_tokens": usage.input if usage else None,
         "output_tokens": usage.output if usage else None,
         "tags": list(result.tags),

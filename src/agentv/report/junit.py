@@ -9,12 +9,11 @@ from contextlib import ExitStack
 from html import escape
 from typing import IO, BinaryIO
 
-from agentv.model.result import Result
+from agentv.model.result import Result, reason_of
 from agentv.report.figures import excerpt, job_name, number, one_line, safe_text
 from agentv.report.formats import ReportFormat
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
-from agentv.runs.summary import reason_of
 
 _LONGEST_MESSAGE = 300
 _LONGEST_ANSWER = 4_000

@@ -12,7 +12,7 @@ import msgspec
 
 from agentv.errors import file_errors, plural
 from agentv.model.manifest import PartSummary, TargetSummary
-from agentv.model.result import Result
+from agentv.model.result import Result, reason_of
 from agentv.report.failure_text import failure_headline, failure_markdown
 from agentv.report.figures import (
     cell,
@@ -32,7 +32,6 @@ from agentv.report.formats import ReportFormat
 from agentv.report.summary_text import answer_notes, bias_note, early_stop_line, headlines, noise_shown, trials_shown
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
-from agentv.runs.summary import reason_of
 
 _KINDS = {"fail": "failed", "borderline": "borderline"}
 

@@ -11,10 +11,10 @@ from time import monotonic
 from typing import Any
 
 from agentv.model.manifest import RunSummary, TargetSummary
-from agentv.model.result import Result
+from agentv.model.result import Result, reason_of
 from agentv.report.figures import interval, job_name, number, one_line, percent, usd
 from agentv.report.status_line import Pace, status_line
-from agentv.runs.summary import Snapshot, reason_of
+from agentv.runs.summary import Snapshot
 
 _HEAD = ("target", "mean", "95 % interval", "passed", "scored", "errors", "cost")
 _CASE_HEAD = ("case", "target", "score", "why")

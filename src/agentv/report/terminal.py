@@ -37,7 +37,7 @@ from agentv.report.summary_text import (
     noise_shown,
     trials_shown,
 )
-from agentv.runs.summary import CaseNote, TargetDetails
+from agentv.runs.target_summary import CaseNote, TargetDetails
 
 _LONGEST_REASON = 100
 _FIGURES_WIDTH = 40

@@ -10,7 +10,8 @@ import msgspec
 
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import Result, Verdict
-from agentv.runs.summary import Snapshot, SummaryBuilder, TargetDetails
+from agentv.runs.summary import Snapshot, SummaryBuilder
+from agentv.runs.target_summary import TargetDetails
 
 if TYPE_CHECKING:
     from agentv.runs.failure_groups import FailureGroups

@@ -11,11 +11,10 @@ from msgspec import Meta
 
 from agentv.errors import UsageError, plural, start_of
 from agentv.model.message import stored_tool_calls
-from agentv.model.result import EvaluatorResult, JobKey, Result, Status, Verdict
+from agentv.model.result import EvaluatorResult, JobKey, Result, Status, Verdict, reason_of
 from agentv.report.figures import job_name, number, one_line
 from agentv.runs.record import ScoreRecord
 from agentv.runs.store import RunStore
-from agentv.runs.summary import reason_of
 from agentv.tool_server.run_tools import GivenRunName, Offset, next_offset, open_whole
 from agentv.tool_server.served_project import ServedProject
 from agentv.tool_server.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments

@@ -13,9 +13,8 @@ import numpy as np
 from agentv.comparison.behaviour.regressions import CaseBehaviour, behaviour_of
 from agentv.comparison.joined_cases import JoinedCases
 from agentv.comparison.scores import GroupedCases
-from agentv.model.result import Result
+from agentv.model.result import Result, reason_of
 from agentv.runs.record import ScoreRecord
-from agentv.runs.summary import reason_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

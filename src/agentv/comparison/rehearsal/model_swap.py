@@ -18,7 +18,6 @@ from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED
 from agentv.model.message import StoredCall, stored_tool_calls
 from agentv.model.result import EvaluatorResult, Result
 from agentv.runs.store import RunStore
-from agentv.runs.summary import AT_A_LIMIT
 from agentv.stats.means import Estimate, paired_difference
 from agentv.stats.paired_comparison import Answer, Paired, compare_paired
 
@@ -213,7 +212,7 @@ class _Tally:
         if result.conversation_id is not None:
             self._talks[case] = (result.dataset, f"conversation {result.conversation_id}")
         metrics, is_error = result.execution_metrics, result.status == "error"
-        limit = metrics is not None and metrics.stop_reason in AT_A_LIMIT
+        limit = metrics is not None and metrics.is_cut_off
         properties = {
             "refusals": is_refusal(result),
             "truncated": limit,

@@ -15,7 +15,6 @@ from agentv.comparison.sample_size import PlanOptions, plan
 from agentv.comparison.scores import RunScores
 from agentv.errors import UsageError
 from agentv.model.result import JobKey, Result, Verdict
-from agentv.runs.summary import judge_cost
 from agentv.stats.distributions import Interval
 from agentv.stats.intervals import ROUNDING_ERROR, MeanAccumulator
 from agentv.stats.power import POWER
@@ -263,7 +262,7 @@ class NoiseTally:
         self._add_judge_cost(result)
 
     def _add_judge_cost(self, result: Result) -> None:
-        if (cost := judge_cost(result)) is not None:
+        if (cost := result.judge_cost_usd) is not None:
             self.judge_cost_usd = (self.judge_cost_usd or 0.0) + cost
 
     def flip_rate(self) -> MeanAccumulator:

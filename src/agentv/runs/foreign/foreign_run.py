@@ -307,7 +307,7 @@ def token_usage(input_tokens: Any, output_tokens: Any, **more: Any) -> TokenUsag
 
 def error_info(message: Any, stage: Stage = "target") -> ErrorInfo:
     """Return an error, with the class that its words suggest."""
-    from agentv.runs.agentv_rows import error_class_of  # late: it imports the YAML parser
+    from agentv.runs.foreign.agentv_rows import error_class_of  # late: it imports the YAML parser
 
     text = text_of(message).strip() or "no message"
     return ErrorInfo("evaluator" if stage == "evaluator" else error_class_of(text), text, stage)

@@ -1,0 +1,312 @@
+"""The figures of one target, added up one result at a time: means, errors, usage, and the cases worth reviewing."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from copy import deepcopy
+from heapq import heappop, heappush
+
+import msgspec
+
+from agentv.model.manifest import Interval, PartSummary, TargetSummary
+from agentv.model.result import Result, reason_of
+from agentv.runs.trials import JudgeVotes, Trials
+from agentv.stats.intervals import MeanAccumulator
+from agentv.stats.power import detectable_difference
+from agentv.stats.variance import ScoreSpread
+from agentv.support.hash_table import NumberTable
+
+BINS = 10
+SHOWN = 5
+MOST_SUSPICIOUS = 20
+LONGEST_REASON = 300
+_SAME = 0.0005
+"""Means that differ by less look the same, and are not shown twice."""
+
+
+class CaseNote(msgspec.Struct, frozen=True, kw_only=True):
+    """A case worth reviewing, and the reason."""
+
+    eval_id: str
+    dataset: str
+    prompt: str | None
+    trial: int
+    score: float | None
+    duration_ms: float | None
+    reason: str
+
+
+class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Details of a target that are not in `summary.json`; the counts are denominators of figures there.
+
+    `case_mean` is the mean of the case means, as in comparisons. It is set if it differs from the mean of the jobs,
+    because some cases have more scored trials than others. `priced`, `judge_priced` and `timed` are the numbers of jobs
+    with known cost, judge cost and time. `bins` counts scores by tenths. `errors` has the first error of each class.
+    `recurring` counts the errors of evaluators that called no judge: they fail in the same way again.
+    """
+
+    passed: int
+    case_mean: float | None
+    priced: int
+    judge_priced: int
+    timed: int
+    error_classes: dict[str, int]
+    bins: tuple[int, ...]
+    worst: tuple[CaseNote, ...]
+    slowest: tuple[CaseNote, ...]
+    errors: dict[str, CaseNote]
+    recurring: int = 0
+
+
+class TargetFigures:
+    """The figures of the results of a target so far. `by_case`, the results of a case form a cluster."""
+
+    def __init__(self, by_case: bool) -> None:
+        self.done = self.unscored = self.passed = 0
+        self.errors, self.usage = ErrorFigures(), UsageFigures()
+        self.scores, self._passes = MeanAccumulator(), MeanAccumulator()
+        self._evaluators: dict[str, MeanAccumulator] = defaultdict(MeanAccumulator)
+        self._prompts: dict[str, MeanAccumulator] = defaultdict(MeanAccumulator)
+        self._bins, self._worst, self._by_case = [0] * BINS, _Ranking(), by_case
+        self._cases = NumberTable()
+        self._case_scores = MeanAccumulator()
+        self._clusters = NumberTable()
+        self._trials, self._votes, self._spread = Trials(), JudgeVotes(), ScoreSpread()
+
+    def add(self, result: Result) -> None:
+        """Add a result."""
+        self.done += 1
+        key = hash((result.dataset_path, result.dataset, result.eval_id)) if self._by_case else None
+        if key is not None:
+            case = self._cases.number(key)
+            if result.score is not None:
+                self._case_scores.add(result.score, case)
+        self.usage.add(result)
+        # The same conversation id in another dataset is another conversation.
+        group = key if (talk := result.conversation_id) is None else hash((result.dataset_path, talk))
+        cluster = None if group is None else self._clusters.number(group)
+        if result.status == "error":
+            self.errors.add(result, cluster)
+            return
+        if result.score is None:
+            self.unscored += 1
+        else:
+            self._add_score(result, result.score, key, cluster)
+        has_details = False
+        for found in result.evaluator_results:
+            if found.score is not None:
+                self._evaluators[found.name].add(found.score, cluster)
+            has_details = has_details or found.details is not None
+        if has_details and result.score is not None:
+            self._votes.add(result)
+
+    def _add_score(self, result: Result, score: float, case: int | None, cluster: int | None) -> None:
+        self.scores.add(score, cluster)
+        if result.prompt is not None:
+            self._prompts[result.prompt].add(score, cluster)
+        self._bins[min(int(score * BINS), BINS - 1)] += 1
+        self._passes.add(float(result.verdict == "pass"), cluster)
+        if case is not None and cluster is not None:
+            self._trials.add(case, result, cluster)
+        elif cluster is not None:
+            self._spread.add(score, cluster)
+        if result.verdict == "pass":
+            self.passed += 1
+        elif self._worst.wants(-score):
+            self._worst.add(-score, _note(result, reason_of(result)))
+
+    def summary(self, planned: int, cases: int | None = None) -> TargetSummary:
+        """Return the summary of the target; `planned` jobs without a result count as skipped."""
+        skipped, scored = max(0, planned - self.done), self.scores.n
+        errors, usage = self.errors, self.usage
+        return TargetSummary(
+            cases=cases if cases is not None else len(self._cases) if self._by_case else max(planned, self.done),
+            jobs=self.done + skipped,
+            scored=scored,
+            errors=errors.count,
+            unscored=self.unscored,
+            skipped=skipped,
+            truncated=usage.truncated,
+            fallbacks=usage.fallbacks,
+            suspicious=errors.suspicious,
+            suspicious_cases=tuple(errors.suspicious_cases),
+            mean=self.scores.mean,
+            ci95=self.scores.ci95,
+            ci95_with_errors=errors.bounds(self.scores),
+            pass_rate=self.passed / scored if scored else None,
+            pass_rate_ci95=self._passes.ci95,
+            pass_rate_ci95_with_errors=errors.bounds(self._passes),
+            cost_usd=usage.cost if usage.priced else None,
+            estimated_cost_usd=usage.estimated_cost or None,
+            judge_cost_usd=usage.judge_cost if usage.judge_priced else None,
+            duration_ms=usage.duration_ms if usage.timed else None,
+            evaluators=_parts(self._evaluators, errors, errors.by_evaluator),
+            prompts=_parts(self._prompts, errors, {}),
+            trials=self._trials.summary(),
+            variance=self._votes.summary(self._trials.scores),
+            minimum_detectable_difference=self._detectable(),
+        )
+
+    def _detectable(self) -> float | None:
+        """Return the smallest difference that a second run on the scored cases would reliably show."""
+        if self._by_case:
+            noise, cases = self._trials.scores.noise(), len(self._trials.scores.counts)
+        else:
+            spread = self._spread.joined(*self.scores.independent)
+            noise, cases = spread.noise(), spread.n
+        return None if noise is None else detectable_difference(noise, cases)
+
+    def details(self) -> TargetDetails:
+        """Return further details for reports."""
+        mean, of_cases = self.scores.mean, self._case_scores.mean_of_clusters
+        errors, usage = self.errors, self.usage
+        return TargetDetails(
+            passed=self.passed,
+            case_mean=None if mean is None or of_cases is None or abs(mean - of_cases) < _SAME else of_cases,
+            priced=usage.priced,
+            judge_priced=usage.judge_priced,
+            timed=usage.timed,
+            recurring=errors.recurring,
+            error_classes=dict(sorted(errors.classes.items(), key=lambda item: (-item[1], item[0]))),
+            bins=tuple(self._bins),
+            worst=self._worst.notes(),
+            slowest=usage.slowest.notes(),
+            errors=dict(errors.first),
+        )
+
+
+class UsageFigures:
+    """Cost and time of the results, and the numbers of jobs that report them; answers that were cut off."""
+
+    def __init__(self) -> None:
+        self.truncated = self.fallbacks = 0
+        self.priced = self.judge_priced = self.timed = 0
+        self.cost = self.estimated_cost = self.judge_cost = self.duration_ms = 0.0
+        self.slowest = _Ranking()
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether any cost is known."""
+        return self.priced > 0 or self.judge_priced > 0
+
+    @property
+    def total_usd(self) -> float:
+        """The cost of answers and judges, as far as it is known."""
+        return self.cost + self.judge_cost
+
+    def add(self, result: Result) -> None:
+        """Add the usage of a result."""
+        metrics = result.execution_metrics
+        if metrics is not None:
+            self.truncated += metrics.is_cut_off
+            self.fallbacks += metrics.answered_by is not None
+            if metrics.cost_usd is not None:
+                self.priced += 1
+                self.cost += metrics.cost_usd
+                self.estimated_cost += metrics.estimated_cost_usd or 0.0
+            if metrics.duration_ms is not None:
+                self.timed += 1
+                self.duration_ms += metrics.duration_ms
+                if self.slowest.wants(metrics.duration_ms):
+                    self.slowest.add(metrics.duration_ms, _note(result, ""))
+        judged = result.judge_cost_usd
+        if judged is not None:
+            self.judge_priced += 1
+            self.judge_cost += judged
+
+
+class ErrorFigures:
+    """The results that are errors: how many, their classes, the first of each class, and what they could hide.
+
+    `by_evaluator` counts the errors of each evaluator; see `TargetDetails` for `recurring`.
+    """
+
+    def __init__(self) -> None:
+        self.count = self.suspicious = self.recurring = 0
+        self.suspicious_cases: list[str] = []
+        self.by_evaluator: Counter[str] = Counter()
+        self.classes: Counter[str] = Counter()
+        self.first: dict[str, CaseNote] = {}
+        self._by_cluster: Counter[int | None] = Counter()
+
+    def add(self, result: Result, cluster: int | None) -> None:
+        """Add a result that is an error."""
+        error = result.error
+        self.count += 1
+        self._by_cluster[cluster] += 1
+        if error is not None and error.suspicious:
+            self.suspicious += 1
+            if len(self.suspicious_cases) < MOST_SUSPICIOUS and result.eval_id not in self.suspicious_cases:
+                self.suspicious_cases.append(result.eval_id)
+        failed = [found for found in result.evaluator_results if found.score is None]
+        self.by_evaluator.update(found.name for found in failed)
+        name = error.error_class if error else "unknown"
+        self.classes[name] += 1
+        self.recurring += name == "evaluator" and not any(found.called_judge for found in failed)
+        if self.classes[name] == 1:
+            self.first[name] = _note(result, error.message if error else "")
+
+    def bounds(self, scores: MeanAccumulator) -> Interval | None:
+        """Return the interval with errors counted as 0 for the lower bound and as 1 for the upper; None without any."""
+        if not self.count:
+            return None
+        bounds = []
+        for value in (0.0, 1.0):
+            filled = deepcopy(scores)
+            for cluster, count in self._by_cluster.items():
+                for _ in range(count):
+                    filled.add(value, cluster)
+            bounds.append(filled.ci95)
+        lower, upper = bounds
+        return None if lower is None or upper is None else (lower[0], upper[1])
+
+
+def _parts(
+    found: Mapping[str, MeanAccumulator], errors: ErrorFigures, own_errors: Mapping[str, int]
+) -> dict[str, PartSummary]:
+    """Summarize evaluators or prompts, including those that have only errors."""
+    parts = {**found, **{name: MeanAccumulator() for name in own_errors if name not in found}}
+    return {
+        name: PartSummary(
+            n=each.n,
+            mean=each.mean,
+            ci95=each.ci95,
+            ci95_with_errors=errors.bounds(each),
+            errors=own_errors.get(name, 0),
+        )
+        for name, each in parts.items()
+    }
+
+
+class _Ranking:
+    """The results with the highest measure; the first ones in case of ties."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, CaseNote]] = []
+        self._order = 0
+
+    def wants(self, measure: float) -> bool:
+        return len(self._heap) < SHOWN or measure > self._heap[0][0]
+
+    def add(self, measure: float, note: CaseNote) -> None:
+        self._order -= 1
+        heappush(self._heap, (measure, self._order, note))
+        if len(self._heap) > SHOWN:
+            heappop(self._heap)
+
+    def notes(self) -> tuple[CaseNote, ...]:
+        return tuple(note for _, _, note in sorted(self._heap, key=lambda entry: entry[:2], reverse=True))
+
+
+def _note(result: Result, reason: str) -> CaseNote:
+    metrics = result.execution_metrics
+    return CaseNote(
+        eval_id=result.eval_id,
+        dataset=result.dataset,
+        prompt=result.prompt,
+        trial=result.trial,
+        score=result.score,
+        duration_ms=metrics.duration_ms if metrics else None,
+        reason=reason[:LONGEST_REASON],
+    )
