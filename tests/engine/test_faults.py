@@ -300,6 +300,35 @@ def test_jobs_wait_for_a_server_that_is_down(project, fault, executor):
     assert ended.code == 0 and project.summary()["errors"] == 0
 
 
+@pytest.mark.parametrize("body", [b"<!doctype html><h1>Back soon</h1>", b""])
+def test_a_page_instead_of_an_answer_is_an_outage_if_the_endpoint_answered_before(project, body):
+    replies = chain(["yes"] * 40, [RawReply(body)] * 30, repeat("yes"))
+    with FaultyServer(lambda _: next(replies), latency_s=0.01) as server:
+        project.targets(target(server, workers=8))
+        project.dataset(*(["q"] * 150))
+        ended = project.eval("--out", "out")
+    assert ended.code == 0 and project.summary()["errors"] == 0
+
+
+def test_pages_from_an_endpoint_that_never_answered_are_errors_at_once(project):
+    with FaultyServer(lambda _: RawReply(b"<html>Welcome</html>")) as server:
+        project.targets(target(server, workers=2))
+        project.dataset(*(["q"] * 20))
+        assert project.eval("--out", "out").code == 3
+        assert server.counts.requests == 20
+    assert {record["error"]["class"] for record in project.records()} == {"invalid_response"}
+
+
+def test_no_server_error_makes_a_run_wait_longer_than_an_outage_may_last(project):
+    busy = RawReply(b"{}", 503, headers={"Retry-After": "3600"})
+    replies = chain(["yes"] * 10, [busy] * 8, repeat("yes"))
+    with FaultyServer(lambda _: next(replies), latency_s=0.01) as server:
+        project.targets(target(server, workers=8))
+        project.dataset(*(["q"] * 40))
+        ended = project.eval("--out", "out", "--max-outage", "2", "--deadline", "60")
+    assert ended.code == 0 and len(project.records()) == 40
+
+
 def test_after_the_longest_outage_the_error_names_the_endpoint(project):
     with FaultyServer("yes", faults=Outage(40, "503", 10_000), latency_s=0.01) as server:
         project.targets(target(server, workers=8))

@@ -478,7 +478,7 @@ def test_a_run_started_by_a_program_is_skipped(project, dataset, why):
 
 def test_a_deadline_stops_a_run_that_can_be_resumed(project):
     is_open = [True, False]
-    wait = RawReply(b"{}", 429, headers={"Retry-After": "100000"})
+    wait = RawReply(b"{}", 429, headers={"Retry-After": "80000"})
     with FaultyServer(lambda _: "yes" if is_open.pop(0) else wait) as server:
         project.targets({"name": "default", "provider": "openai", "model": "m", "base_url": server.url, "workers": 1})
         project.dataset("a", "b")

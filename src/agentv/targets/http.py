@@ -256,7 +256,9 @@ class HttpResponder:
         if self._path is None:
             if (page := http_response.page) is not None and not self._wants_html:
                 message = f"{page}. If pages are the answers, set the header 'Accept: text/html'"
-                raise self._client.failure("invalid_response", message, status=http_response.status)
+                failure = self._client.failure("invalid_response", message, status=http_response.status)
+                failure.is_page = True
+                raise failure
             charset = _CHARSET.search(http_response.headers.get("content-type", ""))
             try:
                 return http_response.body.decode(charset[1] if charset else "utf-8", errors="replace")

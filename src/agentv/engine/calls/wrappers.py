@@ -15,6 +15,8 @@ from agentv.model.response import Hold, Prepare, Request, Responder, ResponderWr
 
 _OVERLOADED = frozenset({"server", "network", "timeout"})
 _RESPONDED = frozenset({"auth", "refused", "invalid_response"})
+_LONGEST_DOWN_S = 60.0
+"""A server that is down does not know for how long: one call tries again after this time, whatever it asked for."""
 
 
 class OutageFailure(TargetFailure):
@@ -52,6 +54,7 @@ class LimitWrapper(ResponderWrapper):
         except TargetFailure as failure:
             if failure.duration_ms is None:
                 failure.duration_ms = _milliseconds_since(started)
+            self._reclassify(failure)
             report = _report(failure)
             self._last_failure = failure
             request.opens_job = False
@@ -59,6 +62,16 @@ class LimitWrapper(ResponderWrapper):
         finally:
             limiter.leave(report)
         return response if response.duration_ms is not None or not self._timed else _timed(response, started)
+
+    def _reclassify(self, failure: TargetFailure) -> None:
+        """Treat a page from an endpoint that has answered before as an outage, and limit the wait for a server error.
+
+        If the endpoint has never answered, its address is probably wrong.
+        """
+        if failure.is_page and self._limiter.answers:
+            failure.error_class, failure.status = "server", None
+        if failure.retry_after_s is not None and failure.error_class == "server":
+            failure.retry_after_s = min(failure.retry_after_s, self._patience_s or _LONGEST_DOWN_S, _LONGEST_DOWN_S)
 
     async def _enter_later(self, request: Request, hold: Hold) -> None:
         """Give the place back until the first calls of jobs may start."""
@@ -87,7 +100,7 @@ class LimitWrapper(ResponderWrapper):
 
 def _report(failure: TargetFailure) -> CallReport:
     refused, overloaded = failure.error_class == "rate_limit", failure.error_class in _OVERLOADED
-    ok, wait_s = failure.error_class in _RESPONDED, failure.retry_after_s
+    ok, wait_s = failure.error_class in _RESPONDED and not failure.is_page, failure.retry_after_s
     return CallReport(ok, refused, overloaded, wait_s, failure.is_unreachable)
 
 

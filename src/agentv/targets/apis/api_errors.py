@@ -24,6 +24,8 @@ from agentv.settings.environment import redacted
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 _UNITS_S = (3600.0, 60.0, 1.0, 0.001)
 _EPOCH_S, _EPOCH_MS = 1e9, 1e12
+_LONGEST_WAIT_S = 86_400.0
+"""A longer wait is a mistake: rate limits are reset at least once a day."""
 
 _LIMITS = (
     *("x-ratelimit-{}-requests", "x-ratelimit-{}-tokens", "anthropic-ratelimit-requests-{}"),
@@ -41,6 +43,11 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
 
     Without `Retry-After`, this is the time until all exhausted rate limits are reset. Header names are in lower case.
     """
+    wait_s = _stated_wait_s(headers, now_s)
+    return None if wait_s is None or wait_s > _LONGEST_WAIT_S else wait_s
+
+
+def _stated_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
     milliseconds = seconds_until(headers.get("retry-after-ms"), now_s)
     if milliseconds is not None:
         return milliseconds / 1000

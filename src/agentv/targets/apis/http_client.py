@@ -149,7 +149,11 @@ class HttpClient:
     def unreadable(self, response: HttpResponse, why: str) -> TargetFailure:
         """Return the failure for a response with a good status and an unusable body."""
         if (page := response.page) is not None:
-            return self.failure("invalid_response", f"{why.partition(':')[0]}: {page}", status=response.status)
+            why = f"{why.partition(':')[0]}: {page}"
+        if page is not None or not response.body.strip():
+            failure = self.failure("invalid_response", why, status=response.status)
+            failure.is_page = True
+            return failure
         if response.may_be_cut_off:
             return self.failure(
                 "network", f"The connection ended before the response was complete: {why}", status=response.status
