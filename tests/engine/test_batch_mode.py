@@ -106,6 +106,28 @@ def test_missing_and_doubled_results(project, batched):
     assert "The batch has no result for this request" in records["c1"]["error"]["message"]
 
 
+def test_results_that_cannot_be_read_are_errors_of_their_jobs(project, batched):
+    batched.batches.cut = [1]
+    project.dataset("one", "two", "three")
+    project.eval("--out", "out")
+    records = project.by_id()
+    assert [records[f"c{n}"]["status"] for n in range(3)] == ["ok", "error", "ok"]
+    assert "A line of the results cannot be read" in records["c1"]["error"]["message"]
+
+
+def test_results_that_were_damaged_on_the_way_are_read_again(project, batched):
+    batched.batches.cut, downloads = [0, 2], []
+
+    def recover(stage):
+        downloads.extend([stage] if stage == "results" else [])
+        if len(downloads) == 2:
+            batched.batches.cut = ()
+
+    project.dataset("one", "two", "three")
+    batched.batches.watch = recover
+    assert project.eval("--out", "out").code == 0
+
+
 def test_a_request_that_the_provider_refuses_is_an_error_of_its_job(project, batched):
     error = b'{"type": "error", "error": {"type": "invalid_request_error", "message": "too long"}}'
     batched.answers = lambda request: RawReply(error, 400) if "two" in request.prompt else echo(request)

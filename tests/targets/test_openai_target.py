@@ -312,6 +312,8 @@ def test_a_prompt_blocked_by_a_filter_is_refused():
         b'{"choices": [{}]}',
         b'{"choices": [{"message": null}]}',
         b'{"choices": [{"message": {}}]}',
+        b'{"choices": [{"message": {"content": ["answer"]}, "finish_reason": "stop"}]}',
+        b'{"choices": [{"message": {"content": [{"type": "weird"}]}, "finish_reason": "stop"}]}',
         b'{"choices": [{"message": {"content": null}}]}',
         b'{"choices": [{"message": {"content": "half an"}, "finish_reason": "error"}]}',
         b'{"choices": [{"message": {"content": 5}}]}',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -26,8 +26,8 @@ class BatchScript:
 
     `ending` is `completed`, `expired`, `cancelled` or `failed`; with the second and third, only the first `finished`
     requests have an answer. Results are in reverse order. Requests at the positions in `missing` have no result, those
-    in `doubled` two. `watch` is called with `file`, `created`, `poll` or `results` before the response is sent.
-    `submitted` has the ids of all requests that were accepted, `billed` those that were answered.
+    in `doubled` two, those in `cut` half a line. `watch` is called with `file`, `created`, `poll` or `results` before
+    the response is sent. `submitted` has the ids of all requests that were accepted, `billed` those that were answered.
     """
 
     polls: int = 1
@@ -35,6 +35,7 @@ class BatchScript:
     finished: int = 0
     missing: Sequence[int] = ()
     doubled: Sequence[int] = ()
+    cut: Sequence[int] = ()
     watch: Callable[[str], None] = lambda _: None
     submitted: list[str] = field(default_factory=list)
     billed: list[str] = field(default_factory=list)
@@ -110,6 +111,12 @@ class _Batches:
             if position not in script.missing:
                 batch.results += [(id, status, reply)] * (2 if position in script.doubled else 1)
         batch.results.reverse()
+
+    def encode(self, batch: _Batch, lines: Iterable[dict[str, Any]]) -> bytes:
+        """Return the lines of a file of results."""
+        cut = {batch.requests[position][0] for position in self.script.cut}
+        made = [(msgspec.json.encode(line), line["custom_id"] in cut) for line in lines]
+        return b"".join((line[: len(line) // 2] if is_cut else line) + b"\n" for line, is_cut in made)
 
 
 class OpenAIBatches(OpenAIFormat):
@@ -189,8 +196,11 @@ class OpenAIBatches(OpenAIFormat):
         if batch.is_over and batch.ending == "failed":
             view["errors"] = {"object": "list", "data": [{"code": "invalid_request", "message": "Bad line", "line": 1}]}
         elif batch.is_over:
-            view["output_file_id"] = self._keep(_lines(each for each in batch.results if each[1] and each[1] < 300))
-            errors = _lines(each for each in batch.results if not each[1] or each[1] >= 300)
+            answers = _lines(each for each in batch.results if each[1] and each[1] < 300)
+            view["output_file_id"] = self._keep(self._batches.encode(batch, answers))
+            errors = self._batches.encode(
+                batch, _lines(each for each in batch.results if not each[1] or each[1] >= 300)
+            )
             view["error_file_id"] = self._keep(errors) if errors else None
         return view
 
@@ -203,16 +213,14 @@ class OpenAIBatches(OpenAIFormat):
         raise NotImplementedError
 
 
-def _lines(results: Iterable[tuple[str, int | None, Any]]) -> bytes:
-    made = []
+def _lines(results: Iterable[tuple[str, int | None, Any]]) -> Iterator[dict[str, Any]]:
     for number, (id, status, body) in enumerate(results):
         line: dict[str, Any] = {"id": f"batch_req_{number}", "custom_id": id, "response": None, "error": None}
         if status is None:
             line["error"] = {"code": f"batch_{body}", "message": f"This request was not executed: the batch is {body}."}
         else:
             line["response"] = {"status_code": status, "request_id": f"req_{number}", "body": body}
-        made.append(msgspec.json.encode(line) + b"\n")
-    return b"".join(made)
+        yield line
 
 
 class AnthropicBatches:
@@ -237,7 +245,7 @@ class AnthropicBatches:
             batch = self._batches.get(parts[0])
             self._batches.script.watch("results")
             lines = ({"custom_id": id, "result": _message_result(*rest)} for id, *rest in batch.results)
-            reply = RawReply(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+            reply = RawReply(self._batches.encode(batch, lines))
         else:
             reply = _message_batch(self._batches.poll(parts[0]))
         return replace(received, reply=reply)

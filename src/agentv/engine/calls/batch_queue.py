@@ -18,12 +18,13 @@ from agentv.errors import plural
 from agentv.executors.executor import Limits
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
 from agentv.model.values import digest
-from agentv.targets.apis.batch_api import BatchApi, BatchState, Outcome
+from agentv.targets.apis.batch_api import BatchApi, BatchState, Outcome, UnreadableResults
 
 _QUIET_S = 0.5
 """Delay after the last request before a batch is submitted, or its results are read."""
 _FIRST_POLL_S, _SLOWEST_POLL_S, _GROWTH = 0.25, 30.0, 1.25
 _SUBMIT_ATTEMPTS = 5
+_READ_ATTEMPTS = 3
 _UNCLEAR = frozenset({"network", "timeout", "server", "rate_limit"})
 
 Value = TypeVar("Value")
@@ -170,7 +171,7 @@ class BatchQueueWrapper(ResponderWrapper):
                 return
             batch = str(logged.batch)
             state = await self._over(logged, batch)
-            await self._patiently(lambda: self._read(batch))
+            await self._read(batch)
             self._fail(logged, state.failure)
         except TargetFailure as failure:
             self._fail(logged, failure)
@@ -178,6 +179,17 @@ class BatchQueueWrapper(ResponderWrapper):
             self._states.pop(label, None)
 
     async def _read(self, batch: str) -> None:
+        """Read the results of a batch. Those that were damaged on the way can be read the next time."""
+        for attempt in range(1, _READ_ATTEMPTS + 1):
+            try:
+                await self._patiently(lambda: self._read_once(batch))
+                break
+            except UnreadableResults:
+                if attempt == _READ_ATTEMPTS:
+                    raise
+            await asyncio.sleep(attempt * _QUIET_S)
+
+    async def _read_once(self, batch: str) -> None:
         async for id, outcome in self._api.results(batch):
             self._settle(id, outcome)
 
@@ -219,7 +231,7 @@ class BatchQueueWrapper(ResponderWrapper):
             try:
                 return await call()
             except TargetFailure as failure:
-                if failure.error_class not in _UNCLEAR:
+                if failure.error_class not in _UNCLEAR and not failure.is_page:
                     raise
                 await asyncio.sleep(max(delay_s, failure.retry_after_s or 0.0))
                 delay_s = min(60.0, delay_s * 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
@@ -23,6 +23,10 @@ _PAGE, _MOST_PAGES = 100, 50
 _CLOCK_SKEW_S = 300.0
 
 Outcome = Response | TargetFailure
+
+
+class UnreadableResults(TargetFailure):
+    """Some lines of the results of a batch cannot be read."""
 
 
 class BatchState(NamedTuple):
@@ -65,7 +69,10 @@ class BatchApi(Protocol):
         ...
 
     def results(self, id: str) -> AsyncIterator[tuple[str, Outcome]]:
-        """Yield the results of a batch that is over, in any order. Raises TargetFailure."""
+        """Yield the results of a batch that is over, in any order. Raises TargetFailure.
+
+        Raises UnreadableResults after all results that can be read, if there are others.
+        """
         ...
 
     async def aclose(self) -> None: ...
@@ -130,11 +137,12 @@ class OpenAIBatchApi:
     async def results(self, id: str) -> AsyncIterator[tuple[str, Outcome]]:
         """Yield the results: answers and errors are in separate files."""
         batch = await self._api.call("GET", f"/batches/{id}")
+        bad: list[str] = []
         for name in ("output_file_id", "error_file_id"):
             if batch.get(name):
-                for line in await self._api.lines(f"/files/{batch[name]}/content"):
-                    found = _decoded(_decode_openai_line, line)
+                for found in _decoded(_decode_openai_line, await self._api.lines(f"/files/{batch[name]}/content"), bad):
                     yield found.custom_id, self._outcome(found)
+        _check_lines(bad)
 
     def _outcome(self, line: _OpenAILine) -> Outcome:
         if line.response is not None:
@@ -210,9 +218,10 @@ class AnthropicBatchApi:
 
     async def results(self, id: str) -> AsyncIterator[tuple[str, Outcome]]:
         """Yield the results. The address is ours, not `results_url`: no other host receives the key."""
-        for line in await self._api.lines(f"/{id}/results"):
-            found = _decoded(_decode_anthropic_line, line)
+        bad: list[str] = []
+        for found in _decoded(_decode_anthropic_line, await self._api.lines(f"/{id}/results"), bad):
             yield found.custom_id, self._outcome(found.result)
+        _check_lines(bad)
 
     def _outcome(self, result: _Result) -> Outcome:
         if result.type == "succeeded":
@@ -295,11 +304,19 @@ def _failure(status: str, why: str = "") -> TargetFailure:
     return TargetFailure("invalid_response", f"The batch has no result for this request{detail}")
 
 
-def _decoded(decode: Any, line: bytes) -> Any:
-    try:
-        return decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise TargetFailure("network", f"A line of the results cannot be read: {error}") from None
+def _decoded(decode: Any, lines: Iterable[bytes], bad: list[str]) -> Iterator[Any]:
+    """Yield the results in lines, and add what is wrong with a line to `bad`: the others are still results."""
+    for line in lines:
+        try:
+            yield decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            bad.append(str(error))
+
+
+def _check_lines(bad: list[str]) -> None:
+    if bad:
+        what = "A line of the results cannot" if len(bad) == 1 else f"{len(bad)} lines of the results cannot"
+        raise UnreadableResults("invalid_response", f"{what} be read: {bad[0]}")
 
 
 def _form(name: str, content: bytes) -> tuple[str, bytes]:

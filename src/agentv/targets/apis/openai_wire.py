@@ -214,15 +214,20 @@ def _media(media: Media) -> dict[str, Any]:
     return {"type": "file", "file": {"filename": media.file_name, "file_data": media.address}}
 
 
+_PARTS = frozenset({"text", "refusal", "thinking", "reasoning", "image_url", "file", "audio", "input_audio"})
+"""Keys of the parts of a message. A list with only others is not an answer, and must not be scored as an empty one."""
+
+
 def _text(content: Any) -> str:
     """Return the text of a message's content: a string, or the text parts of a list."""
     if isinstance(content, str):
         return content
-    if isinstance(content, list):
-        return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    if content is None:
-        return ""
-    raise api.AnswerError("The response is not a chat completion: its content is neither text nor a list of parts")
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    if content in (None, []) or any(_PARTS.intersection(part) for part in parts):
+        return "".join(str(part.get("text") or "") for part in parts)
+    raise api.AnswerError(
+        "The response is not a chat completion: its content is neither text nor a list of known parts"
+    )
 
 
 _CLIENT_CALLS = frozenset({"function_call", "custom_tool_call"})
