@@ -1,9 +1,15 @@
-"""An event loop with a virtual clock: minutes pass in milliseconds, and deterministically."""
+"""Event loops with a virtual clock: minutes pass in milliseconds, and deterministically."""
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
+
+import pytest
+
+from waiting import wait_until
 
 
 class _Jumping(selectors.SelectSelector):
@@ -34,3 +40,44 @@ def run(main: Coroutine[Any, Any, Any]) -> Any:
 async def passes(seconds: float) -> None:
     """Let virtual time pass."""
     await asyncio.sleep(seconds)
+
+
+class _SkippingLoop(asyncio.SelectorEventLoop):
+    skipped_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.skipped_s
+
+    def skip(self, seconds: float) -> None:
+        self.skipped_s += seconds
+
+
+@contextmanager
+def skipped_ahead(*moments: Callable[[], bool], seconds: float = 3600.0) -> Iterator[None]:
+    """Skip the clock of new event loops ahead at each moment: a long timeout then ends, on any machine, and only then.
+
+    A moment is a condition, such as "the program has started". They are waited for one after the other.
+    """
+    loops: list[_SkippingLoop] = []
+    has_ended = threading.Event()
+
+    def new_loop() -> _SkippingLoop:
+        loops.append(_SkippingLoop())
+        return loops[-1]
+
+    def skip_at_each_moment() -> None:
+        for moment in moments:
+            wait_until(lambda moment=moment: has_ended.is_set() or moment())
+            for loop in loops:
+                with suppress(RuntimeError):  # it is closed
+                    loop.call_soon_threadsafe(loop.skip, seconds)
+
+    skipping = threading.Thread(target=skip_at_each_moment)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio.events, "new_event_loop", new_loop)
+        skipping.start()
+        try:
+            yield
+        finally:
+            has_ended.set()
+            skipping.join()

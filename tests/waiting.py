@@ -14,7 +14,7 @@ def wait_until(condition, process=None, within_s=60.0):
     """Wait until a condition is true. Fail after a timeout, or if `process` ends before."""
     pause, deadline = threading.Event(), time.monotonic() + within_s
     while not condition():
-        assert process is None or process.poll() is None, process.communicate()
+        assert process is None or process.poll() is None or condition(), process.communicate()
         assert time.monotonic() < deadline, "timed out"
         pause.wait(0.002)
 

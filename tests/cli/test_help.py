@@ -159,7 +159,7 @@ def test_ctrl_c_ends_a_command_with_130_and_no_traceback(tmp_path):
     with (tmp_path / "ids").open("wb"):
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(timeout=10)
+            process.wait(timeout=60)
         except subprocess.TimeoutExpired:  # it came just before the command began to read
             process.send_signal(signal.SIGINT)
             process.wait(timeout=60)

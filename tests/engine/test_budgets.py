@@ -92,7 +92,7 @@ def test_a_resumed_run_knows_what_it_has_spent(project, agentv_server):
 
 
 def test_free_targets_run_at_full_speed_with_a_budget(project, agentv_server):
-    server = agentv_server("yes", latency_s=0.1)
+    server = agentv_server("yes", together=20)
     project.targets({"name": "default", "provider": "vllm", "base_url": server.url, "model": "m"})
     project.dataset(*["yes"] * 20)
     assert project.eval("--out", "out", "--budget-usd", "1", "--workers", "20").code == 0

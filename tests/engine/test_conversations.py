@@ -9,6 +9,7 @@ from agentv.engine.job.conversation import read_user_message, user_prompt
 from agentv.model.case import SimulatedUser
 from agentv.model.message import Message, ToolCall
 from agentv_testing import Answer, FaultyServer
+from virtual_time import skipped_ahead
 from waiting import wait_until, whole_lines
 
 SAYS = {"type": "contains", "value": "42"}
@@ -191,10 +192,12 @@ def test_an_error_in_a_turn_is_the_jobs_error_and_keeps_earlier_messages(project
 def test_a_slow_turn_times_out(project):
     project.write(
         "agent.py",
-        "import threading\ndef answer(messages):\n    threading.Event().wait(30 * (len(messages) > 1))\n    return 'x'",
+        "import threading\ndef answer(messages):\n    if len(messages) > 1:\n"
+        "        open('waiting', 'w').close()\n        threading.Event().wait(60)\n    return 'x'",
     )
     target = {"name": "default", "provider": "python", "function": "agent.py:answer", "max_retries": 0}
-    record = run(project, {"turns": TURNS, "execution": {"timeout_seconds": 0.2}}, targets=[target], code=3)
+    with skipped_ahead((project.path / "waiting").exists):
+        record = run(project, {"turns": TURNS, "execution": {"timeout_seconds": 60}}, targets=[target], code=3)
     assert record["error"]["class"] == "timeout"
     assert transcript(record) == ["assistant: x", "user: To Rome"]
 

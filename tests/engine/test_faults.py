@@ -7,6 +7,7 @@ import pytest
 from run_project import jobs_of
 
 from agentv_testing import Answer, Fault, FaultyServer, RawReply
+from virtual_time import skipped_ahead
 
 CASES = 150
 EVERY_KIND = {
@@ -79,19 +80,27 @@ def test_with_30_percent_faults_no_fault_becomes_a_score(project, retries):
         ("403", "auth", 1),
         ("400", "invalid_response", 1),
         ("404", "invalid_response", 1),
-        ("hang", "timeout", 3),
         ("reset", "network", 3),
         ("half_closed", "network", 3),
         ("truncated", "invalid_response", 1),
     ],
 )
 def test_each_fault_has_its_error_class_and_number_of_attempts(project, fault, error_class, attempts):
-    timeout_s = 0.1 if fault == "hang" else 30
-    ended, counts = run(project, {fault: 1.0}, cases=2, max_retries=2, timeout_seconds=timeout_s)
+    ended, counts = run(project, {fault: 1.0}, cases=2, max_retries=2)
     assert ended.code == 3
     for record in project.records():
         assert (record["error"]["class"], record["attempts"]) == (error_class, attempts)
     assert counts.requests == 2 * attempts
+
+
+def test_a_call_that_hangs_is_a_timeout_and_retried(project):
+    with FaultyServer(faults={"hang": 1.0}) as server:
+        project.targets(target(server, max_retries=2))
+        project.dataset("question")
+        with skipped_ahead(*(lambda calls=calls: server.counts.requests == calls for calls in (1, 2, 3))):
+            assert project.eval("--out", "out").code == 3
+    [record] = project.records()
+    assert (record["error"]["class"], record["attempts"], server.counts.requests) == ("timeout", 3, 3)
 
 
 @pytest.mark.parametrize("fault", ["wrong_usage", Fault("latency", delay_s=0.01), Fault("slow_drip", delay_s=0.001)])

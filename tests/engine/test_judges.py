@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from itertools import product
 
 import pytest
 
@@ -237,26 +238,27 @@ BROKEN = {
 }
 
 
+def in_every_place():
+    """Return a case for each place of an `llm_judge` and each of its settings, all with another evaluator."""
+    members = [{"type": "llm_judge"}, {"type": "contains", "value": "yes"}]
+    composite = {"type": "composite", "evaluators": members, "aggregator": "weighted_average"}
+    for place, negate, required in product([{"type": "llm_judge"}, composite], [False, True], [False, True, 0.5]):
+        entry = {**place, "negate": negate, "required": required}
+        yield {"input": "yes", "evaluators": [entry, {"type": "contains", "value": "yes"}]}
+
+
 @pytest.mark.parametrize("how", BROKEN)
-@pytest.mark.parametrize("negate", [False, True])
-@pytest.mark.parametrize("required", [False, True, 0.5])
-@pytest.mark.parametrize("inside", [False, True])
-def test_any_failure_of_a_judge_is_an_error_with_its_reason(judged, project, how, negate, required, inside):
+def test_any_failure_of_a_judge_is_an_error_with_its_reason(judged, project, how):
     faults, reply, reason = BROKEN[how]
-    entry = {"type": "llm_judge", "negate": negate, "required": required}
-    if inside:
-        members = [{"type": "llm_judge"}, {"type": "contains", "value": "yes"}]
-        entry = {**entry, "type": "composite", "evaluators": members, "aggregator": "weighted_average"}
-    entries = [entry, {"type": "contains", "value": "yes"}]
-    record = judged(
-        reply, entries=entries, faults=faults, timeout_seconds=0.5 if "hang" in str(faults) else 30, code=3
-    )["c0"]
-    assert (record["status"], record["score"], record["verdict"]) == ("error", None, None)
-    assert record["partial_score"] == 1.0 and reason in record["error"]["message"]
-    assert record["evaluator_results"][0]["score"] is None
-    assert len(json.dumps(record)) < 100_000
+    records = judged(reply, *in_every_place(), faults=faults, timeout_seconds=0.5 if "hang" in faults else 30, code=3)
+    assert len(records) == 12
+    for record in records.values():
+        assert (record["status"], record["score"], record["verdict"]) == ("error", None, None)
+        assert record["partial_score"] == 1.0 and reason in record["error"]["message"]
+        assert record["evaluator_results"][0]["score"] is None
+        assert len(json.dumps(record)) < 100_000
     summary = project.summary()
-    assert (summary["scored"], summary["errors"], summary["mean"]) == (0, 1, None)
+    assert (summary["scored"], summary["errors"], summary["mean"]) == (0, 12, None)
 
 
 @pytest.mark.parametrize(

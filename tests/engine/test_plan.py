@@ -91,9 +91,9 @@ def test_trials_of_the_command_override_those_of_a_case(project, arguments, expe
         ({}, {}, (), False),
         ({"timeout_seconds": 0.02}, {}, (), True),
         ({}, {"timeout_seconds": 0.02}, (), True),
-        ({"timeout_seconds": 5}, {"timeout_seconds": 0.02}, (), False),
-        ({"timeout_seconds": 5}, {}, ("--timeout", "0.02"), True),
-        ({"timeout_seconds": 0.02}, {}, ("--timeout", "5"), False),
+        ({"timeout_seconds": 30}, {"timeout_seconds": 0.02}, (), False),
+        ({"timeout_seconds": 30}, {}, ("--timeout", "0.02"), True),
+        ({"timeout_seconds": 0.02}, {}, ("--timeout", "30"), False),
     ],
 )
 def test_the_timeout_is_the_commands_else_the_cases_else_the_targets(project, case, target, arguments, timed_out):

@@ -348,7 +348,7 @@ def test_a_second_interrupt_quits_immediately(project):
     process.send_signal(signal.SIGINT)
     wait_until((project.path / "asked").exists)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=10) == 130
+    assert process.wait(timeout=60) == 130
     process.communicate()
 
 

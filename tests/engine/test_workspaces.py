@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from waiting import HANGS
+from virtual_time import skipped_ahead
+from waiting import HANGS, whole_lines
 
 SCRIPT = Path(__file__).parent.parent / "targets" / "scripted_agent.py"
 SAYS_YES = [{"type": "contains", "value": "yes"}]
@@ -148,9 +149,10 @@ def test_every_attempt_gets_a_fresh_copy(place, command):
     seen = place.path / "seen"
     flaky = f"cat given.txt >> {seen}; echo x >> given.txt; test $(wc -l < {seen}) -ge 3 || {HANGS}"
     entry = {"name": "flaky", "provider": "cli", "command_template": f"{flaky}; echo yes"}
-    settings = {"timeout_seconds": 0.5, "max_retries": 5, "retry_initial_delay_ms": 0}
+    settings = {"timeout_seconds": 60, "max_retries": 5, "retry_initial_delay_ms": 0}
     place.write("targets.yaml", {"targets": [{**entry, **settings}]})
-    _, records = evaluate(place, command, WITH_TEMPLATE, target="flaky")
+    with skipped_ahead(*(lambda runs=runs: whole_lines(seen) == runs for runs in (1, 2))):
+        _, records = evaluate(place, command, WITH_TEMPLATE, target="flaky")
     assert records["c0"]["attempts"] == 3
     assert seen.read_text() == "given\n" * 3
     assert records["c0"]["file_changes"].count("\n+x") == 1

@@ -111,7 +111,7 @@ def test_the_answer_is_data_if_the_target_returned_data(score):
     ],
 )
 def test_code_without_a_verdict_is_an_error_and_never_a_score(score, failure, code, message):
-    settings = {"code": code, "memory_mb": 32, "timeout_seconds": 1}
+    settings = {"code": code, "memory_mb": 32, "timeout_seconds": 1 if code == "while (true) {}" else 30}
     if message == "42":  # one line with a line break at its end is an expression
         assert score(settings, "x").score == 1
         return

@@ -15,6 +15,7 @@ from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.response import answer
 from agentv.settings.environment import Environment
+from virtual_time import skipped_ahead
 from waiting import let_others_run, still_running, wait_until_async, words_in
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
@@ -120,9 +121,9 @@ def write(folder, name, text):
     (folder / name).write_text(textwrap.dedent(text))
 
 
-def judged(scoring, folder, times=5, function="judge.py:judge", concurrent=False, **settings):
+def judged(scoring, folder, times=5, concurrent=False, **settings):
     """Return the scores of one function, called sequentially or concurrently; failures as messages."""
-    evaluator = scoring.evaluator("python", function=function, **settings)
+    evaluator = scoring.evaluator("python", function="judge.py:judge", **settings)
 
     async def one(host, number):
         try:
@@ -191,9 +192,6 @@ HARMFUL = {
     "it is killed": ("os.kill(os.getpid(), signal.SIGKILL)", "was terminated by SIGKILL before it gave a score"),
     "it crashes": ("os.kill(os.getpid(), signal.SIGSEGV)", "was terminated by SIGSEGV before it gave a score"),
     "it prints and exits": ("print('no licence'); os._exit(1)", "exit code 1 before it gave a score: no licence"),
-    "it loops": ("while True: pass", "took longer than 1 s"),
-    "it waits": ("threading.Event().wait()", "took longer than 1 s"),
-    "it waits through signals": ("signal.pthread_sigmask(0, [15]); threading.Event().wait()", "took longer than 1 s"),
     "it exhausts memory": ("x = [b'x' * 2**20 for _ in range(500)]", "judge.py:judge failed: MemoryError"),
     "it recurses": ("f = lambda: f(); f()", "judge.py:judge failed: RecursionError"),
     "it raises": ("1 / 0", "judge.py:judge failed: ZeroDivisionError: division by zero (judge.py, line 5)"),
@@ -211,7 +209,7 @@ HARMFUL = {
 HARM = """
 import os, signal, stat, sys, threading; from agentv import Score
 def judge(context):
-    if context.candidate_answer == "3":
+    if context.candidate_answer == "3" and not open(__file__ + ".reached", "w").close():
         {code}
     return 0.5
 def channels():
@@ -227,13 +225,33 @@ def is_socket(fd):
 @pytest.mark.parametrize("concurrent", [False, True], ids=["sequential", "concurrent"])
 @pytest.mark.parametrize(("code", "message"), HARMFUL.values(), ids=HARMFUL)
 def test_a_broken_judge_fails_only_one_case(scoring, tmp_path, code, message, concurrent):
-    (tmp_path / "judge.py").write_text(HARM.format(code=code).replace("context):\n    if", "context):\n    if"))
-    settings = {"timeout_seconds": 1, "memory_mb": 200}
-    scores = judged(scoring, tmp_path, 8, concurrent=concurrent, **settings)
+    (tmp_path / "judge.py").write_text(HARM.format(code=code))
+    scores = judged(scoring, tmp_path, 8, concurrent=concurrent, memory_mb=200)
     failure = scores.pop(3)
     assert scores == [0.5] * 7
     assert message in failure
     assert failure.startswith("judge.py:judge")
+
+
+ENDLESS = {
+    "it loops": "while True: pass",
+    "it waits": "threading.Event().wait()",
+    "it waits through signals": "signal.pthread_sigmask(0, [15]); threading.Event().wait()",
+}
+
+
+@pytest.mark.parametrize("code", ENDLESS.values(), ids=ENDLESS)
+def test_an_endless_judge_fails_only_one_case(scoring, tmp_path, code):
+    (tmp_path / "judge.py").write_text(HARM.format(code=code))
+    with skipped_ahead((tmp_path / "judge.py.reached").exists):
+        scores = judged(scoring, tmp_path, 8, timeout_seconds=60)
+    assert scores == [0.5] * 3 + ["judge.py:judge took longer than 60 s"] + [0.5] * 4
+
+
+def test_an_endless_judge_does_not_affect_those_that_wait_for_its_process(scoring, tmp_path):
+    (tmp_path / "judge.py").write_text(HARM.format(code=ENDLESS["it loops"]))
+    scores = judged(scoring, tmp_path, 8, concurrent=True, timeout_seconds=3)
+    assert scores == [0.5] * 3 + ["judge.py:judge took longer than 3 s"] + [0.5] * 4
 
 
 def test_output_of_a_judge_is_discarded(scoring, tmp_path, capfd):
@@ -295,7 +313,7 @@ def test_judgements_run_concurrently(scoring, tmp_path):
             return 1
         """,
     )
-    evaluator = scoring.evaluator("python", function="judge.py:judge", timeout_seconds=20)
+    evaluator = scoring.evaluator("python", function="judge.py:judge", timeout_seconds=60)
 
     async def both(host):
         host.pool._size = 2
@@ -407,7 +425,8 @@ def test_cancelling_leaves_no_process(scoring, tmp_path, monkeypatch, times):
 def test_a_timeout_ends_child_processes(scoring, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "judge.py", SLOW)
-    assert judged(scoring, tmp_path, 1, timeout_seconds=1) == ["judge.py:judge took longer than 1 s"]
+    with skipped_ahead(lambda: len(words_in(Path("pids"))) == 3):
+        assert judged(scoring, tmp_path, 1, timeout_seconds=60) == ["judge.py:judge took longer than 60 s"]
     assert gone(Path("pids").read_text().split()) == []
 
 
@@ -425,7 +444,7 @@ asyncio.run(evaluator.evaluate(scoring.judgement(workdir=".")))
 """
     run = subprocess.Popen([sys.executable, "-c", code])
     try:
-        pids = asyncio.run(asyncio.wait_for(written(3), 20))
+        pids = asyncio.run(asyncio.wait_for(written(3), 60))
         below = descendants(run.pid)
     finally:
         run.send_signal(signal.SIGKILL)

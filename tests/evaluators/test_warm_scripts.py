@@ -84,7 +84,7 @@ FAILURES = {
 @pytest.mark.parametrize(("code", "message"), FAILURES.values(), ids=FAILURES)
 def test_errors_of_a_script_are_reported(scoring, tmp_path, code, message):
     (tmp_path / "judge.py").write_text(f"import os\ndef agentv_judge(payload):\n    {code}\n")
-    entry = {"script": [sys.executable, "judge.py"], "timeout_seconds": 1}
+    entry = {"script": [sys.executable, "judge.py"], "timeout_seconds": 1 if "while" in code else 30}
     with pytest.raises(EvaluatorFailure) as raised:
         scoring.score("code_judge", entry, workdir=str(tmp_path))
     assert message in str(raised.value)

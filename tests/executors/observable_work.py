@@ -18,13 +18,14 @@ from agentv.model.result import ErrorInfo, Result
 class ObservableWork(msgspec.Struct, frozen=True, kw_only=True):
     """A spec. `seconds` is how long a job takes; a job named `broken` raises, one named `deadly` ends its process.
 
-    `limit` is how many jobs of all workers may run at the same time.
+    `limit` is how many jobs of all workers may run at the same time; jobs wait until `processes` have begun one.
     """
 
     log: str
     seconds: float = 0.0
     capacity: int = 4
     limit: int | None = None
+    processes: int = 0
     problem: str | None = None
     baggage: Any = None
 
@@ -78,6 +79,8 @@ class ObservableWorker:
             if self._limit is not None and not self._limit.try_enter():
                 await self._limit.enter(opens_job=True)
             self._note("enter", job)
+            while len(self.spec.pids()) < self.spec.processes:
+                await asyncio.sleep(0.01)
             await asyncio.sleep(0.005 if job.case.id == "broken" else self.spec.seconds)
             self._note("leave", job)
             if self._limit is not None:

@@ -1,6 +1,7 @@
 """Processes that share the limit of an endpoint: never more calls than the limit, and a fair part for each."""
 
 import os
+import signal
 
 import pytest
 
@@ -111,10 +112,12 @@ VERDICT = '{"reasoning": "fine", "hits": [], "misses": [], "score": 1.0}'
 
 @pytest.mark.parametrize("is_judged", [False, True])
 def test_two_processes_stay_within_the_limit_of_an_endpoint(project, is_judged):
-    with FaultyServer(lambda request: "yes" if request.prompt == "q" else VERDICT, latency_s=0.05) as server:
+    with FaultyServer(
+        lambda request: "yes" if request.prompt == "q" else VERDICT, latency_s=0.02, together=4
+    ) as server:
         prepare(project, server, is_judged=is_judged)
         runs = [project.spawn("d.yaml", "--out", out, "--quiet") for out in ("a", "b")]
-        assert [run.communicate(timeout=60) for run in runs] == [("", ""), ("", "")]
+        assert [run.communicate(timeout=100) for run in runs] == [("", ""), ("", "")]
     assert server.counts.requests == 80 and server.counts.most_at_once == 4
 
 
@@ -124,7 +127,11 @@ def test_the_calls_of_a_killed_process_are_free_again(project, is_judged):
         prepare(project, server, is_judged=is_judged)
         killed, other = (project.spawn("d.yaml", "--out", out, "--quiet") for out in ("a", "b"))
         wait_until(lambda: server.counts.requests > 12)
+        other.send_signal(signal.SIGSTOP)
         killed.kill()
         killed.communicate()
-        assert other.communicate(timeout=60) == ("", "")
+        wait_until(lambda: server.counts.at_once == 0)
+        server.counts.most_at_once = 0
+        other.send_signal(signal.SIGCONT)
+        assert other.communicate(timeout=100) == ("", "")
     assert server.counts.most_at_once == 4

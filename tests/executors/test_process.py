@@ -17,6 +17,7 @@ import agentv
 from agentv.errors import AgentvError, UsageError
 from agentv.executors.executor import ExecutorOptions
 from agentv.executors.process import ProcessExecutor
+from waiting import wait_until, whole_lines, words_in
 
 PROCESS = ("--executor", "process", "--processes", "2")
 needs_pidfd = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for processes with pidfds")
@@ -46,7 +47,7 @@ def wait_for_end(pid, seconds=30):
 
 @needs_pidfd
 def test_jobs_run_in_several_processes_that_end_with_the_run(work):
-    run(msgspec.structs.replace(work, seconds=0.01), range(100))
+    run(msgspec.structs.replace(work, processes=2), range(100))
     pids = work.pids()
     assert len(pids) == 2 and os.getpid() not in pids
     assert all(map(wait_for_end, pids))
@@ -129,8 +130,7 @@ def test_no_process_started_by_a_worker_outlives_the_run(project, number):
     project.dataset(*["q"] * 4)
     with project.spawn("d.yaml", *PROCESS, "--out", "out") as driver:
         pids = project.path / "pids"
-        while not pids.exists() or len(pids.read_text().split()) < 4:
-            assert driver.poll() is None
+        wait_until(lambda: len(words_in(pids)) >= 4, driver)
         driver.send_signal(number)
         driver.communicate(timeout=60)
     assert driver.returncode == (130 if number == signal.SIGINT else -9)
@@ -138,13 +138,12 @@ def test_no_process_started_by_a_worker_outlives_the_run(project, number):
 
 
 def test_a_killed_run_is_resumed_by_another_executor(project):
-    project.write("agent.py", "import time\ndef answer(prompt):\n    time.sleep(0.02)\n    return 'yes'\n")
+    project.write("agent.py", "import time\ndef answer(prompt):\n    time.sleep(0.01)\n    return 'yes'\n")
     project.targets({"name": "default", "provider": "python", "function": "agent.py:answer"})
     project.dataset(*["q"] * 100)
     results = project.path / "out" / "results.jsonl"
     with project.spawn("d.yaml", *PROCESS, "--out", "out") as driver:
-        while not results.exists() or results.stat().st_size < 5000:
-            assert driver.poll() is None
+        wait_until(lambda: whole_lines(results) >= 10, driver)
         driver.kill()
     assert project.eval("--resume", "--executor", "local", "--out", "out").code == 0
     assert Counter(record["eval_id"] for record in project.records()) == {f"c{number}": 1 for number in range(100)}

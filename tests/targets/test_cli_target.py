@@ -23,7 +23,8 @@ from agentv.settings.environment import Environment, Home
 from agentv.support.processes import subprocesses as processes
 from agentv.targets import command_call as command_module
 from agentv.targets.cli import Cli, CommandTemplate, Healthcheck, executed_placeholder
-from waiting import HANGS, let_others_run, wait_until
+from virtual_time import skipped_ahead
+from waiting import HANGS, let_others_run, wait_until, words_in
 
 NASTY = 'it\'s "quoted" $(touch hacked) `touch hacked` $HOME \\ * ; | & \n second line é ✓'
 
@@ -361,18 +362,19 @@ def quick(monkeypatch):
 
 @pytest.mark.parametrize("template", [FAMILY, STUBBORN], ids=["willing", "stubborn"])
 def test_a_timeout_ends_the_whole_group(ask, tmp_path, still_running, pids_in, quick, template):
-    failure = failure_of(ask, cli(template + "; true"), folder=tmp_path, timeout_s=0.3)
+    with skipped_ahead(lambda: len(words_in(tmp_path / "pids")) == 3):
+        failure = failure_of(ask, cli(template + "; true"), folder=tmp_path, timeout_s=60)
     assert failure.error_class == "timeout"
-    assert "did not finish within 0.3 s" in failure.message
-    pids = pids_in(tmp_path / "pids", 3)
-    assert still_running(pids) == []
+    assert "did not finish within 60 s" in failure.message
+    assert still_running(pids_in(tmp_path / "pids", 3)) == []
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds them in /proc")
 def test_a_timeout_ends_processes_outside_the_group(ask, tmp_path, still_running, pids_in, quick):
     orphan = "(setsid sh -c 'echo $$ >> pids; tail -f /dev/null' > /dev/null 2>&1 &)"
     command = f"{orphan}; setsid sh -c 'echo $$ >> pids; {HANGS}'"
-    failure = failure_of(ask, cli(command), folder=tmp_path, timeout_s=0.5)
+    with skipped_ahead(lambda: len(words_in(tmp_path / "pids")) == 2):
+        failure = failure_of(ask, cli(command), folder=tmp_path, timeout_s=60)
     assert failure.error_class == "timeout"
     assert still_running(pids_in(tmp_path / "pids", 2)) == []
 

@@ -21,6 +21,7 @@ from agentv.targets.agents.events import EventStream, summary_of
 from agentv.targets.agents.skills import skill_name
 from agentv.targets.agents.vendor_agents import ClaudeCode
 from agentv_testing import SampleRequest
+from virtual_time import skipped_ahead
 from waiting import still_running, wait_until, wait_until_async, words_in
 
 SCRIPT = Path(__file__).parent / "scripted_agent.py"
@@ -82,8 +83,8 @@ def test_events_become_the_answer(place):
 
 
 def test_a_hanging_agent_times_out_and_its_children_are_ended(place):
-    with pytest.raises(TargetFailure) as raised:
-        ask(place, "children, then hang", timeout_s=1.5)
+    with pytest.raises(TargetFailure) as raised, skipped_ahead(lambda: len(words_in(place / "children")) == 3):
+        ask(place, "children, then hang", timeout_s=60)
     assert raised.value.error_class == "timeout"
     assert surviving_children(place) == []
 
@@ -290,9 +291,10 @@ class TestRuns:
         cases = [
             {"id": f"c{number}", "expected_outcome": "x", "input": prompt} for number, prompt in enumerate(prompts)
         ]
-        cases[0]["execution"] = {"timeout_seconds": 4}
+        cases[0]["execution"] = {"timeout_seconds": 60}
         folder.write("d.yaml", {"evaluators": [{"type": "contains", "value": "yes"}], "evalcases": cases})
-        command("eval", "d.yaml", "--out", "out", "--quiet")
+        with skipped_ahead(lambda: len(words_in(place / "children")) == 3):
+            command("eval", "d.yaml", "--out", "out", "--quiet")
         records = [json.loads(line) for line in (folder.path / "out" / "results.jsonl").read_text().splitlines()]
         found = {record["eval_id"]: record.get("error", {}).get("class") or record["score"] for record in records}
         assert found == {"c0": "timeout", "c1": 1.0, "c2": "process", "c3": 1.0, "c4": "process", "c5": 1.0}

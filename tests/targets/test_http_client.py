@@ -5,7 +5,6 @@ import gzip
 import json
 import ssl
 import subprocess
-import time
 from email.utils import formatdate
 
 import pytest
@@ -17,6 +16,7 @@ from agentv.targets.apis import http_client as client
 from agentv.targets.apis.api_errors import error_class_of, parse_error, retry_after_s, seconds_until
 from agentv.targets.apis.http_client import HttpClient, proxy_for
 from agentv_testing import Fault, FaultyServer, RawReply
+from virtual_time import skipped_ahead
 from waiting import wait_until_async
 
 BODY = json.dumps({"model": "gpt", "messages": [{"role": "user", "content": "Hello"}]}).encode()
@@ -28,7 +28,7 @@ def chat(server: FaultyServer) -> str:
     return f"{server.url}/chat/completions"
 
 
-def call(url, timeout_s=5.0, key=KEY, **options):
+def call(url, timeout_s=30.0, key=KEY, **options):
     async def once():
         http = HttpClient(url, {"Content-Type": "application/json", "Authorization": f"Bearer {key}"})
         try:
@@ -39,7 +39,7 @@ def call(url, timeout_s=5.0, key=KEY, **options):
     return asyncio.run(once())
 
 
-def failure(url, timeout_s=5.0) -> TargetFailure:
+def failure(url, timeout_s=30.0) -> TargetFailure:
     with pytest.raises(TargetFailure) as raised:
         call(url, timeout_s)
     assert KEY not in str(raised.value)
@@ -62,7 +62,7 @@ def failure_of(sent: bytes) -> TargetFailure:
             http = HttpClient(url, {})
             try:
                 with pytest.raises(TargetFailure) as raised:
-                    await http.send("POST", url, BODY, 5.0)
+                    await http.send("POST", url, BODY, 30.0)
             finally:
                 await http.aclose()
             return raised.value
@@ -75,7 +75,7 @@ def failure_of(sent: bytes) -> TargetFailure:
     [
         ("hang", "timeout", None),
         (Fault("slow_drip", delay_s=0.1), "timeout", None),
-        (Fault("latency", delay_s=5.0), "timeout", None),
+        (Fault("latency", delay_s=60.0), "timeout", None),
         ("half_closed", "network", None),
         ("reset", "network", None),
         ("408", "timeout", 408),
@@ -94,10 +94,8 @@ def failure_of(sent: bytes) -> TargetFailure:
 )
 def test_every_fault_is_classified_within_the_timeout(fault, error_class, status):
     with FaultyServer(faults=[fault]) as server:
-        start = time.monotonic()
-        ended = failure(chat(server), timeout_s=0.15 if error_class == "timeout" else 10.0)
+        ended = failure(chat(server), timeout_s=0.15 if error_class == "timeout" and status is None else 30.0)
     assert (ended.error_class, ended.status) == (error_class, status)
-    assert time.monotonic() - start < 5
 
 
 def test_slow_responses_within_the_timeout_succeed():
@@ -106,19 +104,19 @@ def test_slow_responses_within_the_timeout_succeed():
         assert b"Paris" in call(chat(server)).body
 
 
-@pytest.mark.parametrize("fault", ["hang", Fault("slow_drip", delay_s=0.1)], ids=str)
+@pytest.mark.parametrize("fault", ["hang", Fault("slow_drip", delay_s=60.0)], ids=str)
 def test_a_timeout_closes_the_socket(fault):
     async def scenario(server):
         http = HttpClient(server.url, {})
         try:
             with pytest.raises(TargetFailure):
-                await http.send("POST", chat(server), BODY, 0.2)
+                await http.send("POST", chat(server), BODY, 60.0)
             # The client is still open, so the timeout closed the connection.
             await wait_until_async(lambda: server.counts.disconnected == 1 and server.connections == 0)
         finally:
             await http.aclose()
 
-    with FaultyServer(faults=[fault]) as server:
+    with FaultyServer(faults=[fault]) as server, skipped_ahead(lambda: server.counts.requests == 1):
         asyncio.run(scenario(server))
 
 
@@ -146,7 +144,7 @@ def test_a_failed_call_leaves_the_client_usable():
             for _ in range(4):
                 with pytest.raises(TargetFailure):
                     await http.send("POST", chat(server), BODY, 0.1)
-            return (await http.send("POST", chat(server), BODY, 5.0)).status
+            return (await http.send("POST", chat(server), BODY, 30.0)).status
         finally:
             await http.aclose()
             await http.aclose()
@@ -218,7 +216,7 @@ def test_cookies_are_not_kept():
         http = HttpClient(server.url, {})
         try:
             for _ in range(2):
-                await http.send("POST", chat(server), BODY, 5.0)
+                await http.send("POST", chat(server), BODY, 30.0)
         finally:
             await http.aclose()
 

@@ -421,7 +421,7 @@ def test_concurrent_calls_share_connections():
         finally:
             await responder.aclose()
 
-    with FaultyServer(latency_s=0.02) as server:
+    with FaultyServer(together=50) as server:
         assert asyncio.run(many(server)) == 50
         assert server.counts.most_at_once == 50
 

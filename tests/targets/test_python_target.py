@@ -5,7 +5,6 @@ import functools
 import subprocess
 import sys
 import threading
-import time
 
 import msgspec
 import pytest
@@ -287,7 +286,7 @@ def test_every_exception_is_a_failure(ask, error, error_class, message, kind):
 
 
 def test_sync_functions_run_concurrently(new_request):
-    meeting = threading.Barrier(8, timeout=10)
+    meeting = threading.Barrier(8, timeout=60)
 
     async def run_concurrently():
         responder = given(lambda: str(meeting.wait() >= 0)).open(".")
@@ -315,12 +314,10 @@ async def never_return():
 @pytest.mark.parametrize("kind", ["plain", "async"])
 def test_a_slow_function_is_a_timeout(ask, kind):
     release = threading.Event()
-    started = time.monotonic()
     with pytest.raises(TargetFailure) as failed:
         ask(given((lambda: release.wait()) if kind == "plain" else never_return), timeout_s=0.02)
     release.set()
     assert failed.value.error_class == "timeout"
-    assert time.monotonic() - started < 5
 
 
 def test_a_hanging_function_does_not_prevent_exit(tmp_path):

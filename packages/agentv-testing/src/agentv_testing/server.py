@@ -21,7 +21,7 @@ from agentv_testing.openai_chat import ChatCompletions, Embeddings
 from agentv_testing.openai_responses import Responses
 from agentv_testing.wire import Answers, NotUnderstood, RawReply, ReceivedRequest, WireFormat, answer_to
 
-_PATIENCE_S = 10.0
+_PATIENCE_S = 60.0
 _BACKLOG = 4096
 """Large enough for hundreds of simultaneous connections; a client that does not fit waits a second."""
 
@@ -44,8 +44,9 @@ class FaultyServer:
     """`with FaultyServer(answers="Paris") as server:` serves at `server.url` from a thread.
 
     `async with` serves from the running event loop. The types `Answers` and `Faults` describe `answers` and `faults`;
-    `latency_s` delays every response; `requests_per_s` limits requests, with bursts of up to `burst` (default: those of
-    one second). `requests` has the last `keep` requests; `counts` counts all. `batches` decides how batches run.
+    `latency_s` delays every response; `together` holds the first responses back until that many requests are in flight;
+    `requests_per_s` limits requests, with bursts of up to `burst` (default: those of one second).
+    `requests` has the last `keep` requests; `counts` counts all. `batches` decides how batches run.
     """
 
     answers: Answers = None
@@ -53,6 +54,7 @@ class FaultyServer:
     faults: Faults = ()
     seed: int = 0
     latency_s: float = 0.0
+    together: int = 0
     requests_per_s: float | None = None
     burst: float | None = None
     formats: Sequence[WireFormat] = ()
@@ -71,7 +73,7 @@ class FaultyServer:
         self._formats: tuple[WireFormat, ...] = (*self.formats, *own)
         self._port = 0
         self._runner: web.ServerRunner | None = None
-        self._stopping = asyncio.Event()
+        self._stopping, self._is_together = asyncio.Event(), asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="agentv-server", daemon=True)
@@ -130,6 +132,8 @@ class FaultyServer:
         counts.requests += 1
         counts.at_once += 1
         counts.most_at_once = max(counts.most_at_once, counts.at_once)
+        if counts.at_once >= self.together:
+            self._is_together.set()
         try:
             return await self._reply(request, counts.requests)
         except ConnectionResetError:
@@ -201,6 +205,7 @@ class FaultyServer:
         self, request: web.BaseRequest, wire: WireFormat, received: ReceivedRequest, fault: Fault | None
     ) -> web.StreamResponse:
         kind = fault.kind if fault else None
+        await self._is_together.wait()
         delay_s = self.latency_s + (fault.delay_s if fault and kind == "latency" else 0.0)
         if delay_s:
             await asyncio.sleep(delay_s)
