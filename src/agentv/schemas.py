@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -167,7 +168,7 @@ def _as_written(kind: Kind, component: Schema, shared: list[Kind], strict: bool)
     properties: dict[str, Schema] = {}
     patterns: dict[str, Schema] = {}
     needed: list[Schema] = []
-    for field in msgspec.structs.fields(kind):
+    for field in _fields(kind):
         key = field.encode_name
         home = _home(kind, field, shared)
         same = {"$ref": f"#/$defs/{home.__name__}/properties/{key}"}
@@ -194,10 +195,16 @@ def _as_written(kind: Kind, component: Schema, shared: list[Kind], strict: bool)
     }
 
 
+@cache
+def _fields(kind: Kind) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Return the fields of a struct, whose annotations take long to evaluate."""
+    return msgspec.structs.fields(kind)
+
+
 def _home(kind: Kind, field: msgspec.structs.FieldInfo, shared: list[Kind]) -> Kind:
     """Return the class whose definition contains a field: the first base with an identical field."""
     for base in reversed(kind.__mro__):
-        if base in shared and field in msgspec.structs.fields(base):
+        if base in shared and field in _fields(base):
             return base
     return kind
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -97,15 +98,21 @@ def test_a_closed_pipe_is_not_a_failure(tmp_path):
     assert result.stderr == b""
 
 
-@pytest.fixture
-def small(tmp_path):
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
     """A project whose one case fails, and a run of it."""
-    (tmp_path / "targets.yaml").write_text("targets: [{name: default, provider: mock}]")
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "targets.yaml").write_text("targets: [{name: default, provider: mock}]")
     cases = [{"id": "a", "expected_outcome": "x", "input": "no"}]
     checks = [{"type": "contains", "value": "yes"}]
-    (tmp_path / "d.yaml").write_text(json.dumps({"evalcases": cases, "evaluators": checks}))
-    assert agentv("eval", "d.yaml", "--out", "before", "-q", cwd=tmp_path).returncode == 0
-    return tmp_path
+    (folder / "d.yaml").write_text(json.dumps({"evalcases": cases, "evaluators": checks}))
+    assert agentv("eval", "d.yaml", "--out", "before", "-q", cwd=folder).returncode == 0
+    return folder
+
+
+@pytest.fixture
+def small(ran, tmp_path):
+    return shutil.copytree(ran, tmp_path / "small")
 
 
 def in_shell(folder, line):
@@ -113,22 +120,28 @@ def in_shell(folder, line):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
 
 
-PRINTING = (
+CLOSED = (
     "--help",
     "cases d.yaml",
+    "eval d.yaml --out run --json",
+)
+PRINTING = (
+    *CLOSED,
     "validate d.yaml --json",
     "runs --in .",
     "report before --csv",
     "compare before before",
     "schema line",
     "eval d.yaml --out run",
-    "eval d.yaml --out run --json",
 )
+FULL_DISK, CLOSED_STREAM = (">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux")
-@pytest.mark.parametrize(("where", "why"), [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")])
-@pytest.mark.parametrize("line", PRINTING)
+@pytest.mark.parametrize(
+    ("line", "where", "why"),
+    [(line, *FULL_DISK) for line in PRINTING] + [(line, *CLOSED_STREAM) for line in CLOSED],
+)
 def test_output_that_cannot_be_written_exits_with_2(small, line, where, why):
     ended = in_shell(small, f"{line} {where}")
     assert ended.returncode == 2

@@ -79,7 +79,7 @@ class ObservableWorker:
             if self._limit is not None and not self._limit.try_enter():
                 await self._limit.enter(opens_job=True)
             self._note("enter", job)
-            while len(self.spec.pids()) < self.spec.processes:
+            while self.spec.processes and len(self.spec.pids()) < self.spec.processes:
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.005 if job.case.id == "broken" else self.spec.seconds)
             self._note("leave", job)
