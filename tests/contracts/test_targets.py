@@ -226,19 +226,34 @@ def test_its_settings_can_be_sent_to_another_process(target):
     assert pickle.loads(pickle.dumps(target)) == target
 
 
-def test_it_answers_in_another_process_from_its_settings_alone(target, home, tmp_path):
-    code = (
-        "import asyncio, pickle, sys\n"
-        "target, home, question = pickle.loads(sys.stdin.buffer.read())\n"
-        "async def answer():\n"
-        "    responder = target.open(home)\n"
-        "    print((await responder.respond(question)).text)\n"
-        "    await responder.aclose()\n"
-        "asyncio.run(answer())\n"
-    )
-    sent = pickle.dumps((target, home, question()))
-    ended = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True, check=False, cwd="/")
-    assert (ended.stdout, ended.stderr) == (b"Hello\n", b"")
+ELSEWHERE = """
+import asyncio, pickle, sys
+async def answer(target, home, question):
+    responder = target.open(home)
+    print((await responder.respond(question)).text, flush=True)
+    await responder.aclose()
+while sys.stdin.buffer.peek(1):
+    asyncio.run(answer(*pickle.load(sys.stdin.buffer)))
+"""
+
+
+@pytest.fixture(scope="module")
+def another_process():
+    """Ask a target in a process that has only received its settings."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-c", ELSEWHERE], cwd="/", **pipes) as process:
+
+        def ask(*sent):
+            process.stdin.write(pickle.dumps(sent))
+            process.stdin.flush()
+            return process.stdout.readline()
+
+        yield ask
+        assert process.communicate() == (b"", b"")
+
+
+def test_it_answers_in_another_process_from_its_settings_alone(target, home, another_process):
+    assert another_process(target, home, question()) == b"Hello\n"
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="counts processes in /proc")
