@@ -11,13 +11,16 @@ from urllib.request import Request, urlopen
 import msgspec
 import pytest
 
+from agentv.engine.traces import span_store
 from agentv.engine.traces.otlp_body import MAX_BODY_BYTES
 from agentv.engine.traces.span_receiver import open_receiver
 from agentv.engine.traces.span_store import CollectedSpans, Collection, SpanStore
 from agentv.engine.traces.trace_wrapper import with_spans
 from agentv.model.call_trace import own_span_id
+from agentv.model.manifest import SpanCounts
 from agentv.model.message import tool_calls_in
 from agentv.model.response import answer
+from agentv.report.traces.span_text import span_notes
 from agentv.sessions.formats.spans import spans_in
 
 PREFIX = "ab" * 8
@@ -103,15 +106,17 @@ def test_a_broken_compressed_body_is_refused_and_not_printed(receiver, caplog, c
 
 def test_requests_that_are_not_http_are_refused_and_not_printed(receiver, caplog):
     host, port = receiver.address.url.removeprefix("http://").split(":")
-    for request in (b"\x16\x03\x01SECRET\r\n\r\n", b"GET / HTTP/1.1\r\nSECRET\r\n\r\n"):
+    http2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9)
+    for request in (http2, b"\x16\x03\x01SECRET\r\n\r\n", b"GET / HTTP/1.1\r\nSECRET\r\n\r\n"):
         with socket.create_connection((host, int(port)), timeout=30) as connection:
             connection.sendall(request)
             reply = connection.makefile("rb").read()
         assert b" 400 " in reply.splitlines()[0] and b"SECRET" not in reply
+    assert receiver.counts().grpc_connections == 1
     assert not caplog.records
 
 
-@pytest.mark.parametrize("path", ["/agentv/collect", "/agentv/discard"])
+@pytest.mark.parametrize("path", ["/agentv/open", "/agentv/collect", "/agentv/discard"])
 def test_spans_are_collected_with_a_token_only(receiver, path):
     assert post(receiver, b"{}", path=path) == 403
     assert post(receiver, b"{}", path=path, Authorization="Bearer ☃".encode().decode("latin-1")) == 403
@@ -143,11 +148,17 @@ KEYS = (
 )
 
 
+def opened_store():
+    store = SpanStore(PREFIX)
+    store.open(TRACE)
+    return store
+
+
 def response_with(*spans):
     """Return the response to a call whose trace has these spans, as they would arrive."""
 
     async def collected():
-        store = SpanStore(PREFIX)
+        store = opened_store()
         for span in spans_in(export(*spans)):
             store.add(span)
         return await store.collect(Collection(TRACE, "c0", 0.0))
@@ -188,7 +199,7 @@ def test_the_calls_of_an_answer_with_rejected_spans_are_unknown():
 
 def test_too_many_spans_of_a_call_are_rejected_and_counted():
     async def counts():
-        store = SpanStore(PREFIX)
+        store = opened_store()
         for span in spans_in(export(*(tool_span(str(number)) for number in range(10_005)))):
             store.add(span)
         await store.collect(Collection(TRACE, "c0", 0.0))
@@ -198,11 +209,44 @@ def test_too_many_spans_of_a_call_are_rejected_and_counted():
     assert (found.received, found.used, found.discarded, found.rejected) == (10_005, 0, 10_000, 5)
 
 
+async def store_after(calls, spans_per_call, monkeypatch):
+    """Return a store that remembers 30 calls and spans, after calls with late, repeated and made-up spans."""
+    monkeypatch.setattr(span_store, "_MOST_REMEMBERED", 30)
+    store = SpanStore(PREFIX)
+    for number in range(calls):
+        trace = PREFIX + f"{number:016x}"
+        store.open(trace)
+        sent = export(*(tool_span(str(each), traceId=trace) for each in range(spans_per_call + 1)))
+        *spans, late = spans_in(sent)
+        for span in (*spans, *spans):
+            store.add(span)
+        await store.collect(Collection(trace, f"c{number}", 0.0))
+        for span in (late, late, spans[0]):
+            store.add(span)
+    for span in spans_in(export(*(tool_span(traceId=PREFIX + "ff" + f"{each:014x}") for each in range(calls)))):
+        store.add(span)
+    return store
+
+
+def test_counts_are_exact_and_memory_bounded_after_many_calls(monkeypatch):
+    store = asyncio.run(store_after(500, 2, monkeypatch))
+    found = store.counts()
+    assert (found.calls, found.used, found.repeated, found.late) == (500, 1_000, 2_000, 1_000)
+    assert found.received == found.used + found.repeated + found.late
+    assert not store._open and store._remembered <= 30 and len(store._recent) <= 30
+
+
+def test_grpc_exporters_and_traces_of_the_agent_itself_are_reported_with_what_to_do():
+    notes = "\n".join(span_notes(SpanCounts(received=3, unmatched=3, calls=1, grpc_connections=2)))
+    assert "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf" in notes and "(2 connections)" in notes
+    assert "3 spans had no trace of this run" in notes and "continue the trace of the `traceparent` header" in notes
+
+
 def spans_with_root(kind, ended_before_s):
     async def collected():
         import time
 
-        store, loop = SpanStore(PREFIX), asyncio.get_running_loop()
+        store, loop = opened_store(), asyncio.get_running_loop()
         end = str(time.time_ns() - int(ended_before_s * 1e9))
         about = {"gen_ai.operation.name": {"stringValue": "invoke_agent"}}
         root = {"traceId": TRACE, "spanId": "0a", "parentSpanId": own_span_id(TRACE), "kind": kind}

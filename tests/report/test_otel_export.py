@@ -4,10 +4,14 @@ import gzip
 import json
 import socket
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 
 from agentv.model.call_trace import own_span_id
 from agentv.model.result import ExecutionMetrics, Result
@@ -23,19 +27,35 @@ DATASET = {
 }
 
 
+def with_body(body, content_type="application/x-protobuf"):
+    def reply(handler):
+        handler.send_header("Content-Type", content_type)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return reply
+
+
+def endless(handler):
+    handler.end_headers()
+    with suppress(OSError):
+        while True:
+            handler.wfile.write(b"x" * 1000)
+
+
 class Collector:
-    """Receives exports; `status` is what it answers."""
+    """Receives exports, and replies with `status` and `reply`."""
 
     def __init__(self):
-        self.requests, self.status, outer = [], 200, self
+        self.requests, self.status, self.reply, outer = [], 200, with_body(b""), self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 outer.requests.append((self.path, dict(self.headers), body))
                 self.send_response(outer.status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+                outer.reply(self)
 
             def log_message(self, *args):
                 pass
@@ -182,6 +202,26 @@ def test_a_collector_that_refuses_spans_fails_the_export_of_a_stored_run(project
     assert ended.code == 2
     assert f"Cannot export the run to {collector.url}/v1/traces" in ended.stderr
     assert "OTEL_EXPORTER_OTLP_HEADERS" in ended.stderr
+
+
+REJECTED = ExportTraceServiceResponse(partial_success={"rejected_spans": 2})
+REPLIES = {
+    "endless": (endless, "Exported 6 spans"),
+    "HTML": (with_body(b"<p>rejectedSpans</p>", "text/html"), "Exported 6 spans"),
+    "rejected": (with_body(REJECTED.SerializeToString()), "2 of 6 spans could not be delivered"),
+    "rejected JSON": (
+        with_body(b'{"partialSuccess": {"rejectedSpans": "5"}}', "application/json"),
+        "5 of 6 spans could not be delivered",
+    ),
+}
+
+
+@pytest.mark.parametrize(("reply", "note"), REPLIES.values(), ids=REPLIES)
+def test_replies_are_read_up_to_a_limit_and_rejected_spans_are_lost(project, command, collector, reply, note):
+    collector.reply = reply
+    assert note in command("eval", "d.yaml", "--out", "out", "--otel", collector.url).stdout
+    stored = command("report", "out", "--otel", collector.url)
+    assert stored.code == (2 if "could not" in note else 0)
 
 
 def test_errors_have_an_error_type_and_no_score(project, command, collector):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
 
@@ -14,20 +14,24 @@ from aiohttp import web
 _log = logging.getLogger("agentv.web")
 MOST_HEADER_BYTES = 64 << 10
 """The longest header. Browsers send the cookies of all servers on this machine to each."""
+_HTTP2 = b"PRI * HTTP/2"
 _BAD_REQUEST = "The request is not valid HTTP."
 _FAILED = "The server cannot answer this request."
 
 
 async def listen(
-    runner: web.AppRunner, place: tuple[str, int] | socket.socket, headers: Mapping[str, str] | None = None
+    runner: web.AppRunner,
+    place: tuple[str, int] | socket.socket,
+    headers: Mapping[str, str] | None = None,
+    on_http2: Callable[[], None] | None = None,
 ) -> asyncio.Server:
     """Listen at a host and port, or on a socket. Answers to broken requests get these headers. Raises OSError.
 
-    Bodies are not decompressed.
+    Bodies are not decompressed. `on_http2` is called for each connection that starts with HTTP/2, which is not served.
     """
     loop = asyncio.get_running_loop()
     assert runner.server is not None
-    connection = partial(_Connection, runner.server, loop, headers or {})
+    connection = partial(_Connection, runner.server, loop, headers or {}, on_http2)
     if isinstance(place, socket.socket):
         return await loop.create_server(connection, sock=place)
     return await loop.create_server(connection, *place)
@@ -39,7 +43,13 @@ class _Connection(web.RequestHandler):
     aiohttp would print a traceback for each, and repeat the request in its answer.
     """
 
-    def __init__(self, manager: web.Server, loop: asyncio.AbstractEventLoop, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        manager: web.Server,
+        loop: asyncio.AbstractEventLoop,
+        headers: Mapping[str, str],
+        on_http2: Callable[[], None] | None,
+    ) -> None:
         super().__init__(
             manager,
             loop=loop,
@@ -48,6 +58,14 @@ class _Connection(web.RequestHandler):
             auto_decompress=False,  # broken data would be an error outside the handler, or wait for ever
         )
         self._error_headers = headers
+        self._on_http2 = on_http2
+
+    def data_received(self, data: bytes) -> None:
+        """Receive a part of a connection. Only its first part may be the start of HTTP/2."""
+        if self._on_http2 is not None and data.startswith(_HTTP2):
+            self._on_http2()
+        self._on_http2 = None
+        super().data_received(data)
 
     def handle_error(
         self,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 USUAL_PORT = 4318
 PORT_VARIABLE = "AGENTV_TRACE_PORT"
-COLLECT, DISCARD = "/agentv/collect", "/agentv/discard"
+OPEN, COLLECT, DISCARD = "/agentv/open", "/agentv/collect", "/agentv/discard"
 _STOP_S = 1.0
 
 T = TypeVar("T")
@@ -97,12 +97,13 @@ class SpanReceiver:
         from agentv.support.web_listener import listen
 
         app = web.Application(client_max_size=MAX_BODY_BYTES)
-        handlers = {"/v1/{signal:traces|logs|metrics}": self._receive, COLLECT: self._collect, DISCARD: self._discard}
+        handlers = {OPEN: self._open, COLLECT: self._collect, DISCARD: self._discard}
+        handlers["/v1/{signal:traces|logs|metrics}"] = self._receive
         app.add_routes(web.post(path, handler) for path, handler in handlers.items())
         runner = web.AppRunner(app, shutdown_timeout=_STOP_S)
         await runner.setup()
         try:
-            return runner, await listen(runner, (HOST, port))
+            return runner, await listen(runner, (HOST, port), on_http2=self._store.add_grpc)
         except OSError:
             await runner.cleanup()
             raise
@@ -111,6 +112,8 @@ class SpanReceiver:
         """Handle an export. Metrics are accepted, because exporters send them to the same address, and ignored."""
         from aiohttp import web
 
+        if request.content_type.startswith("application/grpc"):
+            self._store.add_grpc()
         if request.content_type not in (JSON, PROTOBUF):
             return web.Response(status=415, text=f"The content type must be {JSON} or {PROTOBUF}")
         body, signal = await request.read(), request.match_info["signal"]
@@ -126,6 +129,13 @@ class SpanReceiver:
             return web.Response(status=error.status, text=str(error))
         rejected = sum(not self._store.add(span) for span in spans)
         return web.Response(body=_reply(rejected, request.content_type, signal), content_type=request.content_type)
+
+    async def _open(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        self._check_token(request)
+        self._store.open(await request.text())
+        return web.Response()
 
     async def _collect(self, request: web.Request) -> web.Response:
         from aiohttp import web

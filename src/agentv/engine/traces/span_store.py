@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections import Counter, OrderedDict
 
@@ -18,7 +19,8 @@ _AFTER_ROOT_NS = 500_000_000
 """How long before the answer the outermost span may have ended. Later work would have a span of its own."""
 _MOST_SPANS = 10_000
 _MOST_BYTES, _MOST_BYTES_OF_TRACE = 256 * 2**20, 32 * 2**20
-_REMEMBERED = 1_000
+_MOST_REMEMBERED = 200_000
+"""Calls that ended, and their spans, whose repeated spans are recognized: about 30 MB."""
 _NAMED = 5
 
 _encode = msgspec.json.Encoder().encode
@@ -48,7 +50,7 @@ class _OpenTrace:
 
     def __init__(self, trace_id: str) -> None:
         self.changed = asyncio.Event()
-        self.spans: dict[object, bytes] = {}
+        self.spans: dict[bytes, bytes] = {}
         self.size = 0
         self.rejected = 0
         self.changed_at = 0.0
@@ -56,7 +58,7 @@ class _OpenTrace:
         self._has_server = False
         self._last_root_end = 0
 
-    def add(self, key: object, span: Span, line: bytes) -> None:
+    def add(self, key: bytes, span: Span, line: bytes) -> None:
         self.spans[key] = line
         self.size += len(line)
         self.changed_at = asyncio.get_running_loop().time()
@@ -73,16 +75,24 @@ class _OpenTrace:
 
 
 class SpanStore:
-    """Assigns spans to calls by their trace. Trace ids of the run begin with `prefix`."""
+    """Assigns spans to calls by their trace. Trace ids of the run begin with `prefix`.
+
+    A trace is open from the start of its call until its spans are collected. Spans of the run that belong to no open
+    trace are late, so the memory depends on the calls in progress, and not on all calls or on ids that others made up.
+    """
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._open: dict[str, _OpenTrace] = {}
-        self._closed: set[str] = set()
-        self._recent: OrderedDict[str, tuple[str, set[object]]] = OrderedDict()
+        self._recent: OrderedDict[str, tuple[str, set[bytes]]] = OrderedDict()
+        self._remembered = 0
         self._size = 0
         self._counts: Counter[str] = Counter()
         self._late_cases: dict[str, None] = {}
+
+    def open(self, trace_id: str) -> None:
+        """Accept the spans of a call that is about to start."""
+        self._open[trace_id] = _OpenTrace(trace_id)
 
     def add(self, span: Span) -> bool:
         """Add a span; return False if it was rejected, because there are too many."""
@@ -98,12 +108,10 @@ class SpanStore:
         if not trace_id.startswith(self._prefix):
             return "unmatched"
         line = _encode(span)
-        key: object = (span.id.lower(), line if span.is_log else b"")
-        if trace_id in self._closed:
-            return self._late(trace_id, key)
+        key = _key(span, line)
         trace = self._open.get(trace_id)
         if trace is None:
-            trace = self._open[trace_id] = _OpenTrace(trace_id)
+            return self._late(trace_id, key)
         if key in trace.spans:
             return "repeated"
         is_full = len(trace.spans) >= _MOST_SPANS or trace.size + len(line) > _MOST_BYTES_OF_TRACE
@@ -114,24 +122,27 @@ class SpanStore:
         self._size += len(line)
         return None
 
-    def _late(self, trace_id: str, key: object) -> str:
+    def _late(self, trace_id: str, key: bytes) -> str:
         if trace_id not in self._recent:
             return "late"
         case, keys = self._recent[trace_id]
         if key in keys:
             return "repeated"
         keys.add(key)
+        self._remember(1)
         if not case:
             return "discarded"
         if len(self._late_cases) < _NAMED:
             self._late_cases[case] = None
         return "late"
 
+    def add_grpc(self) -> None:
+        """Count a connection of an exporter that uses gRPC, which is not received."""
+        self._counts["grpc_connections"] += 1
+
     async def collect(self, wanted: Collection) -> bytes:
         """Wait for the spans of a call and return CollectedSpans as JSON. Spans that arrive afterwards are late."""
-        trace = self._open.get(wanted.trace_id)
-        if trace is None:
-            trace = self._open[wanted.trace_id] = _OpenTrace(wanted.trace_id)
+        trace = self._open.setdefault(wanted.trace_id, _OpenTrace(wanted.trace_id))
         loop, answered_ns = asyncio.get_running_loop(), time.time_ns()
         deadline = loop.time() + wanted.wait_s
         while True:
@@ -165,8 +176,20 @@ class SpanStore:
     def _close(self, trace_id: str, case: str) -> _OpenTrace:
         trace = self._open.pop(trace_id, None) or _OpenTrace(trace_id)
         self._size -= trace.size
-        self._closed.add(trace_id)
+        _, known = self._recent.pop(trace_id, ("", None))
         self._recent[trace_id] = case, set(trace.spans)
-        if len(self._recent) > _REMEMBERED:
-            self._recent.popitem(last=False)
+        self._remember(1 + len(trace.spans) - (0 if known is None else 1 + len(known)))
         return trace
+
+    def _remember(self, more: int) -> None:
+        """Count what is remembered about calls that ended, and forget the oldest of them if it is too much."""
+        self._remembered += more
+        while self._remembered > _MOST_REMEMBERED:
+            _, (_, keys) = self._recent.popitem(last=False)
+            self._remembered -= 1 + len(keys)
+
+
+def _key(span: Span, line: bytes) -> bytes:
+    """Return what identifies a span; a log record has no id, so its content does."""
+    text = line if span.is_log else span.id.lower().encode("utf-8", "replace")
+    return hashlib.blake2b(text, digest_size=12).digest()

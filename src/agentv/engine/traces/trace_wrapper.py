@@ -7,7 +7,7 @@ import logging
 import aiohttp
 import msgspec
 
-from agentv.engine.traces.span_receiver import COLLECT, DISCARD
+from agentv.engine.traces.span_receiver import COLLECT, DISCARD, OPEN
 from agentv.engine.traces.span_store import CollectedSpans, Collection
 from agentv.executors.executor import JobSlots
 from agentv.model.call_trace import ReceiverAddress
@@ -37,6 +37,7 @@ class TraceWrapper(ResponderWrapper):
         request.trace = self._receiver.new_trace()
         trace_id = request.trace.trace_id
         try:
+            await self._send(OPEN, trace_id.encode(), _SPARE_S)
             response = await self._inner.respond(request)
         except BaseException:
             await self._send(DISCARD, trace_id.encode(), 1.0)

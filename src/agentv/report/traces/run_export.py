@@ -54,7 +54,7 @@ def export_run(run: RunStore, endpoint: str) -> str:
     for record in run.records():
         if not sender.add_patiently(record):
             break
-    delivery = sender.close(within_s=None)
+    delivery = sender.close_patiently()
     if delivery.lost:
         hint = "Check the address, and the headers in OTEL_EXPORTER_OTLP_HEADERS; then run the command again"
         raise AgentvError(f"Cannot export the run to {sender.url}", f"{delivery.sent:,} spans were delivered", hint)

@@ -8,6 +8,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -28,6 +29,8 @@ _MOST_WAITING = 2_048
 _BATCH = 512
 _END_S, _FIRST_S, _INTERRUPT_S = 10.0, 1.5, 0.5
 """How long the end of a run waits for the spans that are left; if none was accepted so far; and for a last request."""
+_STUCK_S = 60.0
+"""Longer than the timeouts of a request, which start again with each part of a reply."""
 
 
 class Delivery(NamedTuple):
@@ -78,21 +81,22 @@ class SpanSender:
         self.url = traces_url(endpoint)
         self._describe = describe
         try:
-            import requests  # late: an extra
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # late: an extra
+
+            from agentv.report.traces.collector_session import CollectorSession
         except ImportError:
             message = "--otel needs the SDK of OpenTelemetry"
             raise UsageError(message, hint=f"Install it with: {INSTALL}") from None
         logger = logging.getLogger("opentelemetry")
         logger.addHandler(logging.NullHandler())  # failures are counted, and reported once
         self._convert = _Converter()
-        session = requests.Session()
-        session.hooks["response"].append(_refuse_redirect)
-        self._exporter = OTLPSpanExporter(endpoint=self.url, session=session)
+        self._session = CollectorSession()
+        self._exporter = OTLPSpanExporter(endpoint=self.url, session=self._session)
         self._waiting: queue.Queue[Result | None] = queue.Queue(_MOST_WAITING)
         self._sent = self._lost = self._in_flight = 0  # changed by the thread only
         self._dropped = 0
         self._is_failing = self._is_over = False
+        self._sending_since: float | None = None
         self._thread = threading.Thread(target=self._run, name="agentv-otel", daemon=True)
         self._thread.start()
 
@@ -105,7 +109,7 @@ class SpanSender:
 
     def add_patiently(self, record: Result) -> bool:
         """Send a record as soon as there is room; return False if the collector does not accept spans."""
-        while not self._is_failing:
+        while not (self._is_failing or self._is_stuck):
             try:
                 self._waiting.put(record, timeout=0.1)
                 return True
@@ -114,13 +118,32 @@ class SpanSender:
         self._dropped += len(self._describe(record))
         return False
 
-    def close(self, within_s: float | None = _END_S) -> Delivery:
-        """Send what is left, within a time limit; then nothing else is sent."""
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether a request takes longer than any timeout allows: a collector may send its reply very slowly."""
+        return self._sending_since is not None and monotonic() - self._sending_since > _STUCK_S
+
+    def close(self) -> Delivery:
+        """Send what is left, within a few seconds; then nothing else is sent."""
         with suppress(queue.Full):
-            self._waiting.put(None, timeout=_FIRST_S if within_s else None)
-            self._thread.join(_FIRST_S if within_s else None)
-            if within_s and self._sent and not self._is_failing:
-                self._thread.join(within_s - _FIRST_S)
+            self._waiting.put(None, timeout=_FIRST_S)
+            self._thread.join(_FIRST_S)
+            if self._sent and not self._is_failing:
+                self._thread.join(_END_S - _FIRST_S)
+        return self._end()
+
+    def close_patiently(self) -> Delivery:
+        """Send what is left, unless a request does not end; then nothing else is sent."""
+        is_told = False
+        while self._thread.is_alive() and not self._is_stuck:
+            with suppress(queue.Full):
+                if not is_told:
+                    self._waiting.put(None, timeout=_FIRST_S)
+                    is_told = True
+                self._thread.join(_FIRST_S)
+        return self._end()
+
+    def _end(self) -> Delivery:
         self._is_over = True
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
         self._thread.join(_INTERRUPT_S)
@@ -148,22 +171,17 @@ class SpanSender:
                 self._send(spans)
 
     def _send(self, spans: list[SpanRecord]) -> None:
+        self._sending_since = monotonic()
         try:
             is_sent = self._exporter.export([self._convert(span) for span in spans]).name == "SUCCESS"
         except Exception:  # of the exporter's libraries: a lost span is counted, and never ends a run
             is_sent = False
+        self._sending_since = None
         self._is_failing = not is_sent
         self._in_flight = 0
-        if is_sent:
-            self._sent += len(spans)
-        else:
-            self._lost += len(spans)
-
-
-def _refuse_redirect(response: Any, **_: Any) -> None:
-    """Count a redirect as a failure. The exporter does not follow it, and would take the spans for delivered."""
-    if response.status_code // 100 == 3:
-        response.status_code = 421  # the server cannot answer for this address
+        lost = min(len(spans), self._session.rejected) if is_sent else len(spans)
+        self._sent += len(spans) - lost
+        self._lost += lost
 
 
 class _Converter:

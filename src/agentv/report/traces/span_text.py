@@ -10,9 +10,14 @@ from agentv.model.manifest import SpanCounts
 
 def span_notes(counts: SpanCounts | None) -> Iterator[str]:
     """Yield how many spans arrived, and what happened to those that are not part of an answer."""
-    if counts is None or not (counts.received or counts.calls):
+    if counts is None or not (counts.received or counts.calls or counts.grpc_connections):
         return
     yield f"Received {plural(counts.received, 'span')} for {plural(counts.calls, 'call')}; {counts.used:,} used."
+    if counts.grpc_connections:
+        yield (
+            f"An exporter tried to send spans with gRPC ({plural(counts.grpc_connections, 'connection')}), which is "
+            "not supported. Set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf for the agent."
+        )
     if counts.calls_without_spans:
         yield (
             f"No spans arrived for {counts.calls_without_spans:,} of {plural(counts.calls, 'call')}: check that the "
@@ -29,7 +34,10 @@ def span_notes(counts: SpanCounts | None) -> Iterator[str]:
     if counts.repeated:
         yield f"{plural(counts.repeated, 'span')} arrived more than once, and counted once."
     if counts.unmatched:
-        yield f"{plural(counts.unmatched, 'span')} had no trace of this run, and matched no case."
+        yield (
+            f"{plural(counts.unmatched, 'span')} had no trace of this run, and matched no case: let the agent continue "
+            "the trace of the `traceparent` header (for a command: of TRACEPARENT) instead of starting its own."
+        )
     if counts.discarded:
         yield f"{plural(counts.discarded, 'span')} of calls that failed or were stopped are not used."
     if counts.rejected:
