@@ -112,7 +112,7 @@ def test_requests_that_are_not_http_are_refused_and_not_printed(receiver, caplog
             connection.sendall(request)
             reply = connection.makefile("rb").read()
         assert b" 400 " in reply.splitlines()[0] and b"SECRET" not in reply
-    assert receiver.counts().grpc_connections == 1
+    assert receiver.counts().grpc_connections == 1 and receiver.counts().unreadable_requests >= 2
     assert not caplog.records
 
 
@@ -237,8 +237,9 @@ def test_counts_are_exact_and_memory_bounded_after_many_calls(monkeypatch):
 
 
 def test_grpc_exporters_and_traces_of_the_agent_itself_are_reported_with_what_to_do():
-    notes = "\n".join(span_notes(SpanCounts(received=3, unmatched=3, calls=1, grpc_connections=2)))
+    notes = "\n".join(span_notes(SpanCounts(received=3, unmatched=3, grpc_connections=2, unreadable_requests=1)))
     assert "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf" in notes and "(2 connections)" in notes
+    assert "1 request could not be read, so spans are lost" in notes
     assert "3 spans had no trace of this run" in notes and "continue the trace of the `traceparent` header" in notes
 
 

@@ -78,7 +78,7 @@ class SpanCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `unmatched` have no trace of this run, `rejected` were more than fits into memory, and `discarded` belong to
     calls that failed, were stopped or had rejected spans. `calls` are the answered calls, of which
     `calls_without_spans` had none. `late_cases` are the first cases with late spans. `grpc_connections` are those of
-    exporters that use gRPC, whose spans are not received.
+    exporters that use gRPC, whose spans are not received, and `unreadable_requests` had spans that are lost.
     """
 
     received: int = 0
@@ -91,6 +91,7 @@ class SpanCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     calls: int = 0
     calls_without_spans: int = 0
     grpc_connections: int = 0
+    unreadable_requests: int = 0
     late_cases: tuple[str, ...] = ()
 
     def added_to(self, earlier: SpanCounts | None) -> SpanCounts:

@@ -23,15 +23,15 @@ async def listen(
     runner: web.AppRunner,
     place: tuple[str, int] | socket.socket,
     headers: Mapping[str, str] | None = None,
-    on_http2: Callable[[], None] | None = None,
+    on_broken: Callable[[bool], None] | None = None,
 ) -> asyncio.Server:
     """Listen at a host and port, or on a socket. Answers to broken requests get these headers. Raises OSError.
 
-    Bodies are not decompressed. `on_http2` is called for each connection that starts with HTTP/2, which is not served.
+    Bodies are not decompressed. `on_broken` is called for each broken request, with whether it is HTTP/2.
     """
     loop = asyncio.get_running_loop()
     assert runner.server is not None
-    connection = partial(_Connection, runner.server, loop, headers or {}, on_http2)
+    connection = partial(_Connection, runner.server, loop, headers or {}, on_broken)
     if isinstance(place, socket.socket):
         return await loop.create_server(connection, sock=place)
     return await loop.create_server(connection, *place)
@@ -48,7 +48,7 @@ class _Connection(web.RequestHandler):
         manager: web.Server,
         loop: asyncio.AbstractEventLoop,
         headers: Mapping[str, str],
-        on_http2: Callable[[], None] | None,
+        on_broken: Callable[[bool], None] | None,
     ) -> None:
         super().__init__(
             manager,
@@ -58,13 +58,13 @@ class _Connection(web.RequestHandler):
             auto_decompress=False,  # broken data would be an error outside the handler, or wait for ever
         )
         self._error_headers = headers
-        self._on_http2 = on_http2
+        self._on_broken = on_broken
+        self._is_http2: bool | None = None
 
     def data_received(self, data: bytes) -> None:
         """Receive a part of a connection. Only its first part may be the start of HTTP/2."""
-        if self._on_http2 is not None and data.startswith(_HTTP2):
-            self._on_http2()
-        self._on_http2 = None
+        if self._is_http2 is None:
+            self._is_http2 = data.startswith(_HTTP2)
         super().data_received(data)
 
     def handle_error(
@@ -78,6 +78,8 @@ class _Connection(web.RequestHandler):
         failed = status >= HTTPStatus.INTERNAL_SERVER_ERROR
         if failed:
             _log.error(_FAILED, exc_info=exc)
+        elif self._on_broken is not None:
+            self._on_broken(bool(self._is_http2))
         if request.writer.output_size > 0:
             raise ConnectionError("A part of the answer was sent already")
         text = _FAILED if failed else _BAD_REQUEST

@@ -103,7 +103,7 @@ class SpanReceiver:
         runner = web.AppRunner(app, shutdown_timeout=_STOP_S)
         await runner.setup()
         try:
-            return runner, await listen(runner, (HOST, port), on_http2=self._store.add_grpc)
+            return runner, await listen(runner, (HOST, port), on_broken=self._store.add_unreadable)
         except OSError:
             await runner.cleanup()
             raise
@@ -112,9 +112,8 @@ class SpanReceiver:
         """Handle an export. Metrics are accepted, because exporters send them to the same address, and ignored."""
         from aiohttp import web
 
-        if request.content_type.startswith("application/grpc"):
-            self._store.add_grpc()
         if request.content_type not in (JSON, PROTOBUF):
+            self._store.add_unreadable(request.content_type.startswith("application/grpc"))
             return web.Response(status=415, text=f"The content type must be {JSON} or {PROTOBUF}")
         body, signal = await request.read(), request.match_info["signal"]
         coding = request.headers.get("Content-Encoding", "").lower()
@@ -126,6 +125,7 @@ class SpanReceiver:
         try:
             spans = await asyncio.to_thread(read)  # the spans of other calls arrive meanwhile
         except UnreadableBody as error:
+            self._store.add_unreadable(is_grpc=False)
             return web.Response(status=error.status, text=str(error))
         rejected = sum(not self._store.add(span) for span in spans)
         return web.Response(body=_reply(rejected, request.content_type, signal), content_type=request.content_type)

@@ -136,9 +136,9 @@ class SpanStore:
             self._late_cases[case] = None
         return "late"
 
-    def add_grpc(self) -> None:
-        """Count a connection of an exporter that uses gRPC, which is not received."""
-        self._counts["grpc_connections"] += 1
+    def add_unreadable(self, is_grpc: bool) -> None:
+        """Count a request that cannot be read, or the connection of an exporter that uses gRPC."""
+        self._counts["grpc_connections" if is_grpc else "unreadable_requests"] += 1
 
     async def collect(self, wanted: Collection) -> bytes:
         """Wait for the spans of a call and return CollectedSpans as JSON. Spans that arrive afterwards are late."""

@@ -24,7 +24,7 @@ class CollectorSession(requests.Session):
         self.rejected = 0
 
     def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
-        """Send an export and read the start of the reply. A redirect is a failure: nobody accepted the spans."""
+        """Send an export and read the start of the reply. A redirect is a failure: no spans were accepted."""
         response = super().send(request, **{**kwargs, "stream": True, "allow_redirects": False})
         body = _start_of_body(response)
         self.rejected = _rejected(body, response.headers.get("Content-Type", ""))
@@ -49,7 +49,7 @@ def _start_of_body(response: requests.Response) -> bytes:
 
 
 def _rejected(body: bytes, content_type: str) -> int:
-    """Return how many spans a reply rejects; 0 if it does not say."""
+    """Return how many spans a reply rejects; 0 if it has no such number."""
     try:
         if "json" in content_type:
             found = msgspec.json.decode(body)["partialSuccess"]["rejectedSpans"]

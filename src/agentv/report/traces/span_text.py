@@ -10,13 +10,18 @@ from agentv.model.manifest import SpanCounts
 
 def span_notes(counts: SpanCounts | None) -> Iterator[str]:
     """Yield how many spans arrived, and what happened to those that are not part of an answer."""
-    if counts is None or not (counts.received or counts.calls or counts.grpc_connections):
+    if counts is None or counts == SpanCounts():
         return
     yield f"Received {plural(counts.received, 'span')} for {plural(counts.calls, 'call')}; {counts.used:,} used."
     if counts.grpc_connections:
         yield (
             f"An exporter tried to send spans with gRPC ({plural(counts.grpc_connections, 'connection')}), which is "
             "not supported. Set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf for the agent."
+        )
+    if counts.unreadable_requests:
+        yield (
+            f"{plural(counts.unreadable_requests, 'request')} could not be read, so spans are lost: the data "
+            "was damaged, too large, or not OTLP over http://."
         )
     if counts.calls_without_spans:
         yield (
