@@ -1,4 +1,4 @@
-"""Generate benchmark datasets: deterministic, about 325 bytes per case."""
+"""Generate benchmark datasets and records: deterministic, about 325 bytes per case."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _VOCABULARY = (
     "region report request result river route row rule schema score season sensor server service session shape signal"
 )
 _OUTCOME_CHARS, _INPUT_CHARS, _EXPECTED_CHARS = 67, 110, 72
+_RUN_ID = "20261115-000000-0000"
 # Two primes, so that combinations of texts repeat only after a million cases.
 _INPUTS, _ANSWERS = 1009, 997
 
@@ -54,6 +55,30 @@ def agentmark(number: int) -> dict[str, Any]:
         "input": {"userMessage": given, "topic": outcome, "customer": {"number": number, "premium": number % 2 == 0}},
         "expected_output": expected,
     }
+
+
+def scored_job(number: int, score: float, verdict: str) -> dict[str, Any]:
+    """The first fields of a record; two targets answer in turn."""
+    hours, minutes, seconds = number // 3_600_000 % 24, number // 60_000 % 60, number // 1000 % 60
+    return {
+        "schema_version": 1,
+        "timestamp": f"2026-11-15T{hours:02d}:{minutes:02d}:{seconds:02d}.{number % 1000:03d}Z",
+        "run_id": _RUN_ID,
+        "eval_id": f"case-{number:06d}",
+        "dataset": "support",
+        "dataset_path": "evals/support.jsonl",
+        "target": ("one", "two")[number % 2],
+        "trial": 1,
+        "status": "ok",
+        "score": score,
+        "verdict": verdict,
+    }
+
+
+def write_manifest(folder: Path) -> None:
+    """Write the manifest of a run that has just started."""
+    started = {"run_id": _RUN_ID, "started_at": "2026-11-15T00:00:00.000Z"}
+    (folder / "run.json").write_text(json.dumps({"schema_version": 1, **started}))
 
 
 def write_jsonl(path: Path, shape: Shape, cases: int, opener: Callable[..., IO[bytes]] = open) -> Path:

@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any
 
 import chromium
+import generate
 import harness
 from harness import Goal, Measurement, Options, Pair, Work
 
@@ -103,8 +104,7 @@ def write_run(folder: Path, results: int) -> Path:
         for number in range(results):
             records.write(json.dumps(_record(number, chance, text)) + "\n")
             cases.write(json.dumps(_case(number, text)) + "\n")
-    started = {"run_id": "20261115-000000-0000", "started_at": "2026-11-15T00:00:00.000Z"}
-    (folder / "run.json").write_text(json.dumps({"schema_version": 1, **started}))
+    generate.write_manifest(folder)
     return folder
 
 
@@ -116,17 +116,7 @@ def _record(number: int, chance: random.Random, text: Callable[[int], str]) -> d
     tokens = {"input": chance.randint(50, 400), "output": chance.randint(50, 400)}
     duration = round(chance.lognormvariate(6.5, 0.6), 3)
     return {
-        "schema_version": 1,
-        "timestamp": f"2026-11-15T00:{number // 60_000 % 60:02d}:{number // 1000 % 60:02d}.{number % 1000:03d}Z",
-        "run_id": "20261115-000000-0000",
-        "eval_id": f"case-{number:06d}",
-        "dataset": "support",
-        "dataset_path": "evals/support.jsonl",
-        "target": ("one", "two")[number % 2],
-        "trial": 1,
-        "status": "ok",
-        "score": score,
-        "verdict": verdict,
+        **generate.scored_job(number, score, verdict),
         **findings,
         "candidate_answer": text(40),
         "evaluator_results": [{**judge, "reasoning": text(12)}],

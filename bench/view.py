@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 import chromium
+import generate
 import harness
 from harness import Goal, Measurement, Options
 
@@ -109,8 +110,7 @@ def write_run(folder: Path, results: int) -> Path:
     with open(folder / "results.jsonl", "w") as records:
         for number in range(results):
             records.write(json.dumps(_record(number, chance)) + "\n")
-    started = {"run_id": "20261115-000000-0000", "started_at": "2026-11-15T00:00:00.000Z"}
-    (folder / "run.json").write_text(json.dumps({"schema_version": 1, **started}))
+    generate.write_manifest(folder)
     return folder
 
 
@@ -119,17 +119,7 @@ def _record(number: int, chance: random.Random) -> dict[str, Any]:
     misses = [] if verdict == "pass" else [f"does not mention {chance.getrandbits(32):x}"]
     judge = {"name": "correct", "type": "contains", "score": score, "weight": 1.0, "verdict": verdict, "misses": misses}
     return {
-        "schema_version": 1,
-        "timestamp": f"2026-11-15T{number // 3_600_000 % 24:02d}:{number // 60_000 % 60:02d}:00.000Z",
-        "run_id": "20261115-000000-0000",
-        "eval_id": f"case-{number:06d}",
-        "dataset": "support",
-        "dataset_path": "evals/support.jsonl",
-        "target": ("one", "two")[number % 2],
-        "trial": 1,
-        "status": "ok",
-        "score": score,
-        "verdict": verdict,
+        **generate.scored_job(number, score, verdict),
         "misses": misses,
         "candidate_answer": f"answer {chance.getrandbits(64):x}",
         "evaluator_results": [judge],

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from agentv.model.result import EvaluatorResult, ExecutionMetrics, Result, Share, Status, TokenUsage, Verdict
+from agentv.model.result import EvaluatorResult, ExecutionMetrics, Result, TokenUsage, Verdict
+from agentv.runs.record import JobError, JobScore
 
 VERDICTS = ("pass", "borderline", "fail", "error", "unscored")
 NAMED_COLUMNS = {
@@ -36,13 +37,7 @@ class RowEvaluator(msgspec.Struct, gc=False):
 
     name: str
     verdict: Verdict | None = None
-    error: RowError | None = None
-
-
-class RowError(msgspec.Struct, gc=False, rename={"error_class": "class"}):
-    """The class of an error."""
-
-    error_class: str
+    error: JobError | None = None
 
 
 class RowMetrics(msgspec.Struct, gc=False):
@@ -53,24 +48,12 @@ class RowMetrics(msgspec.Struct, gc=False):
     duration_ms: float | None = None
 
 
-class RowRecord(msgspec.Struct, gc=False, kw_only=True):
+class RowRecord(JobScore, gc=False, kw_only=True):
     """The fields of a record that its row shows. Decodes several times faster than a Result."""
 
-    schema_version: int
     timestamp: str
-    eval_id: str
-    dataset: str
-    dataset_path: str
-    target: str
-    prompt: str | None = None
-    trial: int
-    status: Status
-    score: Share | None
-    verdict: Verdict | None
     evaluator_results: tuple[RowEvaluator, ...] = ()
-    error: RowError | None = None
     execution_metrics: RowMetrics | None = None
-    tags: tuple[str, ...] = ()
 
 
 class Names(dict[Any, int]):

@@ -76,31 +76,36 @@ class JobError(msgspec.Struct, gc=False, rename={"error_class": "class"}):
     error_class: str
 
 
-class ScoreRecord(msgspec.Struct, gc=False, kw_only=True):
-    """The fields of a result that comparisons need. Decodes in a third of the time of a Result."""
+class JobScore(msgspec.Struct, gc=False, kw_only=True):
+    """The job of a record and its score. Records with a few fields decode faster than a Result."""
 
     schema_version: int
     eval_id: str
     dataset: str
     dataset_path: str
-    conversation_id: str | None = None
     target: str
     prompt: str | None = None
     trial: int
     status: Status
     score: Share | None
     verdict: Verdict | None
-    evaluator_results: tuple[EvaluatorScore, ...] = ()
     error: JobError | None = None
-    execution_metrics: JobUsage | None = None
-    cached: bool = False
-    fingerprint: str | None = None
     tags: tuple[str, ...] = ()
 
     @property
     def key(self) -> JobKey:
         """The job that the record belongs to."""
         return JobKey(self.dataset_path, self.eval_id, self.target, self.prompt, self.trial)
+
+
+class ScoreRecord(JobScore, gc=False, kw_only=True):
+    """The fields of a result that comparisons need. Decodes in a third of the time of a Result."""
+
+    conversation_id: str | None = None
+    evaluator_results: tuple[EvaluatorScore, ...] = ()
+    execution_metrics: JobUsage | None = None
+    cached: bool = False
+    fingerprint: str | None = None
 
 
 class RecordFields(Protocol):

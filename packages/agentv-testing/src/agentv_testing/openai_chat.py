@@ -26,7 +26,13 @@ _TYPES = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_
 
 
 class OpenAIFormat:
-    """Errors of all OpenAI APIs."""
+    """The paths and errors of all OpenAI APIs. Paths that end with `suffix` are served, with any prefix."""
+
+    suffix = ""
+
+    def serves(self, path: str) -> bool:
+        """Return whether the path is that of this API."""
+        return path.endswith(self.suffix)
 
     def error(self, status: int, message: str) -> dict[str, Any]:
         """Return an error in OpenAI's format."""
@@ -34,12 +40,14 @@ class OpenAIFormat:
 
 
 class ChatCompletions(OpenAIFormat):
-    """`…/chat/completions`, with any prefix.
+    """`…/chat/completions`.
 
     Response formats that are not in `accepts` are rejected with the status `rejects_with`, as llama.cpp and gateways
     do: `FaultyServer(formats=[ChatCompletions(accepts=["json_object"], rejects_with=500)])`. With `names_format` unset,
     the rejection does not say why.
     """
+
+    suffix = "/chat/completions"
 
     def __init__(
         self,
@@ -51,10 +59,6 @@ class ChatCompletions(OpenAIFormat):
         self._accepts = ("text", *accepts)
         self._rejects_with = rejects_with
         self._names_format = names_format
-
-    def serves(self, path: str) -> bool:
-        """Return whether the path is that of chat completions."""
-        return path.endswith("/chat/completions")
 
     def read(self, received: ReceivedRequest) -> ReceivedRequest:
         """Read the conversation; reject what OpenAI would reject."""
@@ -157,11 +161,9 @@ def _usage(received: ReceivedRequest, answer: Answer) -> dict[str, Any]:
 
 
 class Embeddings(OpenAIFormat):
-    """`…/embeddings`, with any prefix. Vectors are computed from the words, without a script."""
+    """`…/embeddings`. Vectors are computed from the words, without a script."""
 
-    def serves(self, path: str) -> bool:
-        """Return whether the path is that of embeddings."""
-        return path.endswith("/embeddings")
+    suffix = "/embeddings"
 
     def read(self, received: ReceivedRequest) -> ReceivedRequest:
         """Read the texts, joined by newlines; reject what OpenAI would reject."""

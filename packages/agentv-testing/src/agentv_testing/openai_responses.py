@@ -41,11 +41,9 @@ _DEFAULTS: dict[str, Any] = {
 
 
 class Responses(OpenAIFormat):
-    """`…/responses`, with any prefix. Requests must contain the whole conversation, because nothing is stored."""
+    """`…/responses`. Requests must contain the whole conversation, because nothing is stored."""
 
-    def serves(self, path: str) -> bool:
-        """Return whether the path is that of responses."""
-        return path.endswith("/responses")
+    suffix = "/responses"
 
     def read(self, received: ReceivedRequest) -> ReceivedRequest:
         """Read the conversation; reject what OpenAI would reject."""

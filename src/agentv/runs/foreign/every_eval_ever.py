@@ -41,9 +41,7 @@ class EveryEvalEver(ForeignResults):
     unit = "row"
     scores_by_first = True
 
-    def sniff(self, head: bytes, path: Path) -> bool:
-        if path.is_dir():
-            return False
+    def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         keys = top_level(head)
         if "schema_version" not in keys or "evaluation_id" not in keys:
             return False

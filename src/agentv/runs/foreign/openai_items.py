@@ -30,9 +30,7 @@ class OpenAiItems(ForeignResults):
     title = "a run of OpenAI's hosted Evals"
     unit = "output item"
 
-    def sniff(self, head: bytes, path: Path) -> bool:
-        if path.is_dir():
-            return False
+    def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         return {"datasource_item", "sample"} <= top_level(head).keys()
 
     def open(self, path: Path) -> ForeignRun:

@@ -36,9 +36,7 @@ class OpenAiLog(ForeignResults):
     title = "a log of OpenAI Evals"
     unit = "event"
 
-    def sniff(self, head: bytes, path: Path) -> bool:
-        if path.is_dir():
-            return False
+    def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         keys = top_level(head)
         is_event = {"event_id", "sample_id", "type", "data"} <= keys.keys()
         return is_event or (keys.keys() == {"spec"} and b"completion_fns" in head)

@@ -46,9 +46,7 @@ class PromptfooResults(ForeignResults):
     title = "a results file of promptfoo"
     unit = "result"
 
-    def sniff(self, head: bytes, path: Path) -> bool:
-        if path.is_dir():
-            return False
+    def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         keys = top_level(head)
         if keys.get("results", b"").startswith((b"{", b"[")):
             return bool({"evalId", "stats", "config", "table"} & keys.keys()) or b'"prompts"' in keys["results"] + head

@@ -34,9 +34,7 @@ class PydanticReport(ForeignResults):
     title = "a report of pydantic-evals"
     unit = "case"
 
-    def sniff(self, head: bytes, path: Path) -> bool:
-        if path.is_dir():
-            return False
+    def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         keys = top_level(head)
         if not keys.get("cases", b"").startswith(b"["):
             return False
