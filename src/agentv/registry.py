@@ -251,7 +251,7 @@ EXECUTORS = Registry(
 )
 """Executors, which run jobs."""
 
-_RESULTS = "agentv.runs.foreign"
+_RESULTS = "agentv.runs.foreign.formats"
 
 RESULT_FORMATS = Registry(
     "agentv.result_formats",
@@ -259,8 +259,8 @@ RESULT_FORMATS = Registry(
     {
         "openai-hosted": f"{_RESULTS}.openai_items:OpenAiItems",
         "jsonl": "agentv.runs.record:RecordLines",
-        "agentv-jsonl": "agentv.runs.foreign.agentv_rows:AgentvLines",
-        "agentv-yaml": "agentv.runs.foreign.agentv_rows:AgentvYaml",
+        "agentv-jsonl": f"{_RESULTS}.agentv_rows:AgentvLines",
+        "agentv-yaml": f"{_RESULTS}.agentv_rows:AgentvYaml",
         "inspect": f"{_RESULTS}.inspect_logs:InspectLog",
         "promptfoo": f"{_RESULTS}.promptfoo_results:PromptfooResults",
         "deepeval": f"{_RESULTS}.deepeval_runs:DeepEvalRun",

@@ -12,7 +12,7 @@ from agentv.engine.named_runs import existing_run, run_name
 from agentv.errors import UsageError, plural
 from agentv.runs.catalogue import RunJournal
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder
-from agentv.runs.foreign.every_eval_ever_export import export_run
+from agentv.runs.foreign.formats.every_eval_ever_export import export_run
 from agentv.runs.foreign.run_import import import_run, import_run_id
 from agentv.runs.record import format_of
 from agentv.runs.redaction import Redactor

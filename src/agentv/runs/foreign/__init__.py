@@ -1,1 +1,1 @@
-"""Results of other tools, read as runs: one module per format."""
+"""Results of other tools, imported as runs."""

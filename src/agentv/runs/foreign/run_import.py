@@ -25,9 +25,9 @@ from agentv.runs.foreign.foreign_run import (
     Grade,
     is_score,
     mean_score,
-    safe_name,
     verdict_of,
 )
+from agentv.runs.foreign.foreign_values import safe_name
 from agentv.runs.record import encode_record
 from agentv.runs.summary import SummaryBuilder
 from agentv.runs.writer import Redact

@@ -9,22 +9,15 @@ from typing import Any
 from agentv.model.message import Message
 from agentv.model.result import ErrorInfo, TokenUsage
 from agentv.model.values import digest
-from agentv.runs.foreign.foreign_run import (
-    ForeignCase,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-    Grade,
+from agentv.runs.foreign.foreign_files import decoded, problem, read_lines, read_parts
+from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
+from agentv.runs.foreign.foreign_values import (
     chat_messages,
-    decoded,
     dict_of,
     error_info,
     grade_value,
     list_of,
     number_or_none,
-    problem,
-    read_lines,
-    read_parts,
     text_of,
     token_usage,
     unique_names,

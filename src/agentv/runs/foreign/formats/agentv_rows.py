@@ -12,7 +12,6 @@ import yaml
 
 from agentv.errors import AgentvError, file_errors
 from agentv.model.result import (
-    ErrorClass,
     ErrorInfo,
     EvaluatorResult,
     ExecutionMetrics,
@@ -24,6 +23,7 @@ from agentv.model.result import (
     Verdict,
 )
 from agentv.model.values import to_json
+from agentv.runs.foreign.foreign_values import error_class_in
 from agentv.runs.record import RecordError, RecordLines, damaged, first_line, record_from_data
 
 PASS_FROM, BORDERLINE_FROM = 0.8, 0.6
@@ -36,15 +36,6 @@ _SCALARS = (
 )
 _VERDICTS: dict[str | None, Verdict] = {verdict: verdict for verdict in get_args(Verdict)}
 _STAGES: dict[str, Stage] = {"repo_setup": "setup", **{stage: stage for stage in get_args(Stage)}}
-# AgentV (TypeScript) stores an error as a message only; its class is guessed from these words.
-_CLASSES: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
-    ("timeout", re.compile(r"time[d]?[\s_-]?out", re.I)),
-    ("rate_limit", re.compile(r"\b429\b|rate[\s_-]?limit|too many requests", re.I)),
-    ("auth", re.compile(r"\b40[13]\b|unauthori[sz]ed|forbidden|api[\s_-]?key", re.I)),
-    ("server", re.compile(r"\b5\d\d\b|overloaded|server[\s_]error", re.I)),
-    ("network", re.compile(r"ECONN|ENOTFOUND|EAI_AGAIN|network|fetch failed|socket", re.I)),
-    ("invalid_response", re.compile(r"JSON|parse|missing (?:batch )?(?:id|output)", re.I)),
-)
 
 
 class _Usage(msgspec.Struct):
@@ -226,12 +217,7 @@ def _error(row: _Row) -> ErrorInfo | None:
     stage = _STAGES.get(row.failure_stage or "", "target")
     message = message or row.failure_reason_code or "no message"
     words = " ".join(filter(None, (row.target_error_kind, row.failure_reason_code, message)))
-    return ErrorInfo("evaluator" if stage == "evaluator" else error_class_of(words), message, stage)
-
-
-def error_class_of(words: str) -> ErrorClass:
-    """Return the class that the words of an error message suggest."""
-    return next((name for name, pattern in _CLASSES if pattern.search(words)), "process")
+    return ErrorInfo("evaluator" if stage == "evaluator" else error_class_in(words), message, stage)
 
 
 def _score(score: float | msgspec.UnsetType | None) -> float | None:

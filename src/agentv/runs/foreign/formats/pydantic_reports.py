@@ -6,20 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentv.runs.foreign.foreign_run import (
-    ForeignCase,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-    Grade,
-    decoded,
+from agentv.runs.foreign.foreign_files import decoded, problem, read_parts
+from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
+from agentv.runs.foreign.foreign_values import (
     dict_of,
     error_info,
     grade_value,
     list_of,
     number_or_none,
-    problem,
-    read_parts,
     text_of,
     token_usage,
 )

@@ -8,20 +8,14 @@ from typing import Any
 
 from agentv.model.message import Message
 from agentv.model.result import TokenUsage
-from agentv.runs.foreign.foreign_run import (
-    ForeignCase,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-    Grade,
+from agentv.runs.foreign.foreign_files import grouped_lines, problem, read_lines
+from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
+from agentv.runs.foreign.foreign_values import (
     chat_messages,
     dict_of,
     error_info,
     grade_value,
-    grouped_lines,
     list_of,
-    problem,
-    read_lines,
     text_of,
     token_usage,
 )

@@ -6,18 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentv.runs.foreign.foreign_run import (
-    ForeignCase,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-    Grade,
+from agentv.runs.foreign.foreign_files import read_lines
+from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
+from agentv.runs.foreign.foreign_values import (
     chat_messages,
     dict_of,
     error_info,
     grade_value,
     list_of,
-    read_lines,
     text_of,
     token_usage,
 )

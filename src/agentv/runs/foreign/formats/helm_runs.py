@@ -9,23 +9,9 @@ from typing import Any
 
 import msgspec
 
-from agentv.runs.foreign.foreign_run import (
-    ForeignCase,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-    Grade,
-    decoded,
-    dict_of,
-    error_info,
-    list_of,
-    number_or_none,
-    problem,
-    read_document,
-    read_parts,
-    text_of,
-    token_usage,
-)
+from agentv.runs.foreign.foreign_files import decoded, problem, read_document, read_parts
+from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
+from agentv.runs.foreign.foreign_values import dict_of, error_info, list_of, number_or_none, text_of, token_usage
 
 _SCORES, _ANSWERS, _SPEC = "per_instance_stats.json", "scenario_state.json", "run_spec.json"
 _MAX_SPEC_BYTES = 64 * 1024 * 1024

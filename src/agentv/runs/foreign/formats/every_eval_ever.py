@@ -8,21 +8,15 @@ from typing import Any
 
 from agentv.model.message import Message
 from agentv.model.values import digest
-from agentv.runs.foreign.foreign_run import (
-    ForeignCase,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-    Grade,
+from agentv.runs.foreign.foreign_files import grouped_lines, problem, read_document
+from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
+from agentv.runs.foreign.foreign_values import (
     chat_messages,
     dict_of,
     error_info,
     grade_value,
-    grouped_lines,
     list_of,
     number_or_none,
-    problem,
-    read_document,
     text_of,
     token_usage,
 )

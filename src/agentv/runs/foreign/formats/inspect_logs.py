@@ -12,22 +12,16 @@ import msgspec
 from agentv.errors import AgentvError
 from agentv.model.message import Message
 from agentv.model.result import TokenUsage, sum_usage
-from agentv.runs.foreign.foreign_run import (
-    ForeignCase,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-    Grade,
+from agentv.runs.foreign.foreign_files import decoded, problem, read_parts
+from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
+from agentv.runs.foreign.foreign_values import (
     chat_messages,
     content_text_of,
-    decoded,
     dict_of,
     error_info,
     grade_value,
     list_of,
     number_or_none,
-    problem,
-    read_parts,
     text_of,
     token_usage,
 )

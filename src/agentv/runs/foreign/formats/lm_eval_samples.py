@@ -8,22 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import AgentvError
-from agentv.runs.foreign.foreign_run import (
-    ForeignCase,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-    Grade,
-    chat_messages,
-    dict_of,
-    grade_value,
-    grouped_lines,
-    list_of,
-    number_or_none,
-    problem,
-    read_document,
-    text_of,
-)
+from agentv.runs.foreign.foreign_files import grouped_lines, problem, read_document
+from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
+from agentv.runs.foreign.foreign_values import chat_messages, dict_of, grade_value, list_of, number_or_none, text_of
 from agentv.support.json_stream import JsonProblem, decode_json, top_level
 
 _MAX_RESULTS_BYTES = 64 * 1024 * 1024

@@ -10,20 +10,14 @@ from typing import Any
 from agentv.model.message import Message, ToolCall
 from agentv.model.result import TokenUsage
 from agentv.model.values import digest
-from agentv.runs.foreign.foreign_run import (
-    ForeignCase,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-    Grade,
+from agentv.runs.foreign.foreign_files import decoded, problem, read_parts
+from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
+from agentv.runs.foreign.foreign_values import (
     chat_messages,
-    decoded,
     dict_of,
     grade_value,
     list_of,
     number_or_none,
-    problem,
-    read_parts,
     text_of,
     token_usage,
     unique_names,

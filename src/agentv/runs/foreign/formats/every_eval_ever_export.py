@@ -15,7 +15,7 @@ from agentv.errors import UsageError, file_errors
 from agentv.model.result import Result
 from agentv.model.values import to_json
 from agentv.runs.folder import write_whole
-from agentv.runs.foreign.foreign_run import content_text_of, text_of
+from agentv.runs.foreign.foreign_values import content_text_of, text_of
 from agentv.runs.store import RunStore
 from agentv.support.private_files import make_folder
 
