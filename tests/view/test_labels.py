@@ -1,6 +1,7 @@
 """Labels on the served page: what the server accepts and writes, and labelling by keyboard in Chromium."""
 
 import json
+import re
 
 import pytest
 
@@ -294,3 +295,60 @@ def test_the_page_shows_agreement_and_filters_by_label(evaluated, served):
         panel.get_by_text("7 of 8 labelled by ann").wait_for()
         assert page.evaluate("window.pwned") is None
     assert LabelFile("labels.jsonl").labels.counts("ann").total() == 7
+
+
+def test_labels_of_other_programs_appear_and_keep_what_is_being_typed(evaluated, served):
+    first, second, *_ = drawn_order("abc")
+    evaluated("abc")
+
+    def add(id, **values):
+        LabelFile("labels.jsonl").add(Label(timestamp="t", **key_of(id)._asdict(), **values))
+
+    with served("run", "--label", "labels.jsonl", "--labeller", "ann") as page:
+        panel, title = page.get_by_role("region", name="Label"), page.locator("#detail-title")
+        page.keyboard.press("n")
+        title.get_by_text(first, exact=True).wait_for()
+        panel.get_by_text("Agreement").click()
+        panel.get_by_role("row", name="ann and the judge no answer has both").wait_for()
+        comment, score = panel.get_by_role("textbox", name="Comment"), panel.get_by_role("textbox", name="Score")
+        comment.fill("half a sen")
+        score.fill("0.")
+        panel.get_by_role("button", name="Pass").focus()
+        add(first, label="fail", labeller="ann", comment="of the terminal")
+        panel.get_by_text("1 of 3 labelled by ann").wait_for()
+        panel.get_by_role("row", name=re.compile("ann and the judge [01] of 1")).wait_for()
+        assert (comment.input_value(), score.input_value()) == ("half a sen", "0.")
+        page.keyboard.press("n")
+        title.get_by_text(second, exact=True).wait_for()
+        add(second, label="pass", labeller="ann", comment="of the terminal")
+        panel.get_by_text("2 of 3 labelled by ann").wait_for()
+        assert comment.input_value() == "of the terminal"
+        with open("labels.jsonl", "a") as file:
+            file.write("not a label\n")
+        panel.get_by_text("The labels cannot be read: labels.jsonl, line").wait_for()
+
+
+def test_a_comparison_hides_verdicts_until_both_answers_are_labelled(evaluated, served):
+    """The second run fails a, which the first one passes."""
+    evaluated("ab", out="first")
+    import agentv
+
+    agentv.evaluate("evals/letters.yaml", str.lower, out="second")
+    hidden = ".verdict, .compare-figures, .badge, .evaluator, .outcome-word, .groups, select[aria-label=Order]:visible"
+    with served("first", "second", "--label", "labels.jsonl", fragment="#view=compare") as page:
+        rows, panel = page.locator(".pair-window .pair-row"), page.locator(".case-panel")
+        page.get_by_text("Verdicts are hidden until all answers of the runs are labelled.").wait_for()
+        rows.nth(1).wait_for()
+        assert [row.split("\n") for row in rows.all_inner_texts()] == [[id, "letters", "hidden"] for id in "ab"]
+        rows.first.click()
+        panel.get_by_text("The verdicts are hidden until the answers are labelled.").wait_for()
+        assert page.locator(hidden).count() == 0 and "1.000" not in page.inner_text("body")
+        for text in ("a", "A"):
+            key = AnswerKey("letters", "a", answer_hash(text))
+            LabelFile("labels.jsonl").add(Label(timestamp="t", **key._asdict(), label="pass"))
+        panel.locator(".badge.fail").wait_for()
+        page.get_by_label("Show verdicts before labelling").check()
+        page.locator(".compare-figures").wait_for(state="attached")
+        page.get_by_label("Show verdicts before labelling").uncheck()
+        page.locator(".compare-figures").wait_for(state="detached")
+        assert page.locator(".case-panel .badge").count() == 2

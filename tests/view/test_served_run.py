@@ -151,6 +151,7 @@ def test_search_finds_answers_findings_and_inputs(folder, server):
         record("escaped", candidate_answer="Größe \\/ \n über"),
         record("quoted", candidate_answer='He said "SCHÖN" in C:\\Übung'),
         record("input", candidate_answer=""),
+        record("kelvin sign", candidate_answer="at 300 \N{KELVIN SIGN}"),
     ]
     folder.write("run/results.jsonl", rows)
     case = {"id": "input", "dataset_path": "evals/texts.jsonl", "input": [{"role": "user", "content": "a zebra?"}]}
@@ -161,12 +162,13 @@ def test_search_finds_answers_findings_and_inputs(folder, server):
         def search(text):
             answer = view.request(f"/api/runs/{id}/search?text={text}")
             parts = [json.loads(line) for line in answer.text.splitlines()]
-            assert {part["total"] for part in parts} == {6} and parts[-1]["searched"] == 6
+            assert {part["total"] for part in parts} == {7} and parts[-1]["searched"] == 7
             return [rows[row]["eval_id"] for part in parts for row in part["rows"]]
 
         assert search("zebra") == ["answer", "finding", "input"]
         assert search("%C3%BCBER") == search("gr%C3%B6%C3%9Fe") == ["escaped"]
         assert search("%22sch%C3%B6n%22") == search("c:%5C%C3%BCbung") == ["quoted"]
+        assert search("300%20k") == search("300%20%E2%84%AA") == ["kelvin sign"]
         assert search("eval_id") == search("fingerprint") == []
         assert "1 to 1,000 characters" in view.get(f"/api/runs/{id}/search?text=")["error"]["message"]
 

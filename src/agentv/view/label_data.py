@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
-from weakref import WeakKeyDictionary
 
 import msgspec
 from aiohttp import web
@@ -25,8 +24,6 @@ from agentv.view.state import STATE, ViewState, json_response
 
 LONGEST_COMMENT = 10_000
 _OVERALL = "overall verdict of all evaluators"
-
-_answers: WeakKeyDictionary[ServedRun, AnswerRows] = WeakKeyDictionary()
 
 
 class LabelRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,7 +83,7 @@ def _labelled_run(state: ViewState, run: ServedRun) -> LabelledRun:
         raise web.HTTPForbidden(
             text="The page shows no labels. Start agentv view with --label FILE to see and save labels."
         )
-    answers = _answers.get(run) or _answers.setdefault(run, AnswerRows(run.store))
+    answers = state.answers.get(run) or state.answers.setdefault(run, AnswerRows(run.store))
     answers.follow()
     return LabelledRun(run, answers, state.label_file, state.labeller)
 

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from agentv.report.status_line import Pace
 from agentv.runs.summary import Snapshot
+from agentv.view.appended_records import file_stamp
 from agentv.view.run_list import ListedRun, UnknownRunError
 from agentv.view.served_run import ServedRun
 from agentv.view.state import STATE, ViewState
@@ -63,6 +64,7 @@ class LiveFeed:
         self._pages: set[asyncio.Queue[Message | None]] = set()
         self._watching: asyncio.Task[None] | None = None
         self._progress: dict[str, Progress] = {}
+        self._labels = self._label_stamp()
 
     def connect(self) -> asyncio.Queue[Message | None]:
         """Return the messages for a new page; None is the last one."""
@@ -93,6 +95,7 @@ class LiveFeed:
             if await asyncio.to_thread(self._state.runs.refresh):
                 self._send("runs", {})
             self._send_progress()
+            self._send_labels()
             await asyncio.sleep(max(_EVERY_S, (time.monotonic() - began) / _MOST_TIME))
 
     def _send_progress(self) -> None:
@@ -111,6 +114,17 @@ class LiveFeed:
                     self._send("progress", found)
                 elif id not in running:
                     del self._progress[id]
+
+    def _send_labels(self) -> None:
+        """Tell the pages that the label file has changed, by this program or another one."""
+        stamp = self._label_stamp()
+        if stamp != self._labels:
+            self._labels = stamp
+            self._send("labels", {})
+
+    def _label_stamp(self) -> tuple[int, int] | None:
+        file = self._state.label_file
+        return None if file is None else file_stamp(file.path)
 
     def _send(self, kind: str, data: dict[str, Any]) -> None:
         for messages in self._pages:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 from aiohttp import web
 
 from agentv.calibration.label_file import LabelFile
 from agentv.errors import AgentvError
+from agentv.view.analysis.trend_cache import TrendCache
+from agentv.view.answer_rows import AnswerRows
 from agentv.view.run_list import ListedRun, RunList, UnknownRunError
 from agentv.view.served_run import ServedRun
 
@@ -35,6 +38,9 @@ class ViewState:
         self.labeller = options.labeller
         self.comparisons: OrderedDict[str, Any] = OrderedDict()
         """The latest comparisons, which `comparison_data` keeps."""
+        self.trends = TrendCache()
+        self.answers: WeakKeyDictionary[ServedRun, AnswerRows] = WeakKeyDictionary()
+        """The answers of runs that are labelled, which `label_data` keeps."""
         self._open: OrderedDict[str, ServedRun] = OrderedDict()
 
     def served_run(self, id: str) -> ServedRun:

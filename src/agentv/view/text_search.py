@@ -18,6 +18,8 @@ from agentv.view.state import STATE, error_data
 _ROWS_AT_ONCE = 8192
 _CASE_BYTES = 4 << 20
 _LONGEST_TEXT = 1000
+_LIKE_ASCII = tuple(letter.encode() for letter in "\N{KELVIN SIGN}\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}")
+"""The only letters outside ASCII whose lower case has letters of ASCII."""
 
 
 async def search(request: web.Request) -> web.StreamResponse:
@@ -87,9 +89,10 @@ def _lines(data: bytes) -> Iterator[bytes]:
 def _filter(wanted: str) -> Callable[[bytes], bool]:
     """Return a fast test that no JSON with the text fails. JSON with escapes passes it, and has to be decoded."""
     written = msgspec.json.encode(wanted)[1:-1]
+    decoded = (b"\\u", b"\\/", *(_LIKE_ASCII if wanted.isascii() else ()))
 
     def may_contain(data: bytes) -> bool:
-        if b"\\u" in data or b"\\/" in data:
+        if any(each in data for each in decoded):
             return True
         return written in (data.lower() if wanted.isascii() else data.decode("utf-8", "replace").lower().encode())
 

@@ -4,7 +4,7 @@ import { COMPARE } from "./compare/compare_view.js";
 import { start } from "./core/shell.js";
 import { ServedSource } from "./data/served.js";
 import { GRID } from "./grid/grid_view.js";
-import { withLabels } from "./labels/labelling.js";
+import { withHiddenVerdicts, withLabels } from "./labels/labelling.js";
 import { RUN } from "./run/run_view.js";
 import { RUNS } from "./runs/runs_view.js";
 import { TREND } from "./runs/trend_view.js";
@@ -20,7 +20,7 @@ async function chooseView() {
 }
 
 chooseView()
-  .then(() => start(root, source, [RUNS, withLabels(RUN), GRID, COMPARE, TREND]))
+  .then(() => start(root, source, [RUNS, withLabels(RUN), GRID, withHiddenVerdicts(COMPARE), TREND]))
   .catch((error) => {
     root.textContent = `The page cannot be opened: ${error.message}`;
   });

@@ -8,6 +8,7 @@ import { FILTERS, ORDERS } from "./case_columns.js";
 import { kindWord, signed } from "./figures.js";
 
 const ROW_HEIGHT = 36;
+const HIDDEN = ["", "", "", "hidden"]; // until the answers are labelled
 
 export class CaseList {
   #shown = [];
@@ -15,10 +16,12 @@ export class CaseList {
   #current = -1;
   #list;
 
-  constructor(columns, state, open) {
+  // With `isBlind`, outcomes are hidden, and neither filters nor the order reveal them.
+  constructor(columns, state, { open, isBlind }) {
     this.columns = columns;
     this.state = state;
     this.open = open;
+    this.isBlind = isBlind;
     this.chips = element("div", { class: "chips", role: "group", "aria-label": "Show" });
     this.search = element("input", {
       type: "search",
@@ -28,7 +31,7 @@ export class CaseList {
     });
     this.order = element(
       "select",
-      { "aria-label": "Order", onchange: () => this.state.update({ order: this.order.value === "loss" ? null : this.order.value }) },
+      { "aria-label": "Order", hidden: isBlind, onchange: () => this.state.update({ order: this.order.value === "loss" ? null : this.order.value }) },
       Object.entries(ORDERS).map(([name, title]) => element("option", { value: name }, title)),
     );
     this.status = element("p", { class: "count-line", role: "status" });
@@ -55,11 +58,12 @@ export class CaseList {
   }
 
   get values() {
-    const { state } = this;
+    const { state, isBlind } = this;
+    const chosen = (name, values, usual) => (!isBlind && Object.hasOwn(values, state.get(name)) ? state.get(name) : usual);
     return {
-      filter: Object.hasOwn(FILTERS, state.get("show")) ? state.get("show") : "all",
+      filter: chosen("show", FILTERS, "all"),
       find: state.get("find") ?? "",
-      order: Object.hasOwn(ORDERS, state.get("order")) ? state.get("order") : "loss",
+      order: chosen("order", ORDERS, isBlind ? "id" : "loss"),
       open: state.get("case"),
     };
   }
@@ -161,7 +165,8 @@ export class CaseList {
     const item = this.columns.at(this.#shown[position]);
     const isOpen = String(item.row) === opened;
     const further = [item.target, item.prompt].filter(Boolean).join(", ");
-    const classes = ["pair-row", item.kind.split(" ")[0], position === this.#current && "current", isOpen && "open"];
+    const outcome = this.isBlind ? HIDDEN : [changeText(item), scoreText(item, 1, item.before), scoreText(item, 2, item.after), kindWord(item.kind)];
+    const classes = ["pair-row", !this.isBlind && item.kind.split(" ")[0], position === this.#current && "current", isOpen && "open"];
     return element(
       "div",
       {
@@ -176,7 +181,7 @@ export class CaseList {
           this.open(item.row);
         },
       },
-      element("span", { role: "gridcell", class: "change" }, changeText(item)),
+      element("span", { role: "gridcell", class: "change" }, outcome[0]),
       element(
         "span",
         { role: "gridcell", class: "name", title: visible(item.id) },
@@ -184,15 +189,16 @@ export class CaseList {
         further && element("small", {}, oneLine(further, 60)),
       ),
       element("span", { role: "gridcell", class: "dataset" }, element("bdi", {}, oneLine(item.dataset, 80))),
-      element("span", { role: "gridcell", class: "score" }, scoreText(item, 1, item.before)),
-      element("span", { role: "gridcell", class: "score" }, scoreText(item, 2, item.after)),
-      element("span", { role: "gridcell", class: "kind" }, kindWord(item.kind)),
+      element("span", { role: "gridcell", class: "score" }, outcome[1]),
+      element("span", { role: "gridcell", class: "score" }, outcome[2]),
+      element("span", { role: "gridcell", class: "kind" }, outcome[3]),
     );
   }
 
   #drawTools(filter, order, find) {
     const chip = ([name, [title]]) => {
       const n = this.columns.countOf(name);
+      if (this.isBlind && name !== "all") return null;
       if (!n && name !== "all" && name !== filter) return null;
       return element(
         "button",

@@ -16,12 +16,17 @@ const LETTERS = ["A", "B"];
 
 export class CasePanel {
   #row = null;
+  #isBlind = false;
+  #found = null;
 
-  constructor(source, columns, shell, { close, step }) {
+  // `isHidden(sides)` returns whether the verdicts of a case are hidden.
+  constructor(source, columns, shell, { close, step, isHidden }) {
+    this.isHidden = isHidden;
     this.source = source;
     this.columns = columns;
     this.shell = shell;
-    this.close = button("Close the case", "✕", close);
+    this.back = button("Back to the results", "← Results", close, "back");
+    this.close = button("Close the case", "✕", close, "close");
     this.before = button("Previous case", "↑", () => step(-1));
     this.after = button("Next case", "↓", () => step(1));
     this.place = element("span", { class: "place" });
@@ -30,7 +35,7 @@ export class CasePanel {
     this.root = element(
       "section",
       { class: "case-panel", "aria-labelledby": "case-title", hidden: true },
-      element("header", {}, element("div", { class: "steps" }, this.before, this.after, this.place, this.close), this.title),
+      element("header", {}, element("div", { class: "steps" }, this.back, this.before, this.after, this.place, this.close), this.title),
       this.body,
     );
   }
@@ -46,19 +51,34 @@ export class CasePanel {
     this.after.disabled = list.neighbour(row, 1) === null;
     if (row === this.#row) return;
     this.#row = row;
+    this.#found = null;
     const item = this.columns.at(row);
     replaceChildren(this.title, element("bdi", {}, oneLine(item.id, 1_000) || "(no id)"));
     const found = await this.source.pair(row).catch((error) => ({ error }));
     if (this.#row !== row) return; // another case was opened in the meantime
-    replaceChildren(this.body, found?.sides ? this.#sections(item, found) : missing(item, found));
+    this.#found = found;
+    this.#draw(item);
     this.body.scrollTop = 0;
+  }
+
+  // Draws the case again if its verdicts are hidden no longer, or again.
+  refresh() {
+    if (this.#row !== null && this.#found && this.isHidden(this.#found.sides) !== this.#isBlind) this.#draw(this.columns.at(this.#row));
+  }
+
+  #draw(item) {
+    const found = this.#found;
+    this.#isBlind = this.isHidden(found?.sides);
+    const shown = found?.sides && this.#isBlind ? withoutVerdicts(found) : found;
+    const intro = this.#isBlind ? hiddenFacts(item) : facts(item, shown);
+    replaceChildren(this.body, intro, shown?.sides ? this.#sections(shown) : missing(shown));
   }
 
   focus() {
     this.title.focus({ preventScroll: true });
   }
 
-  #sections(item, pair) {
+  #sections(pair) {
     const [first, second] = pair.sides.map((side) => side?.record ?? null);
     const link = (place) => {
       const side = pair.sides[place];
@@ -66,7 +86,6 @@ export class CasePanel {
       return side && run && element("a", { href: this.shell.address("run", { run, open: String(side.row) }) }, `Full result in ${LETTERS[place]}`);
     };
     return [
-      facts(item, pair),
       pair.reason && section("Why", longText(pair.reason)),
       section("Answers", answers(first, second, [link(0), link(1)])),
       pair.trajectory && section("Tool calls", trajectory(pair.trajectory, pair.divergence)),
@@ -76,15 +95,33 @@ export class CasePanel {
   }
 }
 
-function missing(item, found) {
+// The case as it is shown before its answers are labelled.
+function withoutVerdicts(pair) {
+  const sides = pair.sides.map((side) => {
+    if (!side) return side;
+    const { score, verdict, hits, misses, reasoning, evaluator_results, ...record } = side.record;
+    return { ...side, trials: [], record: { ...record, isBlind: true } };
+  });
+  return { ...pair, reason: null, sides };
+}
+
+function missing(found) {
   const text = found?.error
     ? `The case cannot be read: ${found.error.message}`
     : "The answers of this case are not in this file. Open the runs with `agentv view`, or print the case with `agentv compare A B --case ID`.";
-  return [facts(item, null), element("p", { class: "note" }, sentence(text))];
+  return element("p", { class: "note" }, sentence(text));
+}
+
+function hiddenFacts(item) {
+  return element("div", { class: "case-facts" }, element("p", {}, "The verdicts are hidden until the answers are labelled."), nameLine(item));
+}
+
+function nameLine(item) {
+  const names = [item.dataset, item.target, item.prompt].filter(Boolean).join(" · ");
+  return names && element("p", { class: "note" }, visible(names));
 }
 
 function facts(item, pair) {
-  const names = [item.dataset, item.target, item.prompt].filter(Boolean).join(" · ");
   const change =
     item.change === null
       ? { unscored: `No score in ${unscoredSides(item)}`, "other input": "The input differs: not paired" }[item.kind] ?? `The case is ${item.kind}`
@@ -93,8 +130,8 @@ function facts(item, pair) {
     "div",
     { class: "case-facts" },
     element("p", {}, element("span", { class: `outcome-word ${item.kind.split(" ")[0]}` }, kindWord(item.kind)), element("strong", {}, change)),
-    names && element("p", { class: "note" }, visible(names)),
-    pair?.sides.map((side, place) => side && trials(side, LETTERS[place])),
+    nameLine(item),
+    pair?.sides?.map((side, place) => side && trials(side, LETTERS[place])),
   );
 }
 
@@ -126,7 +163,7 @@ function answers(first, second, links) {
     element(
       "div",
       { class: "answer-side" },
-      element("p", { class: "role" }, `${LETTERS[place]} `, record && badge(verdictOf(record)), record && ` ${metrics(record)}`, links[place] && " ", links[place]),
+      element("p", { class: "role" }, `${LETTERS[place]} `, record && !record.isBlind && badge(verdictOf(record)), record && ` ${metrics(record)}`, links[place] && " ", links[place]),
       answer(record, texts[place], parts?.filter(([kind]) => kind !== (place ? "removed" : "added"))),
     ),
   );
@@ -207,6 +244,6 @@ function section(title, ...children) {
   return element("section", {}, element("h3", {}, title), ...children);
 }
 
-function button(label, text, onclick) {
-  return element("button", { type: "button", "aria-label": label, title: label, onclick }, text);
+function button(label, text, onclick, name = null) {
+  return element("button", { type: "button", class: name, "aria-label": label, title: label, onclick }, text);
 }

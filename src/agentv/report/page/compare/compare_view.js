@@ -33,9 +33,12 @@ async function open(context) {
 class ComparePage {
   #isClosed = false;
   #list = null;
+  #labels = null;
 
-  constructor({ source, state, shell }) {
+  // `labelsOf(runs)` returns the labels of runs on a page that collects them, and otherwise null.
+  constructor({ source, state, shell, labelsOf = () => null }) {
     this.source = source;
+    this.labelsOf = labelsOf;
     this.state = state;
     this.shell = shell;
     this.keys = KEYS;
@@ -55,30 +58,36 @@ class ComparePage {
       this.#say("Comparing…");
       const found = await this.source.comparison({ runs, isAllowed: this.state.get("anyway") === "1" });
       const head = await found.head();
-      if (this.#isClosed) return;
+      const labels = await this.labelsOf(found.runs);
+      if (this.#isClosed) return labels?.close();
+      this.#labels?.close();
+      this.#labels = labels;
       document.title = `${head.data.runs.map((run) => run.label).join(" → ")} · agentv`;
-      if (head.kind === "matrix") return replaceChildren(this.body, matrix(head));
-      await this.#show(found, head);
+      await (head.kind === "matrix" ? this.#showMatrix(head) : this.#show(found, head));
     } catch (error) {
       this.#fail(error);
     }
   }
 
+  #showMatrix(head) {
+    const draw = () => replaceChildren(this.body, this.#labelled(!this.#isBlind && matrix(head)));
+    this.#labels?.addEventListener("change", draw);
+    draw();
+  }
+
   async #show(found, head) {
     const columns = new CaseColumns(head);
-    const panel = new CasePanel(found, columns, this.shell, { close: () => this.#open(null), step: (by) => this.#step(by) });
-    this.#list = { columns, panel, list: new CaseList(columns, this.state, (row) => this.#open(row)) };
-    replaceChildren(
-      this.body,
-      verdict(head, { compareAnyway: this.chooser && (() => this.#allow()) }),
-      element(
-        "div",
-        { class: "compare-main" },
-        overview(head, (id) => this.#openId(id)),
-        this.#list.list.root,
-        panel.root,
-      ),
-    );
+    const draw = () => {
+      this.#build(found, columns);
+      this.follow();
+    };
+    let isBlind = this.#isBlind;
+    this.#labels?.addEventListener("change", () => {
+      if (isBlind !== this.#isBlind) draw();
+      else this.#list.panel.refresh();
+      isBlind = this.#isBlind;
+    });
+    draw();
     let drawn = performance.now();
     for await (const block of found.blocks()) {
       if (this.#isClosed) return;
@@ -88,6 +97,30 @@ class ComparePage {
       this.follow();
     }
     this.follow();
+  }
+
+  // Whether figures and verdicts are hidden, except those of labelled cases.
+  get #isBlind() {
+    return this.#labels?.hidesFigures ?? false;
+  }
+
+  #build(found, columns) {
+    const { head } = columns;
+    const isBlind = this.#isBlind;
+    const isHidden = (sides) => this.#labels?.hides(sides) ?? false;
+    const panel = new CasePanel(found, columns, this.shell, { close: () => this.#open(null), step: (by) => this.#step(by), isHidden });
+    const list = new CaseList(columns, this.state, { open: (row) => this.#open(row), isBlind });
+    this.#list = { columns, panel, list };
+    replaceChildren(
+      this.body,
+      this.#labelled(!isBlind && verdict(head, { compareAnyway: this.chooser && (() => this.#allow()) })),
+      element("div", { class: "compare-main" }, overview(head, { openCase: (id) => this.#openId(id), isBlind }), list.root, panel.root),
+    );
+  }
+
+  // The line about hidden verdicts above a part of the page, on a page that collects labels.
+  #labelled(part) {
+    return this.#labels ? element("div", {}, this.#labels.root, part) : part;
   }
 
   follow() {
@@ -101,6 +134,7 @@ class ComparePage {
 
   close() {
     this.#isClosed = true;
+    this.#labels?.close();
   }
 
   key(event) {

@@ -81,8 +81,9 @@ function outcomes({ wins, losses, ties }, text) {
   );
 }
 
-// Everything beside the list of cases. `openCase` opens the case with an id.
-export function overview(head, openCase) {
+// Everything beside the list of cases. `openCase` opens the case with an id; with `isBlind`, no verdicts and figures.
+export function overview(head, { openCase, isBlind }) {
+  if (isBlind) return element("div", { class: "compare-side" }, whatChanged(head.what_changed));
   return element(
     "div",
     { class: "compare-side" },

@@ -23,6 +23,7 @@ export class LabelPanel {
   #row = null;
   #isLabelling = false;
   #saved = Promise.resolve(true);
+  #shown = new Map(); // the saved texts that controls show
 
   // `open` opens a row; `idOf` returns the id of its case.
   constructor(labels, { open, idOf }) {
@@ -33,6 +34,7 @@ export class LabelPanel {
     this.blind = blindSections;
     this.start = this.#button("Label next", "n", () => this.openNext());
     this.given = element("p", { class: "given", role: "status" });
+    this.problem = element("p", { class: "note", role: "alert" });
     this.message = element("p", { class: "note", role: "alert" });
     this.buttons = [
       this.#button("Pass", "p", () => this.#label({ label: "pass" })),
@@ -70,6 +72,7 @@ export class LabelPanel {
       element("div", { class: "line" }, this.buttons.slice(0, 3), this.score, this.buttons.slice(3), this.undo, this.next),
       this.comment,
       this.given,
+      this.problem,
       this.message,
       this.agreement.root,
     );
@@ -77,7 +80,6 @@ export class LabelPanel {
       this.#draw();
       this.agreement.follow();
     });
-    labels.loaded.catch((error) => this.#tell(`The labels cannot be read: ${error.message}`));
     this.#draw();
   }
 
@@ -103,7 +105,7 @@ export class LabelPanel {
   }
 
   async openNext() {
-    await this.labels.loaded.catch(() => null); // the panel shows the error
+    await this.labels.loaded;
     if (this.labels.progress === null) return;
     const { next } = this.labels.progress;
     if (next === null) this.#tell("All answers are labelled.");
@@ -115,6 +117,7 @@ export class LabelPanel {
     const entry = this.#row === null ? null : this.labels.of(this.#row);
     this.reveal.checked = this.labels.isRevealed;
     this.progress.textContent = progressText(this.labels.progress);
+    this.problem.textContent = this.labels.problem ? visible(`The labels cannot be read: ${this.labels.problem.message}`) : "";
     const given = entry?.label ?? null;
     const hasAnswer = this.#row === null || this.labels.hasAnswer(this.#row);
     const { progress } = this.labels;
@@ -126,9 +129,17 @@ export class LabelPanel {
       const pressed = ["pass", "fail", null, "skip"][position];
       if (pressed) button.setAttribute("aria-pressed", String(given === pressed && (entry.score ?? null) === null));
     });
-    if (isOther || document.activeElement !== this.score) this.score.value = entry?.score ?? "";
-    if (isOther || document.activeElement !== this.comment) this.comment.value = entry?.comment ?? "";
+    this.#fill(this.score, String(entry?.score ?? ""), isOther);
+    this.#fill(this.comment, entry?.comment ?? "", isOther);
     replaceChildren(this.given, hasAnswer ? givenText(entry, progress?.labeller) : "This result has no answer to label.");
+  }
+
+  // Shows what is saved, unless something else was typed in the meantime.
+  #fill(control, saved, isOther) {
+    const isTyped = document.activeElement === control || control.value !== (this.#shown.get(control) ?? "");
+    if (!isOther && isTyped && control.value !== saved) return;
+    control.value = saved;
+    this.#shown.set(control, saved);
   }
 
   #focusScore() {

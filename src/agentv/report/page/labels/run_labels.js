@@ -17,20 +17,47 @@ export class RunLabels extends EventTarget {
   #unanswered = new Set();
   #codes = new Int8Array(0);
   #done = []; // what this page wrote, for undo
+  #isStale = false;
+  #loading = null;
+  #stops;
 
-  // `verdicts` returns the codes of the judge's verdicts by row.
-  constructor(source, verdicts) {
+  // `verdicts` returns the codes of the judge's verdicts by row. Other programs may write labels, and a run may grow.
+  constructor(source, verdicts, events) {
     super();
     this.#source = source;
     this.#verdicts = verdicts;
     this.progress = null; // until the labels are loaded
+    this.problem = null; // why they cannot be read
     this.isRevealed = false;
     this.lists = LISTS;
     this.loaded = this.#load(); // reading the answers of a large run takes a while
+    this.#stops = [
+      events.on("labels", () => this.#load()),
+      events.on("progress", ({ id }) => id === source.id && this.#load()),
+    ];
   }
 
-  async #load() {
-    const { entries, unanswered, ...progress } = await this.#source.labels();
+  close() {
+    for (const stop of this.#stops) stop();
+  }
+
+  // Reads the labels, once more if they change meanwhile.
+  #load() {
+    this.#isStale = true;
+    return (this.#loading ??= this.#read().finally(() => (this.#loading = null)));
+  }
+
+  async #read() {
+    while (this.#isStale) {
+      this.#isStale = false;
+      const found = await this.#source.labels().catch((error) => ({ error }));
+      if (!this.#isStale) this.#replace(found);
+    }
+  }
+
+  #replace({ error = null, entries, unanswered, ...progress }) {
+    this.problem = error;
+    if (error !== null) return this.dispatchEvent(new Event("change"));
     this.#unanswered = new Set(unanswered);
     this.#entries = new Map(entries.flatMap((entry) => entry.rows.map((row) => [row, entry])));
     this.#take(progress);
@@ -55,7 +82,11 @@ export class RunLabels extends EventTarget {
 
   // Whether figures are hidden: until all answers are labelled, because they reveal verdicts.
   get hidesFigures() {
-    return !this.isRevealed && this.progress?.next !== null;
+    return !this.isRevealed && !this.isComplete;
+  }
+
+  get isComplete() {
+    return this.progress?.next === null;
   }
 
   reveal(isRevealed) {
@@ -101,6 +132,7 @@ export class RunLabels extends EventTarget {
   async #post(row, id, entry) {
     const { rows, label, score, comment, drawn, others, ...progress } = await this.#source.label({ row, id, ...entry });
     for (const each of rows) this.#entries.set(each, { rows, label, score, comment, drawn, others });
+    if (this.#loading) this.#isStale = true; // what is being read may be older
     this.#take(progress);
   }
 

@@ -137,6 +137,7 @@ class Page {
     this.#isClosed = true;
     this.texts.stop();
     this.live?.close();
+    this.rows.labels?.close();
     document.body.classList.remove("with-detail");
   }
 
