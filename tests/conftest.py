@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 import agentv
 from agentv import AgentvError, DatasetWarning, EvalCase
+from warm_program import warm_program
 
 pytest_plugins = ["agentv_testing.plugin", "browser"]
 
@@ -138,6 +139,20 @@ class Folder:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     monkeypatch.chdir(tmp_path)
     return Folder(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The path of `agentv` as a program that starts fast, see `warm_program`."""
+    with warm_program(tmp_path_factory.mktemp("bin") / "agentv") as path:
+        yield path
+
+
+@pytest.fixture(scope="session")
+def warm_pytest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The path of `pytest` as a program that starts fast; the plugin is not yet imported."""
+    with warm_program(tmp_path_factory.mktemp("bin") / "pytest", "pytest:main") as path:
+        yield path
 
 
 @dataclass

@@ -82,21 +82,26 @@ def blocks_of(page):
         yield Block(language, file, found["body"], text.count("\n", 0, found.start()) + 1, before)
 
 
+@pytest.fixture(scope="module")
+def programs(program):
+    """Return a folder with this test's `agentv` and `python`."""
+    python = program.parent / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    return program.parent
+
+
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    """Create a project with the examples, and put this test's `agentv` and `python` on the PATH."""
+def project(tmp_path, monkeypatch, programs):
+    """Create a project with the examples, and put this test's programs on the PATH."""
     folder = tmp_path / "project"
     (folder / ".git").mkdir(parents=True)
     shutil.copytree(REPOSITORY / "examples", folder / "examples")
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, arguments in {"agentv": " -m agentv", "python": ""}.items():
-        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{arguments} "$@"\n')
-        (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     packages = (REPOSITORY / "src", REPOSITORY / "packages" / "agentv-testing" / "src")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, packages)))
     monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # loading all installed plugins takes most of the time
     monkeypatch.chdir(folder)
     return folder
 

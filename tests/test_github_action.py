@@ -18,21 +18,17 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="composite steps
 
 
 @pytest.fixture
-def project(folder, command):
-    """The starter project: 5 of 6 cases pass."""
+def project(folder, command, program, monkeypatch):
+    """The starter project: 5 of 6 cases pass. This test's `agentv` is first on the PATH."""
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     assert command("init", ".").code == 0
     return folder
 
 
 def environment():
-    """Return the variables of a runner, with this Python's `agentv` first on the PATH."""
-    program = Path("bin/agentv")
-    program.parent.mkdir(exist_ok=True)
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m agentv "$@"\n', encoding="utf-8")
-    program.chmod(0o755)
+    """Return the variables of a runner."""
     files = {name: os.path.abspath(name.lower()) for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
-    path = f"{program.parent.resolve()}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, **files, "PATH": path, "GITHUB_ACTION_PATH": str(REPOSITORY)}
+    return {**os.environ, **files, "GITHUB_ACTION_PATH": str(REPOSITORY)}
 
 
 def run_action(**inputs):

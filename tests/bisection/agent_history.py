@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,9 @@ def answer(prompt, trial):
 class History:
     """A repository in a folder. Every commit has its own noise, so that no two give the same answers."""
 
-    def __init__(self, path: Path, cases: int = 12) -> None:
+    def __init__(self, path: Path, program: Path, cases: int = 12) -> None:
         self.path = path / "repository"
+        self.program = program
         self.calls_file = path / "calls.txt"
         (self.path / "evals").mkdir(parents=True)
         self.git("init", "-q", "-b", "main")
@@ -73,7 +73,7 @@ class History:
         return self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
 
     def spawn(self, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "agentv", "bisect", *arguments]
+        command = [self.program, "bisect", *arguments]
         return subprocess.Popen(
             command, cwd=self.path, env={**self.variables, **variables},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -9,8 +9,8 @@ from waiting import HANGS, wait_until
 
 
 @pytest.fixture
-def history(tmp_path):
-    return History(tmp_path)
+def history(tmp_path, program):
+    return History(tmp_path, program)
 
 
 def names(result):
@@ -235,11 +235,11 @@ def prompt_history(history, planted):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("history_of", [code_history, prompt_history])
-def test_a_noisy_drop_in_30_commits_is_found_with_fewer_calls_than_full_evaluations(tmp_path, history_of):
+def test_a_noisy_drop_in_30_commits_is_found_with_fewer_calls_than_full_evaluations(tmp_path, program, history_of):
     """A drop from 0.85 to 0.6, or from 0.9 to 0.7, is found in at least 90 % of 20 searches, with 300 cases."""
     found, answers, full = 0, 0, 0
     for seed in range(20):
-        history = History(tmp_path / str(seed), cases=300)
+        history = History(tmp_path / str(seed), program, cases=300)
         planted = 1 + (seed * 7) % 29
         commits = history_of(history, planted)
         _, result, _ = history.bisect(commits[0], commits[-1], "--", "evals", NOISE=str(seed))

@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -82,9 +81,9 @@ def test_the_conclusion_comes_first_and_the_details_follow(agentv, runs):
         assert part in text
 
 
-def test_a_narrow_terminal_truncates_tables_but_not_sentences(runs):
+def test_a_narrow_terminal_truncates_tables_but_not_sentences(runs, program):
     reader, writer = pty.openpty()
-    command = [sys.executable, "-m", "agentv", "compare", *map(str, runs)]
+    command = [program, "compare", *map(str, runs)]
     environment = {**os.environ, "COLUMNS": "60", "TERM": "xterm"}
     with subprocess.Popen(command, stdout=writer, stdin=subprocess.DEVNULL, env=environment) as process:
         os.close(writer)

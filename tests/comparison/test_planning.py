@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -90,7 +88,7 @@ def test_the_interval_of_a_pilot_contains_the_number_that_is_needed(tmp_path, pa
     assert held >= 54
 
 
-def test_fewer_than_20_cases_have_no_interval(tmp_path):
+def test_fewer_than_20_cases_have_no_interval(tmp_path, agentv):
     draw = np.random.default_rng(8)
     runs = [scores_of(tmp_path, name, draw.random((19, 1))) for name in "ab"]
     assert {need.cases_ci95 for need in plan(runs).needs} == {None}
@@ -152,22 +150,22 @@ def test_equal_scores_are_an_error(tmp_path):
     assert plan([scores_of(tmp_path, "c", [[0.2, 0.4], [0.4, 0.2]])]).spread.within is not None
 
 
-def test_the_run_without_repeated_trials_is_named(tmp_path):
+def test_the_run_without_repeated_trials_is_named(tmp_path, agentv):
     once = scores_of(tmp_path, "once", [[0.1], [0.5], [0.9]])
     thrice = scores_of(tmp_path, "thrice", [[0.1, 0.2, 0.3], [0.5, 0.1, 0.2], [0.9, 0.8, 1.0]])
     assert f"because no case in {once.path} has several" in agentv(once.path, thrice.path).stdout.replace("\n", " ")
     assert "because no case has several" in agentv(once.path).stdout
 
 
-def agentv(*arguments):
-    command = [sys.executable, "-m", "agentv", "plan", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+@pytest.fixture
+def agentv(command):
+    return lambda *arguments: command("plan", *map(str, arguments))
 
 
-def test_the_command(tmp_path):
+def test_the_command(tmp_path, agentv):
     run = scores_of(tmp_path, "a", [[0, 1], [1, 1], [0, 0], [1, 0]], execution_metrics=lambda case: used(0.01, 10.0))
     found = agentv(run.path, "--difference", "0.1")
-    assert (found.returncode, found.stderr) == (0, "")
+    assert (found.code, found.stderr) == (0, "")
     assert found.stdout.startswith("Showing a difference of 0.1 with 80% power needs ")
     assert "10 trials" in found.stdout
     assert "($" in found.stdout
@@ -175,5 +173,5 @@ def test_the_command(tmp_path):
     assert [need["trials"] for need in data["needs"]] == [2, 2, 2, 2]
     assert [need["value"] for need in data["needs"]] == [0.02, 0.05, 0.1, 0.2]
     assert "No --difference given: this is for 0.05" in agentv(run.path).stdout
-    assert agentv(run.path, run.path, run.path).returncode == 2
-    assert agentv(tmp_path / "nowhere").returncode == 2
+    assert agentv(run.path, run.path, run.path).code == 2
+    assert agentv(tmp_path / "nowhere").code == 2

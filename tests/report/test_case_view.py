@@ -231,6 +231,7 @@ def test_huge_diffs_and_ids_do_not_break_the_case(folder, record, chromium):
         page.locator(".files").get_by_role("button", name="Show all 599,993 characters").wait_for()
         assert len(page.locator("#detail-title").inner_text()) == len(page.locator(".again code").inner_text()) == 1_000
         page.evaluate("location.hash = 'open=1'")
+        page.locator("#detail-title").get_by_text("1iii").wait_for()
         page.locator(".file-diff summary").click()
         page.get_by_role("button", name="Show all 150,001 lines").click()
         page.locator(".file-diff .line").nth(2_500).wait_for(state="attached")  # the others follow in parts

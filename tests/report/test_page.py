@@ -247,6 +247,7 @@ def test_long_text_is_shortened_until_expanded(hostile, chromium):
 def test_only_visible_rows_are_rendered(folder, record, width, chromium):
     folder.write("results.jsonl", [record(f"case-{number}") for number in range(30_000)])
     with chromium(page_of("results.jsonl"), width=width) as page:
+        page.locator(".count-line").get_by_text("30,000 results", exact=True).wait_for()
         assert page.locator(".spacer .row").count() < 100
         page.locator(".scroller").focus()
         page.keyboard.press("End")

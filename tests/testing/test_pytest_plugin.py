@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,18 +19,19 @@ CONTAINS = [{"type": "contains", "value": "a"}]
 
 
 @pytest.fixture
-def project(folder):
+def project(folder, warm_pytest):
     """A project with an echo target and a dataset with one passing and one failing case."""
     folder.write(".git/HEAD", "")
     folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
     folder.write("evals/echo.eval.yaml", {"evaluators": CONTAINS, "evalcases": CASES})
+    folder.pytest = partial(run_pytest, [warm_pytest])
     return folder
 
 
-def run_pytest(*arguments, code):
+def run_pytest(program, *arguments, code):
     """Run pytest with two plugins only, check its exit code, and return its output."""
     plugins = ["-p", "no:cacheprovider", "-p", "agentv.pytest_plugin.plugin", "-p", "xdist.plugin"]
-    command = [sys.executable, "-m", "pytest", "-q", *plugins, *arguments]
+    command = [*program, "-q", *plugins, *arguments]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COLUMNS"))}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # loading all installed plugins takes most of the time
     done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, timeout=120, check=False)
@@ -62,15 +64,15 @@ def test_answers(case, agentv_answer):
 
 def test_each_case_becomes_a_test(project):
     project.write("tests/test_answers.py", TEST)
-    printed = run_pytest("tests", "-vv", code=1)
+    printed = project.pytest("tests", "-vv", code=1)
     assert "test_answers[good] PASSED" in printed and "test_answers[bad] FAILED" in printed
-    assert "1 passed" in run_pytest("tests", "-k", "good", code=0)
+    assert "1 passed" in project.pytest("tests", "-k", "good", code=0)
 
 
 def test_datasets_are_relative_to_the_test_file(project, monkeypatch):
     project.write("tests/test_answers.py", TEST)
     monkeypatch.chdir(project.path / "tests")
-    assert "1 failed, 1 passed" in run_pytest(code=1)
+    assert "1 failed, 1 passed" in project.pytest(code=1)
 
 
 def module_source(decorator, body, argument="case"):
@@ -81,18 +83,18 @@ def module_source(decorator, body, argument="case"):
 def test_options_select_cases_and_set_the_argument_name(project):
     decorator = "'evals', filter='tag=first', argument='row'"
     project.write("test_options.py", module_source(decorator, "assert row.id == 'good'", "row"))
-    assert "1 passed" in run_pytest("test_options.py", code=0)
+    assert "1 passed" in project.pytest("test_options.py", code=0)
 
 
 def test_an_invalid_dataset_is_an_error_with_its_message(project):
     project.write("test_wrong.py", module_source("'evals/none.yaml'", "pass"))
-    printed = run_pytest("test_wrong.py", code=2)
+    printed = project.pytest("test_wrong.py", code=2)
     assert "evals/none.yaml" in printed and "Traceback" not in printed and "load_cases" not in printed
 
 
 def test_tests_from_cases_become_a_run(project):
     project.write("tests/test_answers.py", TEST)
-    printed = run_pytest("tests", "--agentv-report", code=1)
+    printed = project.pytest("tests", "--agentv-report", code=1)
     run, records = run_records()
     assert f"agentv: 2 results in .agentv/results/{run.name}" in printed
     assert (records["good"]["score"], records["good"]["candidate_answer"]) == (1.0, "AN A")
@@ -114,7 +116,7 @@ class TestMany:
 
 def test_other_parameters_name_the_target_and_repeats_are_trials(project):
     project.write("tests/test_many.py", STACKED)
-    run_pytest("tests", "--agentv-report", code=0)
+    project.pytest("tests", "--agentv-report", code=0)
     [run] = Path(".agentv/results").iterdir()
     records = map(json.loads, (run / "results.jsonl").read_text().splitlines())
     found = sorted((record["target"].partition("[")[2], record["trial"]) for record in records)
@@ -126,18 +128,18 @@ def test_other_exceptions_are_errors_without_a_score(project, body):
     project.write(
         "test_x.py", f"import agentv\n\n@agentv.cases('evals/echo.eval.yaml')\ndef test_x(case):\n    {body}\n"
     )
-    run_pytest("test_x.py", "--agentv-report", code=1)
+    project.pytest("test_x.py", "--agentv-report", code=1)
     _, records = run_records()
     assert {record["status"] for record in records.values()} == {"error"}
     assert records["good"]["score"] is None
 
 
 def test_datasets_are_not_collected_by_default(project):
-    assert "no tests ran" in run_pytest("evals", code=5)
+    assert "no tests ran" in project.pytest("evals", code=5)
 
 
 def test_a_dataset_is_a_test_file(project):
-    printed = run_pytest("--agentv-evals", "-vv", code=1)
+    printed = project.pytest("--agentv-evals", "-vv", code=1)
     assert "evals/echo.eval.yaml::good PASSED" in printed
     assert "evals/echo.eval.yaml::bad FAILED" in printed
     assert "missed: does not contain 'a'" in printed and "Traceback" not in printed and "runtest" not in printed
@@ -147,14 +149,14 @@ def test_a_dataset_is_a_test_file(project):
 def test_special_characters_in_ids_are_escaped_in_test_names(project):
     cases = [{**CASES[0], "id": "two\nlines \u202e"}, {**CASES[0], "id": "thresholds"}]
     project.write("evals/odd.eval.yaml", {"evaluators": CONTAINS, "evalcases": cases})
-    printed = run_pytest("evals/odd.eval.yaml", "--agentv-evals", "--agentv-threshold", "0.5", "-rA", code=0)
+    printed = project.pytest("evals/odd.eval.yaml", "--agentv-evals", "--agentv-threshold", "0.5", "-rA", code=0)
     for name in ("two\\nlines \\u{202e}", "thresholds", "thresholds of all cases"):
         assert f"PASSED evals/odd.eval.yaml::{name}\n" in printed
 
 
 def test_single_cases_can_be_run_by_id(project):
-    assert "1 passed" in run_pytest("--agentv-evals", "evals/echo.eval.yaml::good", code=0)
-    assert "1 failed" in run_pytest("--agentv-evals", "-k", "bad", code=1)
+    assert "1 passed" in project.pytest("--agentv-evals", "evals/echo.eval.yaml::good", code=0)
+    assert "1 failed" in project.pytest("--agentv-evals", "-k", "bad", code=1)
 
 
 def test_only_selected_cases_are_run(project):
@@ -162,7 +164,7 @@ def test_only_selected_cases_are_run(project):
         ".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "python", "function": "t.py:answer"}]}
     )
     project.write("t.py", "def answer(prompt):\n    open('asked', 'a').write(prompt + '\\n')\n    return 'a'\n")
-    run_pytest("--agentv-evals", "evals/echo.eval.yaml::good", code=0)
+    project.pytest("--agentv-evals", "evals/echo.eval.yaml::good", code=0)
     asked = next(project.path.rglob("asked"))
     assert asked.read_text() == "an a\n"
 
@@ -171,13 +173,13 @@ def test_patterns_in_the_configuration_select_datasets(project):
     project.write("pytest.ini", "[pytest]\nagentv_evals = data/*.jsonl\n")
     project.write("data/rows.jsonl", CASES[:1])
     project.write("data/rows.yaml", {"evaluators": CONTAINS})
-    printed = run_pytest("-vv", code=0)
+    printed = project.pytest("-vv", code=0)
     assert "data/rows.jsonl::good PASSED" in printed and "1 passed" in printed
 
 
 def test_a_warning_about_a_dataset_points_at_the_dataset(project):
     project.write("rows.eval.jsonl", [{**CASES[0], "evaluators": CONTAINS}])
-    printed = run_pytest("--agentv-evals", "rows.eval.jsonl", code=0)
+    printed = project.pytest("--agentv-evals", "rows.eval.jsonl", code=0)
     assert "rows.eval.jsonl:0: MissingSidecarWarning: Sidecar metadata file not found: rows.eval.yaml" in printed
     assert "_pytest" not in printed
 
@@ -187,20 +189,20 @@ def test_an_error_is_not_a_test_failure(project):
         ".agentv/targets.yaml",
         {"targets": [{"name": "default", "provider": "mock", "fault_rate": 1, "max_retries": 0}]},
     )
-    printed = run_pytest("--agentv-evals", "--junitxml=out.xml", code=1)
+    printed = project.pytest("--agentv-evals", "--junitxml=out.xml", code=1)
     assert "2 errors" in printed and "failed" not in printed.splitlines()[-1]
     [suite] = JUnitXml.fromfile("out.xml")
     assert (suite.errors, suite.failures, suite.tests) == (2, 0, 2)
 
 
 def test_a_shared_error_is_shown_once_per_case(project):
-    printed = run_pytest("--agentv-evals", "--agentv-target", "nope", code=1)
+    printed = project.pytest("--agentv-evals", "--agentv-target", "nope", code=1)
     assert "2 errors" in printed and "another exception" not in printed
     assert printed.count("Unknown target 'nope'\n  Targets in") == 2
 
 
 def test_junit_output_has_the_case_score_and_reason(project):
-    run_pytest("--agentv-evals", "--junitxml=out.xml", code=1)
+    project.pytest("--agentv-evals", "--junitxml=out.xml", code=1)
     cases = {case.get("name"): case for case in ElementTree.parse("out.xml").iter("testcase")}
     assert list(cases) == ["good", "bad"]
     assert "missed: does not contain 'a'" in cases["bad"].find("failure").text
@@ -208,21 +210,21 @@ def test_junit_output_has_the_case_score_and_reason(project):
 
 
 def test_a_threshold_is_a_test_and_single_failures_are_expected(project):
-    assert "2 passed, 1 xfailed" in run_pytest("--agentv-evals", "--agentv-threshold", "0.5", code=0)
-    printed = run_pytest("--agentv-evals", "--agentv-threshold", "0.6", code=1)
+    assert "2 passed, 1 xfailed" in project.pytest("--agentv-evals", "--agentv-threshold", "0.5", code=0)
+    printed = project.pytest("--agentv-evals", "--agentv-threshold", "0.6", code=1)
     assert "default: mean 0.500 (2 of 2 jobs scored) is below the threshold 0.6" in printed
 
 
 def test_a_threshold_can_be_decided_by_its_interval(project):
     options = ("--agentv-evals", "--agentv-threshold", "0.5", "--agentv-gate-on", "interval")
-    printed = run_pytest(*options, code=1)
+    printed = project.pytest(*options, code=1)
     assert "Can't tell: default: mean 0.500 (95 % interval" in printed
 
 
 def test_thresholds_in_the_file_apply(project):
     data = {"evaluators": CONTAINS, "execution": {"thresholds": {"contains": 0.9}}, "evalcases": CASES}
     project.write("evals/echo.eval.yaml", data)
-    printed = run_pytest("--agentv-evals", "-vv", code=1)
+    printed = project.pytest("--agentv-evals", "-vv", code=1)
     assert "evals/echo.eval.yaml::thresholds FAILED" in printed
     assert "contains: mean 0.500 (2 of 2 jobs scored) is below the threshold 0.9" in printed
 
@@ -236,14 +238,14 @@ def test_thresholds_in_the_file_apply(project):
     ],
 )
 def test_options_are_validated_like_command_line_options(project, option, value, message):
-    assert message in run_pytest("--agentv-evals", option, value, code=4)
+    assert message in project.pytest("--agentv-evals", option, value, code=4)
 
 
 @pytest.mark.parametrize(
     ("workers", "expected"), [(("-n", "2"), "1 failed, 1 passed"), (("-n", "0"), "1 failed, 1 passed")]
 )
 def test_under_xdist_every_case_runs_once_and_is_reported(project, workers, expected):
-    assert expected in run_pytest("--agentv-evals", "--agentv-report-to", "out.csv", *workers, code=1)
+    assert expected in project.pytest("--agentv-evals", "--agentv-report-to", "out.csv", *workers, code=1)
     _, records = run_records()
     assert set(records) == {"good", "bad"}
     assert records["bad"]["dataset_path"] == "evals/echo.eval.yaml"
@@ -252,26 +254,26 @@ def test_under_xdist_every_case_runs_once_and_is_reported(project, workers, expe
 
 def test_a_threshold_under_xdist_needs_the_file_in_one_worker(project):
     options = ("--agentv-evals", "--agentv-threshold", "0.5", "-n", "2", "--dist")
-    assert "2 passed, 1 xfailed" in run_pytest(*options, "loadfile", code=0)
+    assert "2 passed, 1 xfailed" in project.pytest(*options, "loadfile", code=0)
 
 
 def test_a_dataset_that_cannot_run_is_explained(project):
     project.write(
         "evals/echo.eval.yaml", {"evaluators": CONTAINS, "execution": {"target": "nobody"}, "evalcases": CASES}
     )
-    printed = run_pytest("--agentv-evals", code=1)
+    printed = project.pytest("--agentv-evals", code=1)
     assert "nobody" in printed and "2 errors" in printed and "Traceback" not in printed
 
 
 def test_a_broken_dataset_is_a_collection_error(project):
     project.write("evals/echo.eval.yaml", "evalcases: 1")
-    assert "'evalcases' must be" in run_pytest("--agentv-evals", code=2)
+    assert "'evalcases' must be" in project.pytest("--agentv-evals", code=2)
 
 
 def test_secrets_stay_out_of_the_run(project, monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "very-secret-value")
     project.write("test_x.py", module_source("'evals/echo.eval.yaml'", "assert not os.environ['MY_API_KEY']"))
-    run_pytest("test_x.py", "--agentv-report-to", "out.html", code=1)
+    project.pytest("test_x.py", "--agentv-report-to", "out.html", code=1)
     run, _ = run_records()
     assert b"very-secret-value" not in b"".join(path.read_bytes() for path in run.iterdir())
 
@@ -280,7 +282,7 @@ def test_the_unused_plugin_imports_little(project):
     project.write(
         "test_plain.py", "import sys\n\ndef test_x():\n    print(*(m for m in sys.modules if m.startswith('agentv')))\n"
     )
-    printed = run_pytest("test_plain.py", "-s", code=0)
+    printed = run_pytest([sys.executable, "-m", "pytest"], "test_plain.py", "-s", code=0)
     loaded = {word for word in printed.split() if word.startswith("agentv")}
     assert loaded <= {"agentv", "agentv.pytest_plugin", "agentv.pytest_plugin.plugin"}
 
@@ -311,7 +313,7 @@ def test_run(agentv_evaluate):
 
 def test_fixtures_check_answers_and_run_datasets(project):
     project.write("tests/test_answers.py", FIXTURES)
-    printed = run_pytest("tests", "-vv", "--agentv-report", code=1)
+    printed = project.pytest("tests", "-vv", "--agentv-report", code=1)
     assert "test_cases[good] PASSED" in printed and "test_answer PASSED" in printed and "test_run PASSED" in printed
     assert "test_cases[bad] FAILED" in printed and "does not contain 'a'" in printed
     assert run_records()[1]["bad"]["candidate_answer"] == "other"

@@ -63,16 +63,18 @@ def test_cases_loaded_from_outside_do_not_run_their_programs(stranger):
     assert stranger.has_run
 
 
-def pytest_code(folder, *arguments):
-    command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--agentv-evals", "--rootdir=.", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode
+def test_pytest_trusts_its_own_root_and_folders_that_are_named(stranger, warm_pytest, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # loading all installed plugins takes most of the time
+    plugins = ("-p", "no:cacheprovider", "-p", "agentv.pytest_plugin.plugin")
 
+    def pytest_code(*arguments):
+        command = [warm_pytest, "-q", *plugins, "--agentv-evals", "--rootdir=.", *arguments]
+        return subprocess.run(command, cwd=stranger.mine, capture_output=True, check=False).returncode
 
-def test_pytest_trusts_its_own_root_and_folders_that_are_named(stranger):
     case = {"id": "a", "input": "x", "expected_outcome": "y", "evaluators": [JUDGE]}
     stranger.write(stranger.mine, "own.eval.yaml", {"evalcases": [case]})
     stranger.write(stranger.mine, "judge.py", "print('{\"score\": 1}')")
     outside = stranger.dataset(JUDGE, name="their.eval.yaml")
-    assert pytest_code(stranger.mine, "own.eval.yaml") == 0
-    assert (pytest_code(stranger.mine, outside), stranger.has_run) == (1, False)
-    assert (pytest_code(stranger.mine, outside, f"--agentv-trust={stranger.theirs}"), stranger.has_run) == (0, True)
+    assert pytest_code("own.eval.yaml") == 0
+    assert (pytest_code(outside), stranger.has_run) == (1, False)
+    assert (pytest_code(outside, f"--agentv-trust={stranger.theirs}"), stranger.has_run) == (0, True)

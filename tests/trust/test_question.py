@@ -3,21 +3,22 @@
 import os
 import pty
 import subprocess
-import sys
 
 import pytest
 from stranger import PYTHON, Stranger
 
 
 @pytest.fixture
-def stranger(tmp_path):
-    return Stranger(tmp_path)
+def stranger(tmp_path, program):
+    stranger = Stranger(tmp_path)
+    stranger.program = program
+    return stranger
 
 
 def on_terminal(stranger, path, answer):
     """Run `agentv eval` on a terminal, type an answer, and return the exit code and all that was shown."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "agentv", "eval", path, "--quiet"]
+    command = [stranger.program, "eval", path, "--quiet"]
     with subprocess.Popen(command, cwd=stranger.mine, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         os.write(ours, answer)

@@ -1,25 +1,26 @@
 """`agentv view` as a process, and its page in a real Chromium."""
 
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from view_process import started
 
 
 @pytest.fixture
-def server():
+def server(program):
     """Start `agentv view`: `with server("run") as view: view.login()`."""
-    return started
+    return partial(started, program)
 
 
 @pytest.fixture
-def served(chromium):
+def served(chromium, server):
     """Open the page of `agentv view` in Chromium: `with served("run", fragment="#view=run") as page:`."""
 
     @contextmanager
     def opened(*arguments, fragment="", **settings):
-        with started(*arguments) as server, chromium(server.url, fragment, **settings) as page:
-            page.server = server
+        with server(*arguments) as view, chromium(view.url, fragment, **settings) as page:
+            page.server = view
             yield page
 
     return opened

@@ -32,16 +32,16 @@ def runs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def view(runs):
+def view(program, runs):
     """A page without labels, and a browser that has opened it."""
-    with started(".", cwd=runs) as server:
+    with started(program, ".", cwd=runs) as server:
         yield server.login()
 
 
 @pytest.fixture(scope="module")
-def labelling(runs):
+def labelling(program, runs):
     """A page with labels, and a browser that has opened it."""
-    with started(".", "--label", "labels.jsonl", cwd=runs) as server:
+    with started(program, ".", "--label", "labels.jsonl", cwd=runs) as server:
         yield server.login()
 
 

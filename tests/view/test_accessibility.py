@@ -8,7 +8,7 @@ VIEWS = {
     "trend": ("#view=trend", "a.point"),
     "run": ("#view=run&run={0}", ".window .row"),
     "compare": ("#view=compare&runs={0}&runs={1}", ".pair-row"),
-    "case": ("#view=run&run={0}&open=1", ".detail section"),
+    "case": ("#view=run&run={0}&open=1", ".detail .message.answer"),
     "grid": ("#view=grid&run={0}", ".grid-cell"),
     "compared case": ("#view=compare&runs={1}&runs={0}&case=0", ".case-panel .answers"),
 }

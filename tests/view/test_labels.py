@@ -148,7 +148,7 @@ def test_only_runs_of_the_list_can_be_labelled(shared_labels):
 
 
 @pytest.fixture(scope="module")
-def shared_labels(tmp_path_factory):
+def shared_labels(program, tmp_path_factory):
     """A page with labels that no test writes."""
     from view_process import started
 
@@ -156,7 +156,7 @@ def shared_labels(tmp_path_factory):
     rows = [{"test_id": letter, "score": 1.0, "candidate_answer": letter} for letter in "ab"]
     rows.append({"test_id": "broken", "error": "no connection"})
     (folder / "eval_1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with started("eval_1.jsonl", "--label", "labels.jsonl", cwd=folder) as view:
+    with started(program, "eval_1.jsonl", "--label", "labels.jsonl", cwd=folder) as view:
         found = Labels(view)
         found.path = folder / "labels.jsonl"
         yield found

@@ -6,7 +6,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -125,9 +124,9 @@ def _events(stream):
 
 
 @contextmanager
-def started(*arguments, cwd=None):
+def started(program, *arguments, cwd=None):
     """Start `agentv view` with these arguments, and end it after the block."""
-    command = [sys.executable, "-m", "agentv", "view", *map(str, arguments), "--no-open"]
+    command = [program, "view", *map(str, arguments), "--no-open"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=cwd, **pipes) as process:
         try:
