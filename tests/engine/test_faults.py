@@ -210,6 +210,30 @@ def test_a_run_stops_if_the_judge_of_its_first_jobs_is_dead(project, fault, reas
 VERDICT = '{"reasoning": "fine", "hits": [], "misses": [], "score": 1.0}'
 
 
+@pytest.mark.parametrize(
+    ("usable", "options", "jobs"),
+    [(0, [], range(20, 61)), (3, [], range(100, 101)), (0, ["--keep-going"], range(100, 101))],
+)
+def test_a_run_stops_if_the_verdicts_of_its_first_jobs_are_all_unusable(project, usable, options, jobs):
+    def verdict(request):
+        return VERDICT if request.number <= usable else "I would say 8 out of 10."
+
+    with FaultyServer("yes", faults=["500"]) as server, FaultyServer(verdict) as judge:
+        project.targets(target(server, workers=4, max_retries=0), target(judge, name="judge", workers=4))
+        judged, checked = [{"type": "llm_judge", "name": "j"}], [{"type": "contains", "value": "yes"}]
+        cases = [{"input": "q", "evaluators": judged if number else checked} for number in range(100)]
+        project.dataset(*cases)
+        ended = project.eval("--out", "out", *options)
+        assert len(project.records()) in jobs
+        if len(project.records()) == 100:
+            return
+        assert ended.code == 3 and "none of their replies so far is a usable verdict" in ended.stderr
+        assert "agentv eval --retry-errors out" in ended.stdout
+        # The judge may be fixed without a change of the project.
+        assert len(project.records()) < 100 - 20 and project.eval("--resume", "--out", "out").code == 3
+        assert len(project.records()) >= 40
+
+
 @pytest.mark.parametrize(("executor", "answered"), [("local", 0), ("local", 5), ("process", 5)])
 def test_a_dead_judge_holds_back_the_target_and_stops_a_run_that_can_be_resumed(project, executor, answered):
     dead_from = [answered]

@@ -62,7 +62,10 @@ class GateOptions(Arguments):
         "Fail if more than N (or N%) of jobs error, and start no new job then. Without this option, errors fail a run "
         "with another gate, but do not stop it.",
     )
-    keep_going: bool = flag("--keep-going", "Run all jobs even if more of them have errored than --max-errors allows.")
+    keep_going: bool = flag(
+        "--keep-going",
+        "Run all jobs even if more of them have errored than --max-errors allows, or judges give no usable verdict.",
+    )
 
 
 class EvaluatorsOption(Arguments):

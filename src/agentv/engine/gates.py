@@ -28,6 +28,7 @@ Stop = Literal[
     "judge_network",
     "judge_outage",
     "judge_server",
+    "judge_verdict",
     "network",
 ]
 
@@ -57,6 +58,13 @@ _STOPPED: dict[str | None, Verdict] = {
     "judge_server": Verdict(
         EXIT_ERRORS, ("Stopped: the judge of every job so far failed with a server error. Check the judge's model.",)
     ),
+    "judge_verdict": Verdict(
+        EXIT_ERRORS,
+        (
+            "Stopped: the judges have answered, but none of their replies so far is a usable verdict. Check the "
+            "judge's model and prompt. Use --keep-going to run the other jobs.",
+        ),
+    ),
     "judge_outage": Verdict(
         EXIT_ERRORS, ("Answers without a score are stored. Resume the run when the judge is back.",)
     ),
@@ -75,6 +83,8 @@ class ErrorWatch:
         self._errors = 0
         self._first: Counter[str] = Counter()
         self._has_ended = False
+        self._unusable = 0
+        self._awaits_verdict = not keep_going
 
     def add(self, result: Result) -> Stop | None:
         """Count a record; return the reason to stop the run, if there is one."""
@@ -89,6 +99,16 @@ class ErrorWatch:
                 if self._first[kind] == self._errors == MAX_FIRST_ERRORS:
                     return kind
         return "errors" if self._errors > self._most else None
+
+    def add_verdicts(self, result: Result) -> Stop | None:
+        """Count the record of a job with judges; return a reason to stop if none has given a usable verdict yet."""
+        if not self._awaits_verdict:
+            return None
+        verdicts = set(_verdicts(result.evaluator_results))
+        if True in verdicts:
+            self._awaits_verdict = False
+        self._unusable += False in verdicts
+        return "judge_verdict" if self._awaits_verdict and self._unusable == MAX_FIRST_ERRORS else None
 
 
 def _cause(result: Result, error: ErrorInfo) -> str:
@@ -106,6 +126,15 @@ def _failed_calls(results: Sequence[EvaluatorResult]) -> Iterator[str]:
             calls = (result.evaluator_provider_request or {}).get("calls", ())
             yield from (call["error"]["class"] for call in calls if "error" in call)
             yield from _failed_calls(result.evaluator_results)
+
+
+def _verdicts(results: Sequence[EvaluatorResult]) -> Iterator[bool]:
+    """Yield whether the replies of judges are usable, for each evaluator and member whose calls were all answered."""
+    for result in results:
+        calls = (result.evaluator_provider_request or {}).get("calls", ())
+        if calls and not any("error" in call for call in calls):
+            yield result.error is None
+        yield from _verdicts(result.evaluator_results)
 
 
 def judge(summary: RunSummary, gates: Gates | None, stopped: Stop | None, thresholds: dict[str, float]) -> Verdict:

@@ -131,6 +131,8 @@ class RunInProgress:
         for note in format_notes(result.evaluator_results, self._judges) if self._judges else ():
             self._observer.note(note)
         self._stopped = self._stopped or self._errors.add(result)
+        if self.plan.checked.judges:
+            self._stopped = self._stopped or self._errors.add_verdicts(result)
         if self.plan.options.fail_fast and (result.verdict == "fail" or result.status == "error"):
             self._stop("fail_fast")
         if self.costs.has_budget:

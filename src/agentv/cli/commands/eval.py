@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 PERMANENT = frozenset({"auth", "invalid_response", "refused"})
 """Classes of errors that the same call would end in again."""
+_FAILED = frozenset({"auth", "network", "errors", "judge_auth", "judge_network", "judge_server", "judge_verdict"})
+"""The reasons of stopped runs whose errors are repeated after their cause is fixed."""
 _LABELS = {EXIT_FINDINGS: "Gate", EXIT_UNDECIDED: "Can't tell"}
 
 
@@ -251,7 +253,7 @@ def _next_commands(outcome: Outcome) -> list[str]:
     folder = shlex.quote(short(outcome.folder))
     if outcome.stopped == "budget":
         return [f"agentv eval --resume --out {folder} --budget-usd USD"]
-    if outcome.stopped in ("auth", "network", "errors", "judge_auth", "judge_network", "judge_server"):
+    if outcome.stopped in _FAILED:
         return [f"agentv eval --retry-errors {folder}"]
     if outcome.stopped not in (None, "decided"):
         return [f"agentv eval --resume --out {folder}"]
