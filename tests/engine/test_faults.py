@@ -234,7 +234,10 @@ def test_a_run_stops_if_the_verdicts_of_its_first_jobs_are_all_unusable(project,
         assert len(project.records()) >= 40
 
 
-@pytest.mark.parametrize(("executor", "answered"), [("local", 0), ("local", 5), ("process", 5)])
+@pytest.mark.parametrize(
+    ("executor", "answered"),
+    [("local", 0), ("local", 5), ("process", 5), pytest.param("ray", 5, marks=pytest.mark.cluster)],
+)
 def test_a_dead_judge_holds_back_the_target_and_stops_a_run_that_can_be_resumed(project, executor, answered):
     dead_from = [answered]
 

@@ -13,6 +13,7 @@ from agentv.engine.cases.pending_jobs import PendingJobs
 from agentv.engine.cost import budget_terms, costs_so_far
 from agentv.engine.gates import ErrorWatch, Stop
 from agentv.engine.interrupts import InterruptibleLoop
+from agentv.engine.job.artifacts import ANSWERS
 from agentv.engine.job.spec import skipped
 from agentv.engine.run_manifest import new_manifest, resumed_manifest
 from agentv.engine.run_plan import RunPlan
@@ -26,7 +27,7 @@ from agentv.runs.store import RunStore
 from agentv.runs.summary import Snapshot, SummaryBuilder
 
 if TYPE_CHECKING:
-    from agentv.engine.answers.answer_log import UnscoredAnswers
+    from agentv.engine.answers.answer_log import AnswerLog, UnscoredAnswers
     from agentv.engine.traces.span_receiver import SpanReceiver
 
 
@@ -75,6 +76,7 @@ class RunInProgress:
         self._errors = ErrorWatch(plan.options.gates, plan.checked.total, keep_going=plan.options.keep_going)
         self._judges = set(plan.checked.judges)
         self._answers: UnscoredAnswers | None = None
+        self._returned: AnswerLog | None = None
         self._early_stop = plan.live_early_stop
         waits = plan.checked.dependencies.waits_for and plan.rescored is None
         self._gate = DependencyGate(plan.checked.dependencies, self._skip) if waits else None
@@ -124,6 +126,8 @@ class RunInProgress:
         if isinstance(result, UnfinishedJob):
             self.costs.unrecorded_usd += result.cost_usd
             self.outage = self.outage or result.outage
+            if result.answer is not None:
+                self._store_answer(result.answer)
             self._stop("budget" if result.outage is None else "judge_outage")
             return True
         result = self._keep(result)
@@ -145,7 +149,17 @@ class RunInProgress:
         """Close the files, so that every record is on disk."""
         if self.plan.answers is not None:
             self.plan.answers.close()
+        if self._returned is not None:
+            self._returned.close()
         self.store.close()
+
+    def _store_answer(self, line: bytes) -> None:
+        """Store an answer without a score that a worker on another machine returned."""
+        if self._returned is None:
+            from agentv.engine.answers.answer_log import AnswerLog  # late: most workers store their answers
+
+            self._returned = AnswerLog(str(self.store.path / ANSWERS), Redactor(self.plan.project.secrets).redact_line)
+        self._returned.write(line)
 
     def _stop(self, reason: Stop) -> None:
         """Let no more jobs start. The first reason is kept."""

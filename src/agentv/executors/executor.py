@@ -22,11 +22,13 @@ from agentv.support.byte_gate import ByteGate
 class UnfinishedJob(msgspec.Struct, frozen=True):
     """A job without a record: the budget is used up, or its judge is down (`outage` is the message).
 
-    Its calls, if there were any, cost this much.
+    Its calls, if there were any, cost this much. A worker that cannot write to the run folder returns the `answer` that
+    is not scored yet, as a line for the log of answers.
     """
 
     cost_usd: float = 0.0
     outage: str | None = None
+    answer: bytes | None = None
 
 
 Emit = Callable[[Result | UnfinishedJob], bool | None]

@@ -1,6 +1,7 @@
 """Answers that are not scored yet, kept so that a killed run does not ask and pay for them again.
 
-Only answers whose evaluators wait for something, such as a judge, are stored. Each process has its own file.
+Only answers whose evaluators wait for something, such as a judge, are stored. Each process has its own file. Workers on
+other machines return answers whose judge is down to the driver, which stores them.
 """
 
 from __future__ import annotations
@@ -42,25 +43,28 @@ class AnswerLog:
         self._redact = redact
         self._file: ResultWriter | None = None
 
-    def add(self, job: Job, answer: Answer, text: str, run_id: str) -> float:
-        """Store the answer of a job before it is scored; return its cost, or 0 if it cannot be stored."""
-        assert answer.response is not None
-        record = make_record(job, JobOutcome(answer, Grade("unscored")), run_id)
-        line = LoggedAnswer(text=text, response=stored(answer.response), record=record)
-        try:
-            encoded = msgspec.json.encode(line) + b"\n"
-        except (TypeError, ValueError, OverflowError, RecursionError):
-            return 0.0  # data that JSON cannot represent
+    def write(self, line: bytes) -> None:
+        """Store an answer before it is scored; see `encode_answer`."""
         if self._file is None:
             make_folder(self._folder)
             self._file = ResultWriter(os.path.join(self._folder, f"{os.getpid()}.jsonl"), self._redact)
-        self._file.write(encoded)
-        return cost_of(record)
+        self._file.write(line)
 
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
             self._file.close()
+
+
+def encode_answer(job: Job, answer: Answer, text: str, run_id: str) -> tuple[bytes | None, float]:
+    """Return the line of the log for an answer, and its cost; no line if JSON cannot represent the answer."""
+    assert answer.response is not None
+    record = make_record(job, JobOutcome(answer, Grade("unscored")), run_id)
+    line = LoggedAnswer(text=text, response=stored(answer.response), record=record)
+    try:
+        return msgspec.json.encode(line) + b"\n", cost_of(record)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None, 0.0
 
 
 class JobSet(Protocol):

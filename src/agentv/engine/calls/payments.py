@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from contextvars import ContextVar
 
+import msgspec
+
 from agentv.engine.calls.prices import BatchPrice, expected_tokens, price_of
 from agentv.executors.executor import RunBudget, UnfinishedJob
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
@@ -15,10 +17,11 @@ from agentv.targets.target import Target
 class JobAccount:
     """What the calls of one job have cost, and whether one of them was refused. A stored answer is not lost."""
 
-    __slots__ = ("is_open", "is_refused", "spent_usd", "stored_usd")
+    __slots__ = ("answer", "is_open", "is_refused", "spent_usd", "stored_usd")
 
     def __init__(self) -> None:
         self.spent_usd = self.stored_usd = 0.0
+        self.answer: bytes | None = None
         self.is_refused = False
         self.is_open = True
 
@@ -53,8 +56,8 @@ class Payments:
             self._budget.end(target, account.spent_usd, ok=ok)
         lost_usd = max(0.0, account.spent_usd - account.stored_usd)
         if isinstance(result, UnfinishedJob):
-            return UnfinishedJob(lost_usd, result.outage)
-        return UnfinishedJob(lost_usd) if account.is_refused else result
+            return msgspec.structs.replace(result, cost_usd=lost_usd)
+        return UnfinishedJob(lost_usd, answer=account.answer) if account.is_refused else result
 
     def wrapped(self, responder: Responder, settings: Target) -> Responder:
         """Wrap a target so that its calls are counted."""

@@ -70,8 +70,7 @@ def portable(spec: RunSpec, file: Targets) -> PortableSpec:
         for field, value in explicit_settings(target).items():
             if value and is_secret_field((field,)):
                 refuse_to_send(target.name, (field,))
-    files = msgspec.structs.replace(
-        spec.files, answers_folder=None, batches_folder=None
-    )  # other machines cannot write to the run folder
+    # Other machines cannot write to the run folder.
+    files = msgspec.structs.replace(spec.files, answers_folder=None, batches_folder=None, returns_answers=True)
     bare = msgspec.structs.replace(spec, targets=others, home=str(spec.home), secrets=frozenset(), files=files)
     return PortableSpec(bare, file.portable(from_file))

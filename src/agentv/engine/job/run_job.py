@@ -151,23 +151,28 @@ class JobContext:
             wanted = msgspec.structs.replace(wanted, files=(*wanted.files, *added))
         return JobWorkspace(job, wanted, self.spec.files.workspaces_folder, self._suites)
 
-    def store_answer(self, job: Job, answer: Answer, text: str) -> bool:
+    def store_answer(self, job: Job, answer: Answer, text: str) -> tuple[bool, bytes | None]:
         """Store an answer that a target was called for before its evaluators wait. A workspace cannot be stored.
 
-        Returns whether the answer can be scored later without another call.
+        Returns whether the answer can be scored later without another call, and the answer if it has to be returned.
         """
-        folder, settings = self.spec.files.answers_folder, self.targets.settings(job.target)
+        files, settings = self.spec.files, self.targets.settings(job.target)
+        folder = files.answers_folder
         is_called = settings is not None and settings.is_live and self.spec.replay is None and not answer.cached
-        if folder is None or job.answer is not None or answer.request.job_workspace is not None or not is_called:
-            return job.answer is not None or not is_called
-        if self._answers is None:
-            from agentv.engine.answers.answer_log import AnswerLog  # late: few runs have judges
+        if job.answer is not None or not is_called:
+            return True, None
+        if answer.request.job_workspace is not None or (folder is None and not files.returns_answers):
+            return False, None
+        from agentv.engine.answers.answer_log import AnswerLog, encode_answer  # late: few runs have judges
 
-            self._answers = AnswerLog(folder, self.redact_line)
-        cost_usd = self._answers.add(job, answer, text, self.spec.run_id)
+        line, cost_usd = encode_answer(job, answer, text, self.spec.run_id)
+        returned = self.redact_line(line) if line is not None and files.returns_answers else None
+        if line is not None and folder is not None:
+            self._answers = self._answers or AnswerLog(folder, self.redact_line)
+            self._answers.write(line)
         if (account := job_account.get()) is not None:
-            account.stored_usd = cost_usd
-        return True
+            account.stored_usd, account.answer = cost_usd, returned
+        return line is not None, returned
 
     def prepare_call(self, job: Job, target: OpenTarget, request: CaseRequest) -> None:
         """Open the log of a call, and store its prompt if prompts are kept."""
@@ -196,12 +201,12 @@ async def run_job(job: Job, context: JobContext) -> Result | UnfinishedJob:
         if isinstance(scored, JobOutcome):
             outcome = scored
         else:
-            is_stored = context.store_answer(job, answer, scored[0].candidate_answer)
+            is_stored, returned = context.store_answer(job, answer, scored[0].candidate_answer)
             asking = _scoring_context(job, context)
             with context.scoring():
                 outcome = await _score_all(job, answer, context, asking, scored)
             if asking.outages and context.spec.stops_at_outage:
-                return UnfinishedJob(_lost_usd(outcome, is_stored=is_stored), asking.outages[0])
+                return UnfinishedJob(_lost_usd(outcome, is_stored=is_stored), asking.outages[0], returned)
         result = make_record(job, outcome, context.spec.run_id)
         if context.traces is not None and job.answer is None:
             context.traces.write_trace(job, answer, result)

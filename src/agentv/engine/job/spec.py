@@ -26,7 +26,10 @@ MAX_OUTAGE_S = 600.0
 
 
 class RunFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """The files and folders in which a run stores its calls; None for those it does not store."""
+    """The files and folders in which a run stores its calls; None for those it does not store.
+
+    With `returns_answers`, workers return answers without a score, because they cannot write to the run folder.
+    """
 
     cache_folder: str | None = None
     record_file: str | None = None
@@ -35,6 +38,7 @@ class RunFiles(msgspec.Struct, frozen=True, kw_only=True):
     logs_folder: str | None = None
     workspaces_folder: str | None = None
     answers_folder: str | None = None
+    returns_answers: bool = False
     batches_folder: str | None = None
 
 
