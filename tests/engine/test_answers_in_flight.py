@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from agentv.model.response import SampleRequest
 from agentv.support.byte_gate import ByteGate, HeldBytes, hold_bytes
+from agentv.targets.python import FunctionTarget
 from virtual_time import passes, run
 
 MB = 1 << 20
@@ -106,6 +108,32 @@ def test_many_large_outputs_at_once_take_little_memory(project, ending):
     project.targets({"name": "default", "provider": "cli", "command_template": command})
     assert peak_of_large_answers(project) < 150 * 1024  # 238 MB if the outputs do not wait
     assert (project.path / "out" / "results.jsonl").stat().st_size // (10 * MB) == 20
+
+
+@pytest.mark.parametrize(("is_large", "at_once"), [(lambda _: True, 6), (lambda number: number % 40 == 30, 20)])
+def test_a_function_whose_answers_are_large_is_called_less_often_at_a_time(is_large, at_once):
+    calls, running, most = iter(range(100)), [0], [0]
+
+    async def answer(prompt):
+        number = next(calls)
+        running[0] += 1
+        await passes(1)
+        most[0] = max(most[0], running[0]) if number >= 20 else 0  # the first calls start before a size is known
+        running[0] -= 1
+        return "x" * (8 * MB if is_large(number) else 10)
+
+    async def jobs(gate, responder):
+        held = HeldBytes(gate)
+        for _ in range(5):
+            await responder.respond(SampleRequest("q"))
+            await held.end_job()
+
+    async def main():
+        gate, responder = ByteGate(), FunctionTarget(name="f", provider="python", call=answer).open("")
+        await asyncio.gather(*(jobs(gate, responder) for _ in range(20)))
+
+    run(main())
+    assert most[0] == at_once
 
 
 def peak_of_large_answers(project):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from typing import Any
+
+import msgspec
 
 from agentv.model.case import case_to_data
 from agentv.model.message import message_to_data
@@ -34,6 +37,10 @@ _ALWAYS = frozenset(KNOWN) - {"texts", "options", "context"}
 """The arguments of a function with `**kwargs`. `texts` is only for embeddings; the others are those of promptfoo."""
 
 
+_REMEMBERED = 16
+"""The number of answers that the usual size is mainly a mean of."""
+
+
 class FunctionResponder:
     """Calls one function, in the event loop if it is async, else in a thread."""
 
@@ -45,14 +52,32 @@ class FunctionResponder:
         self._function: FunctionCall[Request] = FunctionCall(call, label, KNOWN, "prompt", _ALWAYS)
         self._is_call_api = {"options", "context"} <= set(self._function.names)
         self._threads = DaemonThreads()
+        self._answers = 0
+        self._usual_bytes = 0.0
 
-    async def respond(self, request: Request) -> Response:
+    def respond(self, request: Request) -> Awaitable[Response]:
+        """Call the function; first wait for memory if its answers so far were large."""
+        return self._respond(request) if self._usual_bytes <= LARGE_BYTES else self._respond_later(request)
+
+    async def _respond_later(self, request: Request) -> Response:
+        reserved = int(self._usual_bytes)
+        await hold_bytes(reserved)
+        started = time.perf_counter()
+        response = await self._respond(request, reserved)
+        if response.duration_ms is not None:
+            return response
+        # The time that the call waited is not the function's.
+        return msgspec.structs.replace(response, duration_ms=1000 * (time.perf_counter() - started))
+
+    async def _respond(self, request: Request, reserved: int = 0) -> Response:
         timer, task = asyncio.timeout(request.timeout_s), asyncio.current_task()
         try:
             async with timer:
                 value = await self._function.call(request, self._threads)
-            if isinstance(value, str) and len(value) > LARGE_BYTES:
-                await hold_bytes(len(value))
+            size = len(value) if isinstance(value, str) else _size_of(value)
+            if size > LARGE_BYTES or self._usual_bytes:
+                self._learn(size)
+                await hold_bytes(size - reserved)
             return response_from_value(_answer_of(value) if self._is_call_api else value)
         except TargetFailure:
             raise
@@ -65,6 +90,11 @@ class FunctionResponder:
             if is_cancelled(error) or (isinstance(error, GeneratorExit) and _is_closed(task)):
                 raise
             raise self._failure(error) from error
+
+    def _learn(self, size: int) -> None:
+        """Update the usual size of answers, a mean in which the last ones count most."""
+        self._answers = min(_REMEMBERED, self._answers + 1)
+        self._usual_bytes += (size - self._usual_bytes) / self._answers
 
     def sends(self, request: Request) -> dict[str, Any]:
         """Return the arguments by name, with the case as `agentv cases` prints it."""
@@ -92,6 +122,11 @@ def _answer_of(value: Any) -> Any:
     tokens = {"input": usage.get("prompt"), "output": usage.get("completion")} if isinstance(usage, dict) else {}
     found = {"text": output, "cost_usd": value.get("cost"), "token_usage": tokens if all(tokens.values()) else None}
     return {key: each for key, each in found.items() if each is not None}
+
+
+def _size_of(value: object) -> int:
+    """Return the length of the texts in the object that a function returned."""
+    return sum(len(text) for text in value.values() if isinstance(text, str)) if isinstance(value, dict) else 0
 
 
 def _is_closed(task: asyncio.Task[Any] | None) -> bool:
