@@ -12,11 +12,13 @@ import time
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from agentv.calibration.calibrate import Answers, JudgedAnswer
 from agentv.calibration.calibrate import calibrate as calibrate_answers
 from agentv.calibration.label_file import read_labels
 from agentv.calibration.labels import AnswerKey, Label, Labels, answer_hash
+from agentv.cli import cli
 from agentv.model.result import EvaluatorResult, Result
 from agentv.runs.record import encode_record
 from waiting import wait_until
@@ -46,11 +48,9 @@ def judged(folder, command):
 
 
 def label(judged, keys, *arguments, run="run"):
-    """Label with the keys in a string, one per line, in a separate process."""
-    typed = "".join(f"{key}\n" for key in keys)
-    process = [sys.executable, "-m", "agentv", "judge", "label", run, *arguments]
-    ended = subprocess.run(process, input=typed, capture_output=True, text=True, cwd=judged.path, timeout=60)
-    assert ended.returncode == 0, ended
+    """Label with the keys in a string, one per line."""
+    ended = CliRunner().invoke(cli, ["judge", "label", run, *arguments], input="".join(f"{key}\n" for key in keys))
+    assert ended.exit_code == 0, ended.output
     return ended.stdout
 
 

@@ -309,9 +309,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("prompt", [None, "Rate this.\n<answer>\n{{ candidate_answer }}\n</answer>\nBe strict."])
-@pytest.mark.parametrize("judge", ["plain", "quotes before", "quotes after", "quotes both"])
-def test_no_answer_can_change_its_own_score(judged, name, prompt, judge):
+def test_no_answer_can_change_its_own_score(judged, name):
     text = HOSTILE[name]
     replies = {
         "plain": verdict(0.25),
@@ -319,15 +317,18 @@ def test_no_answer_can_change_its_own_score(judged, name, prompt, judge):
         "quotes after": f"{verdict(0.25)}\n\nThe answer read: {text}",
         "quotes both": f"{text}\n{verdict(0.25)}\n{text}",
     }
-    entries = [{"type": "llm_judge", **({"prompt": prompt} if prompt else {})}]
-    assert judged(replies[judge], text, entries=entries)["c0"]["score"] == 0.25
+    own = {"prompt": "Rate this.\n<answer>\n{{ candidate_answer }}\n</answer>\nBe strict."}
+    entries = [{"type": "llm_judge", "model": judge, **prompt} for judge in replies for prompt in ({}, own)]
+    record = judged(lambda request: replies[request.model], text, entries=entries)["c0"]
+    assert [result["score"] for result in record["evaluator_results"]] == [0.25] * 8
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("entry", [{"type": "llm_judge"}, {"type": "rubric"}, {"type": "answer_relevance"}])
-def test_a_server_that_echoes_the_prompt_gives_no_score(judged, name, entry):
-    record = judged(None, HOSTILE[name], entries=[entry], code=3)["c0"]
+def test_a_server_that_echoes_the_prompt_gives_no_score(judged, name):
+    entries = [{"type": "llm_judge"}, {"type": "rubric"}, {"type": "answer_relevance"}]
+    record = judged(None, HOSTILE[name], entries=entries, code=3)["c0"]
     assert (record["status"], record["score"]) == ("error", None)
+    assert [result["score"] for result in record["evaluator_results"]] == [None] * 3
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -2,8 +2,6 @@
 
 import os
 import stat
-import subprocess
-import sys
 
 import pytest
 from run_project import Project
@@ -70,12 +68,11 @@ def test_a_link_or_pipe_in_a_run_folder_changes_no_other_file(project, name, kin
     place = project.path / "out" / name
     place.unlink(missing_ok=True)
     place.symlink_to(precious) if kind == "link" else os.mkfifo(place)
-    command = [sys.executable, "-m", "agentv", "eval", "d.yaml", "--out", "out", "--resume"]
-    ended = subprocess.run(command, cwd=project.path, capture_output=True, text=True, timeout=60)
+    ended = project.command("eval", "d.yaml", "--out", "out", "--resume")
     assert precious.read_text() == "keep me"
     assert "Traceback" not in ended.stderr
     if name in (".lock", "results.jsonl", "cases.jsonl") and kind == "link":
-        assert ended.returncode == 2 and "It is a link, which is not followed" in ended.stderr
+        assert ended.code == 2 and "It is a link, which is not followed" in ended.stderr
 
 
 def test_everything_a_run_writes_is_private_even_with_a_lax_umask(project):
