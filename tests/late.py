@@ -10,4 +10,6 @@ class Late:
         self.module = module
 
     def __getattr__(self, name):
+        if name.startswith("_"):  # pytest looks for its own attributes in everything that it collects
+            raise AttributeError(name)
         return getattr(pytest.importorskip(self.module), name)

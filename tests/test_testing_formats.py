@@ -10,11 +10,9 @@ import pytest
 from agentv.model.message import ToolCall
 from agentv.model.result import TokenUsage
 from agentv_testing import Answer, FaultyServer
+from late import Late
 
-anthropic = pytest.importorskip("anthropic")
-genai = pytest.importorskip("google.genai")
-errors = pytest.importorskip("google.genai.errors")
-types = genai.types
+anthropic, genai, types = Late("anthropic"), Late("google.genai"), Late("google.genai.types")
 
 LOOKS_UP = [
     Answer("Let me see.", (ToolCall("weather", {"city": "Oslo"}, id="w1"),), thinking="I need the weather."),
@@ -27,11 +25,8 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 class Anthropic:
     """Anthropic's SDK."""
 
-    errors = {
-        "429": anthropic.RateLimitError,
-        "529": anthropic.InternalServerError,
-        "401": anthropic.AuthenticationError,
-    }
+    module = anthropic
+    errors = {"429": "RateLimitError", "529": "InternalServerError", "401": "AuthenticationError"}
 
     def __init__(self, server):
         self.client = anthropic.Anthropic(base_url=server.origin, api_key="key", max_retries=0)
@@ -76,7 +71,8 @@ class Anthropic:
 class Responses(Anthropic):
     """OpenAI's SDK with the Responses API."""
 
-    errors = {"429": openai.RateLimitError, "503": openai.InternalServerError, "401": openai.AuthenticationError}
+    module = openai
+    errors = {"429": "RateLimitError", "503": "InternalServerError", "401": "AuthenticationError"}
 
     def __init__(self, server):
         self.client = openai.OpenAI(base_url=server.url, api_key="key", max_retries=0)
@@ -116,7 +112,8 @@ class Responses(Anthropic):
 class Gemini(Anthropic):
     """Google's SDK."""
 
-    errors = {"429": errors.ClientError, "503": errors.ServerError, "401": errors.ClientError}
+    module = Late("google.genai.errors")
+    errors = {"429": "ClientError", "503": "ServerError", "401": "ClientError"}
 
     def __init__(self, server):
         options = types.HttpOptions(base_url=server.origin, retry_options=types.HttpRetryOptions(attempts=1))
@@ -210,7 +207,7 @@ def test_an_sdk_plays_a_script_of_tool_calls(kind, stream, sdk):
 )
 def test_an_sdk_gets_errors_in_its_own_format(kind, status, sdk):
     client, server = sdk(kind, faults=[status])
-    with pytest.raises(client.errors[status], match="Simulated failure"):
+    with pytest.raises(getattr(client.module, client.errors[status]), match="Simulated failure"):
         client.ask(client.hello, False)
     assert server.counts.by_status == {int(status): 1}
 

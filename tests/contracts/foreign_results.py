@@ -55,7 +55,7 @@ def archive(path: Path, members: dict[str, str], compression: int = zipfile.ZIP_
 EXAMPLES = [
     Example(file.stem, data)
     for file in sorted(FOLDER.glob("*.yaml"))
-    for data in yaml.safe_load(file.read_text(encoding="utf-8"))
+    for data in yaml.load(file.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 ]
 READABLE = [example for example in EXAMPLES if "records" in example.data]
 REFUSED = [example for example in EXAMPLES if "refused" in example.data]
