@@ -43,6 +43,18 @@ def test_the_server_returns_the_figures_of_the_command(command, server, two_runs
         assert [side["record"]["candidate_answer"] for side in pair["sides"]] == ["yes, number 0", "no, number 0"]
 
 
+def test_a_case_of_a_run_that_was_replaced_or_deleted_is_an_error(server, two_runs):
+    with server("before", "after") as view:
+        ids = ids_of(view.login())
+        key = view.get(f"/api/compare?runs={ids['before']},{ids['after']}")["key"]
+        results = two_runs.path / "after/results.jsonl"
+        results.write_bytes(b"".join(reversed(results.read_bytes().splitlines(keepends=True))))
+        for _ in range(2):
+            error = view.get(f"/api/compare/case?key={key}&row=0")["error"]
+            assert (error["message"], error["hint"]) == ("A run has changed since it was compared", "Reload the page")
+            results.unlink(missing_ok=True)
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [

@@ -71,6 +71,25 @@ def test_a_result_that_cannot_be_read_says_so_and_is_read_again(folder, served):
         page.locator(".detail .message.answer").get_by_text("the answer").wait_for()
 
 
+def test_a_run_that_is_replaced_while_it_is_open_is_shown_anew(evaluated, folder, served):
+    """The file is overwritten in place, and keeps its number. Then the run is renamed, and found again."""
+    evaluated("abc")
+    evaluated("xyz", out="other")
+    with served("run", fragment="#view=run") as page:
+        page.locator(".window .row").get_by_text("b", exact=True).click()
+        page.locator(".detail").get_by_text("does not contain 'A'").first.wait_for()
+        for name in ("results.jsonl", "cases.jsonl", "run.json", "summary.json"):
+            (folder.path / "run" / name).write_bytes((folder.path / "other" / name).read_bytes())
+        page.locator(".window .row").get_by_text("y", exact=True).click()
+        page.locator(".detail .message.answer").get_by_text("Y").wait_for()
+        (folder.path / "run").rename(folder.path / "renamed")
+        page.locator(".reading").get_by_text("This run is not in the list").wait_for()
+        page.locator(".window .row").get_by_text("z", exact=True).click()
+        page.locator(".reading").get_by_role("link", name="Go back to the list of runs").wait_for()
+        (folder.path / "renamed").rename(folder.path / "run")
+        page.locator(".reading:empty").wait_for(state="attached")
+
+
 def test_runs_that_cannot_be_shown_say_why_without_an_error_on_the_console(evaluated, folder, served):
     evaluated("ab", out="first")
     evaluated("cd", out="second")

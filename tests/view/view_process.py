@@ -87,7 +87,7 @@ class Server:
             n, total, complete = block.pop("n"), block.pop("total"), block.pop("complete")
             for kind, new in block.pop("names").items():
                 names.setdefault(kind, []).extend(new)
-            assert block.pop("first") == first
+            assert block.pop("first") == first and block.pop("version")
             found += [{key: v[i] if isinstance(v, list) else v for key, v in block.items()} for i in range(n)]
             first += n
             if complete and first == total:

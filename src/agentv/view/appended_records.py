@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
+from zlib import crc32
 
 from agentv.errors import file_errors
 from agentv.model.result import Result
@@ -16,6 +18,7 @@ from agentv.runs.record import RESULTS_FILE, DuplicateCheck, RecordError, damage
 from agentv.runs.store import RunStore
 
 _READ_BYTES = 4 << 20
+_START_BYTES = 4096
 
 Record = TypeVar("Record", bound=RowRecord | Result)
 
@@ -42,6 +45,8 @@ class AppendedRecords(Generic[Record]):
         self._jobs = DuplicateCheck(path, "line") if checks_jobs else None
         self._seen_size = 0
         self._file = _file_number(path)
+        self._start = b""
+        self._same_at: tuple[int, int] | None = None
 
     @property
     def is_at_end(self) -> bool:
@@ -50,8 +55,22 @@ class AppendedRecords(Generic[Record]):
 
     @property
     def was_replaced(self) -> bool:
-        """Whether the file was deleted, shortened or replaced by another one."""
-        return _file_number(self._path) != self._file or _size(self._path) < self._offset
+        """Whether the file was deleted, shortened, overwritten or replaced by another one."""
+        return _file_number(self._path) != self._file or _size(self._path) < self._offset or not self._has_same_start()
+
+    @property
+    def version(self) -> str:
+        """A value that changes when the file is replaced."""
+        return f"{self._file}-{crc32(self._start)}"
+
+    def _has_same_start(self) -> bool:
+        """Return whether the file begins as it did; it is read only if it has changed."""
+        stamp = file_stamp(self._path)
+        if stamp != self._same_at:
+            with suppress(OSError), open(self._path, "rb") as file:
+                if file.read(len(self._start)) == self._start:
+                    self._same_at = stamp
+        return stamp == self._same_at
 
     def read(self, most: int) -> RecordBatch[Record]:
         """Return the next records, at most this many. Raises AgentvError for a damaged record."""
@@ -81,6 +100,8 @@ class AppendedRecords(Generic[Record]):
         # Only a file that agentv writes may end in a part of a line.
         if lines and not lines[-1].endswith(b"\n") and self._path.name == RESULTS_FILE:
             lines.pop()
+        if lines and not self._start:
+            self._start = lines[0][:_START_BYTES]
         self._read_bytes += sum(map(len, lines))
         self._lines = lines
         if not lines:
@@ -129,6 +150,11 @@ class HeldRecords:
     def was_replaced(self) -> bool:
         """Whether the file was changed or deleted."""
         return file_stamp(self._path) != self._stamp
+
+    @property
+    def version(self) -> str:
+        """A value that changes when the file is replaced."""
+        return "-".join(map(str, self._stamp))
 
     def read(self, most: int) -> RecordBatch[Result]:
         """Return the next records, at most this many. Raises AgentvError for a damaged record."""

@@ -94,7 +94,8 @@ class RunList:
         """Return the run with this id. Raises UnknownRunError."""
         found = self._runs.get(id)
         if found is None:
-            raise UnknownRunError("This run is not in the list", hint="Go back to the list of runs")
+            moved = "It may have been deleted, moved or renamed"
+            raise UnknownRunError("This run is not in the list", moved, "Go back to the list of runs")
         return found
 
     def _entry(self, path: Path, known: _Known | None, journal: RunJournal) -> _Known:

@@ -118,7 +118,8 @@ class ServedRun:
         total = self._rows.total
         block = self._rows.block(first)
         complete = not is_live and is_read
-        return b'{"total":%d,"complete":%b,%b' % (total, b"true" if complete else b"false", block[1:])
+        state = {"total": total, "complete": complete, "version": self._rows_source.version}
+        return _encode(state)[:-1] + b"," + block[1:]
 
     def results(self, rows: Sequence[int]) -> bytes:
         """Return the fields of records that are not in the columns, as JSON: of the first rows, if they are large."""

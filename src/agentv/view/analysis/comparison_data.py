@@ -15,7 +15,7 @@ from aiohttp import web
 
 from agentv.comparison.joined_cases import JoinedCases
 from agentv.comparison.run_comparison import CompareOptions, NamedRun, compare_joined, compare_many, read_scores
-from agentv.errors import UsageError
+from agentv.errors import AgentvError, UsageError
 from agentv.report.comparisons.comparison_view import ComparedRuns, matrix_head
 from agentv.report.row_blocks import case_fields
 from agentv.view.appended_records import file_stamp
@@ -71,7 +71,13 @@ class _Comparison:
         assert self.compared is not None
         first, second = (side.run.run for side in self.compared.pairs.sides)
         with self._reading, first, second:
-            found = self.compared.case(row)
+            try:
+                found = self.compared.case(row)
+            except (AgentvError, OSError) as error:
+                raise _changed() from error
+            [(_, id, _, _)] = self.compared.pairs.names(range(row, row + 1))
+            if any(side is not None and side["record"]["eval_id"] != id for side in found["sides"]):
+                raise _changed()
             place = 0 if found["sides"][1] is None else 1
             record = found["sides"][place]["record"]
             return {**found, "case": self._stored_case(place, record["dataset_path"], record["eval_id"])}
@@ -83,6 +89,10 @@ class _Comparison:
         offset = find_case(run.folder.cases_path, dataset_path, id)
         stored = next(run.cases_at([offset])) if offset >= 0 else None
         return None if stored is None else case_fields(stored.fields)
+
+
+def _changed() -> AgentvError:
+    return AgentvError("A run has changed since it was compared", hint="Reload the page")
 
 
 async def compare(request: web.Request) -> web.Response:

@@ -4,10 +4,19 @@ import { element } from "./dom.js";
 import { visible } from "./text.js";
 
 export function failureLines(error, shell) {
-  const hint = error.hint && visible(error.hint);
   return [
     element("p", {}, visible(error.message)),
     error.detail && element("p", {}, visible(error.detail)),
-    hint && element("p", { class: "note" }, error.view ? element("a", { href: shell.address(error.view) }, hint) : hint),
+    error.hint && element("p", { class: "note" }, hint(error, shell)),
   ];
+}
+
+// The same in one line.
+export function failureLine(error, shell) {
+  const text = [error.message, error.detail].filter(Boolean).join(". ");
+  return element("span", {}, visible(text), error.hint && ". ", error.hint && hint(error, shell));
+}
+
+function hint({ hint, view }, shell) {
+  return view ? element("a", { href: shell.address(view) }, visible(hint)) : visible(hint);
 }

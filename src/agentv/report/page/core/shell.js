@@ -21,6 +21,7 @@ export async function start(root, source, views) {
   await shell.follow();
   shell.state.addEventListener("change", () => shell.follow());
   shell.state.addEventListener("fill", () => shell.stay());
+  source.events?.().on("replaced", ({ id }) => shell.reopen(id));
   addEventListener("keydown", (event) => shell.key(event));
   document.documentElement.dataset.ready = "true";
 }
@@ -74,6 +75,13 @@ class Shell {
     replaceChildren(this.place, opened.root);
     this.showTitle(opened.title ?? view.title);
     opened.follow();
+  }
+
+  // Opens the view of a run again, because the run was replaced.
+  reopen(run) {
+    if (this.#opened?.run !== run) return;
+    this.#route = null;
+    this.state.update({ open: null });
   }
 
   // The open view has completed the address.

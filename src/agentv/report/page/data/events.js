@@ -1,5 +1,5 @@
 // Events of the server, shared by all views: "runs" (the list changed), "progress" (of a running eval), "labels" (the file
-// changed), and "connection" (lost or found again).
+// changed), "connection" (lost or found again), and "replaced" (a run turned out to be another one).
 //
 // A browser allows six connections to a server, so its visible pages share one stream: the page that holds a lock reads it
 // and sends what it receives to the others. When it is closed or hidden, the next one takes over.
@@ -85,24 +85,25 @@ export class ServerEvents extends EventTarget {
     if (isLost || (this.#isCurrent && !isNew)) return;
     this.progress.clear();
     for (const each of progress) this.#receive("progress", each);
-    if (this.#wasCurrent) for (const name of MISSED) this.#send(name, null);
+    if (this.#wasCurrent) for (const name of MISSED) this.send(name, null);
     this.#isCurrent = this.#wasCurrent = true;
   }
 
   #receive(name, data) {
     if (name === "progress" && data.state === "running") this.progress.set(data.id, data);
     else if (name === "progress") this.progress.delete(data.id);
-    this.#send(name, data);
+    this.send(name, data);
   }
 
   #setLost(isLost) {
     if (isLost) this.#isCurrent = false;
     if (this.isLost === isLost) return;
     this.isLost = isLost;
-    this.#send("connection", { isLost });
+    this.send("connection", { isLost });
   }
 
-  #send(name, detail) {
+  // Sends an event to the views of this page.
+  send(name, detail) {
     this.dispatchEvent(new CustomEvent(name, { detail }));
   }
 }

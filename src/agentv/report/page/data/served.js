@@ -30,8 +30,14 @@ export class ServedSource {
   async run(id) {
     const wanted = id ?? (await this.runs()).runs[0]?.id;
     if (wanted === undefined) throw new Error("There are no runs yet");
-    if (!this.#runs.has(wanted)) this.#runs.set(wanted, new ServedRun(wanted));
+    if (!this.#runs.has(wanted)) this.#runs.set(wanted, new ServedRun(wanted, () => this.#forget(wanted)));
     return this.#runs.get(wanted);
+  }
+
+  // The files of a run were replaced by those of another one.
+  #forget(id) {
+    this.#runs.delete(id);
+    this.events().send("replaced", { id });
   }
 
   // The means over time of the runs with these datasets and this target.
@@ -54,9 +60,13 @@ export class ServedSource {
 class ServedRun {
   #kept = new Map();
   #waiting = null;
+  #version = null; // of the files that rows were read from
+  #replaced;
 
-  constructor(id) {
+  // `replaced` is called when the run turns out to be another one.
+  constructor(id, replaced) {
     this.id = id;
+    this.#replaced = replaced;
     this.address = `/api/runs/${encodeURIComponent(id)}`;
   }
 
@@ -70,6 +80,9 @@ class ServedRun {
   async *blocks(from = 0) {
     for (let first = from; ; ) {
       const block = await persistently(`${this.address}/rows?first=${first}`);
+      if (first && block.version !== this.#version) return this.#replaced();
+      if (block.version !== this.#version) this.#kept.clear();
+      this.#version = block.version;
       first += block.n;
       if (block.n) yield block;
       if (block.complete && first >= block.total) return;

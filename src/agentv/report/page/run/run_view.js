@@ -2,6 +2,7 @@
 
 import { Detail } from "../case/detail.js";
 import { element, replaceChildren } from "../core/dom.js";
+import { failureLine } from "../core/failure.js";
 import { count } from "../core/format.js";
 import { isTyping, resultKey } from "../core/keys.js";
 import { Rows } from "../data/rows.js";
@@ -41,6 +42,7 @@ class Page {
   #isClosed = false;
   #isRevealed = false;
   #isRead = false;
+  #failure = null;
   #drawing = 0;
   #known = 0; // the number of rows that are known to follow
   #filtered = null;
@@ -110,9 +112,7 @@ class Page {
       if (this.root.isConnected) this.#draw(); // the view was opened before its first rows
       if (hasMore) await this.#loadRest(blocks);
     };
-    rest().catch((error) => {
-      this.reading.textContent = `The rest of the results cannot be read: ${error.message}`;
-    });
+    rest().catch((error) => this.#fail(error));
     await Promise.race([first, pause(REDRAW)]); // a run that has just started has no rows yet
   }
 
@@ -120,10 +120,22 @@ class Page {
   async resume(isRunning) {
     if (!this.#isRead || this.#isClosed) return;
     this.#isRead = false;
+    this.#failure = null;
     Object.assign(this.head, { live: isRunning, complete: false });
-    await this.#loadRest(this.source.blocks(this.rows.total)).catch((error) => {
-      this.reading.textContent = `The rest of the results cannot be read: ${error.message}`;
-    });
+    await this.#loadRest(this.source.blocks(this.rows.total)).catch((error) => this.#fail(error));
+  }
+
+  // Shows why the rest of the rows cannot be read. Tried again when the list of runs changes.
+  #fail(error) {
+    this.#failure = error;
+    this.#isRead = true;
+    this.#showReading();
+  }
+
+  #showReading() {
+    const isReading = !this.#isRead && this.rows.total < this.#known;
+    const progress = isReading ? `Reading results: ${count(this.rows.total)} of ${count(this.#known)}` : null;
+    replaceChildren(this.reading, this.#failure ? failureLine(this.#failure, this.shell) : progress);
   }
 
   follow() {
@@ -225,7 +237,7 @@ class Page {
     this.filters.show(counts);
     this.order.show();
     this.status.textContent = this.#countText(rows.length);
-    this.reading.textContent = this.#isRead || this.rows.total >= this.#known ? "" : `Reading results: ${count(this.rows.total)} of ${count(this.#known)}`;
+    this.#showReading();
     this.table.show(rows, this.#isSameList(values));
     this.search.follow();
     this.detail.show();
