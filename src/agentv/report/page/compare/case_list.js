@@ -79,7 +79,7 @@ export class CaseList {
       this.#current = current === undefined ? -1 : this.#shown.indexOf(current);
       this.#list.length = this.#shown.length;
       this.scroller.setAttribute("aria-rowcount", String(this.#shown.length + 1));
-      this.empty.hidden = this.#shown.length > 0;
+      this.empty.hidden = this.#shown.length > 0 || this.columns.total < this.#expected;
       this.#drawTools(filter, order, find);
     }
     this.#draw();
@@ -135,6 +135,12 @@ export class CaseList {
       return true;
     }
     return false;
+  }
+
+  // The number of cases that can be listed.
+  get #expected() {
+    const { head } = this.columns;
+    return head.listed ?? head.total;
   }
 
   #openCurrent() {
@@ -217,11 +223,10 @@ export class CaseList {
     if (focused) this.chips.querySelector(`[data-filter="${CSS.escape(focused)}"]`)?.focus();
     this.order.value = order;
     if (document.activeElement !== this.search) this.search.value = find;
-    const { total, head } = this.columns;
-    const expected = head.listed ?? head.total;
+    const { total } = this.columns;
     this.status.textContent =
-      total < expected
-        ? `Reading cases: ${count(total)} of ${count(expected)}`
+      total < this.#expected
+        ? `Reading cases: ${count(total)} of ${count(this.#expected)}`
         : this.#shown.length < total
           ? `${count(this.#shown.length)} of ${count(total)} cases`
           : `${count(total)} ${total === 1 ? "case" : "cases"}`;
