@@ -107,7 +107,7 @@ function withoutVerdicts(pair) {
 
 function missing(found) {
   const text = found?.error
-    ? `The case cannot be read: ${found.error.message}`
+    ? `The case cannot be read. ${[found.error.message, found.error.detail, found.error.hint].filter(Boolean).join(". ")}`
     : "The answers of this case are not in this file. Open the runs with `agentv view`, or print the case with `agentv compare A B --case ID`.";
   return element("p", { class: "note" }, sentence(text));
 }
