@@ -106,7 +106,7 @@ def outcomes(server: ForkServer, options: dict[str, Any]) -> list[str]:
         (folder / "d.yaml").write_text(json.dumps({"evaluators": [{"type": "contains", "value": "yes"}]}))
         (folder / "d.jsonl").write_text('{"id": "a", "input": "yes?", "expected_outcome": "x"}\n')
         chosen = [part for provider in PROVIDERS for part in ("--target", provider)]
-        server.run(folder, ["eval", "d.jsonl", *chosen, "--out", "out", "--quiet", "--keep-going"])
+        server.run(folder, ["eval", "d.jsonl", *chosen, "--out", "out", "--quiet", "--keep-going", "--max-outage", "0"])
         records = folder / "out" / "results.jsonl"
         lines = map(json.loads, records.read_text().splitlines() if records.exists() else ())
         found = {record["target"]: outcome_of(record) for record in lines}

@@ -37,11 +37,11 @@ def target(server, **settings):
     }
 
 
-def run(project, faults, *, cases=CASES, answers="yes", **settings):
+def run(project, faults, *options, cases=CASES, answers="yes", **settings):
     with FaultyServer(answers, faults=faults, seed=3, keep=0) as server:
         project.targets(target(server, **settings))
         project.dataset(*(f"question {number}" for number in range(cases)))
-        ended = project.eval("--out", "out")
+        ended = project.eval("--out", "out", *options)
     return ended, server.counts
 
 
@@ -86,7 +86,8 @@ def test_with_30_percent_faults_no_fault_becomes_a_score(project, retries):
     ],
 )
 def test_each_fault_has_its_error_class_and_number_of_attempts(project, fault, error_class, attempts):
-    ended, counts = run(project, {fault: 1.0}, cases=2, max_retries=2)
+    options = ("--max-outage", "0") if fault == "503" else ()
+    ended, counts = run(project, {fault: 1.0}, *options, cases=2, max_retries=2)
     assert ended.code == 3
     for record in project.records():
         assert (record["error"]["class"], record["attempts"]) == (error_class, attempts)
@@ -186,6 +187,18 @@ def test_a_run_stops_if_its_first_jobs_reach_no_server(project):
     assert "agentv targets check default" in ended.stderr
     assert "Failed: Stopped: no job so far reached its server. Check the address and the server." in ended.stderr
     assert "agentv eval --retry-errors out" in ended.stdout
+
+
+def test_a_stopped_run_goes_on_when_it_is_resumed_after_its_cause_is_fixed(project):
+    is_fixed = []
+    with FaultyServer(lambda _: "yes" if is_fixed else RawReply(b"{}", 401)) as server:
+        project.targets(target(server, workers=4))
+        project.dataset(*(["q"] * 100))
+        assert project.eval("--out", "out").code == 3
+        failed = len(project.records())
+        is_fixed.append(True)
+        assert project.eval("--resume", "--out", "out").code == 0
+    assert project.summary()["errors"] == failed < 80 and len(project.records()) == 100
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,12 @@ def test_after_the_longest_outage_the_jobs_are_errors_that_name_it():
     assert sum("https://api.example.com has been down for 6" in str(failure) for failure in failures.values()) > 800
 
 
-@pytest.mark.parametrize("kind", ["reset", "503"])
+def test_an_outage_at_the_start_of_a_run_costs_no_job():
+    took_s, failures = simulate(Endpoint(kind="503", outages=((0, 120),)), 400, (10, 10))
+    assert failures == {} and took_s < 120 + 1.5 * 40 * LATENCY_S + 10
+
+
+@pytest.mark.parametrize("kind", ["reset", "500"])
 def test_an_endpoint_that_never_answered_fails_fast(kind):
     took_s, failures = simulate(Endpoint(kind=kind, outages=((0, 10_000),)), 20, (4, 4))
     assert len(failures) == 20 and took_s < 60

@@ -86,17 +86,20 @@ class ErrorWatch:
         self._unusable = 0
         self._awaits_verdict = not keep_going
 
-    def add(self, result: Result) -> Stop | None:
-        """Count a record; return the reason to stop the run, if there is one."""
+    def add(self, result: Result, *, is_earlier: bool = False) -> Stop | None:
+        """Count a record; return the reason to stop the run, if there is one.
+
+        Records from before the run was resumed do not show whether a server can be reached now.
+        """
         error = result.error
         if error is None:
-            self._has_ended = True
+            self._has_ended = self._has_ended or not is_earlier
             return None
         self._errors += 1
-        if not self._has_ended:
+        if not self._has_ended and not is_earlier:
             self._first[_cause(result, error)] += 1
             for kind in _RECURRING:
-                if self._first[kind] == self._errors == MAX_FIRST_ERRORS:
+                if self._first[kind] == self._first.total() == MAX_FIRST_ERRORS:
                     return kind
         return "errors" if self._errors > self._most else None
 

@@ -183,7 +183,7 @@ class RunInProgress:
         hidden_names = None
         for result in RunStore.open(self.store.path).records():
             self.summary.add(result)
-            self._stopped = self._stopped or self._errors.add(result)
+            self._stopped = self._stopped or self._errors.add(result, is_earlier=True)
             if REPLACEMENT in f"{result.eval_id}{result.target}":
                 hidden_names = Redactor(self.plan.project.secrets)
             if self._gate is not None:

@@ -33,8 +33,8 @@ _DISMISSAL_S = 0.05
 class CallReport(NamedTuple):
     """How a call ended: answered, refused because of a rate limit, or failed: the endpoint is overloaded or down.
 
-    `unreached` if there was no server at its address. A call that ended in another way, such as a cancelled one, does
-    not count.
+    `unreached` if there was no server at its address, `unavailable` if a server said that it cannot answer now. A call
+    that ended in another way, such as a cancelled one, does not count.
     """
 
     ok: bool = True
@@ -42,6 +42,7 @@ class CallReport(NamedTuple):
     overloaded: bool = False
     retry_after_s: float | None = None
     unreached: bool = False
+    unavailable: bool = False
 
 
 ANSWERED, UNANSWERED = CallReport(), CallReport(ok=False)
@@ -75,10 +76,12 @@ class Lane:
     def may_be_down(self) -> bool:
         """Whether failures may be an outage: the endpoint has answered calls like these, or none since they fail.
 
-        If it only answers other calls, the model is wrong. If it never answered, the address may be wrong.
+        If it only answers other calls, the model is wrong. If it never answered, the address may be wrong, unless a
+        server there said that it is unavailable.
         """
-        answers = self._endpoint.answers
-        return bool(self.answers or (answers and answers == self.answers_before) or self.outage.is_unreached)
+        answers, outage = self._endpoint.answers, self.outage
+        has_no_others = answers == self.answers_before
+        return bool(self.answers or outage.is_unreached or (has_no_others and (answers or outage.is_unavailable)))
 
     @property
     def longest_wait_s(self) -> float:
@@ -317,6 +320,7 @@ class Limiter:
         if report.unreached and not self.answers:
             outage.unreached(now)
             return
+        outage.is_unavailable = outage.is_unavailable or report.unavailable
         outage.failed(now, lane.may_be_down, lane.in_flight, refused)
         if outage.since is not None:
             return  # probes do not change the limits

@@ -19,8 +19,9 @@ class EndpointDown(Exception):
 
 
 class Outage:
-    """Whether an endpoint is down. It has to have answered once, or never accepted a connection (`is_unreached`).
+    """Whether an endpoint is down.
 
+    It has to have answered once, never accepted a connection (`is_unreached`), or said so (`is_unavailable`).
     `failures` counts those since the last answer. `since` is the time of the first of them once the endpoint is down;
     `limit_before` and `rate_before` are the limits on calls in flight and on calls per second at that time.
     """
@@ -30,7 +31,7 @@ class Outage:
         self.failures = 0
         self.limit_before = self.rate_before = float("inf")
         self.survivors = 0
-        self.is_unreached = False
+        self.is_unreached = self.is_unavailable = False
         self._has_refusals = False
         self._first_at = self._probe_at = 0.0
 
@@ -57,7 +58,7 @@ class Outage:
 
     def answered(self) -> None:
         """Take note that a call was answered."""
-        self.since, self.failures, self.is_unreached = None, 0, False
+        self.since, self.failures, self.is_unreached, self.is_unavailable = None, 0, False, False
 
     @property
     def was_total(self) -> bool:

@@ -15,6 +15,7 @@ from agentv.model.response import Hold, Prepare, Request, Responder, ResponderWr
 
 _OVERLOADED = frozenset({"server", "network", "timeout"})
 _RESPONDED = frozenset({"auth", "refused", "invalid_response"})
+_UNAVAILABLE = frozenset({502, 503, 504})
 _LONGEST_DOWN_S = 60.0
 """A server that is down does not know for how long: one call tries again after this time, whatever it asked for."""
 
@@ -101,7 +102,7 @@ class LimitWrapper(ResponderWrapper):
 def _report(failure: TargetFailure) -> CallReport:
     refused, overloaded = failure.error_class == "rate_limit", failure.error_class in _OVERLOADED
     ok, wait_s = failure.error_class in _RESPONDED and not failure.is_page, failure.retry_after_s
-    return CallReport(ok, refused, overloaded, wait_s, failure.is_unreachable)
+    return CallReport(ok, refused, overloaded, wait_s, failure.is_unreachable, failure.status in _UNAVAILABLE)
 
 
 class TimeoutWrapper(ResponderWrapper):
