@@ -202,6 +202,16 @@ def test_a_summary_is_computed_again_and_missing_files_are_found(intact):
     assert intact.command("runs", "check", "out").code == 0
 
 
+@pytest.mark.parametrize("replace", [os.mkfifo, lambda path: path.symlink_to("/dev/null")])
+def test_a_pipe_or_device_instead_of_a_summary_is_not_read(intact, replace):
+    summary = intact.path / "out" / "summary.json"
+    summary.unlink()
+    replace(summary)
+    shown = intact.command("report", "out")
+    assert shown.code == 0 and "summary.json  It is not a regular file" in shown.stderr
+    assert intact.command("runs", "--in", ".").code == 0
+
+
 def test_a_changed_value_is_found_by_its_checksum(hurt):
     project = hurt("results.jsonl", lambda data: data.replace(b'"score":1.0', b'"score":0.5', 1))
     found = json.loads(project.command("runs", "check", "out", "--json").stdout)

@@ -95,7 +95,9 @@ def test_runs_that_cannot_be_shown_say_why_without_an_error_on_the_console(evalu
     evaluated("cd", out="second")
     (evaluated("ab", out="damaged") / "results.jsonl").write_bytes(b'{"schema_version":1,"eval_id":\n{}\n')
     folder.write("inspect.eval", b"PK\x03\x04 not an archive")
-    runs = ("first", "second", "damaged", "inspect.eval")
+    cut = evaluated("abc", out="cut") / "results.jsonl"
+    cut.write_bytes(b"".join(cut.read_bytes().splitlines(keepends=True)[:1]))
+    runs = ("first", "second", "damaged", "inspect.eval", "cut")
     with served(*runs, fragment="#view=run&run=nope") as page:
         ids = {Path(run["path"]).name: run["id"] for run in page.evaluate(RUNS)}
         failed = page.locator(".failed")
@@ -112,4 +114,7 @@ def test_runs_that_cannot_be_shown_say_why_without_an_error_on_the_console(evalu
             for text in texts:
                 failed.get_by_text(text).first.wait_for()
         failed.get_by_role("link", name="Go back to the list of runs").click()
-        page.locator("tbody.run").nth(3).wait_for()
+        page.locator("tbody.run").nth(4).wait_for()
+        page.evaluate("id => { location.hash = `view=run&run=${id}` }", ids["cut"])
+        page.get_by_text("damaged: 2 of 3 records are missing").wait_for()
+        assert page.get_by_text("not run").count() == 0

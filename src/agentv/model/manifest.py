@@ -53,6 +53,11 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     errors: int = 0
     skipped: int = 0
 
+    @property
+    def records(self) -> int:
+        """The number of jobs with a record."""
+        return self.ok + self.unscored + self.errors
+
 
 class RunLink(msgspec.Struct, frozen=True, kw_only=True):
     """A reference to another run: its id, its path, and a hash of its records."""

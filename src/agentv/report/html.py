@@ -107,6 +107,7 @@ def page_head(run: RunStore, figures: Figures, names: dict[str, list[Any]], tota
             "done": figures.done,
             "jobs": figures.jobs,
             "not_needed": figures.jobs_saved,
+            "lost": _lost_records(run, total),
         },
         "total": total,
         "summary": figures.summary,
@@ -124,6 +125,14 @@ def page_head(run: RunStore, figures: Figures, names: dict[str, list[Any]], tota
         "again": _again(run),
         **names,
     }
+
+
+def _lost_records(run: RunStore, total: int) -> int:
+    """Return how many records of a finished run are missing."""
+    manifest = run.manifest
+    if manifest is None or manifest.counts is None or manifest.finished_at is None:
+        return 0
+    return max(0, manifest.counts.records - total)
 
 
 def _settings(run: RunStore) -> dict[str, dict[str, Any]]:

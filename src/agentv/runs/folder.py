@@ -225,6 +225,8 @@ def resume_obstacle(manifest: RunManifest) -> str:
 
 
 def _read(path: Path, kind: type[Document]) -> Document:
+    if path.exists() and not path.is_file():  # a pipe would block, and a device has no end
+        raise AgentvError(f"Cannot read {path}", "It is not a regular file", repair_hint(path.parent))
     try:
         with file_errors(f"Cannot read {path}"):
             document = msgspec.json.decode(path.read_bytes(), type=kind)

@@ -106,6 +106,7 @@ class ServedRun:
         assert run is not None and figures is not None
         covers = None if is_whole and not is_live else figures.done
         head = page_head(run, figures, self._rows.names(), self._rows.total)
+        head["run"]["lost"] *= complete  # rows that are not read yet are not lost
         return {**head, "covers": covers, "complete": complete, "live": is_live, "notes": list(run.notes)}
 
     def rows(self, first: int) -> bytes:

@@ -212,7 +212,7 @@ class _Check:
             message = f"{plural(len(names), 'case')} with records {'is' if len(names) == 1 else 'are'} missing: {shown}"
             self._add(self._folder.cases_path, "missing", message)
         counts = self._manifest.counts if self._manifest is not None and self.is_finished else None
-        wanted = 0 if counts is None else counts.ok + counts.unscored + counts.errors
+        wanted = 0 if counts is None else counts.records
         lost = wanted - self.counts[self._folder.results_path.name]
         if lost > 0 and self._folder.results_path.exists():
             verb = "is" if lost == 1 else "are"

@@ -65,7 +65,7 @@ export class Headline {
     replaceChildren(
       this.counts,
       isHidden ? [] : buttons,
-      isPartial ? [] : skippedJobs(skipped, head.run.not_needed).map(([word, n]) => element("span", {}, `${count(n)} ${word}`)),
+      isPartial ? [] : skippedJobs(skipped, head.run.not_needed, head.run.lost).map(([word, n]) => element("span", {}, `${count(n)} ${word}`)),
       cost !== null && element("span", { title: "Cost of the targets and judges" }, shortUsd(cost)),
     );
     if (focused) this.counts.querySelector(`[data-verdict="${focused}"]`)?.focus();
@@ -101,7 +101,8 @@ function facts({ run, notes, live }) {
   return [
     run.started_at ? moment(run.started_at) : null,
     run.git_commit ? `commit ${run.git_commit.slice(0, 10)}` : null,
-    !live && run.done + run.not_needed < run.jobs ? `${count(run.done)} of ${count(run.jobs)} jobs done` : null,
+    !live && !run.lost && run.done + run.not_needed < run.jobs ? `${count(run.done)} of ${count(run.jobs)} jobs done` : null,
+    run.lost ? `damaged: ${count(run.lost)} of ${count(run.jobs)} records are missing (agentv runs check ${run.id})` : null,
     run.id,
     ...(notes ?? []),
   ].filter(Boolean);

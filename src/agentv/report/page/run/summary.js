@@ -15,9 +15,9 @@ export function targetCards(head) {
   return firstEntries(targets, ([name, target]) => card(name, target, head, targets.length > 1), "targets", { most: MOST_CARDS });
 }
 
-// The numbers of jobs without a result: those that early stopping saved, and others.
-export function skippedJobs(skipped, notNeeded) {
-  return [["not run", skipped - notNeeded], ["not needed", notNeeded]].filter(([, n]) => n > 0);
+// The numbers of jobs without a result: those that early stopping saved, and others. `lost` if the run is damaged.
+export function skippedJobs(skipped, notNeeded, lost) {
+  return [[lost ? "missing" : "not run", skipped - notNeeded], ["not needed", notNeeded]].filter(([, n]) => n > 0);
 }
 
 // The groups of results that did not pass.
@@ -35,7 +35,7 @@ export function failureGroups(head) {
 // With several targets, details are collapsed.
 function card(name, target, head, isShort) {
   const rest = [
-    facts(cardFacts(target, own(head.details, name))),
+    facts(cardFacts(target, own(head.details, name), head.run.lost)),
     ...(own(head.remarks, name) ?? []).map(([kind, text]) => element("p", { class: "early" }, `${kind}: ${text}`)),
     parts("Evaluators", target.evaluators),
     parts("Prompts", target.prompts),
@@ -68,7 +68,7 @@ function leading(target) {
   ];
 }
 
-function cardFacts(target, details) {
+function cardFacts(target, details, lost) {
   return [
     ...trials(target.trials?.at(-1)),
     ["scored", `${count(target.scored)} of ${count(target.jobs)}`],
@@ -77,7 +77,7 @@ function cardFacts(target, details) {
     ["errors", target.errors ? `${count(target.errors)} (not scored)` : null],
     ["with errors", target.ci95_with_errors ? `${interval(target.ci95_with_errors)} (errors as 0 and 1)` : null],
     ["unscored", target.unscored ? count(target.unscored) : null],
-    ...skippedJobs(target.skipped, target.early_stop?.not_needed ?? 0).map(([word, n]) => [word, count(n)]),
+    ...skippedJobs(target.skipped, target.early_stop?.not_needed ?? 0, lost).map(([word, n]) => [word, count(n)]),
     ["cost", known(target.cost_usd, usd, details?.priced, target)],
     ["estimated", target.estimated_cost_usd ? `${usd(target.estimated_cost_usd)} of the cost` : null],
     ["judges", known(target.judge_cost_usd, usd, details?.judge_priced, target)],
