@@ -305,7 +305,7 @@ def _failure(status: str, why: str = "") -> TargetFailure:
 
 
 def _decoded(decode: Any, lines: Iterable[bytes], bad: list[str]) -> Iterator[Any]:
-    """Yield the results in lines, and add what is wrong with a line to `bad`: the others are still results."""
+    """Yield the results in lines, and add the problem of a bad line to `bad`: the others are still results."""
     for line in lines:
         try:
             yield decode(line)
