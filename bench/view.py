@@ -1,4 +1,5 @@
-"""Cost of `agentv view`: time until the first rows of a run are shown, until all are read, and of a filter."""
+"""Cost of `agentv view`: time until the first rows of a run are shown, until all are read, and of a filter. Time until
+two runs are compared, and the memory of the server."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import chromium
 import generate
@@ -23,6 +24,7 @@ from harness import Goal, Measurement, Options
 SIZES, QUICK_SIZES = (100_000, 1_000_000), (5_000,)
 PAINT = {100_000: Goal("ours", "≤", 1_500), 1_000_000: Goal("ours", "≤", 3_000)}
 FILTER = Goal("ours", "≤", 200)
+MEMORY = Goal("ours", "≤", 400)
 BLANK_IS = "a text file of the same server"
 NO_WORK_IS = "two frames without work"
 VERDICTS = ((0.0, "fail"), (0.25, "fail"), (0.7, "borderline"), (0.9, "pass"), (1.0, "pass"))
@@ -48,9 +50,10 @@ def measurements(options: Options) -> Iterator[Measurement]:
             return
         for results in options.sizes(SIZES, QUICK_SIZES):
             with tempfile.TemporaryDirectory() as folder:
-                run = write_run(Path(folder), results)
-                samples = [measure(browser, run, results) for _ in range(rounds)]
-            yield from summed_up(samples, results)
+                runs = [write_run(Path(folder) / name, results, seed) for seed, name in enumerate(("a", "b"), 1)]
+                samples = [measure(browser, runs[0], results) for _ in range(rounds)]
+                yield from summed_up(samples, results)
+                yield from compared(browser, runs, results)
 
 
 def summed_up(samples: list[dict[str, float]], results: int) -> Iterator[Measurement]:
@@ -70,7 +73,7 @@ def summed_up(samples: list[dict[str, float]], results: int) -> Iterator[Measure
 
 def measure(browser: Any, run: Path, results: int) -> dict[str, float]:
     """Serve a run that has not been read yet, open it, and filter it twice, in milliseconds."""
-    with served(run) as url, browser.new_context(viewport={"width": 1440, "height": 900}) as context:
+    with served(run) as (url, _), browser.new_context(viewport={"width": 1440, "height": 900}) as context:
         page = context.new_page()
         page.set_default_timeout(120_000)
         found = {"paint": since(lambda: (page.goto(url, wait_until="commit"), page.wait_for_selector(".window .row")))}
@@ -83,6 +86,25 @@ def measure(browser: Any, run: Path, results: int) -> dict[str, float]:
     return found
 
 
+def compared(browser: Any, runs: list[Path], results: int) -> Iterator[Measurement]:
+    """Compare two runs that have not been read yet: the time until the verdict and the first cases are shown."""
+    with served(*runs) as view, browser.new_context() as context:
+        page = context.new_page()
+        page.set_default_timeout(600_000)
+        page.goto(view.url, wait_until="commit")
+        page.wait_for_selector("main")
+        blank = context.new_page()
+        floor = since(lambda: blank.goto(f"{view.url.split('?')[0]}page/core/dom.js"))
+        found = since(lambda: (page.evaluate("location.hash = '#view=compare'"), page.wait_for_selector(".verdict")))
+        rows = found + since(lambda: page.wait_for_selector(".pair-window .pair-row"))
+        memory = view.peak_mb
+    names = (("verdict", found, "ms", floor, BLANK_IS), ("first cases", rows, "ms", floor, BLANK_IS))
+    for name, ours, unit, beside, floor_is in (*names, ("memory of the server", memory, "MB", 1.0, "1 MB")):
+        goal = MEMORY if unit == "MB" and results in SIZES else None
+        label = f"two runs of {results:,} results compared, {name}"
+        yield Measurement("view", label, unit, ours, beside, floor_is, goal, {"cases": results, "rounds": 1})
+
+
 def since(work: Any) -> float:
     """Return how long work takes, in milliseconds."""
     start = time.perf_counter()
@@ -90,23 +112,37 @@ def since(work: Any) -> float:
     return (time.perf_counter() - start) * 1000
 
 
+class Served(NamedTuple):
+    """A running `agentv view`: its link and its process."""
+
+    url: str
+    pid: int
+
+    @property
+    def peak_mb(self) -> float:
+        """The most memory that the server used so far."""
+        found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{self.pid}/status").read_text())
+        return int(found[1]) / 1024 if found else 0.0
+
+
 @contextmanager
-def served(run: Path) -> Iterator[str]:
-    """Start `agentv view` and return its link."""
-    command = [sys.executable, "-m", "agentv", "view", str(run), "--no-open"]
+def served(*runs: Path) -> Iterator[Served]:
+    """Start `agentv view`."""
+    command = [sys.executable, "-m", "agentv", "view", *map(str, runs), "--no-open"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         found = re.search(r"http://\S+", process.stdout.readline())
         try:
             assert found, "agentv view printed no link"
-            yield found[0]
+            yield Served(found[0], process.pid)
         finally:
             process.terminate()
 
 
-def write_run(folder: Path, results: int) -> Path:
+def write_run(folder: Path, results: int, seed: int = 1) -> Path:
     """Write a run of short records."""
-    chance = random.Random(1)
+    folder.mkdir(exist_ok=True)
+    chance = random.Random(seed)
     with open(folder / "results.jsonl", "w") as records:
         for number in range(results):
             records.write(json.dumps(_record(number, chance)) + "\n")

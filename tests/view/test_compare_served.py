@@ -1,5 +1,6 @@
 """Comparisons in the served page: the same figures as `agentv compare`, and runs chosen from the list."""
 
+import asyncio
 import json
 
 import pytest
@@ -55,6 +56,26 @@ def test_a_case_of_a_run_that_was_replaced_or_deleted_is_an_error(server, two_ru
             results.unlink(missing_ok=True)
 
 
+def test_a_comparison_counts_what_it_read_and_stops_when_the_page_is_gone(two_runs, monkeypatch):
+    from agentv.comparison.run_comparison import CompareOptions, NamedRun
+    from agentv.view.analysis import comparison_data
+
+    async def compared():
+        found = comparison_data._Comparison(runs, CompareOptions(changes=0))
+        is_early = await found.head_soon() is None
+        await asyncio.wait([found._head])
+        return is_early, found
+
+    runs = [NamedRun(two_runs.path / name, name) for name in ("before", "after")]
+    monkeypatch.setattr(comparison_data, "_PROGRESS_S", 0)
+    is_early, found = asyncio.run(compared())
+    assert is_early and found.read == 16 and len(found.compared.pairs) == 8
+    monkeypatch.setattr(comparison_data, "_LEFT_S", -1)
+    _, found = asyncio.run(compared())
+    assert found.has_failed and found.read == 8, "the second run is not read"
+    assert "page was closed" in str(found._head.exception())
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [
@@ -76,7 +97,12 @@ def test_runs_are_chosen_swapped_and_opened_in_full(served, two_runs):
         assert "before → after" in page.title()
         ids = page.evaluate(IDS)
         assert page.evaluate("new URLSearchParams(location.hash).getAll('runs')") == [ids["before"], ids["after"]]
+        progress = [{"kind": "progress", "read": 1_234_567, "key": ""}]
+        reply = lambda route: route.fulfill(json=progress[0]) if progress else route.continue_()  # noqa: E731
+        page.route("**/api/compare?*", reply)
         page.click("[aria-label='Swap A and B']")
+        page.get_by_text("Reading cases: 1,234,567").wait_for()
+        progress.clear()
         page.wait_for_selector(".verdict.better")
         assert page.evaluate("new URLSearchParams(location.hash).getAll('runs')") == [ids["after"], ids["before"]]
         page.wait_for_selector(".pair-window .pair-row")

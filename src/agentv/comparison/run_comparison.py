@@ -27,7 +27,7 @@ from agentv.comparison.part_comparison import (
     usage_change,
     weighted_difference,
 )
-from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
+from agentv.comparison.scores import GroupedCases, RunScores, Watch, clusters_of
 from agentv.comparison.unfinished_run import unfinished
 from agentv.errors import UsageError
 from agentv.model.result import reason_of
@@ -65,16 +65,16 @@ class NamedRun(NamedTuple):
     picked: str | None = None
 
 
-def read_scores(runs: Sequence[NamedRun]) -> list[RunScores]:
+def read_scores(runs: Sequence[NamedRun], watch: Watch | None = None) -> list[RunScores]:
     """Return the scores of each run; for a single run, those of each of its targets, or else of its prompts."""
     if len(runs) > 1:
-        return [RunScores(*run) for run in runs]
+        return [RunScores(*run, watch) for run in runs]
     (run,) = runs
-    whole = None if run.picked is not None else RunScores(*run)
+    whole = None if run.picked is not None else RunScores(*run, watch)
     names = [] if whole is None else whole.targets if len(whole.targets) > 1 else whole.prompts
     if len(names) < 2:
         raise UsageError("compare needs two runs, or one run with several targets or prompts")
-    return [RunScores(run.path, f"{run.label}:{name}", name) for name in names]
+    return [RunScores(run.path, f"{run.label}:{name}", name, watch) for name in names]
 
 
 def compare_runs(before: RunScores, after: RunScores, options: CompareOptions = CompareOptions()) -> Comparison:

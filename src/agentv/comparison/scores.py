@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -28,10 +29,16 @@ if TYPE_CHECKING:
     from agentv.model.result import EvaluatorResult, Result
 
 
+T = TypeVar("T")
 JudgeUse = tuple[str, str, str | None]
 """An evaluator, a target it called, and the model that responded."""
 
+Watch = Callable[[int], None]
+"""Called while a run is read, with the number of records read since the last call. It may raise an error to stop."""
+
 _MOST_LEVELS = 256
+_WATCHED_TOGETHER = 4096
+_MANY_CASES = 100_000
 _NO_JUDGES: frozenset[JudgeUse] = frozenset()
 
 
@@ -95,7 +102,7 @@ class RunScores:
     such target.
     """
 
-    def __init__(self, path: Path | str, label: str, picked: str | None = None) -> None:
+    def __init__(self, path: Path | str, label: str, picked: str | None = None, watch: Watch | None = None) -> None:
         self.run = RunStore.open(path)
         self.path = path
         self.label = label
@@ -118,16 +125,23 @@ class RunScores:
         self.error_classes: Counter[str] = Counter()
         self._targets: dict[str, None] = {}
         self._prompts: dict[str | None, None] = {}
+        self._watch = watch
         if picked is None:
-            for start, record in self.run.entries(ScoreRecord):
+            for start, record in self._entries():
                 self._add(start, record)
         else:
             self._pick(picked)
         self.cases.finish()
+        if len(self.cases) >= _MANY_CASES:
+            _return_memory()
+
+    def _entries(self) -> Iterator[tuple[int, ScoreRecord | Result]]:
+        entries = self.run.entries(ScoreRecord)
+        return entries if self._watch is None else _watched(entries, self._watch)
 
     def _pick(self, name: str) -> None:
         targets, prompts = set(), set()
-        for start, record in self.run.entries(ScoreRecord):
+        for start, record in self._entries():
             targets.add(record.target)
             prompts.add(record.prompt)
             if record.target == name:
@@ -141,7 +155,7 @@ class RunScores:
             hint = did_you_mean(name, {*targets, *named}) or known
             what = "target or prompt" if named else "target"
             raise UsageError(f"No results for {what} '{name}' in {self.path}", hint=hint)
-        for start, record in self.run.entries(ScoreRecord):
+        for start, record in self._entries():
             if record.prompt == name:
                 self._add(start, record)
 
@@ -236,6 +250,18 @@ class RunScores:
             self.cost.add(case, metrics.cost_usd)
         if metrics.duration_ms is not None:
             self.duration.add(case, metrics.duration_ms)
+
+
+def _return_memory() -> None:
+    """Return the gaps that growing columns left behind: half of the memory of a large run, which the next one needs."""
+    with suppress(OSError, AttributeError):  # only the C library of GNU has gaps, and this function
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _watched(entries: Iterator[T], watch: Watch) -> Iterator[T]:
+    while part := list(islice(entries, _WATCHED_TOGETHER)):
+        yield from part
+        watch(len(part))
 
 
 def _judges_of(found: EvaluatorScore | EvaluatorResult, name: str) -> Iterator[JudgeUse]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import warnings
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +20,7 @@ from agentv.runs.folder import NewerVersionError, RunFolder, content_digest, is_
 from agentv.runs.folder_lock import is_locked
 from agentv.runs.run_location import imported_run
 from agentv.runs.store import check_case_line
-from agentv.support.hash_table import HashTable
+from agentv.support.hash_table import HashTable, NumberTable
 from agentv.support.json_values import repair_json
 
 DamageKind = Literal["unreadable", "bad_line", "duplicate", "incomplete", "missing", "changed"]
@@ -193,6 +194,7 @@ class _Check:
         if self._is_odd(path):
             return
         is_records, before = path == self._folder.results_path, len(self.problems)
+        has_cases = self._folder.cases_path.exists()
         for line in scanned:
             if line.problem:
                 self._bad_line(path, line)
@@ -200,13 +202,13 @@ class _Check:
             self.counts[path.name] += 1
             if not is_records:
                 self._cases.add([hash(line.identity)])
-            elif hash(line.identity[:2]) not in self._cases:
+            elif has_cases and hash(line.identity[:2]) not in self._cases:
                 self._without_case[line.identity[:2]] = None
         self._compare_digest(path, before)
 
     def missing(self) -> None:
         """Compare the cases with the records, and the records with the manifest."""
-        if self._without_case and self._folder.cases_path.exists():
+        if self._without_case:
             names = [name for _, name in self._without_case]
             shown = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
             message = f"{plural(len(names), 'case')} with records {'is' if len(names) == 1 else 'are'} missing: {shown}"
@@ -274,7 +276,7 @@ def scan_cases(path: Path) -> Iterator[ScannedLine]:
 
 
 def _scan(path: Path, identify: Callable[[bytes], _Identity], noun: str) -> Iterator[ScannedLine]:
-    seen: dict[int, int] = {}
+    seen, first_lines = NumberTable(), array("q")
     if not path.is_file():  # a pipe would block
         return
     with file_errors(f"Cannot read {path}"), path.open("rb", buffering=1 << 18) as file:
@@ -290,7 +292,10 @@ def _scan(path: Path, identify: Callable[[bytes], _Identity], noun: str) -> Iter
             if not line.endswith(b"\n"):
                 yield ScannedLine(number, line, identity, "The last line is incomplete")
                 continue
-            first = seen.setdefault(hash(identity), number)
+            known = seen.number(hash(identity))
+            if known == len(first_lines):
+                first_lines.append(number)
+            first = first_lines[known]
             repeated = "" if first == number else f"Line {first} is another {noun}"
             yield ScannedLine(number, line, identity, repeated, "duplicate" if repeated else "bad_line")
 

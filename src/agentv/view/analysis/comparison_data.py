@@ -1,20 +1,24 @@
 """Handlers for comparisons: the verdict, the list of cases, and one case of both runs.
 
-A comparison of large runs takes a while. It is computed once, in a thread, and kept for the requests that follow.
+A comparison of large runs takes a while. It is computed once, in a thread, and kept for the requests that follow. The
+page asks for its progress every second; if it no longer does, the comparison is stopped.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 from typing import Any
 
 from aiohttp import web
 
 from agentv.comparison.joined_cases import JoinedCases
 from agentv.comparison.run_comparison import CompareOptions, NamedRun, compare_joined, compare_many, read_scores
+from agentv.comparison.scores import RunScores
 from agentv.errors import AgentvError, UsageError
 from agentv.report.comparisons.comparison_view import ComparedRuns, matrix_head
 from agentv.report.row_blocks import case_fields
@@ -27,7 +31,14 @@ _MOST_RUNS = 20
 _MOST_KEPT, _MOST_CASES = 4, 1_000_000
 """Comparisons that are kept; fewer if they have many cases."""
 
+_PROGRESS_S, _LEFT_S = 1.0, 15.0
+"""How often the page is sent the progress, and how long after its last request it counts as gone."""
+
 _STAMPED = ("", "run.json", "results.jsonl", "cases.jsonl")
+
+
+class _PageLeft(Exception):
+    """The page that asked for a comparison is gone."""
 
 
 class _Comparison:
@@ -35,11 +46,31 @@ class _Comparison:
 
     def __init__(self, runs: list[NamedRun], options: CompareOptions) -> None:
         self.compared: ComparedRuns | None = None
+        self.read = 0
+        self._waiting = 0
+        self._asked_at = monotonic()
         self._reading = Lock()
         self._head = asyncio.ensure_future(asyncio.to_thread(self._compute, runs, options))
 
     async def head(self) -> dict[str, Any]:
-        return await asyncio.shield(self._head)
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self._head)
+        finally:
+            self._waiting -= 1
+            self._asked_at = monotonic()
+
+    async def head_soon(self) -> dict[str, Any] | None:
+        """Return the head; None if it takes longer than a second."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PROGRESS_S):
+                return await self.head()
+        return None
+
+    def _watch(self, records: int) -> None:
+        self.read += records
+        if not self._waiting and monotonic() - self._asked_at > _LEFT_S:
+            raise _PageLeft
 
     @property
     def has_failed(self) -> bool:
@@ -50,7 +81,7 @@ class _Comparison:
         return 0 if self.compared is None else len(self.compared.pairs)
 
     def _compute(self, runs: list[NamedRun], options: CompareOptions) -> dict[str, Any]:
-        loaded = read_scores(runs)
+        loaded = self._read(runs)
         if len(loaded) > 2:
             matrix = compare_many(loaded, allow_changed_measure=options.allow_changed_measure)
             return matrix_head(matrix, matrix.exit_code("regression"))
@@ -58,6 +89,12 @@ class _Comparison:
         found = compare_joined(joined, options)
         self.compared = ComparedRuns(found, joined)
         return self.compared.head(found.exit_code("regression"))
+
+    def _read(self, runs: list[NamedRun]) -> list[RunScores]:
+        with suppress(_PageLeft):
+            return read_scores(runs, self._watch)
+        # Outside the block above, because the error would keep what was read in memory.
+        raise UsageError("The comparison was stopped, because the page was closed", hint="Reload the page")
 
     async def two_runs(self) -> ComparedRuns:
         """Return the compared runs. Raises UsageError if there are more than two."""
@@ -98,7 +135,8 @@ def _changed() -> AgentvError:
 async def compare(request: web.Request) -> web.Response:
     """Return everything about a comparison but its cases."""
     key, found = _comparison(request)
-    return json_response({"key": key, **await found.head()})
+    head = await found.head_soon() if request.query.get("progress") == "1" else await found.head()
+    return json_response({"key": key, **({"kind": "progress", "read": found.read} if head is None else head)})
 
 
 async def rows(request: web.Request) -> web.Response:

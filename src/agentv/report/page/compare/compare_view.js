@@ -2,6 +2,7 @@
 
 import { element, replaceChildren } from "../core/dom.js";
 import { failureLines } from "../core/failure.js";
+import { count } from "../core/format.js";
 import { isControl, isTyping } from "../core/keys.js";
 import { CaseColumns } from "./case_columns.js";
 import { CaseList } from "./case_list.js";
@@ -32,6 +33,7 @@ async function open(context) {
 
 class ComparePage {
   #isClosed = false;
+  #latest = null;
   #list = null;
   #labels = null;
 
@@ -50,22 +52,27 @@ class ComparePage {
   // Compares the runs; a comparison of large runs takes a while.
   async load() {
     this.#list = null;
+    const own = (this.#latest = {});
+    const isLeft = () => this.#isClosed || this.#latest !== own;
     try {
       const runs = this.chooser ? await this.chooser.load() : [];
-      if (this.#isClosed) return;
+      if (isLeft()) return;
       if (runs.length && !this.state.getAll("runs").length) this.state.fill({ runs });
       if (this.chooser && !runs.length) return this.#say("Choose two runs to compare, or two targets of one run.");
       this.#say("Comparing…");
       const found = await this.source.comparison({ runs, isAllowed: this.state.get("anyway") === "1" });
-      const head = await found.head();
-      const labels = await this.labelsOf(found.runs);
-      if (this.#isClosed) return labels?.close();
+      const head = await found.head((read) => {
+        if (!isLeft() && read) this.#say(`Reading cases: ${count(read)}`);
+        return !isLeft();
+      });
+      const labels = head && (await this.labelsOf(found.runs));
+      if (isLeft()) return labels?.close();
       this.#labels?.close();
       this.#labels = labels;
       document.title = `${head.data.runs.map((run) => run.label).join(" → ")} · agentv`;
       await (head.kind === "matrix" ? this.#showMatrix(head) : this.#show(found, head));
     } catch (error) {
-      this.#fail(error);
+      if (!isLeft()) this.#fail(error);
     }
   }
 

@@ -12,10 +12,14 @@ export class ServedComparison {
     this.#parameters = new URLSearchParams([...names.map((name) => ["runs", name]), ...(isAllowed ? [["anyway", "1"]] : [])]);
   }
 
-  async head() {
-    const head = await get(`/api/compare?${this.#parameters}`);
-    this.#parameters.set("key", head.key); // a running eval may go on in the meantime
-    return head;
+  // `onProgress` receives the number of cases read so far; if it returns false, the page was left.
+  async head(onProgress = () => true) {
+    for (;;) {
+      const head = await get(`/api/compare?${this.#parameters}&progress=1`);
+      this.#parameters.set("key", head.key); // a running eval may go on in the meantime
+      if (head.kind !== "progress") return head;
+      if (onProgress(head.read) === false) return null;
+    }
   }
 
   // Yields the cases as columns.
