@@ -254,7 +254,7 @@ class RunScores:
 
 def _return_memory() -> None:
     """Return the gaps that growing columns left behind: half of the memory of a large run, which the next one needs."""
-    with suppress(OSError, AttributeError):  # only the C library of GNU has gaps, and this function
+    with suppress(OSError, AttributeError, TypeError):  # only the C library of GNU has gaps, and this function
         ctypes.CDLL(None).malloc_trim(0)
 
 
