@@ -120,7 +120,8 @@ def test_shards_share_a_budget_even_if_one_is_killed(project, agentv_server, exe
     assert 0.6 <= paid(server) <= 0.63 + 0.04
     assert "shards have spent $0.6" in said[0] + said[1]
     before = server.counts.requests
-    assert project.eval("--resume", "--out", "s2").code == 4
+    ended = project.eval("--resume", "--out", "s2", "--quiet")
+    assert ended.code == 4 and "the budget is used up: 3 shards have spent $0.6" in ended.stderr
     assert server.counts.requests <= before + 1
     assert [project.eval("--resume", "--out", f"s{number}", "--budget-usd", "2").code for number in (1, 2, 3)] == [
         0

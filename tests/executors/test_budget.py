@@ -93,7 +93,7 @@ def test_no_budget_is_exceeded_by_much(budget, workers, calls, low, spread, fail
     market = Market(Budget(budget), workers, 400, varied(low, low + spread, calls), failing, seed).run()
     assert market.paid <= budget * 1.05 + min(workers, 8) * market.dearest
     everything_ran = not market.refused
-    assert everything_ran or market.paid >= budget
+    assert everything_ran or market.paid >= budget - 1e-6
 
 
 @settings(max_examples=20)
@@ -120,6 +120,11 @@ def test_one_job_of_each_target_runs_until_a_cost_is_known():
 def test_free_jobs_do_not_wait_for_a_cost_for_long():
     market = Market(Budget(1.0), 64, 2000, steady(0.0)).run()
     assert market.finished == 2000 and market.most_at_once == 64
+
+
+def test_ten_cents_are_ten_calls_of_one_cent():
+    market = Market(Budget(0.1), 1, 20, steady(0.01)).run()
+    assert market.finished == 10 and market.refused
 
 
 def test_a_large_budget_does_not_slow_a_run_down():
@@ -163,7 +168,7 @@ def test_shards_together_stay_within_their_budget(shards, workers, calls, spread
     virtual_time.run(everyone())
     paid = sum(market.paid for market in markets)
     assert all(market.refused for market in markets)
-    assert 1.0 <= paid <= 1.05 + min(shards * workers, 8) * max(market.dearest for market in markets)
+    assert 1.0 - 1e-6 <= paid <= 1.05 + min(shards * workers, 8) * max(market.dearest for market in markets)
 
 
 def test_a_shard_may_spend_what_others_leave(tmp_path):

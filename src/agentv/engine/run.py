@@ -110,6 +110,10 @@ def _finish(running: RunInProgress, missing: tuple[str, ...], started: float) ->
     verdict = judge(summary, plan.options.gates, stopped, plan.checked.thresholds)
     if stopped == "judge_outage":
         verdict = Verdict(verdict.exit_code, (f"Stopped: {running.outage}", *verdict.reasons))
+    spending = _spending(running.budget)
+    if stopped == "budget" and spending is not None and spending.shards > 1:
+        spent = f"Stopped: the budget is used up: {spending.shards} shards have spent ${spending.usd:.4f} together"
+        verdict = Verdict(verdict.exit_code, (spent,))
     verdict = with_missing(verdict, missing)
     folder = running.store.folder
     digests = {**running.store.digests, folder.summary_path.name: folder.write_summary(summary)}
@@ -128,7 +132,7 @@ def _finish(running: RunInProgress, missing: tuple[str, ...], started: float) ->
         duration_ms=round((time.perf_counter() - started) * 1000, 1),
         skipped_cases=plan.cases.sink.skipped,
         stopped=stopped,
-        shards=_spending(running.budget),
+        shards=spending,
     )
 
 

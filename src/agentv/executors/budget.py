@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.executors.budget_file import Allowance, BudgetFile, BudgetShare
+from agentv.executors.budget_file import ROUNDING_USD, Allowance, BudgetFile, BudgetShare
 
 _TICK_S, _PUBLISHED = 0.25, 0.01
 """How often a shard reports what it has spent, and the fraction of the budget that it reports at once."""
@@ -160,7 +160,7 @@ class Budget:
     def _may_start(self, costs: JobCosts) -> bool | None:
         """Return whether another job may start; None if that depends on the jobs in flight, or on other shards."""
         others = self._allowance
-        if self.spent_usd >= self._limit:
+        if self.spent_usd >= self._limit - ROUNDING_USD:
             return False if others is None or others.is_used_up else None
         jobs = self._jobs
         if not jobs and (others is None or not others.others_run):

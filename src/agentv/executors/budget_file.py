@@ -15,6 +15,8 @@ import msgspec
 
 from agentv.executors.shared_file import SharedFile, SharedState, state_folder
 
+ROUNDING_USD = 1e-9
+"""Sums of costs are not exact: ten calls of $0.01 use up $0.10."""
 _ROUND_S, _KEPT_S = 24 * 3600.0, 30 * 24 * 3600.0
 """A shard belongs to those that were active within a day before it; spending is kept for a month."""
 
@@ -140,5 +142,5 @@ class BudgetFile:
         rest = max(0.0, limit - committed - own.spent - own.reserved)
         free = limit - sum(max(other.allowed, other.spent) for other in others)
         own.allowed = max(own.spent, min(own.spent + own.reserved + rest / running, free))
-        is_used_up = own.spent + sum(other.spent for other in others) >= limit
+        is_used_up = own.spent + sum(other.spent for other in others) >= limit - ROUNDING_USD
         return Allowance(own.allowed, committed, any(other.jobs for other in others), is_used_up)
