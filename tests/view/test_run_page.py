@@ -78,10 +78,15 @@ def test_a_run_that_is_replaced_while_it_is_open_is_shown_anew(evaluated, folder
     with served("run", fragment="#view=run") as page:
         page.locator(".window .row").get_by_text("b", exact=True).click()
         page.locator(".detail").get_by_text("does not contain 'A'").first.wait_for()
+        grid = page.context.new_page()
+        grid.goto(f"{page.server.origin}/#view=grid")
+        grid.get_by_text("B", exact=True).wait_for()
         for name in ("results.jsonl", "cases.jsonl", "run.json", "summary.json"):
             (folder.path / "run" / name).write_bytes((folder.path / "other" / name).read_bytes())
         page.locator(".window .row").get_by_text("y", exact=True).click()
         page.locator(".detail .message.answer").get_by_text("Y").wait_for()
+        grid.get_by_text("B", exact=True).click()
+        grid.get_by_role("rowheader", name="y").wait_for()
         (folder.path / "run").rename(folder.path / "renamed")
         page.locator(".reading").get_by_text("This run is not in the list").wait_for()
         page.locator(".window .row").get_by_text("z", exact=True).click()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
+from agentv.view.served_run import ServedRun
 from agentv.view.state import STATE, json_response
 
 _MOST_ROWS = 2_000
@@ -46,13 +48,19 @@ async def results(request: web.Request) -> web.Response:
     if len(given) > _MOST_ROWS:
         raise web.HTTPBadRequest(text=f"A request names at most {_MOST_ROWS:,} rows")
     body = await asyncio.to_thread(run.results, [_whole(each, "rows") for each in given if each])
-    return web.Response(body=body, content_type="application/json")
+    return _versioned(run, body)
 
 
 async def case(request: web.Request) -> web.Response:
     """Return the case of a row; null if the run has none."""
     run = request.app[STATE].served_run(request.match_info["id"])
-    return json_response(await asyncio.to_thread(run.case, whole_number(request, "row")))
+    found = await asyncio.to_thread(run.case, whole_number(request, "row"))
+    return _versioned(run, msgspec.json.encode(found))
+
+
+def _versioned(run: ServedRun, body: bytes) -> web.Response:
+    """Return JSON with the version of the run, so that the page does not mix records of two runs."""
+    return web.Response(body=body, content_type="application/json", headers={"Agentv-Version": run.version})
 
 
 def whole_number(request: web.Request, name: str) -> int:

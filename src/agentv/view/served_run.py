@@ -87,6 +87,11 @@ class ServedRun:
         return self._run
 
     @property
+    def version(self) -> str:
+        """A value that changes when the records are replaced by those of another run."""
+        return "" if self._run is None else self._rows_source.version
+
+    @property
     def total(self) -> int:
         """The number of rows that are known."""
         return 0 if self._run is None else self._rows.total
@@ -119,7 +124,7 @@ class ServedRun:
         total = self._rows.total
         block = self._rows.block(first)
         complete = not is_live and is_read
-        state = {"total": total, "complete": complete, "version": self._rows_source.version}
+        state = {"total": total, "complete": complete, "version": self.version}
         return _encode(state)[:-1] + b"," + block[1:]
 
     def results(self, rows: Sequence[int]) -> bytes:

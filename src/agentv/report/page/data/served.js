@@ -108,7 +108,16 @@ class ServedRun {
   }
 
   async caseOf(row) {
-    return get(`${this.address}/case?row=${row}`);
+    return this.#ask(`case?row=${row}`);
+  }
+
+  // What belongs to rows that were read before: not if the run was replaced since.
+  async #ask(path) {
+    const response = await answer(`${this.address}/${path}`);
+    const version = response.headers.get("Agentv-Version") ?? this.#version;
+    if (version === this.#version) return response.json();
+    this.#replaced();
+    throw new Error("The run was replaced by another one");
   }
 
   // The labels of the person who uses the page.
@@ -156,8 +165,7 @@ class ServedRun {
       const wanted = [...rows];
       const found = [];
       // The server sends large records in several answers.
-      while (found.length < wanted.length)
-        found.push(...(await get(`${this.address}/results?rows=${wanted.slice(found.length).join(",")}`)));
+      while (found.length < wanted.length) found.push(...(await this.#ask(`results?rows=${wanted.slice(found.length).join(",")}`)));
       return new Map(wanted.map((row, position) => [row, found[position]]));
     });
     promise.rows = rows;
