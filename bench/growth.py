@@ -51,19 +51,20 @@ def main() -> int:
     parser.add_argument("--full", action="store_true", help="also one million")
     parser.add_argument("--sizes", metavar="N,N,…", help="other sizes, each ten times the one before")
     parser.add_argument("--only", choices=MEASURES, action="append", metavar="NAME", help=f"of {', '.join(MEASURES)}")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="measurements of a short command")
     options = parser.parse_args()
     sizes = tuple(map(int, options.sizes.split(","))) if options.sizes else (*SIZES, *([FULL] if options.full else []))
     worse = []
     print("| input | command | size | s | MB | time per tenfold | memory per tenfold |\n|---|---|--:|--:|--:|--:|--:|")
     for name in options.only or MEASURES:
-        for figures in measured(name, sizes):
+        for figures in measured(name, sizes, options.rounds):
             worse += list(printed(figures))
     for problem in worse:
         print(f"Worse than linear: {problem}", file=sys.stderr)
     return 1 if worse else 0
 
 
-def measured(name: str, sizes: Sequence[int]) -> list[list[Figure]]:
+def measured(name: str, sizes: Sequence[int], rounds: int = ROUNDS) -> list[list[Figure]]:
     """Return the figures of each command with one kind of input, by size."""
     by_command: dict[str, list[Figure]] = {}
     for size in (1, *sizes):
@@ -72,17 +73,17 @@ def measured(name: str, sizes: Sequence[int]) -> list[list[Figure]]:
             (folder / ".agentv").mkdir()
             (folder / ".agentv" / "targets.yaml").write_text(TARGETS)
             for label, arguments in MEASURES[name](folder, size):
-                figure = Figure(name, label, size, *used(arguments, folder))
+                figure = Figure(name, label, size, *used(arguments, folder, rounds))
                 by_command.setdefault(label, []).append(figure)
         finally:
             shutil.rmtree(folder)
     return list(by_command.values())
 
 
-def used(arguments: Sequence[str], folder: Path) -> tuple[float, float]:
+def used(arguments: Sequence[str], folder: Path, most: int = ROUNDS) -> tuple[float, float]:
     """Run agentv, a short command several times; return the least processor time in seconds and peak memory in MB."""
     rounds = [used_once(arguments, folder)]
-    while len(rounds) < ROUNDS and rounds[0][0] < SHORT_SECONDS:
+    while len(rounds) < most and rounds[0][0] < SHORT_SECONDS:
         if "--out" in arguments:
             shutil.rmtree(folder / arguments[-1])
         rounds.append(used_once(arguments, folder))

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from types import MappingProxyType
 
 import pytest
@@ -256,9 +255,7 @@ def test_a_cancelled_async_run_stops_and_keeps_its_records(folder):
         with pytest.raises(asyncio.CancelledError):
             await running
 
-    started = time.monotonic()
     asyncio.run(main())
-    assert time.monotonic() - started < 20
     assert asked == ["c0", "c1"]
     records = (folder.path / "out" / "results.jsonl").read_bytes().splitlines()
     assert [json.loads(record)["eval_id"] for record in records] == ["c0"]
@@ -303,7 +300,7 @@ def test_ctrl_c_raises_keyboard_interrupt_and_keeps_records(folder, where):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         wait_until((folder.path / "started").exists, process)
         process.send_signal(signal.SIGINT)
-        out, said = process.communicate(timeout=20)
+        out, said = process.communicate(timeout=60)
     assert "interrupted" in out, said
     manifest = json.loads((folder.path / "out" / "run.json").read_bytes())
     assert "finished_at" not in manifest

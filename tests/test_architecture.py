@@ -70,10 +70,10 @@ def layer_of(module: Path) -> str:
     return module.parts[0].removesuffix(".py")
 
 
-def imported_layers(module: Path) -> set[str]:
+def imported_layers(tree: ast.Module) -> set[str]:
     """Return the layers that a module imports, at the top or inside functions."""
     found = set()
-    for node in ast.walk(ast.parse((SOURCE / module).read_text(encoding="utf-8"))):
+    for node in ast.walk(tree):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -83,35 +83,50 @@ def imported_layers(module: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("module", MODULES, ids=str)
-def test_imports_follow_the_layers(module):
-    layer = layer_of(module)
+def allowed_layers(layer: str) -> set[str]:
     if layer == "__init__":
-        allowed = GROUND | {"datasets", "model", "api", "pytest_plugin"}
-    else:
-        allowed = GROUND | {layer} | MAY_IMPORT.get(layer, set()) | {"__version__"}
-    assert imported_layers(module) - allowed == set()
+        return GROUND | {"datasets", "model", "api", "pytest_plugin"}
+    return GROUND | {layer} | MAY_IMPORT.get(layer, set()) | {"__version__"}
+
+
+SILENT = {
+    "cli",
+    "report",
+    "view",
+    "engine",
+    "trust",
+    "runs",
+    "datasets",
+    "targets",
+    "calibration",
+    "generation",
+    "pytest_plugin",
+}
+PRINTS = {"print", "click.echo", "click.secho", "click.style", "sys.stdout.write", "sys.stderr.write"}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
-def test_every_module_has_a_docstring(module):
-    docstring = ast.get_docstring(ast.parse((SOURCE / module).read_text(encoding="utf-8")))
-    assert docstring, "no docstring"
-    assert len(docstring.splitlines()[0]) <= 120
+def test_a_module_is_described_short_in_its_layer_and_silent(module):
+    """Data is printed only by `cli/output.py`, which escapes control characters."""
+    text = (SOURCE / module).read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    docstring = ast.get_docstring(tree)
+    assert docstring and len(docstring.splitlines()[0]) <= 120, "no docstring, or a long first line"
+    assert text.count("\n") <= LONGEST_MODULE
+    assert imported_layers(tree) - allowed_layers(layer_of(module)) == set(), "the layer may not import these"
+    called = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno - node.lineno < LONGEST_FUNCTION, f"{node.name} is too long"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            called.add(ast.unparse(node.func))
+    if layer_of(module) in SILENT and str(module) != "cli/output.py":
+        assert called & PRINTS == set(), "use echo, message, warn or Styled of agentv.cli.output"
 
 
 def test_folders_have_few_modules():
     modules = Counter(module.parent for module in MODULES if module.name != "__init__.py")
     assert {str(folder): count for folder, count in modules.items() if count > MOST_MODULES} == {}
-
-
-@pytest.mark.parametrize("module", MODULES, ids=str)
-def test_modules_and_functions_are_short(module):
-    text = (SOURCE / module).read_text(encoding="utf-8")
-    assert text.count("\n") <= LONGEST_MODULE
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno - node.lineno < LONGEST_FUNCTION, f"{node.name} is too long"
 
 
 PAGE = SOURCE / "report/page"
@@ -134,32 +149,6 @@ def test_a_style_sheet_of_the_page_styles_only_its_own_view():
             for selector in () if "@" in selectors else re.split(r",(?![^(]*\))", selectors):
                 leads.setdefault(re.split(r"[ >+~]", selector.strip())[0], set()).add(sheet.name)
     assert {lead: sheets for lead, sheets in leads.items() if len(sheets) > 1} == {}
-
-
-SILENT = {
-    "cli",
-    "report",
-    "view",
-    "engine",
-    "trust",
-    "runs",
-    "datasets",
-    "targets",
-    "calibration",
-    "generation",
-    "pytest_plugin",
-}
-
-
-@pytest.mark.parametrize("module", [each for each in MODULES if layer_of(each) in SILENT], ids=str)
-def test_only_one_module_prints(module):
-    """Everything else prints through `cli/output.py`, which escapes control characters in data."""
-    text = (SOURCE / module).read_text(encoding="utf-8")
-    names = {ast.unparse(node.func) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)}
-    forbidden = {"print", "click.echo", "click.secho", "click.style", "sys.stdout.write", "sys.stderr.write"}
-    assert str(module) == "cli/output.py" or names & forbidden == set(), (
-        "use echo, message, warn or Styled of agentv.cli.output"
-    )
 
 
 def imported_by(statement: str) -> set[str]:

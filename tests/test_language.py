@@ -1,6 +1,7 @@
 """The text of the project is plain English: expressions that had to be read twice do not come back."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,25 +34,30 @@ ALLOWED = {
 """The one expression in a file that is data."""
 
 
-def files():
+@cache
+def texts():
+    """Return the texts to check, by file."""
+    found = {}
     for place in PLACES:
         path = ROOT / place
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             name = file.relative_to(ROOT).as_posix()
             if file.suffix in SUFFIXES and ".egg-info" not in name and not any(part in name for part in DATA):
-                yield name, file
+                text = file.read_text(encoding="utf-8").replace(ALLOWED.get(name, "\0"), "")
+                found[name] = re.sub(r"\b(is|are) (not )?None\b", "", text)
+    return found
 
 
 @pytest.mark.parametrize("habit", PHRASES)
 def test_text_avoids_the_habit(habit):
     pattern = re.compile(PHRASES[habit], re.IGNORECASE)
-    found = []
-    for name, file in files():
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-            text = line.replace(ALLOWED.get(name, "\0"), "")
-            text = re.sub(r"\b(is|are) (not )?None\b", "", text)
-            if pattern.search(text):
-                found.append(f"{name}:{number}: {line.strip()[:100]}")
+    found = [
+        f"{name}:{number}: {line.strip()[:100]}"
+        for name, text in texts().items()
+        if pattern.search(text)
+        for number, line in enumerate(text.splitlines(), 1)
+        if pattern.search(line)
+    ]
     assert not found, "\n".join(found)
 
 

@@ -45,7 +45,7 @@ def post(server: FaultyServer, text="Hello", **fields) -> dict:
     """Send a request with the standard library and return the answer."""
     body = {"messages": [{"role": "user", "content": text}], **fields}
     request = urllib.request.Request(f"{server.url}/chat/completions", json.dumps(body).encode())
-    with urllib.request.urlopen(request, timeout=5) as reply:
+    with urllib.request.urlopen(request, timeout=30) as reply:
         return json.load(reply)
 
 
@@ -201,14 +201,14 @@ def test_a_failing_script_is_a_server_error():
 )
 def test_requests_that_openai_rejects_are_rejected(body):
     with FaultyServer() as server, pytest.raises(urllib.error.HTTPError) as raised:
-        urllib.request.urlopen(f"{server.url}/chat/completions", body, timeout=5)
+        urllib.request.urlopen(f"{server.url}/chat/completions", body, timeout=30)
     with raised.value as reply:
         assert reply.status == 400
 
 
 def test_an_unknown_path_is_not_found():
     with FaultyServer() as server, pytest.raises(urllib.error.HTTPError) as raised:
-        urllib.request.urlopen(f"{server.url}/models", timeout=5)
+        urllib.request.urlopen(f"{server.url}/models", timeout=30)
     with raised.value as reply:
         assert reply.status == 404
 
@@ -299,7 +299,7 @@ def test_the_server_stops_while_requests_hang():
 
     start = time.monotonic()
     asyncio.run(hanging())
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
 
 
 def test_a_custom_wire_format():
@@ -322,10 +322,10 @@ def test_a_custom_wire_format():
             return {"oh": message}
 
     with FaultyServer(formats=[Shout()], faults=[None, "503"]) as server:
-        with urllib.request.urlopen(f"{server.origin}/shout", b"hello", timeout=5) as reply:
+        with urllib.request.urlopen(f"{server.origin}/shout", b"hello", timeout=30) as reply:
             assert json.load(reply) == {"shouted": "HELLO"}
         with pytest.raises(urllib.error.HTTPError) as raised:
-            urllib.request.urlopen(f"{server.origin}/shout", b"hello", timeout=5)
+            urllib.request.urlopen(f"{server.origin}/shout", b"hello", timeout=30)
         with raised.value as reply:
             assert json.load(reply) == {"oh": "Simulated failure"}
         assert answer_to(server, "plain") == "plain"
@@ -375,7 +375,7 @@ def test_a_client_that_disconnects_early_is_only_counted(caplog):
 
     def answers(_):
         arrived.set()
-        left.wait(10)
+        left.wait(30)
         return "word " * 1000
 
     with FaultyServer(answers) as server:
@@ -383,7 +383,7 @@ def test_a_client_that_disconnects_early_is_only_counted(caplog):
         body = json.dumps({"messages": HELLO, "stream": True}).encode()
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
         caller.sendall(head.encode() + body)
-        assert arrived.wait(10)
+        assert arrived.wait(30)
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         caller.close()  # with a reset
         left.set()

@@ -18,7 +18,7 @@ from agentv.support.processes import forked_call
 
 HARD = Path(__file__).parent.parent / "data" / "hard"
 EXPECTATIONS = sorted(HARD.rglob("*.expect.json"))
-SECONDS = 10.0
+SECONDS = 10.0  # of processor time
 
 
 def name_of(path: Path) -> str:
@@ -161,12 +161,12 @@ DEEP_PLACES = (
 def test_nesting_above_the_limit_is_an_error_or_ignored_and_never_a_crash(folder, key, depth):
     for opening, closing in (('{"x":', "}"), ("[", "]")):
         folder.write("deep.jsonl", with_value(key, opening * depth + "1" + closing * depth))
-        before = time.monotonic()
+        before = time.process_time()
         try:
             folder.load("deep.jsonl")
         except agentv.DatasetError as error:
             assert error.line == 1
-        assert time.monotonic() - before < SECONDS
+        assert time.process_time() - before < SECONDS
 
 
 @pytest.mark.parametrize("key", ["metadata", "expected_output"])
@@ -200,11 +200,11 @@ def test_200_levels_are_read_in_both_formats_and_are_equal(folder):
 
 @pytest.mark.parametrize("text", ["[" * 5_000, '{"x": ' * 5_000, "- " * 5_000, "? " * 5_000, "[" * 100_000])
 def test_nesting_of_5000_levels_in_yaml_is_an_error(folder, text):
-    before = time.monotonic()
+    before = time.process_time()
     error = folder.yaml_error("evalcases:\n" + text)
     assert isinstance(error, agentv.DatasetParseError)
     assert "nested more than 256 levels deep" in error.detail or "Invalid YAML" in error.detail
-    assert time.monotonic() - before < SECONDS
+    assert time.process_time() - before < SECONDS
 
 
 def test_aliases_cannot_nest_deeper_than_the_limit(folder):

@@ -27,7 +27,7 @@ def rows(count):
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("memory")
-    for name, count in (("one", 1), ("small", 10_000), ("large", 100_000)):
+    for name, count in (("one", 1), ("small", 4_000), ("large", 40_000)):
         text = "\n".join(rows(count)).encode()
         (folder / f"{name}.jsonl").write_bytes(text)
         (folder / f"{name}.jsonl.gz").write_bytes(gzip.compress(text, compresslevel=1))
@@ -44,15 +44,15 @@ def peak_bytes(files, name, count, options="{}"):
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
 def test_a_stream_grows_by_the_packed_ids_only(files, suffix):
-    small = peak_bytes(files, "small" + suffix, 10_000)
-    large = peak_bytes(files, "large" + suffix, 100_000)
-    # 16 bytes per id, in a table that is copied when it doubles; a list of the cases would take 40 MB.
-    assert large - small < 90_000 * 16 * 5
-    assert large < 12_000_000
+    small = peak_bytes(files, "small" + suffix, 4_000)
+    large = peak_bytes(files, "large" + suffix, 40_000)
+    # 16 bytes per id, in a table that is copied when it doubles; a list of the cases would take 16 MB.
+    assert large - small < 36_000 * 16 * 5
+    assert large < 6_000_000
 
 
 def test_a_sample_of_a_stream_keeps_a_rank_for_each_case_and_no_cases(files):
-    assert peak_bytes(files, "large.jsonl", 100, '{"sample": 100}') < 14_000_000
+    assert peak_bytes(files, "large.jsonl", 100, '{"sample": 100}') < 8_000_000
 
 
 def test_small_lines_before_large_ones_do_not_mislead(folder):

@@ -110,7 +110,7 @@ class Server:
     def stop(self):
         """Press Ctrl-C, and return the exit code."""
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=60)
 
 
 def _events(stream):
