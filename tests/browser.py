@@ -1,5 +1,6 @@
 """A real Chromium for tests of the page: of files, and of what `agentv view` serves."""
 
+import asyncio
 import os
 import shutil
 from contextlib import contextmanager
@@ -25,9 +26,9 @@ INSTALL_AXE = (
 )
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """A real Chromium, started once per module; skip the tests if it is not installed."""
+@pytest.fixture(scope="session")
+def shared_browser():
+    """A real Chromium, started once, and the event loop of its driver; skip the tests if it is not installed."""
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="Playwright is not installed: pip install 'agentv[dev]'"
     )
@@ -36,8 +37,20 @@ def browser():
         pytest.skip(f"Chromium is not installed: {INSTALL}")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
-        yield browser
+        loop = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        yield browser, loop
+        asyncio._set_running_loop(loop)
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def browser(shared_browser):
+    """The browser. Its event loop counts as running only in modules that use it: others have loops of their own."""
+    browser, loop = shared_browser
+    asyncio._set_running_loop(loop)
+    yield browser
+    asyncio._set_running_loop(None)
 
 
 @pytest.fixture
