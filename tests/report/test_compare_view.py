@@ -174,10 +174,10 @@ def test_a_case_opens_side_by_side_with_its_first_divergence(page, chromium):
 
 def test_cases_are_filtered_searched_and_ordered(page, chromium):
     def shown_ids(shown):
-        return shown.locator(".pair-spacer .name").all_inner_texts()
+        return shown.locator(".spacer .name").all_inner_texts()
 
     with chromium(page, "#show=unpaired") as shown:
-        shown.wait_for_selector(".pair-spacer .pair-row")
+        shown.wait_for_selector(".spacer .pair-row")
         assert shown_ids(shown) == ["old", "new"]
         shown.click("text=Errors 1")
         assert shown_ids(shown) == ["breaks"]
@@ -195,7 +195,7 @@ def test_cases_are_filtered_searched_and_ordered(page, chromium):
         shown.wait_for_selector(".case-panel .answers")
         assert "find=lost-3" in shown.url and "case=" in shown.url
     with chromium(page, "#order=gain") as shown:
-        shown.wait_for_selector(".pair-spacer .pair-row")
+        shown.wait_for_selector(".spacer .pair-row")
         assert shown_ids(shown)[0] == "won"
 
 

@@ -38,7 +38,7 @@ def results(folder, record):
 
 
 def ids(page):
-    return page.locator(".grid-window .grid-case bdi").all_text_contents()
+    return page.locator(".window .grid-case bdi").all_text_contents()
 
 
 def test_answers_are_side_by_side_under_target_prompt_and_trial(results, chromium):
@@ -58,7 +58,7 @@ def test_answers_are_side_by_side_under_target_prompt_and_trial(results, chromiu
             "large other trial 1 not scored 1 error",
         ]
         assert ids(page) == ["alpha", "beta", "gamma"]
-        line = page.locator(".grid-window .grid-line").nth(2).locator(".grid-cell")
+        line = page.locator(".window .grid-line").nth(2).locator(".grid-cell")
         line.get_by_text("no answer in 5 s").wait_for()
         assert [cell.split("\n")[0] for cell in line.all_inner_texts()] == ["pass"] * 7 + ["not run", "error"]
         assert line.nth(0).locator(".grid-answer").inner_text() == "gamma small"
@@ -95,7 +95,7 @@ def test_keys_move_between_cells_and_open_a_result(results, chromium):
         page.get_by_label("Next result").click()
         page.locator("#detail-title").get_by_text("gamma").wait_for()
         page.keyboard.press("Escape")
-        assert page.locator(".detail").is_hidden() and page.locator(".grid-scroller").evaluate(
+        assert page.locator(".detail").is_hidden() and page.locator(".scroller").evaluate(
             "e => e === document.activeElement"
         )
         page.keyboard.press("End")
@@ -125,10 +125,10 @@ def test_a_grid_of_many_cases_renders_only_what_is_visible(folder, record, chrom
         assert page.locator(".grid-cell").count() < 60
         page.keyboard.press("ArrowRight")
         page.get_by_text("b 4999", exact=True).wait_for()
-        first = page.locator(".grid-window .grid-case").last.bounding_box()
-        assert first["x"] == page.locator(".grid-scroller").bounding_box()["x"]  # the column of cases stays in sight
+        first = page.locator(".window .grid-case").last.bounding_box()
+        assert first["x"] == page.locator(".scroller").bounding_box()["x"]  # the column of cases stays in sight
         assert page.locator(".grid-head").bounding_box()["y"] == pytest.approx(
-            page.locator(".grid-scroller").bounding_box()["y"], abs=2
+            page.locator(".scroller").bounding_box()["y"], abs=2
         )
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 

@@ -108,7 +108,7 @@ def test_runs_are_chosen_swapped_and_opened_in_full(served, two_runs):
         progress.clear()
         page.wait_for_selector(".verdict.better")
         assert page.evaluate("new URLSearchParams(location.hash).getAll('runs')") == [ids["after"], ids["before"]]
-        page.wait_for_selector(".pair-window .pair-row")
+        page.wait_for_selector(".window .pair-row")
         page.keyboard.press("j")
         page.keyboard.press("Enter")
         page.wait_for_selector(".case-panel .answers")
@@ -119,7 +119,7 @@ def test_runs_are_chosen_swapped_and_opened_in_full(served, two_runs):
         assert page.evaluate("document.activeElement.id") == "case-title"
         entries = page.evaluate("history.length")
         page.keyboard.press("Escape")
-        assert page.evaluate("[history.length, document.activeElement.className]") == [entries, "pair-rows"]
+        assert page.evaluate("[history.length, document.activeElement.className]") == [entries, "scroller"]
         page.keyboard.press("Enter")
         page.wait_for_selector(".case-panel .answers")
         assert "number 0" in page.inner_text(".case-body")

@@ -2,7 +2,7 @@
 
 import { element, replaceChildren } from "../core/dom.js";
 import { count, number } from "../core/format.js";
-import { LongList } from "../core/long_list.js";
+import { LongList, mark } from "../core/long_list.js";
 import { oneLine, visible } from "../core/text.js";
 import { FILTERS, ORDERS } from "./case_columns.js";
 import { kindWord, signed } from "./figures.js";
@@ -35,26 +35,16 @@ export class CaseList {
       Object.entries(ORDERS).map(([name, title]) => element("option", { value: name }, title)),
     );
     this.status = element("p", { class: "count-line", role: "status" });
-    this.window = element("div", { class: "pair-window", role: "rowgroup" });
-    const head = element("div", { role: "rowgroup", class: "pair-head" }, header());
-    const spacer = element("div", { class: "pair-spacer", role: "presentation" }, this.window);
-    this.scroller = element(
-      "div",
-      { class: "pair-rows", role: "grid", tabindex: "0", "aria-label": "Cases", onscroll: () => this.#draw() },
-      head,
-      spacer,
-    );
-    this.#list = new LongList({ scroller: this.scroller, header: head, spacer, window: this.window }, ROW_HEIGHT);
+    this.#list = new LongList({ label: "Cases", titles: header(), height: ROW_HEIGHT, draw: () => this.#draw() });
     this.empty = element("p", { class: "empty", hidden: true }, "No case matches.");
     this.root = element(
       "section",
       { class: "pair-list", "aria-label": "Cases" },
       element("div", { class: "pair-tools" }, this.chips, element("div", { class: "pair-find" }, this.search, this.order, this.status)),
       (columns.head.limits ?? []).map((text) => element("p", { class: "limit" }, visible(text))),
-      this.scroller,
+      this.#list.root,
       this.empty,
     );
-    new ResizeObserver(() => this.#draw()).observe(this.scroller);
   }
 
   get values() {
@@ -78,7 +68,7 @@ export class CaseList {
       this.#shown = this.columns.matching(filter, find, order);
       this.#current = current === undefined ? -1 : this.#shown.indexOf(current);
       this.#list.length = this.#shown.length;
-      this.scroller.setAttribute("aria-rowcount", String(this.#shown.length + 1));
+      this.#list.clear();
       this.empty.hidden = this.#shown.length > 0 || this.columns.total < this.#expected;
       this.#drawTools(filter, order, find);
     }
@@ -102,7 +92,7 @@ export class CaseList {
   }
 
   focus() {
-    this.scroller.focus({ preventScroll: true });
+    this.#list.focus();
   }
 
   focusSearch() {
@@ -119,12 +109,11 @@ export class CaseList {
   }
 
   key(event, opened) {
-    const { page } = this.#list;
-    const steps = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
-    if (event.key in steps) {
+    const steps = this.#list.steps(event.key);
+    if (steps !== undefined) {
       if (opened !== null && !["j", "k"].includes(event.key) && event.target.closest?.(".case-panel")) return false; // scrolls
       const from = opened === null ? this.#current : this.#shown.indexOf(opened);
-      this.#move(from < 0 ? 0 : from + steps[event.key]);
+      this.#move(from < 0 ? 0 : from + steps);
       // A button that was clicked before would take the next Enter.
       if (opened !== null) this.#openCurrent();
       else this.focus();
@@ -157,31 +146,25 @@ export class CaseList {
   }
 
   #draw() {
-    const { first, last, scrolled } = this.#list.fit();
-    const opened = this.values.open;
-    const lines = [];
-    for (let position = first; position < last; position++) lines.push(this.#line(position, position * ROW_HEIGHT - scrolled, opened));
-    replaceChildren(this.window, lines);
-    const active = lines[this.#current - first];
-    if (active) this.scroller.setAttribute("aria-activedescendant", active.id);
-    else this.scroller.removeAttribute("aria-activedescendant");
+    const { open } = this.values;
+    this.#list.draw(
+      (position) => this.#line(position),
+      ({ line, row }, position) => mark(line, position === this.#current, String(row) === open),
+    );
+    this.#list.activate(this.#list.drawnAt(this.#current)?.line);
   }
 
-  #line(position, top, opened) {
+  #line(position) {
     const item = this.columns.at(this.#shown[position]);
-    const isOpen = String(item.row) === opened;
     const further = [item.target, item.prompt].filter(Boolean).join(", ");
     const outcome = this.isBlind ? HIDDEN : [changeText(item), scoreText(item, 1, item.before), scoreText(item, 2, item.after), kindWord(item.kind)];
-    const classes = ["pair-row", !this.isBlind && item.kind.split(" ")[0], position === this.#current && "current", isOpen && "open"];
-    return element(
+    const line = element(
       "div",
       {
-        class: classes.filter(Boolean).join(" "),
+        class: this.isBlind ? "pair-row" : `pair-row ${item.kind.split(" ")[0]}`,
         role: "row",
         id: `pair-${position}`,
         "aria-rowindex": String(position + 2),
-        "aria-selected": String(position === this.#current),
-        style: { top: `${top}px` },
         onclick: () => {
           this.#current = position;
           this.open(item.row);
@@ -199,6 +182,7 @@ export class CaseList {
       element("span", { role: "gridcell", class: "score" }, outcome[2]),
       element("span", { role: "gridcell", class: "kind" }, outcome[3]),
     );
+    return { line, row: item.row };
   }
 
   #drawTools(filter, order, find) {

@@ -5,7 +5,7 @@ import { plainText } from "../case/blocks.js";
 import { badge } from "../core/badge.js";
 import { element, replaceChildren } from "../core/dom.js";
 import { count, number } from "../core/format.js";
-import { LongList, nearest } from "../core/long_list.js";
+import { LongList, mark, nearest } from "../core/long_list.js";
 import { oneLine, visible } from "../core/text.js";
 import { RowTexts } from "../data/row_texts.js";
 
@@ -23,7 +23,6 @@ export class GridTable {
   #list;
   #shown = new Uint32Array(0); // the numbers of cases
   #current = { position: -1, column: 0 };
-  #drawn = new Map(); // the line of each position, with the cells of its columns
   #widths = { first: 0, column: 0 };
   #headed = "";
 
@@ -33,26 +32,18 @@ export class GridTable {
     this.#state = state;
     this.#texts = new RowTexts(source, (row, rest) => answerStart(rest), () => this.#fill());
     this.header = element("div", { class: "grid-line grid-head", role: "row", "aria-rowindex": "1" });
-    this.window = element("div", { class: "grid-window", role: "rowgroup", onclick: (event) => this.#click(event) });
-    this.spacer = element("div", { class: "grid-spacer", role: "presentation" }, this.window);
-    const head = element("div", { role: "rowgroup", class: "grid-top" }, this.header);
-    this.scroller = element(
-      "div",
-      {
-        class: "grid-scroller",
-        role: "grid",
-        tabindex: "0",
-        "aria-label": "Answers by case and target",
-        onscroll: () => this.#draw(),
-        onfocus: () => this.scroller.matches(":focus-visible") && this.#current.position < 0 && this.#move(this.#top(), 0),
-      },
-      head,
-      this.spacer,
-    );
-    this.#list = new LongList({ scroller: this.scroller, header: head, spacer: this.spacer, window: this.window }, LINE);
+    this.#list = new LongList({
+      label: "Answers by case and target",
+      titles: this.header,
+      height: LINE,
+      draw: () => this.#draw(),
+      fit: () => this.#fit(),
+      click: (event) => this.#click(event),
+      focus: () => this.#current.position < 0 && this.#move(this.#list.top, 0),
+    });
+    this.scroller = this.#list.root;
     this.empty = element("p", { class: "empty", hidden: true });
     this.root = element("section", { class: "table", "aria-label": "Grid" }, this.scroller, this.empty);
-    new ResizeObserver(() => this.#fit()).observe(this.scroller);
   }
 
   // Shows cases, by their numbers. `keepsPlace` while rows arrive.
@@ -60,10 +51,9 @@ export class GridTable {
     const current = this.#shown[this.#current.position];
     this.#shown = cases;
     this.#current.position = current === undefined ? -1 : cases.indexOf(current);
-    this.scroller.setAttribute("aria-rowcount", String(cases.length + 1));
     this.empty.hidden = cases.length > 0;
     this.empty.textContent = emptyText;
-    if (!keepsPlace) this.scroller.scrollTop = 0;
+    if (!keepsPlace) this.#list.scrollTo(0);
     this.#fit();
   }
 
@@ -93,24 +83,23 @@ export class GridTable {
   }
 
   focus() {
-    this.scroller.focus({ preventScroll: true });
+    this.#list.focus();
   }
 
   // Moves to another cell or opens one. Returns whether it used the key.
   key(event) {
-    const { page } = this.#list;
-    const lines = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1, PageDown: page, PageUp: -page, Home: -Infinity, g: -Infinity, End: Infinity, G: Infinity };
-    const sideways = { ArrowRight: 1, ArrowLeft: -1, l: 1, h: -1 };
-    if (event.key in lines || event.key in sideways) {
+    const lines = this.#list.steps(event.key);
+    const columns = { ArrowRight: 1, ArrowLeft: -1, l: 1, h: -1 }[event.key];
+    if (lines !== undefined || columns !== undefined) {
       const { position, column } = this.#current;
-      const isFirst = position < 0 && Number.isFinite(lines[event.key] ?? 0);
+      const isFirst = position < 0 && Number.isFinite(lines ?? 0);
       this.focus();
-      this.#move(isFirst ? this.#top() : Math.max(0, position) + (lines[event.key] ?? 0), column + (isFirst ? 0 : (sideways[event.key] ?? 0)));
+      this.#move(isFirst ? this.#list.top : Math.max(0, position) + (lines ?? 0), column + (isFirst ? 0 : (columns ?? 0)));
       if (this.#state.values.open !== null) this.#openCurrent();
       return true;
     }
     if (event.key !== "Enter" && event.key !== " ") return false;
-    if (this.#current.position < 0) this.#move(this.#top(), 0);
+    if (this.#current.position < 0) this.#move(this.#list.top, 0);
     return this.#openCurrent();
   }
 
@@ -136,8 +125,7 @@ export class GridTable {
       this.scroller.style.setProperty(name, value);
     this.#list.length = this.#shown.length;
     this.#headed = "";
-    for (const { line } of this.#drawn.values()) line.remove();
-    this.#drawn.clear();
+    this.#list.clear();
     if (this.#current.position >= 0) this.#revealColumn();
     this.#draw();
   }
@@ -146,10 +134,6 @@ export class GridTable {
     const { first, column } = this.#widths;
     const view = Math.max(column, this.scroller.clientWidth - first);
     this.scroller.scrollLeft = nearest(this.#current.column * column, column, this.scroller.scrollLeft, view);
-  }
-
-  #top() {
-    return Math.ceil(this.#list.scrolled / LINE);
   }
 
   // The first and last column that can be seen.
@@ -163,17 +147,12 @@ export class GridTable {
   #draw() {
     const [start, end] = this.#visibleColumns();
     this.#drawHeader(start, end);
-    const { first, last, scrolled } = this.#list.fit();
-    for (const [position, { line }] of this.#drawn) {
-      if (position >= first && position < last) continue;
-      line.remove();
-      this.#drawn.delete(position);
-    }
     const wanted = [];
-    for (let position = first; position < last; position++) this.#drawLine(position, position * LINE - scrolled, start, end, wanted);
-    const active = this.#drawn.get(this.#current.position)?.cells.get(this.#current.column);
-    if (active) this.scroller.setAttribute("aria-activedescendant", active.id);
-    else this.scroller.removeAttribute("aria-activedescendant");
+    this.#list.draw(
+      (position) => this.#line(position),
+      (drawn, position) => wanted.push(...this.#drawCells(drawn, position, start, end)),
+    );
+    this.#list.activate(this.#list.drawnAt(this.#current.position)?.cells.get(this.#current.column));
     this.#texts.want(wanted);
   }
 
@@ -209,34 +188,32 @@ export class GridTable {
     return { left: `${this.#widths.first + position * this.#widths.column}px` };
   }
 
-  #drawLine(position, top, start, end, wanted) {
-    const number = this.#shown[position];
-    let drawn = this.#drawn.get(position);
-    if (!drawn) {
-      const line = element("div", { class: "grid-line", role: "row", "aria-rowindex": String(position + 2) }, this.#caseCell(number));
-      this.#drawn.set(position, (drawn = { line, cells: new Map() }));
-      this.window.append(line);
-    }
-    drawn.line.style.setProperty("top", `${top}px`);
-    for (const [column, cell] of drawn.cells) {
+  #line(position) {
+    const attributes = { class: "grid-line", role: "row", "aria-rowindex": String(position + 2) };
+    return { line: element("div", attributes, this.#caseCell(this.#shown[position])), cells: new Map() };
+  }
+
+  // Draws the cells of a line from a column to another, and returns their rows.
+  #drawCells({ line, cells }, position, start, end) {
+    for (const [column, cell] of cells) {
       if (column >= start && column < end) continue;
       cell.remove();
-      drawn.cells.delete(column);
+      cells.delete(column);
     }
+    const rows = [];
     for (let column = start; column < end; column++) {
-      const row = this.#grid.rowAt(number, this.#grid.columns[column]);
-      if (row >= 0) wanted.push(row);
-      let cell = drawn.cells.get(column);
-      if (!cell) {
-        drawn.cells.set(column, (cell = this.#cell(position, column, row)));
-        const next = [...drawn.cells.keys()].filter((other) => other > column).sort((a, b) => a - b)[0];
-        drawn.line.insertBefore(cell, next === undefined ? null : drawn.cells.get(next)); // in the order of the columns
+      const row = this.#grid.rowAt(this.#shown[position], this.#grid.columns[column]);
+      if (row >= 0) rows.push(row);
+      if (!cells.has(column)) {
+        const next = [...cells.keys()].filter((other) => other > column).sort((a, b) => a - b)[0];
+        const cell = this.#cell(position, column, row);
+        line.insertBefore(cell, cells.get(next) ?? null); // in the order of the columns
+        cells.set(column, cell);
       }
       const isCurrent = position === this.#current.position && column === this.#current.column;
-      cell.classList.toggle("current", isCurrent);
-      cell.classList.toggle("open", row >= 0 && row === this.#state.values.open);
-      cell.setAttribute("aria-selected", String(isCurrent));
+      mark(cells.get(column), isCurrent, row >= 0 && row === this.#state.values.open);
     }
+    return rows;
   }
 
   #caseCell(number) {
@@ -265,7 +242,7 @@ export class GridTable {
   }
 
   #fill() {
-    for (const { cells } of this.#drawn.values()) for (const cell of cells.values()) if (cell.dataset.row) this.#fillCell(cell, Number(cell.dataset.row));
+    for (const { cells } of this.#list.drawn) for (const cell of cells.values()) if (cell.dataset.row) this.#fillCell(cell, Number(cell.dataset.row));
   }
 
   #fillCell(cell, row) {

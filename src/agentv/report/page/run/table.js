@@ -2,7 +2,7 @@
 
 import { element, replaceChildren } from "../core/dom.js";
 import { count } from "../core/format.js";
-import { LongList } from "../core/long_list.js";
+import { LongList, mark } from "../core/long_list.js";
 import { oneLine } from "../core/text.js";
 import { RowTexts } from "../data/row_texts.js";
 import { reasonOf } from "../data/rows.js";
@@ -18,36 +18,26 @@ export class Table {
   #list;
   #shown = new Uint32Array(0);
   #current = -1;
-  #drawn = new Map(); // the element of each position, and its row
   #columns = { shown: [], beside: [] };
   #headed = null;
 
   constructor(rows, source, state) {
     this.#rows = rows;
     this.#state = state;
-    this.#reasons = new RowTexts(source, (row, rest) => reasonText(rows, row, rest), () => this.#fillReasons());
+    this.#reasons = new RowTexts(source, (row, rest) => reasonText(rows, row, rest), () => [...this.#list.drawn].forEach((drawn) => this.#fillReason(drawn)));
     this.header = element("div", { class: "row header", role: "row", "aria-rowindex": "1" });
-    this.window = element("div", { class: "window", role: "rowgroup", onclick: (event) => this.#click(event) });
-    this.spacer = element("div", { class: "spacer", role: "presentation" }, this.window);
-    const head = element("div", { role: "rowgroup", class: "head" }, this.header);
-    this.scroller = element(
-      "div",
-      {
-        class: "scroller",
-        role: "grid",
-        tabindex: "0",
-        "aria-label": "Results",
-        onscroll: () => this.#draw(),
-        onfocus: () => this.scroller.matches(":focus-visible") && this.#current < 0 && this.#move(this.#top()),
-      },
-      head,
-      this.spacer,
-    );
-    this.#list = new LongList({ scroller: this.scroller, header: head, spacer: this.spacer, window: this.window }, ROW_HEIGHT);
+    this.#list = new LongList({
+      label: "Results",
+      titles: this.header,
+      height: ROW_HEIGHT,
+      draw: () => this.#draw(),
+      fit: () => this.#fit(),
+      click: (event) => this.#click(event),
+      focus: () => this.#current < 0 && this.#move(this.#list.top),
+    });
     const reset = element("button", { type: "button", onclick: () => state.reset() }, "Show all");
     this.empty = element("p", { class: "empty", hidden: true }, "No matching results. ", reset);
-    this.root = element("section", { class: "table", "aria-label": "Results" }, this.scroller, this.empty);
-    new ResizeObserver(() => this.#fit()).observe(this.scroller);
+    this.root = element("section", { class: "table", "aria-label": "Results" }, this.#list.root, this.empty);
   }
 
   // Shows rows in an order. While rows arrive, `keepsPlace` keeps the row that the reader looks at where it is.
@@ -56,17 +46,17 @@ export class Table {
     const anchor = keepsPlace ? this.#anchor() : null;
     this.#shown = rows;
     this.#current = current === undefined ? -1 : rows.indexOf(current);
-    this.scroller.setAttribute("aria-rowcount", String(rows.length + 1));
     this.#list.length = rows.length;
     this.empty.hidden = rows.length > 0 || this.#rows.total === 0;
-    if (!keepsPlace) this.scroller.scrollTop = 0;
+    if (!keepsPlace) this.#list.scrollTo(0);
     else if (anchor) this.#restore(anchor);
     this.#fit();
   }
 
-  // Returns the row before or after another in the displayed order; null at the ends.
+  // Returns the row before or after another in the displayed order; null at the ends and without the other.
   neighbour(row, step) {
-    return this.#shown[this.#shown.indexOf(row) + step] ?? null;
+    const position = this.#shown.indexOf(row);
+    return position < 0 ? null : (this.#shown[position + step] ?? null);
   }
 
   position(row) {
@@ -83,36 +73,34 @@ export class Table {
   }
 
   focus() {
-    this.scroller.focus({ preventScroll: true });
+    this.#list.focus();
   }
 
   // Moves to another row or opens one. Returns whether it used the key.
   key(event) {
-    const { page } = this.#list;
-    const moves = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1, PageDown: page, PageUp: -page, Home: -Infinity, g: -Infinity, End: Infinity, G: Infinity };
-    if (event.key in moves) {
-      const isFirst = this.#current < 0 && Number.isFinite(moves[event.key]);
+    const steps = this.#list.steps(event.key);
+    if (steps !== undefined) {
+      const isFirst = this.#current < 0 && Number.isFinite(steps);
       this.focus();
-      this.#move(isFirst ? this.#top() : Math.max(0, this.#current) + moves[event.key]);
+      this.#move(isFirst ? this.#list.top : Math.max(0, this.#current) + steps);
       if (this.#state.values.open !== null) this.#openCurrent();
       return true;
     }
     if (event.key !== "Enter" && event.key !== " ") return false;
-    if (this.#current < 0) this.#move(this.#top());
+    if (this.#current < 0) this.#move(this.#list.top);
     return this.#openCurrent();
   }
 
   // Chooses the columns for the width and the values of the run.
   #fit() {
     const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
-    const width = this.scroller.clientWidth / rem;
+    const width = this.#list.root.clientWidth / rem;
     const isNarrow = width < NARROW;
     this.#columns = fittingColumns(this.#rows, isNarrow ? width + 2 : width - 2.5); // a narrow table has no bars
     this.root.classList.toggle("narrow", isNarrow);
     this.root.style.setProperty("--columns", template(this.#columns.shown, isNarrow));
     this.#drawHeader();
-    for (const { line } of this.#drawn.values()) line.remove();
-    this.#drawn.clear();
+    this.#list.clear();
     this.#draw();
   }
 
@@ -140,15 +128,10 @@ export class Table {
     [...this.header.children].find((each) => each.classList.contains(name))?.querySelector("button")?.focus();
   }
 
-  #top() {
-    return Math.floor(this.#list.scrolled / ROW_HEIGHT);
-  }
-
   // The row that the reader looks at, and its distance from the top of the window; null at the untouched beginning.
   #anchor() {
     const { scrolled } = this.#list;
-    const isSeen = this.#drawn.has(this.#current);
-    const position = isSeen ? this.#current : scrolled > 0 ? this.#top() : -1;
+    const position = this.#list.drawnAt(this.#current) ? this.#current : scrolled > 0 ? this.#list.top : -1;
     return position < 0 ? null : { row: this.#shown[position], distance: position * ROW_HEIGHT - scrolled };
   }
 
@@ -158,49 +141,27 @@ export class Table {
   }
 
   #draw() {
-    const { first, last, scrolled } = this.#list.fit();
-    for (const [position, { line }] of this.#drawn) {
-      if (position >= first && position < last) continue;
-      line.remove();
-      this.#drawn.delete(position);
-    }
-    for (let position = first; position < last; position++) this.#place(position, position * ROW_HEIGHT - scrolled);
-    const active = this.#drawn.get(this.#current);
-    if (active) this.scroller.setAttribute("aria-activedescendant", active.line.id);
-    else this.scroller.removeAttribute("aria-activedescendant");
+    const [first, last] = this.#list.draw(
+      (position) => this.#line(position),
+      ({ line, row }, position) => mark(line, position === this.#current, row === this.#state.values.open),
+    );
+    this.#list.activate(this.#list.drawnAt(this.#current)?.line);
     this.#reasons.want(Array.from(this.#shown.subarray(first, last)));
   }
 
-  #place(position, top) {
+  #line(position) {
     const row = this.#shown[position];
-    if (!this.#drawn.has(position)) {
-      const line = this.#line(position, row);
-      this.#drawn.set(position, { line, row });
-      this.window.append(line);
-    }
-    const { line } = this.#drawn.get(position);
-    line.style.setProperty("top", `${top}px`);
-    line.classList.toggle("current", position === this.#current);
-    line.classList.toggle("open", row === this.#state.values.open);
-    line.setAttribute("aria-selected", String(position === this.#current));
-  }
-
-  #line(position, row) {
     const shown = this.#rows.at(row);
     const line = element(
       "div",
       { class: this.#rows.labels?.hides(row) ? "row blind" : "row", role: "row", id: `row-${position}`, "aria-rowindex": String(position + 2), "data-position": String(position) },
       this.#columns.shown.map((column) => cell(column, shown, this.#columns.beside)),
     );
-    this.#fillReason(line, row);
-    return line;
+    this.#fillReason({ line, row });
+    return { line, row };
   }
 
-  #fillReasons() {
-    for (const { line, row } of this.#drawn.values()) this.#fillReason(line, row);
-  }
-
-  #fillReason(line, row) {
+  #fillReason({ line, row }) {
     const place = line.querySelector(".why");
     const reason = this.#reasons.of(row);
     if (!place || !reason) return;
