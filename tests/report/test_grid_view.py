@@ -133,6 +133,16 @@ def test_a_grid_of_many_cases_renders_only_what_is_visible(folder, record, chrom
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_a_search_that_was_not_applied_yet_is_not_one_of_the_next_view(results, chromium):
+    with chromium(page_of("results.jsonl")) as page:
+        page.clock.install()
+        page.get_by_role("searchbox").press_sequentially("alpha")
+        page.get_by_role("link", name="Grid").click()
+        page.locator(".grid-cell").first.wait_for()
+        page.clock.fast_forward(1_000)
+        assert "search=" not in page.url
+
+
 def test_the_grid_is_not_offered_for_one_result_per_case(shop, chromium):
     with chromium(page_of("run")) as page:
         assert page.get_by_role("link", name="Grid").count() == 0

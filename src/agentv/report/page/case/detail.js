@@ -34,7 +34,7 @@ export class Detail {
     this.body = element("div", { class: "body" });
     this.root = element(
       "aside",
-      { class: "detail", "aria-labelledby": "detail-title", hidden: true, onkeydown: (event) => this.#key(event) },
+      { class: "detail", "aria-labelledby": "detail-title", hidden: true },
       element(
         "header",
         {},
@@ -55,10 +55,7 @@ export class Detail {
       this.#open = null;
       return;
     }
-    const position = this.table.position(wanted);
-    this.place.textContent = position < 0 ? "not in the filtered list" : `${count(position + 1)} of ${count(this.table.length)}`;
-    this.before.disabled = this.table.neighbour(wanted, -1) === null || position < 0;
-    this.after.disabled = this.table.neighbour(wanted, 1) === null || position < 0;
+    this.#showPlace(wanted);
     const isBlind = this.rows.labels?.hides(wanted) ?? false;
     if (wanted === this.#open && isBlind === this.#isBlind) return;
     this.#open = wanted;
@@ -69,16 +66,28 @@ export class Detail {
     const [rest, testCase] = found;
     if (this.#open !== wanted || this.#isBlind !== isBlind) return; // another result was opened in the meantime
     const result = this.rows.record(wanted, rest ?? {});
-    this.title.replaceChildren(element("bdi", {}, oneLine(row.id, LONGEST_NAME)));
+    this.#showTitle(row);
     replaceChildren(this.body, ...(isBlind ? this.panel.blind : sections)(row, result, testCase ?? {}, { head: this.rows.head, others: this.#others(wanted) }));
     this.body.scrollTop = 0;
+  }
+
+  #showTitle({ id }) {
+    replaceChildren(this.title, element("bdi", {}, oneLine(id, LONGEST_NAME)));
+  }
+
+  // The place of the result in the list, and whether there is another one before and after it.
+  #showPlace(row) {
+    const position = this.table.position(row);
+    this.place.textContent = position < 0 ? "not in the filtered list" : `${count(position + 1)} of ${count(this.table.length)}`;
+    this.before.disabled = this.table.neighbour(row, -1) === null;
+    this.after.disabled = this.table.neighbour(row, 1) === null;
   }
 
   // Shows why a result cannot be read. It is read again when it is drawn again.
   #fail(wanted, error) {
     if (this.#open !== wanted) return null;
     this.#open = null;
-    this.title.replaceChildren(element("bdi", {}, oneLine(this.rows.at(wanted).id, LONGEST_NAME)));
+    this.#showTitle(this.rows.at(wanted));
     replaceChildren(this.body, element("p", { class: "failed", role: "alert" }, `This result cannot be read: ${visible(error.message)}`));
     return null;
   }
@@ -90,6 +99,11 @@ export class Detail {
   close() {
     this.state.update({ open: null });
     this.table.focus();
+  }
+
+  // Another view is shown.
+  leave() {
+    document.body.classList.remove("with-detail");
   }
 
   #others(row) {
@@ -113,10 +127,6 @@ export class Detail {
     if (next === null) return;
     this.state.update({ open: next });
     this.table.reveal(next);
-  }
-
-  #key(event) {
-    if (event.key === "Escape") this.close();
   }
 
   #button(label, text, onclick, name = null) {

@@ -1,8 +1,9 @@
 // Changed files: a unified diff in colour, by file. Long files are collapsed, and their lines are created when opened.
 
+import { filledLater } from "./blocks.js";
 import { element } from "../core/dom.js";
 import { firstEntries } from "../core/first_entries.js";
-import { count } from "../core/format.js";
+import { count, plural } from "../core/format.js";
 import { longText } from "../core/long_text.js";
 import { visible } from "../core/text.js";
 
@@ -15,14 +16,14 @@ export function fileDiff(text) {
   if (!files.length) return [longText(text, "code")];
   const total = (name) => files.reduce((sum, file) => sum + file[name], 0);
   return [
-    element("p", { class: "note" }, `${count(files.length)} ${files.length === 1 ? "file" : "files"} changed, `, changes(total("added"), total("removed"))),
+    element("p", { class: "note" }, `${plural(files.length, "file")} changed, `, changes(total("added"), total("removed"))),
     ...firstEntries(files, fileBlock, "files"),
     notes.length > 0 && element("div", { class: "note" }, longText(notes.join("\n"))),
   ];
 }
 
 // Splits a diff into files with their lines and the notes between them. Does not use the DOM.
-export function parsedDiff(text) {
+function parsedDiff(text) {
   const files = [];
   const notes = [];
   let file = null;
@@ -66,26 +67,12 @@ function plainName(text) {
 }
 
 function fileBlock(file) {
-  const details = element(
-    "details",
-    { class: "file-diff", ontoggle: () => details.open && fill() },
-    element(
-      "summary",
-      {},
-      element("bdi", { class: "path" }, visible(file.name || "file")),
-      file.state !== "changed" && element("span", { class: "state" }, file.state),
-      changes(file.added, file.removed),
-    ),
-  );
-  const fill = () => {
-    if (details.childElementCount > 1) return;
-    details.append(codeLines(file.lines));
-  };
-  if (file.lines.length <= OPEN_LINES) {
-    details.open = true;
-    fill();
-  }
-  return details;
+  const summary = [
+    element("bdi", { class: "path" }, visible(file.name || "file")),
+    file.state !== "changed" && element("span", { class: "state" }, file.state),
+    changes(file.added, file.removed),
+  ];
+  return filledLater(summary, () => codeLines(file.lines), { kind: "file-diff", isOpen: file.lines.length <= OPEN_LINES });
 }
 
 function codeLines(lines) {

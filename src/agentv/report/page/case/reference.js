@@ -23,7 +23,7 @@ export function reference(result, testCase) {
 }
 
 // Shows two texts side by side; stacked where there is no room.
-export function sideBySide(left, right) {
+function sideBySide(left, right) {
   const isData = left.isData || right.isData;
   const isShort = left.text.length <= LONGEST && right.text.length <= LONGEST;
   const parts = isShort ? difference(visible(left.text), visible(right.text)) : null;

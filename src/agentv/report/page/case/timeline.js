@@ -1,5 +1,6 @@
 // Tool calls in time: when each started and how long it took, as far as the record has it.
 
+import { filledLater } from "./blocks.js";
 import { element } from "../core/dom.js";
 import { count, duration } from "../core/format.js";
 import { longText } from "../core/long_text.js";
@@ -97,26 +98,15 @@ function bar(each, end) {
 export function toolCall(call, { byCall, calls, end }) {
   const each = byCall.get(call) ?? { ...namedCall(call), took: null };
   const isOpen = calls.length <= OPEN_CALLS;
-  const details = element(
-    "details",
-    { class: "tool-call", ontoggle: () => details.open && fill() },
-    element(
-      "summary",
-      {},
-      each.number ? element("span", { class: "n" }, `${each.number} `) : null,
-      element("code", {}, visible(each.name)),
-      !isOpen && each.input !== undefined && element("span", { class: "brief" }, oneLine(asText(each.input), 60)),
-      each.took !== null && end > 0 && bar(each, end),
-      each.took !== null && element("span", { class: "took" }, duration(each.took)),
-    ),
-  );
-  const fill = () => details.childElementCount === 1 && details.append(...callTexts(each));
-  each.shown = details;
-  if (isOpen) {
-    details.open = true;
-    fill();
-  }
-  return details;
+  const summary = [
+    each.number && element("span", { class: "n" }, `${each.number} `),
+    element("code", {}, visible(each.name)),
+    !isOpen && each.input !== undefined && element("span", { class: "brief" }, oneLine(asText(each.input), 60)),
+    each.took !== null && end > 0 && bar(each, end),
+    each.took !== null && element("span", { class: "took" }, duration(each.took)),
+  ];
+  each.shown = filledLater(summary, () => callTexts(each), { kind: "tool-call", isOpen });
+  return each.shown;
 }
 
 function callTexts({ input, output }) {
@@ -126,5 +116,5 @@ function callTexts({ input, output }) {
     hasInput && longText(asText(input), "code"),
     element("p", { class: "role" }, output === undefined || output === null ? "no output stored" : "output"),
     output !== undefined && output !== null && longText(asText(output), "code"),
-  ].filter(Boolean);
+  ];
 }

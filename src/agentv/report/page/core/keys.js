@@ -9,10 +9,10 @@ export function isControl(target) {
   return target instanceof Element && target.closest("button, a, summary, input, select, textarea, label") !== null;
 }
 
-// Handles a key outside the search box, in a view with a table of results and the open result beside it. Returns whether
-// it was used.
+// Handles a key in a view with a search box, a table of results and the open result beside it. Returns whether it was used.
 export function resultKey(event, { search, table, detail, isOpen }) {
   const { target, key } = event;
+  if (isTyping(target)) return target === search.input && leaveSearch(key, search, table);
   if (key === "/") return search.focus(), true;
   if (key === "Escape" && isOpen) return detail.close(), true;
   if ((key === "Enter" || key === " ") && isControl(target)) return false;
@@ -21,5 +21,13 @@ export function resultKey(event, { search, table, detail, isOpen }) {
   if (isReading && key !== "j" && key !== "k") return false;
   if (!table.key(event)) return false;
   if (key === "Enter" || isReading) detail.focus();
+  return true;
+}
+
+// `Esc`, `Enter` and `↓` leave the search box, and keep its text.
+function leaveSearch(key, search, table) {
+  if (!["Escape", "Enter", "ArrowDown"].includes(key)) return false;
+  search.now();
+  table.focus();
   return true;
 }

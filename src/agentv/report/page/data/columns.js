@@ -1,7 +1,7 @@
 // Columns that grow by blocks of rows. Numbers are in typed arrays; an unknown number is NaN. Does not use the DOM.
 
-export const CODES = ["verdict", "target", "dataset", "prompt", "error", "tags", "missed", "trial", "case"];
-export const NUMBERS = ["score", "duration", "cost", "input", "output", "cached", "ended"];
+const CODES = ["verdict", "target", "dataset", "prompt", "error", "tags", "missed", "trial", "case"];
+const NUMBERS = ["score", "duration", "cost", "input", "output", "cached", "ended"];
 
 export class Columns {
   #capacity;

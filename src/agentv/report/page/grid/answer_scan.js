@@ -72,7 +72,7 @@ export class AnswerScan {
 }
 
 // The answer of a record without space around it; null if there is none.
-export function answerText(rest) {
+function answerText(rest) {
   const answer = rest?.candidate_answer;
   return typeof answer === "string" ? answer.trim() : null;
 }

@@ -1,10 +1,10 @@
 // The cells of the grid: a line for each case, a column for each target, prompt and trial. Only visible cells exist as
 // elements.
 
-import { plainText } from "../case/blocks.js";
+import { answerStart } from "../case/blocks.js";
 import { badge } from "../core/badge.js";
 import { element, replaceChildren } from "../core/dom.js";
-import { count, number } from "../core/format.js";
+import { count, number, plural } from "../core/format.js";
 import { LongList, mark, nearest } from "../core/long_list.js";
 import { oneLine, visible } from "../core/text.js";
 import { RowTexts } from "../data/row_texts.js";
@@ -13,7 +13,6 @@ const LINE = 96; // pixels
 const LEAST_WIDTH = 13; // rem, of a column
 const CASE_WIDTH = { wide: 15, narrow: 8.5 }; // rem
 const NARROW = 34; // rem
-const LONGEST_ANSWER = 280;
 
 export class GridTable {
   #rows;
@@ -180,7 +179,7 @@ export class GridTable {
       element("strong", { title: visible(target) }, element("bdi", {}, oneLine(target, 60))),
       names.filter(Boolean).map((name) => element("span", { class: "further", title: visible(name) }, element("bdi", {}, oneLine(name, 60)))),
       element("span", { class: "column-mean" }, columnMean(column)),
-      column.errors > 0 && element("span", { class: "column-errors" }, `${count(column.errors)} ${column.errors === 1 ? "error" : "errors"}`),
+      column.errors > 0 && element("span", { class: "column-errors" }, plural(column.errors, "error")),
     );
   }
 
@@ -281,12 +280,4 @@ export class GridTable {
 
 function columnMean({ scored, sum }) {
   return scored ? `mean ${number(sum / scored)}, n = ${count(scored)}` : "not scored";
-}
-
-// The start of the answer, or of the last message of a record without one; the message of an error.
-function answerStart(rest) {
-  if (rest.error) return oneLine(rest.error.message, LONGEST_ANSWER);
-  const last = rest.output_messages?.at(-1);
-  const answer = rest.candidate_answer ?? (last ? plainText(last.content) : null);
-  return typeof answer === "string" ? oneLine(answer, LONGEST_ANSWER) || "empty answer" : "no answer";
 }

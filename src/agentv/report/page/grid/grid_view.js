@@ -2,17 +2,17 @@
 
 import { Detail } from "../case/detail.js";
 import { element } from "../core/dom.js";
-import { count } from "../core/format.js";
-import { isTyping, resultKey } from "../core/keys.js";
+import { count, plural } from "../core/format.js";
+import { resultKey } from "../core/keys.js";
+import { SearchBox } from "../core/search_box.js";
 import { Rows } from "../data/rows.js";
-import { titleParts } from "../run/headline.js";
+import { runTitle } from "../run/headline.js";
 import { AnswerScan } from "./answer_scan.js";
 import { Combinations, hasSeveral } from "./combinations.js";
 import { DIFFERENCES, GridState, ORDERS } from "./grid_state.js";
 import { GridTable } from "./grid_table.js";
 
 const REDRAW = 400; // milliseconds between drawings while rows arrive
-const TYPING = 120; // milliseconds after the last letter
 const KEYS = [
   ["j ↓", "Next case"],
   ["k ↑", "Previous case"],
@@ -48,7 +48,6 @@ class GridPage {
   #isRevealed = false;
   #isRead = false;
   #listed = "";
-  #timer = 0;
 
   constructor(head, rows, source, state) {
     this.head = head;
@@ -57,24 +56,23 @@ class GridPage {
     this.source = source;
     this.state = state;
     this.keys = KEYS;
-    this.title = `Grid · ${titleParts(head).join(" · ") || head.run.id}`;
+    this.title = `Grid · ${runTitle(head)}`;
     this.grid = new Combinations(rows);
     this.scan = new AnswerScan(this.grid, source, () => this.#draw());
     this.table = new GridTable(rows, this.grid, source, state);
     this.detail = new Detail(rows, source, state, this.table);
-    this.search = element("input", { type: "search", placeholder: "Search case ids", "aria-label": "Search case ids", oninput: () => this.#typed() });
+    this.search = new SearchBox(() => state.update({ search: this.search.text }), { label: "Search case ids", placeholder: "Search case ids" });
     this.differ = choice("Show", DIFFERENCES, (differ) => state.update({ differ }));
     this.order = choice("Order", ORDERS, (order) => state.update({ order }));
     this.status = element("p", { class: "count-line", role: "status" });
     const toolbar = element(
       "div",
       { class: "toolbar" },
-      element("div", { class: "search" }, this.search),
+      element("div", { class: "search", role: "search" }, this.search.input),
       element("div", { class: "grid-choices" }, this.differ.root, this.order.root),
       element("div", { class: "listing" }, this.status),
     );
-    const names = titleParts(head).join(" · ") || head.run.id;
-    const banner = element("section", { class: "banner", "aria-label": "Run" }, element("div", {}, element("h1", {}, element("bdi", {}, names))));
+    const banner = element("section", { class: "banner", "aria-label": "Run" }, element("div", {}, element("h1", {}, element("bdi", {}, runTitle(head)))));
     this.root = element("div", { class: "page grid-page" }, banner, element("main", {}, toolbar, this.table.root), this.detail.root);
   }
 
@@ -97,31 +95,12 @@ class GridPage {
   close() {
     this.#isClosed = true;
     this.scan.isWanted = false;
-    clearTimeout(this.#timer);
-    document.body.classList.remove("with-detail");
+    this.search.stop();
+    this.detail.leave();
   }
 
   key(event) {
-    const { target, key } = event;
-    if (isTyping(target)) return target === this.search && this.#leaveSearch(key);
     return resultKey(event, { ...this, isOpen: this.state.values.open !== null });
-  }
-
-  #leaveSearch(key) {
-    if (key !== "Escape" && key !== "Enter") return false;
-    this.#search();
-    this.table.focus();
-    return true;
-  }
-
-  #typed() {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#search(), TYPING);
-  }
-
-  #search() {
-    clearTimeout(this.#timer);
-    if (this.search.value !== this.state.values.search) this.state.update({ search: this.search.value });
   }
 
   async #add(blocks) {
@@ -153,7 +132,7 @@ class GridPage {
     this.table.show(cases, list === this.#listed, this.#isRead ? "No matching cases." : "Reading results…");
     this.#listed = list;
     this.status.textContent = this.#summary(cases.length, differ);
-    if (document.activeElement !== this.search) this.search.value = search;
+    this.search.show(search);
     this.differ.select.value = differ;
     this.order.select.value = order;
     this.detail.show();
@@ -176,7 +155,7 @@ class GridPage {
 
   #summary(shown, differ) {
     const total = this.grid.cases.length;
-    const cases = `${count(total)} ${total === 1 ? "case" : "cases"}`;
+    const cases = plural(total, "case");
     const scanned = differ === "answers" && !this.scan.isDone ? `compared the answers of ${count(this.scan.searched)}` : null;
     return [
       shown === total ? cases : `${count(shown)} of ${cases}`,

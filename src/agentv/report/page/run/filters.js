@@ -3,6 +3,7 @@
 import { element, replaceChildren } from "../core/dom.js";
 import { count } from "../core/format.js";
 import { own } from "../core/lookup.js";
+import { SearchBox } from "../core/search_box.js";
 import { BINS } from "../data/rows.js";
 import { oneLine, visible } from "../core/text.js";
 
@@ -27,54 +28,26 @@ const ORDERS = {
   "-cost": "Most expensive first",
 };
 
-export class SearchBox {
-  #waiting = 0;
-
+// The search in the columns, or also in conversations.
+export class SearchBar {
   constructor(state) {
     this.state = state;
-    this.input = element("input", {
-      type: "search",
-      placeholder: "Search cases  /",
-      "aria-label": "Search in ids, targets, tags and error classes",
-      "aria-keyshortcuts": "/",
-      autocomplete: "off",
-      spellcheck: "false",
-      oninput: () => this.#later(),
-    });
-    this.answers = element("input", { type: "checkbox", onchange: () => this.now() });
+    this.box = new SearchBox(() => this.#apply(), { label: "Search in ids, targets, tags and error classes", placeholder: "Search cases" });
+    this.answers = element("input", { type: "checkbox", onchange: () => this.box.now() });
     this.progress = element("span", { class: "progress", role: "status" });
-    this.root = element(
-      "div",
-      { class: "search", role: "search" },
-      this.input,
-      element("label", {}, this.answers, "also in conversations"),
-      this.progress,
-    );
+    const label = element("label", {}, this.answers, "also in conversations");
+    this.root = element("div", { class: "search", role: "search" }, this.box.input, label, this.progress);
     this.follow();
   }
 
   follow() {
     const { search, answers } = this.state.values;
-    // Do not overwrite text that is being typed.
-    if (!this.#waiting && document.activeElement !== this.input) this.input.value = search;
+    this.box.show(search);
     this.answers.checked = answers;
   }
 
-  focus() {
-    this.input.focus();
-    this.input.select();
-  }
-
-  // Applies what was typed, without waiting for more.
-  now() {
-    clearTimeout(this.#waiting);
-    this.#waiting = 0;
-    this.state.update({ search: this.input.value, answers: this.answers.checked });
-  }
-
-  #later() {
-    clearTimeout(this.#waiting);
-    this.#waiting = setTimeout(() => this.now(), 120);
+  #apply() {
+    this.state.update({ search: this.box.text, answers: this.answers.checked });
   }
 }
 

@@ -9,13 +9,17 @@ import { skippedJobs } from "./summary.js";
 const WORDS = { pass: ["passed"], borderline: ["borderline"], fail: ["failed"], error: ["error", "errors"], unscored: ["not scored"] };
 
 // The names of the datasets, targets and prompts of a run. Until its figures are known, those of its rows.
-export function titleParts(head) {
+function titleParts(head) {
   const planned = Object.keys(head.summary.targets);
   const targets = planned.length ? planned : head.targets;
   const prompts = new Set(Object.values(head.summary.targets).flatMap((target) => Object.keys(target.prompts ?? {})));
   if (!prompts.size) for (const prompt of head.prompts) prompts.add(prompt);
   const datasets = head.datasets.length ? [...new Set(head.datasets.map(({ name }) => name))].filter(Boolean) : head.run.datasets;
   return [together(datasets, "datasets"), together(targets, "targets"), together([...prompts], "prompts")].filter(Boolean);
+}
+
+export function runTitle(head) {
+  return titleParts(head).join(" · ") || head.run.id;
 }
 
 function together(names, word) {
@@ -40,7 +44,7 @@ export class Headline {
     const described = JSON.stringify([first, others, found]);
     if (described === this.described) return false;
     this.described = described;
-    this.name = [first, ...others].join(" · ") || head.run.id;
+    this.name = runTitle(head);
     replaceChildren(
       this.title,
       element("bdi", {}, first ?? oneLine(head.run.id, 60)),

@@ -6,7 +6,7 @@ import { failureLine } from "../core/failure.js";
 import { count } from "../core/format.js";
 import { isTyping, resultKey } from "../core/keys.js";
 import { Rows } from "../data/rows.js";
-import { Filters, OrderBox, SearchBox } from "./filters.js";
+import { Filters, OrderBox, SearchBar } from "./filters.js";
 import { Headline } from "./headline.js";
 import { LiveLine } from "../runs/live.js";
 import { RunState } from "./run_state.js";
@@ -65,7 +65,7 @@ class Page {
     this.filters = new Filters(state, rows);
     this.headline.describe(head);
     this.order = new OrderBox(state, rows);
-    this.search = new SearchBox(state);
+    this.search = new SearchBar(state);
     this.texts = new TextSearch(source, this.search.progress, () => this.#draw());
     this.status = element("p", { class: "count-line", role: "status" });
     this.reading = element("p", { class: "reading", role: "status" });
@@ -148,24 +148,15 @@ class Page {
   close() {
     this.#isClosed = true;
     this.texts.stop();
+    this.search.box.stop();
     this.live?.close();
     this.rows.labels?.close();
-    document.body.classList.remove("with-detail");
+    this.detail.leave();
   }
 
   key(event) {
-    const { target, key } = event;
-    if (isTyping(target)) return target === this.search.input && this.#leaveSearch(key);
-    if (this.panel?.key(event)) return true;
-    return resultKey(event, { ...this, isOpen: this.state.values.open !== null });
-  }
-
-  // `Esc` leaves the search box and keeps its text; `Enter` and `↓` go on to the first result.
-  #leaveSearch(key) {
-    if (!["Escape", "Enter", "ArrowDown"].includes(key)) return false;
-    this.search.now();
-    this.table.focus();
-    return true;
+    if (!isTyping(event.target) && this.panel?.key(event)) return true;
+    return resultKey(event, { search: this.search.box, table: this.table, detail: this.detail, isOpen: this.state.values.open !== null });
   }
 
   async #add(blocks) {

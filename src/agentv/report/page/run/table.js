@@ -1,7 +1,8 @@
 // The table of results.
 
+import { answerStart } from "../case/blocks.js";
 import { element, replaceChildren } from "../core/dom.js";
-import { count } from "../core/format.js";
+import { count, plural } from "../core/format.js";
 import { LongList, mark } from "../core/long_list.js";
 import { oneLine } from "../core/text.js";
 import { RowTexts } from "../data/row_texts.js";
@@ -10,6 +11,7 @@ import { cell, fittingColumns, template } from "./table_columns.js";
 
 const ROW_HEIGHT = 38;
 const NARROW = 34; // rem
+const LONGEST_REASON = 240;
 
 export class Table {
   #rows;
@@ -196,10 +198,10 @@ export class Table {
 function reasonText(rows, row, rest) {
   const isPass = rows.columns.verdict[row] === 0;
   const reason = isPass ? "" : reasonOf(rows.record(row, rest));
-  return { text: oneLine(reason || (rest.candidate_answer ?? ""), 240), isAnswer: !reason };
+  return { text: reason ? oneLine(reason, LONGEST_REASON) : answerStart(rest), isAnswer: !reason };
 }
 
 export function resultCount(shown, total) {
-  const results = `${count(total)} ${total === 1 ? "result" : "results"}`;
+  const results = plural(total, "result");
   return shown === total ? results : `${count(shown)} of ${results}`;
 }
