@@ -82,7 +82,7 @@ def measure(browser: Any, run: Path, results: int) -> dict[str, float]:
         found["frames"] = page.evaluate(TIMED, "no such verdict")
         found["filter"] = max(page.evaluate(TIMED, name) for name in ("failed", "passed", "failed"))
         blank = context.new_page()
-        found["blank"] = since(lambda: blank.goto(f"{url.split('?')[0]}page/core/dom.js"))
+        found["blank"] = since(lambda: blank.goto(f"{url.split('?')[0]}page/page.css"))
     return found
 
 

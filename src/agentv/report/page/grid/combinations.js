@@ -21,7 +21,7 @@ export class Combinations {
   update() {
     const before = this.columns.length;
     for (; this.#read < this.rows.total; this.#read++) this.#add(this.#read);
-    if (this.columns.length > before) this.columns.sort(byTargetPromptTrial);
+    if (this.columns.length > before) this.#sort();
   }
 
   // The row in a cell; -1 if the combination was not run.
@@ -56,6 +56,14 @@ export class Combinations {
       else if (verdict[row] !== first) return true;
     }
     return false;
+  }
+
+  // Sorts the columns by target, as the run lists them, then by prompt and trial. Results arrive in any order.
+  #sort() {
+    const { summary, targets } = this.rows.head;
+    const planned = new Map(Object.keys(summary.targets).map((name, position) => [name, position]));
+    const rank = ({ target }) => planned.get(targets[target]) ?? planned.size + target;
+    this.columns.sort((a, b) => rank(a) - rank(b) || a.prompt - b.prompt || a.trial - b.trial);
   }
 
   #add(row) {
@@ -104,8 +112,4 @@ export class Combinations {
 export function hasSeveral(head) {
   const targets = Object.values(head.summary.targets);
   return Math.max(targets.length, head.targets.length) > 1 || targets.some((target) => target.jobs > target.cases);
-}
-
-function byTargetPromptTrial(a, b) {
-  return a.target - b.target || a.prompt - b.prompt || a.trial - b.trial;
 }
