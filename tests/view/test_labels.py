@@ -336,7 +336,7 @@ def test_a_comparison_hides_verdicts_until_both_answers_are_labelled(evaluated, 
     agentv.evaluate("evals/letters.yaml", str.lower, out="second")
     hidden = ".verdict, .compare-figures, .badge, .evaluator, .outcome-word, .groups, select[aria-label=Order]:visible"
     with served("first", "second", "--label", "labels.jsonl", fragment="#view=compare") as page:
-        rows, panel = page.locator(".pair-window .pair-row"), page.locator(".case-panel")
+        rows, panel = page.locator(".window .pair-row"), page.locator(".case-panel")
         page.get_by_text("Verdicts are hidden until all answers of the runs are labelled.").wait_for()
         rows.nth(1).wait_for()
         assert [row.split("\n") for row in rows.all_inner_texts()] == [[id, "letters", "hidden"] for id in "ab"]

@@ -31,6 +31,7 @@ def test_many_rows_are_read_block_by_block_and_filtered(folder, served):
         assert page.locator(".counts").inner_text().split("\n") == ["8,000 passed", "32,000 failed"]
         page.locator("h1").get_by_text("texts · 3 targets").wait_for()
         assert page.title() == "texts · 3 targets · agentv"
+        page.get_by_role("link", name="Grid").wait_for()  # it is offered when the targets are known
         page.locator(".window .row").first.get_by_text("reason 0", exact=True).wait_for()
         page.get_by_role("button", name="Filter by Target").click()
         page.get_by_label("model-2: 13,333").check()

@@ -48,8 +48,10 @@ class Shell {
     return `#${new URLSearchParams({ view, ...parameters })}`;
   }
 
+  // A view knows more of its run than when it was opened: other views may be offered.
   showTitle(title) {
     document.title = `${title} · agentv`;
+    if (this.#opened) this.#drawLinks(this.#view, this.#opened);
   }
 
   async follow() {
