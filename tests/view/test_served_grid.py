@@ -10,7 +10,7 @@ def test_the_grid_of_a_served_run_shows_answers_and_opens_a_case(folder, command
     options = ("--target", "one", "--target", "two", "--trials", "2", "--out", "run", "--quiet")
     assert command("eval", "evals/letters.yaml", *options).code == 0
     results = folder.path / "run/results.jsonl"
-    results.write_text("".join(reversed(results.read_text().splitlines(keepends=True))))  # the second target ended first
+    results.write_text("".join(reversed(results.read_text().splitlines(keepends=True))))  # the second target was first
     with served("run") as page:
         asked = []
         page.on("request", lambda request: asked.append(request.url))
