@@ -550,7 +550,7 @@ def test_an_interrupted_probe_fails_the_command(probing):
     with subprocess.Popen(command, cwd=probing.folder.path, stderr=subprocess.PIPE, text=True) as process:
         wait_until((probing.folder.path / "started").exists, process)
         process.send_signal(signal.SIGINT)
-        stderr = process.communicate(timeout=20)[1]
+        stderr = process.communicate(timeout=60)[1]
     assert process.returncode == 130 and "Interrupted. Finished probes are saved in out." in stderr
 
 

@@ -115,7 +115,7 @@ def test_binary_files_are_listed_without_contents(tmp_path, content):
 def test_deeply_nested_folders_are_compared(tmp_path):
     top = deepest = str(tmp_path / "top")
     os.mkdir(top)
-    for _ in range(1500):
+    for _ in range(1100):
         deepest += "/d"
         os.mkdir(deepest)
     try:

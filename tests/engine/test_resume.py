@@ -23,8 +23,13 @@ import asyncio, os, random
 from contextlib import suppress
 
 LOG = os.open("calls.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+calls = 0
 
 async def answer(prompt):
+    global calls
+    calls += 1
+    while calls > 40 and os.path.exists("hold"):  # no process finishes the run
+        await asyncio.sleep(0.01)
     with suppress(TimeoutError):
         await asyncio.wait_for(asyncio.Event().wait(), random.uniform(0.004, 0.016))
     os.write(LOG, (prompt + "\\n").encode())
@@ -67,11 +72,13 @@ def check_complete(project, jobs):
     assert not (project.path / "out" / ".lock").exists()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_run_killed_at_random_runs_every_job_exactly_once(slow, seed):
-    chance = random.Random(seed)
+    chance, hold = random.Random(seed), slow.path / "hold"
+    hold.touch()
     kills = sum(killed_at_some_moment(slow, chance, "d.yaml") for _ in range(8))
-    assert kills >= 6
+    assert kills == 8
+    hold.unlink()
     assert slow.run("--resume", "--out", "out", "--quiet") == (0, "", "")
     check_complete(slow, JOBS)
     assert slow.summary()["mean"] == 1.0 and slow.summary()["scored"] == JOBS
@@ -327,7 +334,7 @@ def test_an_interrupt_ends_child_processes_and_keeps_completed_jobs(project, num
     wait_until(lambda: (project.path / "started").exists() and whole_lines(results) >= 2, process)
     assert processes_with(marker)
     process.send_signal(number)
-    out, output = process.communicate(timeout=20)
+    out, output = process.communicate(timeout=60)
     assert process.returncode == 130, output
     assert "agentv eval --resume --out out" in out
     assert "Interrupted" in output and "Traceback" not in output
@@ -403,14 +410,16 @@ STUBBORN = """
 
 
 def test_an_interrupted_resumed_run_can_be_resumed_again(slow):
-    results = slow.path / "out" / "results.jsonl"
+    results, hold = slow.path / "out" / "results.jsonl", slow.path / "hold"
+    hold.touch()
     for _ in range(3):
         before = whole_lines(results)
         process = slow.spawn("d.yaml", "--resume", "--out", "out", "--quiet")
         wait_until(lambda wanted=before + 10: whole_lines(results) >= wanted, process)
         process.send_signal(signal.SIGINT)
-        _, output = process.communicate(timeout=20)
+        _, output = process.communicate(timeout=60)
         assert process.returncode == 130 and "agentv eval --resume --out out" in output
+    hold.unlink()
     assert slow.run("--resume", "--out", "out", "--quiet") == (0, "", "")
     check_complete(slow, JOBS)
     assert whole_lines(slow.path / "calls.log") <= JOBS + 3 * WORKERS
@@ -470,7 +479,7 @@ def test_a_run_started_by_a_program_is_skipped(project, dataset, why):
     with subprocess.Popen([sys.executable, "program.py"], cwd=project.path, stderr=subprocess.PIPE) as process:
         wait_until((project.path / "started").exists, process)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     [run] = project.runs
     assert "No unfinished run to resume" in project.eval("--resume").stderr
     assert why in project.eval("--resume", "--out", f".agentv/results/{run}").stderr
