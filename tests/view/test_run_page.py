@@ -72,7 +72,7 @@ def test_a_result_that_cannot_be_read_says_so_and_is_read_again(folder, served):
         page.locator(".detail .message.answer").get_by_text("the answer").wait_for()
 
 
-def test_a_run_that_is_replaced_while_it_is_open_is_shown_anew(evaluated, folder, served):
+def test_a_run_that_is_replaced_while_it_is_open_is_read_again(evaluated, folder, served):
     """The file is overwritten in place, and keeps its number. Then the run is renamed, and found again."""
     evaluated("abc")
     evaluated("xyz", out="other")
