@@ -4,7 +4,6 @@ import json
 import urllib.error
 import urllib.request
 
-import openai
 import pytest
 
 from agentv.model.message import ToolCall
@@ -12,7 +11,7 @@ from agentv.model.result import TokenUsage
 from agentv_testing import Answer, FaultyServer
 from late import Late
 
-anthropic, genai, types = Late("anthropic"), Late("google.genai"), Late("google.genai.types")
+anthropic, genai, types, openai = map(Late, ("anthropic", "google.genai", "google.genai.types", "openai"))
 
 LOOKS_UP = [
     Answer("Let me see.", (ToolCall("weather", {"city": "Oslo"}, id="w1"),), thinking="I need the weather."),

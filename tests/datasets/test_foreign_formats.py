@@ -3,10 +3,8 @@
 import zipfile
 from pathlib import Path
 
-import pyarrow
 import pytest
 import yaml
-from pyarrow import parquet
 
 import agentv
 from agentv.datasets.dataset import Options
@@ -14,6 +12,9 @@ from agentv.datasets.detection import detect
 from agentv.datasets.loader import case_source
 from agentv.errors import LossWarning, MappedNote
 from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS
+from late import Late
+
+pyarrow, parquet = Late("pyarrow"), Late("pyarrow.parquet")
 
 DATA = Path(__file__).parent.parent / "data" / "foreign"
 SECOND = yaml.safe_load((DATA / "second-group.yaml").read_text("utf-8"))

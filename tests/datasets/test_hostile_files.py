@@ -5,21 +5,25 @@ import io
 import os
 import zipfile
 
-import pyarrow
 import pytest
 from backports import zstd
-from pyarrow import parquet
 
 import agentv
+from late import Late
 
-BLANK = b" " * 70_000_000
+pyarrow, parquet = Late("pyarrow"), Late("pyarrow.parquet")
+LENGTH = 70_000_000
+
+
+def blank(head=b""):
+    return head.ljust(LENGTH)
 
 
 def sheet_bomb():
     """Return a spreadsheet of a few kilobytes that unpacks to 70 MB."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("xl/worksheets/sheet1.xml", b"<c>" + BLANK)
+        archive.writestr("xl/worksheets/sheet1.xml", blank(b"<c>"))
     return stream.getvalue()
 
 
@@ -37,9 +41,9 @@ def parquet_bomb(text, rows):
         ("bomb.xlsx", sheet_bomb, "unpacks to"),
         ("bomb.parquet", lambda: parquet_bomb("x" * 20_000_000, 1), "unpacks to"),
         ("rows.parquet", lambda: parquet_bomb("x" * 4_000_000, 70), "Rows are too large"),
-        ("bomb.jsonl.gz", lambda: gzip.compress(BLANK, 1), "the line is longer than"),
-        ("bomb.jsonl.zst", lambda: zstd.compress(BLANK), "the line is longer than"),
-        ("bomb.csv.gz", lambda: gzip.compress(b"input\n" + BLANK, 1), "too long"),
+        ("bomb.jsonl.gz", lambda: gzip.compress(blank(), 1), "the line is longer than"),
+        ("bomb.jsonl.zst", lambda: zstd.compress(blank()), "the line is longer than"),
+        ("bomb.csv.gz", lambda: gzip.compress(blank(b"input\n"), 1), "too long"),
         ("archive.jsonl", lambda: b"PK\x03\x04" + b"\0" * 60, "ZIP archive"),
         ("task.yaml", lambda: b"task: t\ndoc_to_text: !function os.system\ndataset_path: json\n", "!function"),
         ("object.yaml", lambda: b"evalcases: !!python/object/apply:os.system ['touch executed']\n", "tag"),

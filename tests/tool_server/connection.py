@@ -5,13 +5,11 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-from anyio.from_thread import start_blocking_portal
-from mcp import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
+from late import Late
 
-from agentv.tool_server.run_budget import ServerBudget
-from agentv.tool_server.served_project import ServedProject
-from agentv.tool_server.server import build_server
+mcp, stdio, threads = Late("mcp"), Late("mcp.client.stdio"), Late("anyio.from_thread")
+budgets, projects = Late("agentv.tool_server.run_budget"), Late("agentv.tool_server.served_project")
+servers = Late("agentv.tool_server.server")
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -60,9 +58,10 @@ class Connection:
 @contextmanager
 def served(*, usd=None, jobs=None, allows_programs=False, workers=None):
     """Serve the project of the working directory in this process, with the limits that the command would set."""
-    project = ServedProject(ServerBudget(usd, jobs), allows_programs=allows_programs, advice=str)
+    project = projects.ServedProject(budgets.ServerBudget(usd, jobs), allows_programs=allows_programs, advice=str)
     project.workers = workers
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(Client(build_server(project))) as ready:
+    client = mcp.Client(servers.build_server(project))
+    with threads.start_blocking_portal() as portal, portal.wrap_async_context_manager(client) as ready:
         yield Connection(portal, ready, None)
 
 
@@ -70,10 +69,10 @@ def served(*, usd=None, jobs=None, allows_programs=False, workers=None):
 def connected(folder, *options, variables=None):
     """Start a server for a project and connect to it."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), **(variables or {})}
-    parameters = StdioServerParameters(
+    parameters = stdio.StdioServerParameters(
         command=sys.executable, args=["-m", "agentv", "mcp", *options], cwd=folder, env=environment
     )
-    with open(folder / "server.log", "w+", encoding="utf-8") as log, start_blocking_portal() as portal:
-        client = Client(stdio_client(parameters, errlog=log))
+    with open(folder / "server.log", "w+", encoding="utf-8") as log, threads.start_blocking_portal() as portal:
+        client = mcp.Client(stdio.stdio_client(parameters, errlog=log))
         with portal.wrap_async_context_manager(client) as ready:
             yield Connection(portal, ready, log)
