@@ -68,7 +68,7 @@ agentv.evaluate(cases, lambda prompt: "yes", [{"type": "contains", "value": "yes
 def test_a_notebook_shows_the_progress_and_the_run(folder, source):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
-    nbclient.NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    nbclient.NotebookClient(notebook, timeout=110, kernel_name="python3").execute()
     outputs = notebook.cells[0].outputs
     assert outputs[0].data["text/plain"].startswith("3/3 (100 %)")
     assert "<td>1.000</td>" in outputs[-1].data["text/html"]
