@@ -33,8 +33,8 @@ _DISMISSAL_S = 0.05
 class CallReport(NamedTuple):
     """How a call ended: answered, refused because of a rate limit, or failed: the endpoint is overloaded or down.
 
-    `unreached` if there was no server at its address, `unavailable` if a server said that it cannot answer now. A call
-    that ended in another way, such as a cancelled one, does not count.
+    `unreached` if there was no server at its address, `unavailable` if a server replied that it cannot answer now. A
+    call that ended in another way, such as a cancelled one, does not count.
     """
 
     ok: bool = True
@@ -77,7 +77,7 @@ class Lane:
         """Whether failures may be an outage: the endpoint has answered calls like these, or none since they fail.
 
         If it only answers other calls, the model is wrong. If it never answered, the address may be wrong, unless a
-        server there said that it is unavailable.
+        server there replied that it is unavailable.
         """
         answers, outage = self._endpoint.answers, self.outage
         has_no_others = answers == self.answers_before

@@ -21,7 +21,7 @@ class EndpointDown(Exception):
 class Outage:
     """Whether an endpoint is down.
 
-    It has to have answered once, never accepted a connection (`is_unreached`), or said so (`is_unavailable`).
+    It has to have answered once, never accepted a connection (`is_unreached`), or replied so (`is_unavailable`).
     `failures` counts those since the last answer. `since` is the time of the first of them once the endpoint is down;
     `limit_before` and `rate_before` are the limits on calls in flight and on calls per second at that time.
     """
