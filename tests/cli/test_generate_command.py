@@ -20,7 +20,8 @@ import json, os, threading
 def write(messages, case):
     with open("calls.log", "a") as log:
         log.write(case.id + "\\n")
-    threading.Event().wait(float(os.environ.get("PAUSE", "0")))
+    if os.path.exists("hold") and len(open("calls.log").readlines()) > 4:
+        threading.Event().wait()
     prompt = messages[1]["content"]
     if "unwilling" in prompt:
         return "I would rather not."
@@ -247,16 +248,16 @@ def test_ctrl_c_saves_finished_work_and_the_command_can_continue(project):
     rows = [{"id": f"c{n}", "expected_outcome": "x", "input": "q"} for n in range(30)]
     project.write("d.jsonl", rows)
     command = [sys.executable, "-m", "agentv", "generate", "rubrics", "d.jsonl", "--workers", "1", "-q"]
-    with subprocess.Popen(
-        command, cwd=project.path, env={**os.environ, "PAUSE": "0.05"}, stderr=subprocess.PIPE, text=True
-    ) as process:
-        wait_until(lambda: len(calls(project)) >= 4, process)
+    project.write("hold", "")
+    with subprocess.Popen(command, cwd=project.path, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: len(calls(project)) > 4, process)
         process.send_signal(signal.SIGINT)
         told = process.communicate(timeout=60)[1]
     assert process.returncode == 130, told
     done = [json.loads(line) for line in (project.path / "d.jsonl").read_text().splitlines()]
     first = sum("rubrics" in row for row in done)
-    assert 3 <= first < 30
+    assert first == 4
+    (project.path / "hold").unlink()
     (project.path / "calls.log").unlink()
     assert project.command("generate", "rubrics", "d.jsonl", "-q").code == 0
     assert len(calls(project)) == 30 - first

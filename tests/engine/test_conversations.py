@@ -356,12 +356,14 @@ def test_a_dry_run_counts_the_calls_that_are_known(project):
 
 
 TALKER = """
-import os, threading
+import itertools, os, threading
 
 LOG = os.open("calls.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+calls = itertools.count()
 
 def answer(messages, case):
-    threading.Event().wait(0.002)
+    while next(calls) > 130 and os.path.exists("hold"):  # no process finishes the run
+        threading.Event().wait(0.01)
     said = sum(message["role"] == "assistant" for message in messages)
     os.write(LOG, f"{case.id} {said}\\n".encode())
     return f"reply {said}"
@@ -385,7 +387,8 @@ def talkers(project):
 
 def test_a_killed_run_of_long_conversations_resumes_without_repeating_finished_ones(talkers):
     results = talkers.path / "out" / "results.jsonl"
-    kills = 0
+    kills, hold = 0, talkers.path / "hold"
+    hold.touch()
     for wanted in (2, 5, 8):
         process = talkers.spawn("d.yaml", "--target", "default", "--resume", "--out", "out", "--quiet")
         wait_until(lambda most=wanted: whole_lines(results) >= most, process)
@@ -395,6 +398,7 @@ def test_a_killed_run_of_long_conversations_resumes_without_repeating_finished_o
     done = {record["eval_id"] for record in map(json.loads, results.read_bytes().splitlines()[:-1])}
     before = (talkers.path / "calls.log").read_text().splitlines()
     assert kills == 3 and done
+    hold.unlink()
     assert talkers.run("--resume", "--out", "out", "--quiet") == (0, "", "")
     records = talkers.records()
     assert sorted(record["eval_id"] for record in records) == sorted(f"c{number}" for number in range(12))

@@ -22,7 +22,7 @@ def answer(prompt):
 """
 
 CHECKS = """
-import threading
+import os, threading
 
 def counted(context):
     with open("scored.log", "a") as log:
@@ -30,7 +30,8 @@ def counted(context):
     return 1.0 if "yes" in context.candidate_answer else 0.0
 
 def slowly(context):
-    threading.Event().wait(0.004)
+    while os.path.exists("hold") and os.path.getsize("scored.log") > 400:  # the run does not end
+        threading.Event().wait(0.01)
     return counted(context)
 """
 
@@ -523,7 +524,10 @@ def test_a_killed_rescore_can_be_resumed(answered):
     assert answered.eval("--out", "many", "--quiet").code == 0
     forget(answered)
     slowly = "{type: python, function: 'checks.py:slowly', name: slowly}"
+    (answered.path / "hold").touch()
+    (answered.path / "scored.log").touch()
     assert killed_once(answered, "many", "--evaluator", slowly) == -signal.SIGKILL
+    (answered.path / "hold").unlink()
     assert answered.command("eval", "--resume", "--out", "second").code == 2
     done = len(answered.lines("results.jsonl", "second")[:-1])
     ended = answered.command("rescore", "--resume", "--out", "second", "--quiet", "--trust-run")
