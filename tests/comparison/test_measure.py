@@ -421,7 +421,12 @@ def test_only_the_prompt_that_changed_is_shown(project):
         changed_lines(project, "a:long", "b:long")
     )
     assert changed_lines(project, "a:short", "b:short")[0].startswith("Nothing changed")
-    assert changed_lines(project, "a", "b")[1] == "  prompt: messages changed (6 of 6 cases, for example c0)"
+    both = changed_lines(project, "a", "b")
+    assert both[1] == "  prompt: messages user: Hi N0 → user: Hello N0 (3 of 6 cases, for example c0)"
+    project.dataset(*rows, prompts=[{"id": "short", "prompt": "To {{ name }}"}, {"id": "new", "prompt": "{{ name }}"}])
+    run(project, "c")
+    assert changed_lines(project, "a", "c")[1:2] == ["  prompt: short, long → short, new"]
+    assert not any("messages" in line for line in changed_lines(project, "a", "c"))
 
 
 def test_changed_values_are_shown_as_plain_text(project):

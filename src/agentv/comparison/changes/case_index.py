@@ -154,5 +154,12 @@ def _evaluators(fields: Fields) -> dict[str, Fields]:
     return {**of_turns, **{spec["name"]: spec for spec in fields.get("evaluators", ())}}
 
 
+def rendered_messages(fields: Fields, prompt: str | None) -> dict[str, list[Any]]:
+    """Return the messages of a case as rendered by one of its prompts; with None, by each of them."""
+    given: list[Any] = fields.get("input") or []
+    rendered: dict[str, list[Any]] = {each["id"]: each["input"] for each in fields.get("prompts", ())}
+    return rendered or {"": given} if prompt is None else {"": rendered.get(prompt, given)}
+
+
 def _turns(fields: Fields, key: str) -> list[Any]:
     return [turn.get(key) for turn in fields.get("turns", ())]

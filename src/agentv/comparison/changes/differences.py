@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from agentv.comparison.changes.case_index import rendered_messages
 from agentv.comparison.changes.measure import SharedCases, is_same_run
 from agentv.comparison.changes.run_change import RunChange, ValueChange, changed_entries, changed_values
 from agentv.comparison.scores import RunScores
@@ -89,10 +90,9 @@ def _prompt_changes(runs: Runs, shared: SharedCases) -> Iterator[RunChange]:
     if set(first) != set(second):
         names = (", ".join(prompt for prompt in each if prompt is not None) or None for each in (first, second))
         yield ValueChange("name", *names).to_change("prompt")
-        rows = np.flatnonzero(shared.same_input).tolist()
+        rows = rows if shared.pairs_prompts else np.flatnonzero(shared.same_input).tolist()
     for row, *stored in shared.fields(rows[:1]) if rows else ():
-        picked = (first[0], second[0]) if len(first) == len(second) == 1 else (None, None)
-        texts = [_messages(fields, prompt) for fields, prompt in zip(stored, picked, strict=True)]
+        texts = [_messages(fields, prompt) for fields, prompt in zip(stored, shared.prompts_of(row), strict=True)]
         if None not in texts and texts[0] != texts[1]:
             total = int(shared.same_input.sum())
             value = ValueChange("messages", *texts)
@@ -103,10 +103,8 @@ def _messages(fields: dict[str, Any] | None, prompt: str | None) -> str | None:
     """Return the messages of a case as text; if it has several prompts, as rendered by one or by all of them."""
     if fields is None:
         return None
-    rendered = {each["id"]: each["input"] for each in fields.get("prompts", ())}
-    if prompt is None and rendered:
-        return "\n".join(f"{id}: {_text(messages)}" for id, messages in rendered.items())
-    return _text(rendered.get(prompt, fields.get("input") or []))
+    rendered = rendered_messages(fields, prompt)
+    return "\n".join(f"{id}: {_text(messages)}" if id else _text(messages) for id, messages in rendered.items())
 
 
 def _text(messages: list[dict[str, Any]]) -> str:

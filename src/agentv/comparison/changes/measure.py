@@ -23,6 +23,7 @@ from agentv.comparison.changes.case_index import (
     changed_evaluators,
     changed_references,
     reference_text,
+    rendered_messages,
 )
 from agentv.comparison.changes.run_change import (
     CaseId,
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from agentv.model.manifest import TargetEntry
+
+_PROMPT = 3
+"""The position of the prompt in the key of a case."""
 
 
 class _Affected(NamedTuple):
@@ -57,12 +61,13 @@ class SharedCases:
 
     `same_input` marks the cases that can be paired. `unchecked` is the number of cases without a stored fingerprint in
     one of the runs; they count as the same. `other_inputs` are the cases that cannot be paired, `other_prompts` the
-    rows whose prompt template changed.
+    rows whose prompt template changed. `pairs_prompts` is whether each row belongs to one prompt of both runs.
     """
 
     def __init__(self, sides: tuple[GroupedCases, GroupedCases], rows: NDArray[Any]) -> None:
         self.sides = sides
         self._runs = sides[0].run, sides[1].run
+        self.pairs_prompts = _PROMPT in sides[0].parts
         self._cases = [side.first[rows[:, place]] for place, side in enumerate(sides)]
         first, second = self._fingerprints()
         known = (first != 0) & (second != 0)
@@ -108,6 +113,13 @@ class SharedCases:
         """Return the id of the case in a row."""
         return self._runs[0].cases.id(int(self._cases[0][row]))
 
+    def prompts_of(self, row: int) -> tuple[str | None, str | None]:
+        """Return the prompt of a row in each run; None if there is none, or if several are averaged."""
+        if not self.pairs_prompts and any(len(run.prompts) > 1 for run in self._runs):
+            return None, None
+        first, second = (run.cases.key(int(cases[row])) for run, cases in zip(self._runs, self._cases, strict=True))
+        return first[_PROMPT], second[_PROMPT]
+
     def fields(self, rows: Sequence[int]) -> Iterator[tuple[int, Fields | None, Fields | None]]:
         """Yield rows with the case as stored in each run; None if a run did not store it."""
         first, second = (index.fields(cases[rows]) for index, cases in zip(self._indexes, self._cases, strict=True))
@@ -145,11 +157,19 @@ class SharedCases:
             if not is_same_text and questions[0][row] != questions[1][row]:
                 self.same_input[row] = False
             else:
-                if not is_same_text:
+                if not is_same_text and self._has_other_prompt(row, before, after):
                     self.other_prompts.append(row)
                 if references[0][row] != references[1][row]:
                     for field in changed_references(before, after):
                         self._add_reference(field, row)
+
+    def _has_other_prompt(self, row: int, before: Fields, after: Fields) -> bool:
+        """Return whether the messages of a row differ, and not only those of other prompts of its case."""
+        first, second = self.prompts_of(row)
+        if rendered_messages(before, first) != rendered_messages(after, second):
+            return True
+        # Without any difference in the texts, it is in a file, which may belong to any prompt.
+        return rendered_messages(before, None) == rendered_messages(after, None)
 
     def _add_reference(self, field: str, row: int) -> None:
         found = self._references.get(field, _Affected(0, row))
