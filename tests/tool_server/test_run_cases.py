@@ -59,12 +59,13 @@ def test_nothing_runs_without_a_budget_from_the_user(project):
 
 def test_the_budget_is_for_all_runs_of_a_server_together(project):
     with FaultyServer(PRICED) as model:
-        with served_by(project, model, usd=0.35, workers=1) as server:
+        with served_by(project, model, usd=0.35, jobs=10, workers=6) as server:
             server.call("run_cases", datasets=["evals"], limit=2)
             second = server.call("run_cases", datasets=["evals"])
             assert second["stopped"] == "budget" and second["exit_code"] == 4
             asked = model.counts.requests
             assert asked == 4, "the answer that uses up the budget is the last one"
+            assert second["budget"]["jobs_left"] == 6, "jobs that waited for the budget were not started"
             message = server.error("run_cases", datasets=["evals"], limit=1)
             assert "used up" in message and "--budget-usd" in message
             assert model.counts.requests == asked
@@ -80,12 +81,19 @@ def test_a_server_without_a_budget_in_usd_counts_only_what_its_own_runs_cost(pro
         name = server.call("run_cases", datasets=["evals"])["run"]
         folder = project(model.url) / ".agentv/results" / name
         data = json.loads((folder / "run.json").read_text())
-        (folder / "run.json").write_text(json.dumps({**data, "finished_at": None, "digests": {}}))
         lines = (folder / "results.jsonl").read_bytes().splitlines(keepends=True)
-        (folder / "results.jsonl").write_bytes(b"".join(lines[:4]))
+
+        def lose_two_results():
+            (folder / "run.json").write_text(json.dumps({**data, "finished_at": None, "digests": {}}))
+            (folder / "results.jsonl").write_bytes(b"".join(lines[:4]))
+
+        lose_two_results()
         done = server.call("run_cases", resume=name)
         assert model.counts.requests == 8
         assert done["budget"] == {"spent_usd": pytest.approx(0.8), "jobs_started": 8, "jobs_left": 1}
+        lose_two_results()
+        message = server.error("run_cases", resume=name)
+        assert "2 jobs, but only 1 of --max-jobs 9" in message and "with a larger --max-jobs" in message
 
 
 def test_jobs_are_limited_for_targets_without_a_price(project):
@@ -97,7 +105,7 @@ def test_jobs_are_limited_for_targets_without_a_price(project):
             done = server.call("run_cases", datasets=["evals"], targets=["unpriced"])
             assert done["budget"] == {"spent_usd": 0.0, "jobs_started": 6, "jobs_left": 1}
             message = server.error("run_cases", datasets=["evals"], targets=["unpriced"])
-            assert "6 jobs, but only 1 of --max-jobs 7" in message
+            assert "6 jobs, but only 1 of --max-jobs 7" in message and "Select fewer cases" in message
         assert model.counts.requests == 6
 
 

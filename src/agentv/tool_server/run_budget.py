@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from agentv.errors import UsageError, plural
-from agentv.executors.executor import Emit, Executor, Jobs, Load, WorkSpec
+from agentv.executors.executor import Emit, Executor, Jobs, Load, UnfinishedJob, WorkSpec
+from agentv.model.result import Result
 from agentv.report.figures import usd
 
 
@@ -65,34 +66,52 @@ class ServerBudget:
             hint = "Ask the user to restart `agentv mcp` with a larger --budget-usd or --max-jobs"
             raise UsageError("The budget of this server is used up", spent, hint)
 
-    def check_jobs(self, count: int) -> None:
+    def check_jobs(self, count: int, *, is_resumed: bool = False) -> None:
         """Raise UsageError if a run has more jobs than are left."""
         left = self.state.jobs_left
         if left is not None and count > left:
             headline = f"The run has {plural(count, 'job')}, but only {left:,} of --max-jobs {self._jobs:,} are left"
-            raise UsageError(
-                headline, hint="Select fewer cases with `cases`, `filters` or `limit`, or use fewer trials"
-            )
+            hint = "Select fewer cases with `cases`, `filters` or `limit`, or use fewer trials"
+            if is_resumed:
+                hint = (
+                    "Ask the user to restart `agentv mcp` with a larger --max-jobs, or start a new run of fewer cases"
+                )
+            raise UsageError(headline, hint=hint)
 
 
 class CountedJobs(Executor):
-    """An executor that counts the jobs it starts in the budget of the server."""
+    """An executor that counts the jobs it starts in the budget of the server.
+
+    A job that only waited for the budget or for its endpoint when the run stopped was not started. If the run is
+    cancelled, all jobs in flight count, because some of them have made calls.
+    """
 
     is_remote = False
 
     def __init__(self, inner: Executor, budget: ServerBudget) -> None:
         self._inner = inner
         self._budget = budget
+        self._in_flight = 0
 
     async def run(self, spec: WorkSpec, jobs: Jobs, emit: Emit) -> tuple[str, ...]:
         """Run the jobs."""
-        return await self._inner.run(spec, self._counted(jobs), emit)
+
+        def ended(result: Result | UnfinishedJob) -> bool | None:
+            self._in_flight -= 1
+            self._budget.jobs_started += result != UnfinishedJob()
+            return emit(result)
+
+        try:
+            return await self._inner.run(spec, self._taken(jobs), ended)
+        except BaseException:
+            self._budget.jobs_started += self._in_flight
+            raise
 
     def load(self) -> Load:
         """Return the load of the executor."""
         return self._inner.load()
 
-    def _counted(self, jobs: Jobs) -> Jobs:
+    def _taken(self, jobs: Jobs) -> Jobs:
         for job in jobs:
-            self._budget.jobs_started += job is not None
+            self._in_flight += job is not None
             yield job

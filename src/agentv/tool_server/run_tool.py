@@ -120,7 +120,8 @@ def run_cases(project: ServedProject, given: RunCasesArguments, call: CallInProg
         project.budget.check()
         options, folder = _chosen(project, given)
         with importing_nothing():  # what the run would use is known before any of it is used
-            project.budget.check_jobs(_open_jobs(_prepared(project, options), folder))
+            open_jobs = _open_jobs(_prepared(project, options), folder)
+            project.budget.check_jobs(open_jobs, is_resumed=folder is not None)
         return _ran(project, _prepared(project, options), folder, call)
     finally:
         project.run_lock.release()
