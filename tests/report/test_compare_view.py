@@ -202,6 +202,8 @@ def test_cases_are_filtered_searched_and_ordered(page, chromium):
 def test_an_example_of_a_failure_group_opens_its_case(page, chromium):
     with chromium(page, width=390, height=844) as shown:
         shown.wait_for_selector(".groups")
+        notes = shown.locator(".compare-figures .side .note").all_inner_texts()
+        assert notes == ["10 of 12 cases", "10 of 12 cases; 1 of 12 results errored (not scored)"]
         assert "8 contains, wording like" in shown.inner_text(".groups li")
         shown.click(".groups .example >> nth=1")
         shown.wait_for_selector(".case-panel .answers")

@@ -68,12 +68,12 @@ function proposal(runs, wanted) {
   return targets.length > 1 ? targets.slice(0, 2).map((target) => `${after.id}:${target}`) : [];
 }
 
-// A run, and each of its targets if it has several.
+// A run, and each of its targets if it has several. The name is first: it tells runs apart where a menu cuts long titles.
 function choices(run) {
   const targets = Object.keys(run.targets ?? {});
   const started = run.started_at ? moment(run.started_at) : null;
   const name = run.name ?? run.run_id;
-  const title = [...new Set([titleOf(completeRun(run)), started, name])].filter(Boolean).join(" · ");
-  const parts = targets.length > 1 ? targets.map((target) => [`${run.id}:${target}`, `only ${target} · ${name}`]) : [];
+  const title = [...new Set([name, titleOf(completeRun(run)), started])].filter(Boolean).join(" · ");
+  const parts = targets.length > 1 ? targets.map((target) => [`${run.id}:${target}`, `${name} · only ${target}`]) : [];
   return [[run.id, title], ...parts];
 }

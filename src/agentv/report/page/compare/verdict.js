@@ -56,7 +56,7 @@ function figures(head) {
 
 function side(letter, run, runs) {
   const named = runs[0].label === runs[1].label ? run.path : run.label;
-  const errors = run.errors ? `, ${count(run.errors)} ${run.errors === 1 ? "error" : "errors"} (not scored)` : "";
+  const errors = run.errors ? `; ${count(run.errors)} of ${count(run.records)} ${run.records === 1 ? "result" : "results"} errored (not scored)` : "";
   return element(
     "div",
     { class: "side" },
