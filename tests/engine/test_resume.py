@@ -12,7 +12,9 @@ from contextlib import contextmanager, suppress
 import pytest
 from run_project import jobs_of
 
+from agentv.runs import folder_lock
 from agentv.runs.folder import RunFolder
+from agentv.runs.folder_lock import FolderLock
 from agentv_testing import FaultyServer, RawReply
 from waiting import HANGS, wait_until, whole_lines
 
@@ -343,6 +345,29 @@ def test_an_interrupt_ends_child_processes_and_keeps_completed_jobs(project, num
     manifest = project.manifest()
     assert manifest["exit_code"] == 130 and "finished_at" not in manifest
     assert manifest["counts"]["skipped"] == 4
+
+
+HOLDER = """
+import os, sys
+from pathlib import Path
+from agentv.runs.folder_lock import FolderLock
+lock = FolderLock(Path("."))
+if os.fork():
+    os._exit(0)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_lock_that_a_child_of_a_killed_run_still_has_is_waited_for(tmp_path, monkeypatch):
+    """A child has the locks of its parent from its start until it executes its program."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", HOLDER], cwd=tmp_path, **pipes) as run:
+        assert run.stdout.readline() == b"held\n" and run.wait(60) == 0
+        monkeypatch.setattr(folder_lock, "sleep", lambda _: run.stdin.close())
+        with FolderLock(tmp_path) as lock:
+            assert lock.was_abandoned and (tmp_path / ".lock").read_text() == str(os.getpid())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")

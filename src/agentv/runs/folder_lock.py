@@ -51,14 +51,15 @@ class FolderLock(AbstractContextManager["FolderLock"]):
         """Lock the file, and return -1 if its last holder removed it in the meantime."""
         with file_errors(f"Cannot write to {self._path.parent}"):
             file = open_file(self._path, os.O_RDWR | os.O_CREAT)
+        holder = os.read(file, 32).decode(errors="replace").strip()
+        os.lseek(file, 0, os.SEEK_SET)
         try:
-            is_free = _try_lock(file)
+            is_free = _try_lock(file) or (_has_ended(holder) and _lock_in_time(file))
         except OSError as error:
             os.close(file)
             self._path.unlink()
             raise _without_locks(self._path.parent, error) from None
         if not is_free:
-            holder = os.read(file, 32).decode(errors="replace").strip()
             os.close(file)
             raise _in_use(self._path.parent, f"Process {holder or 'unknown'}")
         with suppress(OSError):
@@ -80,16 +81,35 @@ def lock_records(file: int, folder: Path) -> None:
 
 def wait_for_lock(file: int, path: Path) -> None:
     """Lock an open file until it is closed. Waits for other processes, and raises UsageError after ten seconds."""
-    deadline = monotonic() + LONGEST_WAIT_S
     try:
-        while not _try_lock(file):
-            if monotonic() > deadline:
-                raise UsageError(
-                    f"Cannot write {path}", "Another process has locked it", "Stop that process, then retry"
-                )
-            sleep(_PAUSE_S)
+        is_ours = _lock_in_time(file)
     except OSError as error:
         raise UsageError(f"Cannot lock {path}", error.strerror or str(error), "Choose a file on a local disk") from None
+    if not is_ours:
+        raise UsageError(f"Cannot write {path}", "Another process has locked it", "Stop that process, then retry")
+
+
+def _lock_in_time(file: int) -> bool:
+    """Lock a file, and return False if it is not free within ten seconds."""
+    deadline = monotonic() + LONGEST_WAIT_S
+    while not _try_lock(file):
+        if monotonic() > deadline:
+            return False
+        sleep(_PAUSE_S)
+    return True
+
+
+def _has_ended(pid: str) -> bool:
+    """Whether the holder of a lock has ended. Its children may have the lock until they execute their programs."""
+    if not pid.isdecimal() or sys.platform == "win32":
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        pass
+    return False
 
 
 def is_locked(folder: Path) -> bool:
