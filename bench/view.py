@@ -96,7 +96,7 @@ def compared(browser: Any, runs: list[Path], results: int) -> Iterator[Measureme
         blank = context.new_page()
         floor = since(lambda: blank.goto(f"{view.url.split('?')[0]}page/core/dom.js"))
         found = since(lambda: (page.evaluate("location.hash = '#view=compare'"), page.wait_for_selector(".verdict")))
-        rows = found + since(lambda: page.wait_for_selector(".pair-window .pair-row"))
+        rows = found + since(lambda: page.wait_for_selector(".window .pair-row"))
         memory = view.peak_mb
     names = (("verdict", found, "ms", floor, BLANK_IS), ("first cases", rows, "ms", floor, BLANK_IS))
     for name, ours, unit, beside, floor_is in (*names, ("memory of the server", memory, "MB", 1.0, "1 MB")):
