@@ -115,9 +115,9 @@ def number_codes(codes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Number the distinct codes in order of appearance. Return the first position of each, and each code's number."""
     _, first, index = np.unique(codes, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    ranks = np.empty_like(order)
-    ranks[order] = np.arange(len(order))
-    return first[order], ranks[index]
+    ranks = np.empty(len(order), dtype=np.int32)
+    ranks[order] = np.arange(len(order), dtype=np.int32)
+    return first[order].astype(np.int32), ranks[index]
 
 
 def mixed_codes(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -184,7 +184,7 @@ def _mean(side: GroupedCases, rows: NDArray[Any], clusters: NDArray[Any] | None)
         positions = clusters[positions]
     is_clustered = clusters is not None or len(values) > len(rows)
     # Arrays yield plain numbers one by one; lists of them would take four times the memory.
-    names = array("q", positions.tobytes()) if is_clustered else repeat(None)
+    names = array("q", positions.astype(np.int64).tobytes()) if is_clustered else repeat(None)
     for value, cluster in zip(array("d", values.tobytes()), names):  # noqa: B905
         mean.add(value, cluster)
     return mean

@@ -157,6 +157,9 @@ def cluster_sums(values: NDArray[Any], clusters: ArrayLike | None) -> NDArray[An
     names = np.asarray(clusters)
     if names.shape != values.shape:
         raise ValueError(f"Each score needs a cluster, got {names.size} and {values.size}")
+    if names.dtype.kind == "i" and names.size and names.min() >= 0 and names.max() < 2 * names.size:
+        is_used = np.bincount(names) > 0  # already numbers: no need to sort them
+        return np.bincount(names, values)[is_used]
     _, index = np.unique(names, return_inverse=True)
     return np.bincount(index, values)
 

@@ -25,10 +25,12 @@ Fields = dict[str, Any]
 
 _REFERENCES = ("expected_output", "expected_outcome", "context")
 _HASHES = ("wholes", "questions", "references", "evaluators", "limits")
+_NOT_STORED = -1
+_ALL = slice(None)
 
 
 class CaseIndex:
-    """Hashes of each case of a run, in the order of `RunScores.cases`; 0 for a case that the run did not store.
+    """Hashes of the cases that a run stored.
 
     `wholes` are those of the records: input and references. `questions` identify the input, or the variables of a
     prompt template, `references` these and the references, `evaluators` the scoring, `limits` the verdict limits.
@@ -39,34 +41,35 @@ class CaseIndex:
         self._default = _default_limits(run)
         self._known_evaluators: dict[str, int] = {}
         start, starts, names = 0, array("q"), array("q")
-        columns = [array("q") for _ in _HASHES]
+        self._columns = {name: array("q") for name in _HASHES}
         for case in run.run.cases():
             names.append(hash(case.id) ^ hash(case.dataset_path))
             starts.append(start)
             start += len(case.data)
-            for column, value in zip(columns, self._hashes(case), strict=True):
+            for column, value in zip(self._columns.values(), self._hashes(case), strict=True):
                 column.append(value)
         paths = np.array([hash(path) for path in run.path_names], dtype=np.int64)[run.paths]
-        lines = first_places(np.asarray(names), run.cases.codes_with(paths))
-        starts.append(-1)  # line -1: cases that were not stored
-        self._starts = np.asarray(starts)[lines]
-        for name in _HASHES:
-            column = columns.pop(0)
+        # The last line stands for cases that were not stored.
+        self._lines = first_places(np.asarray(names), run.cases.codes_with(paths)).astype(np.int32)
+        self._starts = starts
+        starts.append(_NOT_STORED)
+        for column in self._columns.values():
             column.append(0)
-            setattr(self, name, np.asarray(column)[lines])
 
-    wholes: NDArray[Any]
-    questions: NDArray[Any]
-    references: NDArray[Any]
-    evaluators: NDArray[Any]
-    limits: NDArray[Any]
+    def hashes(self, name: str, cases: NDArray[Any] | slice = _ALL) -> NDArray[Any]:
+        """Return a hash of each case, or of those with some numbers in the run; 0 for a case that was not stored."""
+        return self._at(self._columns[name], cases)
 
     def fields(self, cases: NDArray[Any]) -> Iterator[Fields | None]:
         """Yield the stored fields of some cases; None for a case that the run did not store."""
-        starts = self._starts[cases].tolist()
-        if max(starts, default=-1) < 0:
+        starts = self._at(self._starts, cases).tolist()
+        if max(starts, default=_NOT_STORED) < 0:
             return repeat(None, len(starts))
         return (None if case is None else case.fields for case in self._run.run.cases_at(starts))
+
+    def _at(self, column: array[int], cases: NDArray[Any] | slice) -> NDArray[Any]:
+        found: NDArray[Any] = np.asarray(column)[self._lines[cases]]
+        return found
 
     def verdicts(self, fields: Fields) -> dict[str, Any]:
         """Return the verdict limits of a case, given its fields."""

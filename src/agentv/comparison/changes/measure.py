@@ -140,9 +140,9 @@ class SharedCases:
         return [np.asarray(run.fingerprints)[cases] for run, cases in zip(self._runs, self._cases, strict=True)]
 
     def _columns(self, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return a column of both case indexes over the shared cases."""
+        """Return a hash of the shared cases in both runs."""
         first, second = self._indexes
-        return getattr(first, name)[self._cases[0]], getattr(second, name)[self._cases[1]]
+        return first.hashes(name, self._cases[0]), second.hashes(name, self._cases[1])
 
     def _examine(self, rows: list[int]) -> None:
         """Find out why fingerprints differ: another input, another prompt template, or other references."""
@@ -247,11 +247,12 @@ def measure_keys(run: RunScores) -> NDArray[Any]:
     judges = [
         hash(frozenset((evaluator, name, entries.get(name)) for evaluator, name, _ in used)) for used in run.judge_sets
     ]
-    is_stored = index.wholes == np.asarray(run.fingerprints)
+    wholes, references, evaluators, limits = map(index.hashes, ("wholes", "references", "evaluators", "limits"))
+    is_stored = wholes == np.asarray(run.fingerprints)
     used = np.array(judges, dtype=np.int64)[run.judges]
     tool = np.full(len(used), hash(_origin(run)), dtype=np.int64)
-    keys = mixed_codes((index.references, index.evaluators, index.limits, is_stored, used, tool))
-    return np.where(index.references == 0, 0, keys)
+    keys = mixed_codes((references, evaluators, limits, is_stored, used, tool))
+    return np.where(references == 0, 0, keys)
 
 
 def is_same_run(before: RunScores, after: RunScores) -> bool:
