@@ -49,7 +49,7 @@ class CaseIndex:
             for column, value in zip(self._columns.values(), self._hashes(case), strict=True):
                 column.append(value)
         paths = np.array([hash(path) for path in run.path_names], dtype=np.int64)[run.paths]
-        # The last line stands for cases that were not stored.
+        # The last line is that of cases that were not stored.
         self._lines = first_places(np.asarray(names), run.cases.codes_with(paths)).astype(np.int32)
         self._starts = starts
         starts.append(_NOT_STORED)
