@@ -121,11 +121,13 @@ def test_generated_yaml_holds_the_same_rows_as_generated_jsonl(generate, tmp_pat
 def test_runs_that_are_killed_are_accounted_for_and_the_report_is_continued(tmp_path):
     report = tmp_path / "kills.jsonl"
     options = ("--shapes", "trials", "--executors", "local", "--report", str(report))
+    found = []
     for _ in range(2):
         done = bench("siege/kills.py", "--kills", "1", *options)
         assert done.returncode == 0, done.stdout + done.stderr
-    (run,) = map(json.loads, report.read_text().splitlines())
-    assert run["stops"] >= 1 and "| all | all | 1 | 84 |" in done.stdout
+        found.append([json.loads(line) for line in report.read_text().splitlines()])
+    assert found[0] == found[1] and sum(run["stops"] for run in found[0]) >= 1
+    assert f"| all | all | {len(found[0])} | {84 * len(found[0])} |" in done.stdout
 
 
 def test_a_condition_of_the_siege_is_checked():

@@ -11,7 +11,7 @@ import pytest
 
 from agentv import AgentvError, UsageError
 from agentv.model.manifest import RunManifest, RunSummary, TargetEntry
-from agentv.runs.folder import RunFolder, last_unfinished, new_run_id, run_folders, write_whole
+from agentv.runs.folder import RunFolder, last_unfinished, new_run_id, new_run_path, run_folders, write_whole
 from agentv.runs.folder_lock import is_locked
 from agentv.runs.redaction import Redactor
 
@@ -29,6 +29,14 @@ def test_run_ids_sort_by_start_time_in_any_time_zone():
     names = [new_run_id(at + timedelta(seconds=seconds)) for seconds in range(0, 200_000, 1000)]
     assert names == sorted(names)
     assert len({new_run_id(at) for _ in range(20)}) > 1
+
+
+def test_a_new_run_never_gets_the_folder_of_another(tmp_path, monkeypatch):
+    digits = iter([b"\0\1", b"\0\1", b"\0\2"])
+    monkeypatch.setattr("os.urandom", lambda _: next(digits))
+    first = new_run_path(tmp_path)
+    first.mkdir()
+    assert new_run_path(tmp_path) != first
 
 
 def test_a_new_folder_contains_the_files_of_a_run(tmp_path):

@@ -61,9 +61,9 @@ def test_a_comparison_counts_what_it_read_and_stops_when_the_page_is_gone(two_ru
     from agentv.comparison.run_comparison import CompareOptions, NamedRun
     from agentv.view.analysis import comparison_data
 
-    async def compared():
+    async def compared(asks=True):
         found = comparison_data._Comparison(runs, CompareOptions(changes=0))
-        is_early = await found.head_soon() is None
+        is_early = asks and await found.head_soon() is None
         await asyncio.wait([found._head])
         return is_early, found
 
@@ -74,7 +74,7 @@ def test_a_comparison_counts_what_it_read_and_stops_when_the_page_is_gone(two_ru
     assert is_early and found.read == 16 and len(found.compared.pairs) == 8
     monkeypatch.setattr(comparison_data, "_LEFT_S", -1)
     with ThreadPoolExecutor(1) as thread:
-        _, found = thread.submit(asyncio.run, compared()).result()
+        _, found = thread.submit(asyncio.run, compared(asks=False)).result()
     assert found.has_failed and found.read == 8, "the second run is not read"
     assert "page was closed" in str(found._head.exception())
 

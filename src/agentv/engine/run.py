@@ -25,7 +25,7 @@ from agentv.executors.executor import Executor, ExecutorOptions
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.registry import EXECUTORS
 from agentv.runs.catalogue import RunJournal
-from agentv.runs.folder import RunFolder, new_run_id
+from agentv.runs.folder import RunFolder, new_run_path
 from agentv.runs.redaction import Redactor
 from agentv.runs.store import RunStore
 from agentv.runs.target_summary import TargetDetails
@@ -62,7 +62,7 @@ def open_store(plan: RunPlan, out: str | None = None, *, resume: bool = False, l
     redact = Redactor(plan.project.secrets).redact_line
     if resume and out is not None and RunFolder(out).manifest_path.is_file():
         return RunStore(RunFolder.open(out, redact).located())
-    path = Path(plan.project.root) / RESULTS / new_run_id() if out is None else Path(out)
+    path = new_run_path(Path(plan.project.root) / RESULTS) if out is None else Path(out)
     folder = RunFolder.create(path, redact)
     if listed and out is not None:
         RunJournal(plan.project.root).add_run(path)

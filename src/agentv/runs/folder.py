@@ -37,6 +37,13 @@ def new_run_id(now: datetime | None = None) -> str:
     return f"{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
+def new_run_path(results: Path) -> Path:
+    """Return the path of a new run in a folder of runs. Two runs of the same second may draw the same digits."""
+    while (path := results / new_run_id()).exists():
+        pass
+    return path
+
+
 class NewerVersionError(AgentvError):
     """A file that a newer version of agentv wrote."""
 
