@@ -143,7 +143,7 @@ class TargetFailure(Exception):
     A reply that cannot be used may have been paid for: `usage` and `cost_usd` are what it used, also in earlier
     attempts. `is_billed` if a reply arrived whose cost is unknown; `estimated_usd` is the part of the cost that is
     estimated for such replies. `is_unreachable` if no server is at the address; `is_page` if something other than the
-    API replied, such as a proxy with a page or without a text.
+    API replied, such as a proxy with a page or an empty body.
     """
 
     duration_ms: float | None = None

@@ -105,7 +105,7 @@ class SpentAttempts:
         elif answered:
             in_company = failed > answered or limit.failures_in_a_row >= _IN_COMPANY
             self.count += _DISTURBED if in_company else 1
-        elif self._is_final() or not (limit.answers or self.count):  # a first failure may be no outage
+        elif self._is_final() or not (limit.answers or self.count):  # one failure is not yet an outage
             self.count += 1
         elif failure.error_class == "timeout":
             self.count += _DISTURBED

@@ -34,7 +34,7 @@ class CollectorSession(requests.Session):
 
 
 def _start_of_body(response: requests.Response) -> bytes:
-    """Return the body of a reply, or what of it arrives within the limits. The rest is not read."""
+    """Return the body of a reply, as far as it arrives within the limits."""
     deadline = monotonic() + _READ_S
     body = bytearray()
     with response:
