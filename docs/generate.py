@@ -1,13 +1,14 @@
-"""Write the pages of docs/reference from the commands, the key structs and the registry: `python docs/generate.py`."""
+"""Write the pages of docs/reference and the tables of differences: `python docs/generate.py`."""
 
 from __future__ import annotations
 
+from writing import peer_differences
 from writing.markup import DOCS
 from writing.reference import NOTE, pages
 
 
 def main() -> None:
-    """Replace every generated page."""
+    """Replace every generated page and table."""
     folder = DOCS / "reference"
     for page in folder.rglob("*.md"):
         if page.read_text(encoding="utf-8").startswith(NOTE):
@@ -15,6 +16,8 @@ def main() -> None:
     for name, text in pages().items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    for path, text in peer_differences.pages().items():
         path.write_text(text, encoding="utf-8", newline="\n")
 
 

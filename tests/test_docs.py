@@ -27,7 +27,7 @@ import agentv
 from agentv.cli import cli
 from agentv.registry import EVALUATORS, TARGETS
 from writing import evaluators as evaluator_pages
-from writing import reference
+from writing import peer_differences, reference
 from writing import targets as target_pages
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -291,6 +291,11 @@ def test_how_to_opens_with_an_example(page):
 def test_reference_is_up_to_date():
     written = {str(page.relative_to(REFERENCE)): page.read_text(encoding="utf-8") for page in GENERATED_PAGES}
     assert written == reference.pages(), "run: python docs/generate.py"
+
+
+def test_tables_of_differences_are_up_to_date():
+    written = {page: page.read_text(encoding="utf-8") for page in peer_differences.pages()}
+    assert written == peer_differences.pages(), "run: python docs/generate.py"
 
 
 EXAMPLES = [name for name in EVALUATORS.names() if evaluator_pages.example(name)]

@@ -1,0 +1,58 @@
+"""Our verdicts and scores equal those that other tools gave to the same files and answers; see bench/peers."""
+
+import shutil
+
+import pytest
+from peer_records import KEYS, PEERS, WAYS, OurRun, Outcome, differences, our_run, problems_of, records_of, tools
+
+ARGUMENTS = {}
+"""Arguments of `agentv eval` for the files of a tool."""
+
+CASE_NAMES = {"promptfoo": lambda id: id.partition(" [")[0]}
+"""The name of a case in the records of a tool, for a case id of ours."""
+
+FILES = [(tool, file) for tool in tools() for file in records_of(tool)]
+
+
+@pytest.mark.parametrize(("tool", "file"), FILES)
+def test_our_outcomes_equal_the_records_or_an_entry_explains_them(tool, file, command, tmp_path, monkeypatch):
+    folder = tmp_path / tool
+    shutil.copytree(PEERS / tool, folder)
+    monkeypatch.chdir(folder)
+    ended = command("eval", file, "--out", "run", *ARGUMENTS.get(tool, ()))
+    run = our_run(folder / "run", ended, CASE_NAMES.get(tool, str))
+    entries = [entry for entry in differences() if (entry["tool"], entry["file"]) == (tool, file)]
+    assert problems_of(records_of(tool)[file], run, entries) == []
+
+
+def test_every_entry_is_complete_and_names_a_recorded_file():
+    for entry in differences():
+        assert set(entry) <= KEYS and {"tool", "file", "becomes", "theirs", "ours", "reason"} <= set(entry), entry
+        assert entry["becomes"] in WAYS and (entry["tool"], entry["file"]) in FILES, entry
+
+
+RECORD = {"case": "a", "evaluator": "contains", "answer": "x", "passed": False, "score": 0.0}
+ENTRY = {"becomes": "pass", "case": "a", "note": "passes here"}
+
+
+@pytest.mark.parametrize(
+    ("record", "ours", "entries", "problem"),
+    [
+        (RECORD, Outcome(False, 0.0), [], None),
+        (RECORD, Outcome(False, 0.5), [], "unexplained (score)"),
+        (RECORD, Outcome(True, 1.0), [], "unexplained (pass)"),
+        (RECORD, Outcome(error="no"), [], "unexplained (error)"),
+        (RECORD, None, [], "unexplained (not kept)"),
+        ({**RECORD, "error": "no"}, Outcome(error="no"), [], None),
+        ({**RECORD, "error": "no"}, Outcome(False, 0.0), [], "unexplained (no error)"),
+        (RECORD, Outcome(True, 1.0), [ENTRY], None),
+        (RECORD, Outcome(True, 1.0), [{**ENTRY, "note": ""}], "without a note"),
+        (RECORD, Outcome(True, 1.0), [{**ENTRY, "note": "other"}], "not printed"),
+        (RECORD, Outcome(True, 1.0), [{**ENTRY, "answer": ["y"]}], "unexplained (pass)"),
+        (RECORD, Outcome(False, 0.0), [ENTRY], "matches no difference"),
+    ],
+)
+def test_differences_are_unexplained_without_an_entry_that_fits(record, ours, entries, problem):
+    run = OurRun({} if ours is None else {("a", "contains", "x"): ours}, "Note: it passes here")
+    problems = "\n".join(problems_of([record], run, entries))
+    assert problem in problems if problem else not problems
