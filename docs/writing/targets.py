@@ -126,7 +126,7 @@ def provider_example(name: str) -> str:
 
 def _agent(kind: type[CodingAgent]) -> Lines:
     """Yield how to install a coding agent, and which keys it receives."""
-    has_model_api = kind.key_variables is not CodingAgent.key_variables
+    has_model_api = "keys_of" in vars(kind)
     keys = [code(kind.secrets)] if kind.secrets else []
     keys += ["the keys of its model API"] if has_model_api else []
     yield f"Install it with `npm install -g {kind.package}`. It receives {', '.join(keys)}; list other secrets in"

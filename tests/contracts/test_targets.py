@@ -93,10 +93,8 @@ VARIANTS = {
 }
 ERRORS = {"mock": "server", "replay": "invalid_response"}
 
-# These call other servers, load models, or have tests of their own.
-ELSEWHERE = {"pydantic_ai", "bedrock", "cohere", "huggingface", "sentence-transformers", "http"}
-
-PROVIDERS = [name for name in TARGETS.names() if name not in ELSEWHERE]
+# Providers with packages of their own have their own tests.
+PROVIDERS = [name for name in TARGETS.names() if not TARGETS.find(name).extra]
 ROWS = {**{name: (name, {}) for name in PROVIDERS}, **VARIANTS}
 ANSWERING, WAITING, FAILING = range(3)
 
@@ -121,6 +119,10 @@ def made(servers):
             address = server.origin if provider in ("azure", "anthropic", "gemini") else server.url
             field = "endpoint" if provider == "azure" else "base_url"
             settings = {"model": "m", "api_key": "none", field: address}
+        elif provider == "http":
+            body = {"model": "m", "messages": "{{ messages }}"}
+            settings = {"url": f"{servers[behaviour].url}/chat/completions", "body": body}
+            settings["response_path"] = "choices[0].message.content"
         elif issubclass(kind, CodingAgent):
             env = ({}, {"WAITS": "yes"}, {"FAILS": "yes"})[behaviour]
             settings = {"executable": f"./{provider}/agent.sh", "env": env}
@@ -156,7 +158,7 @@ def waiting(request, made):
 
 def test_every_provider_of_the_registry_is_in_this_suite():
     others = {name for name in PROVIDERS if not issubclass(TARGETS.find(name), ModelApi | CodingAgent)}
-    assert others == set(PROGRAMS)
+    assert others == {*PROGRAMS, "http"}
     assert {name for name in PROVIDERS if issubclass(TARGETS.find(name), CodingAgent)} == set(EVENTS)
 
 
@@ -290,7 +292,7 @@ def test_a_call_that_takes_too_long_is_a_timeout(waiting, home):
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_failure_is_classified_and_can_be_pickled(provider, made, home):
     target = made(provider, FAILING)
-    error_class = "auth" if isinstance(target, ModelApi) else ERRORS.get(provider, "process")
+    error_class = "auth" if target.is_api else ERRORS.get(provider, "process")
 
     async def failed():
         responder = target.open(home)

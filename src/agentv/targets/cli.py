@@ -6,19 +6,21 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from agentv.errors import UsageError
 from agentv.model.call_trace import COMMAND_TRACE_WAIT_S
+from agentv.settings.addresses import address_complaints, host_of
 from agentv.settings.diagnostics import did_you_mean
 from agentv.settings.environment import REFERENCE, environment_of
 from agentv.settings.sandbox import Sandboxed
 from agentv.support.hashes import short, words_in
 from agentv.support.isolation.availability import sandbox_of
-from agentv.targets.target import COMMON_ALIASES, NonNegative, Positive, address_complaints
+from agentv.targets.target import COMMON_ALIASES, NonNegative, Positive
 from agentv.targets.workspace_target import WorkspaceTarget
+from agentv.trust.inventory import NamedUse
 
 PLACEHOLDERS = ("PROMPT", "PROMPT_FILE", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE")
 PLACEHOLDER = re.compile(r"(?<!\$)\{(?P<name>[A-Z][A-Z0-9_]*)\}")
@@ -216,6 +218,19 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
     sandbox: Sandboxed | None = None
     traces: bool = False
     trace_wait: NonNegative = COMMAND_TRACE_WAIT_S
+
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterator[NamedUse]:
+        """Return the command, and the command or the host of the health check."""
+        if settings.get("command_template"):
+            yield "command", str(settings["command_template"])
+        check = settings.get("healthcheck")
+        written = check if isinstance(check, dict) else {}
+        for key in ("command_template", "command"):
+            if written.get(key):
+                yield "command", str(written[key])
+        if written.get("url"):
+            yield "host", host_of(str(written["url"]))
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:
         """Return files in the command and its variables, relative to the folder that it runs in."""

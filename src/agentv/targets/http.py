@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -17,12 +17,14 @@ from agentv.model.call_trace import TRACE_WAIT_S, trace_headers
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Request, Responder, Response
 from agentv.model.values import to_json
+from agentv.settings.addresses import address_complaints, host_of
 from agentv.settings.diagnostics import did_you_mean
 from agentv.settings.environment import REFERENCE
 from agentv.support.json_values import MISSING, steps_of, value_at
 from agentv.support.templates import TemplateProblem, as_text, environment, names_in, render
-from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, NonNegative, Target, address_complaints
+from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, NonNegative, Target
 from agentv.targets.targets_file import iter_texts
+from agentv.trust.inventory import ANY_HOST, NamedUse
 
 if TYPE_CHECKING:
     from agentv.targets.apis.http_client import HttpResponse
@@ -164,6 +166,11 @@ class Http(Target, frozen=True, kw_only=True):
     response_path: str | None = None
     traces: bool = False
     trace_wait: NonNegative = TRACE_WAIT_S
+
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:
+        """Return the host of the endpoint."""
+        return (("host", host_of(str(settings["url"])) if settings.get("url") else ANY_HOST),)
 
     def complaints(self) -> list[str]:
         """Check the address, the body, the templates and the response path."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated
+from typing import Annotated, Any
 from zlib import crc32
 
 from msgspec import Meta
@@ -12,6 +13,7 @@ from agentv.model.message import Message, ToolCall
 from agentv.model.response import Request, Responder, Response, TargetFailure, content_text
 from agentv.model.result import TokenUsage
 from agentv.targets.target import NonNegative, Target
+from agentv.trust.inventory import NamedUse
 
 Texts = str | Annotated[list[str], Meta(min_length=1)]
 _GLOB = frozenset("*?[")
@@ -32,6 +34,11 @@ class Mock(Target, frozen=True, kw_only=True):
     fault_rate: Annotated[float, Meta(ge=0, le=1)] = 0.0
     tool_calls: tuple[ToolCall, ...] = ()
     token_usage: TokenUsage | None = None
+
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:  # noqa: ARG003
+        """Return nothing: no program and no host is called."""
+        return ()
 
     def open(self, home: str) -> Responder:  # noqa: ARG002
         """Open the target. Delays and faults depend only on the case, trial and attempt."""

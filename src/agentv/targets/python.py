@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ from agentv.settings.environment import REFERENCE
 from agentv.support.hashes import file_of
 from agentv.support.user_code import UninspectableError, built, import_reference, is_plain_function
 from agentv.targets.target import COMMON_ALIASES, Target
+from agentv.trust.inventory import NamedUse
 
 _FUNCTION = re.compile(r"(.+\.py|[^\W\d][\w.]*):[^\W\d][\w.]*")
 
@@ -26,6 +27,11 @@ class PythonTarget(Target, frozen=True, kw_only=True):
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "callable": "function"}
 
     function: str
+
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:
+        """Return the function."""
+        return (("code", str(settings["function"])),) if settings.get("function") else ()
 
     def open(self, home: str) -> Responder:
         """Import the function, whose file is relative to `home`. A class is instantiated once."""

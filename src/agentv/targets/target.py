@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -16,11 +15,13 @@ from agentv.model.job import CallOverrides
 from agentv.model.response import Responder
 from agentv.model.values import digest
 from agentv.model.workspace_settings import WorkspaceFile
-from agentv.settings.environment import MASK, REFERENCE, SecretTexts, is_secret_field, mask_secrets
+from agentv.settings.addresses import address_complaints, host_of
+from agentv.settings.environment import MASK, SecretTexts, is_secret_field, mask_secrets
 from agentv.support.hashes import contents, file_of
 from agentv.support.patterns import upward
 from agentv.support.transform import Transform
 from agentv.targets.tools.tool import are_stable, declared_tools, files_of_tools, local_tools, tool_complaints
+from agentv.trust.inventory import ANY_HOST, NamedUse
 
 if TYPE_CHECKING:
     from agentv.targets.apis.batch_api import BatchApi
@@ -85,6 +86,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     is_live: ClassVar[bool] = True
     """Whether calls are made; false for stored answers, which exist only for certain cases."""
 
+    extra: ClassVar[str] = ""
+    """The extra of agentv with its packages."""
     responder: ClassVar[str] = ""
     """The responder class as `module:name`. `open` imports it, so that checking settings does not."""
 
@@ -109,6 +112,19 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     retry_max_delay_ms: Count = 60000
     retry_backoff_factor: Positive = 2.0
     retry_status_codes: tuple[int, ...] = (408, 429, 500, 502, 503, 504)
+
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:  # noqa: ARG003
+        """Return the hosts, variables and programs that settings would use. Each kind declares its own.
+
+        The settings are by field, as written: not validated, with `${{ VAR }}` in place. `declared_uses` adds the rest.
+        """
+        return (("host", ANY_HOST),)
+
+    @classmethod
+    def telemetry_name(cls, provider: str) -> str:
+        """Return the provider's name in the GenAI conventions of OpenTelemetry."""
+        return provider
 
     def open(self, home: str) -> Responder:
         """Open the target for calls. Paths in the settings are relative to `home`, the folder of the targets file."""
@@ -283,8 +299,20 @@ class HostedApi(ModelApi, frozen=True, kw_only=True):
         "endpoint": "base_url",
     }
 
+    vendor_url: ClassVar[str] = ""
+    vendor_keys: ClassVar[tuple[str, ...]] = ()
+    """The variables with the vendor's key, which is sent to `vendor_url` only."""
+
     base_url: str | None = None
     api_key: str | None = None
+
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:
+        """Return the host of the API, and the vendor's key variables if they are used."""
+        address = settings.get("base_url") or cls.vendor_url
+        yield "host", host_of(str(address)) if address else ANY_HOST
+        if not settings.get("base_url") and not settings.get("api_key"):
+            yield from (("variable", name) for name in cls.vendor_keys)
 
     @property
     def price_key(self) -> PriceKey | None:
@@ -305,30 +333,6 @@ def missing_keys(target: Target, *names: str) -> list[str]:
     return [
         f"Provider '{target.provider}' needs '{name}'" for name in names if not str(getattr(target, name) or "").strip()
     ]
-
-
-def address_complaints(field: str, address: str | None) -> list[str]:
-    """Return the problems in an address. One that starts with a variable is not checked."""
-    if address is None or REFERENCE.match(address):
-        return []
-    if not address.startswith(("http://", "https://")):
-        return [f"'{field}' must be an address that starts with http:// or https://, got '{address}'"]
-    if "{{" in address or _has_host(address):  # values of variables are not known yet
-        return []
-    return [f"'{field}' must be an address with a host and, if it has a port, a numeric one"]
-
-
-def _has_host(address: str) -> bool:
-    try:
-        parts = urlsplit(address)
-        return bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-
-
-def is_loopback(address: str | None) -> bool:
-    """Whether an address is a loopback address."""
-    return address is not None and urlsplit(address).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 _CALL_SETTINGS = {"batch", "trace_wait"}.union(

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
-
-import msgspec
 
 from agentv.registry import TARGETS
+from agentv.settings.addresses import host_of
 from agentv.settings.diagnostics import Problems
-from agentv.settings.environment import REFERENCE, references
+from agentv.settings.environment import references
 from agentv.settings.settings_reader import field_of
 from agentv.targets.target import Target
 from agentv.targets.targets_file import Entry, follow, targets_used
 from agentv.targets.tools.tool import CommandTool, FunctionTool, local_tools
-from agentv.trust.inventory import Inventory, Use, UseKind, command_text
-
-Named = tuple[UseKind, str]
-
-_VENDORS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "openai": ("api.openai.com", ("OPENAI_API_KEY",)),
-    "anthropic": ("api.anthropic.com", ("ANTHROPIC_API_KEY",)),
-    "gemini": ("generativelanguage.googleapis.com", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
-    "azure": ("", ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN")),
-}
-"""The host of each vendor's API, and the variables with its key."""
+from agentv.trust.inventory import ANY_HOST, Inventory, NamedUse, Use, command_text
 
 
 def target_inventory(names: Iterable[str], entries: Mapping[str, Entry], file: str) -> Inventory:
@@ -45,40 +33,67 @@ def _entry_uses(name: str, entries: Mapping[str, Entry], file: str) -> Iterator[
         yield Use("variable", variable, file, label)
 
 
-def _settings_uses(entry: Mapping[str, Any]) -> Iterator[Named]:
+def _settings_uses(entry: Mapping[str, Any]) -> Iterator[NamedUse]:
     provider = str(entry.get("provider", ""))
     canonical = TARGETS.canonical(provider) or provider
-    is_code = ".py:" in canonical
-    kind = Target if is_code or TARGETS.canonical(provider) is None else TARGETS.find(canonical)
-    named = {field.name: value for key, value in entry.items() if (field := field_of(kind, key)) is not None}
-    if is_code:
+    if ".py:" in canonical:
         yield "code", canonical
-    yield from _program_uses(kind, named)
-    yield from _tool_uses(named.get("tools"))
-    yield from _host_uses(canonical, kind, named)
-    for variable in named.get("pass_env") or ():
-        yield "variable", str(variable)
+        kind: type[Target] = _ProjectClass
+    else:
+        kind = TARGETS.find(canonical) if TARGETS.canonical(provider) is not None else Target
+    settings = {field.name: value for key, value in entry.items() if (field := field_of(kind, key)) is not None}
+    yield from declared_uses(kind, {**settings, "provider": canonical})
 
 
-def _program_uses(kind: type[Target], named: Mapping[str, Any]) -> Iterator[Named]:
-    transform = named.get("transform")
-    for function in (named.get("function"), transform.get("function") if isinstance(transform, dict) else None):
-        if isinstance(function, str):
-            yield "code", function
-    if isinstance(named.get("command_template"), str):
-        yield "command", named["command_template"]
-    check = named.get("healthcheck")
-    command = (check.get("command_template") or check.get("command")) if isinstance(check, dict) else None
-    if isinstance(command, str):
-        yield "command", command
-    default = {field.name: field.default for field in msgspec.structs.fields(kind)}.get("executable")
-    program = named.get("executable", default)
-    if isinstance(program, str):
-        arguments = named.get("args")
-        yield "command", command_text([program, *(arguments if isinstance(arguments, list) else ())])
+class _ProjectClass(Target, frozen=True, kw_only=True):
+    """A class in a file, which is not imported: it is listed as code, which may call any host."""
+
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:  # noqa: ARG003
+        return ()
 
 
-def _tool_uses(entries: Any) -> Iterator[Named]:
+def declared_uses(kind: type[Target], settings: Mapping[str, Any]) -> Iterator[NamedUse]:
+    """Yield what settings of a kind would use: what the kind declares, and what every kind can name.
+
+    An API that declares no host, and a kind that makes calls of its own without declaring them, may call any host.
+    """
+    uses = dict.fromkeys(kind.uses(settings))
+    is_missing = kind.is_api and not any(use == "host" for use, _ in uses)
+    if is_missing or not _declares_its_calls(kind):
+        uses["host", ANY_HOST] = None
+    yield from uses
+    transform = settings.get("transform")
+    function = transform.get("function") if isinstance(transform, dict) else None
+    if isinstance(function, str):
+        yield "code", function
+    yield from _tool_uses(settings.get("tools"))
+    yield from _sandbox_uses(settings.get("sandbox"))
+    passed = settings.get("pass_env")
+    yield from (("variable", str(name)) for name in (passed if isinstance(passed, list | tuple) else ()))
+
+
+def _declares_its_calls(kind: type[Target]) -> bool:
+    """Whether the class that opens the target, or one derived from it, declares what it uses."""
+
+    def place_of(*names: str) -> int:
+        return next(place for place, base in enumerate(kind.__mro__) if vars(base).keys() & set(names))
+
+    opening = place_of("open", "open_embeddings", "open_batches", "responder", "address")
+    return place_of("uses", "vendor_url") <= opening
+
+
+def _sandbox_uses(sandbox: Any) -> Iterator[NamedUse]:
+    """Yield the hosts that a sandbox lets a program call, and the variables with keys that are sent to them."""
+    settings = sandbox if isinstance(sandbox, dict) else {}
+    hosts, keys = settings.get("hosts"), settings.get("keys")
+    yield from (("host", str(host)) for host in (hosts if isinstance(hosts, list | tuple) else ()))
+    for key in keys.values() if isinstance(keys, dict) else ():
+        if isinstance(key, dict) and key.get("variable"):
+            yield "variable", str(key["variable"])
+
+
+def _tool_uses(entries: Any) -> Iterator[NamedUse]:
     for tool in local_tools(entries) if isinstance(entries, list) else ():
         if isinstance(tool, FunctionTool):
             yield "code", tool.function
@@ -91,32 +106,3 @@ def _tool_uses(entries: Any) -> Iterator[Named]:
             yield "host", host_of(str(tool.mcp))
         else:
             yield "command", command_text(tool.mcp)
-
-
-def _host_uses(provider: str, kind: type[Target], named: Mapping[str, Any]) -> Iterator[Named]:
-    check = named.get("healthcheck")
-    written = [named.get(key) for key in ("url", "base_url", "endpoint")]
-    written.append(check.get("url") if isinstance(check, dict) else None)
-    addresses = [address for address in written if isinstance(address, str)]
-    yield from (("host", host_of(address)) for address in addresses)
-    host, keys = _VENDORS.get(provider, ("", getattr(kind, "secrets", ())))
-    if hasattr(kind, "preset"):
-        from agentv.targets.apis.openai import PRESETS  # late: imported already, by the class itself
-
-        preset = PRESETS[provider]
-        host, keys = host_of(preset.base_url), (preset.key_variable,) if preset.key_variable else ()
-    if host and not addresses:
-        yield "host", host
-    if not named.get("api_key") and (provider == "azure" or not addresses):
-        yield from (("variable", key) for key in keys)
-
-
-def host_of(address: str) -> str:
-    """Return the host of an address, with its port; the address as written if a variable is part of the host."""
-    host = address.partition("://")[2].partition("/")[0].rpartition("@")[2]
-    if REFERENCE.search(address.partition("?")[0]) or "{{" in host:
-        return address.partition("?")[0]
-    try:
-        return urlsplit(address).netloc.rpartition("@")[2] or address
-    except ValueError:
-        return address

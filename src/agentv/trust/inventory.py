@@ -22,6 +22,12 @@ KINDS: dict[UseKind, str] = {
     "host": "host",
     "variable": "variable",
 }
+NamedUse = tuple[UseKind, str]
+"""What a target's settings name: the kind and the value of a `Use`."""
+
+ANY_HOST = "any host"
+"""The host of a target that does not declare which hosts it calls."""
+
 _LONGEST = 4_000
 
 

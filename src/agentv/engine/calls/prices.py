@@ -16,7 +16,8 @@ import msgspec
 from agentv.errors import UsageError
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
 from agentv.model.result import TokenUsage
-from agentv.targets.target import PriceKey, Prices, Target, is_loopback
+from agentv.settings.addresses import is_loopback
+from agentv.targets.target import PriceKey, Prices, Target
 
 BATCH_DISCOUNT = 0.5
 _CHARACTERS_PER_TOKEN, _USUAL_OUTPUT = 4, 1000

@@ -24,9 +24,6 @@ from agentv.model.values import to_json
 from agentv.registry import TARGETS
 from agentv.report.traces.message_parts import input_parts, output_parts
 
-_PROVIDERS = {"azure": "azure.ai.openai", "gemini": "gcp.gemini", "bedrock": "aws.bedrock", "mistral": "mistral_ai"}
-"""Names of the conventions that differ from ours."""
-
 
 class SpanRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A span without the types of the SDK. Times are nanoseconds; `error` is its message, if it failed."""
@@ -68,14 +65,20 @@ def facts_of(manifest: RunManifest | None, run_id: str, *, has_content: bool) ->
     return RunFacts(run_id, manifest.options.get("experiment"), targets, has_content)
 
 
-def _called(provider: str, settings: Mapping[str, Any]) -> CalledTarget:
+def _kind_and_name(provider: str) -> tuple[Any, str]:
+    """Return the kind of a provider, if it is registered, and its name in the conventions."""
+    canonical = TARGETS.canonical(provider) or provider
     try:
-        kind = TARGETS.find(TARGETS.canonical(provider) or provider)
-        is_model = kind.is_api and kind.reports_calls
+        kind = TARGETS.find(canonical)
+        return kind, kind.telemetry_name(canonical)
     except (KeyError, AttributeError):  # a class in a file of the project, which is not imported
-        is_model = False
+        return None, provider
+
+
+def _called(provider: str, settings: Mapping[str, Any]) -> CalledTarget:
+    kind, name = _kind_and_name(provider)
+    is_model = kind is not None and kind.is_api and kind.reports_calls
     model = settings.get("model")
-    name = _PROVIDERS.get(provider, provider)
     return CalledTarget(name, "chat" if is_model else "invoke_agent", model if isinstance(model, str) else None)
 
 
@@ -227,7 +230,7 @@ class _JobSpans:
             attributes=_known(
                 **{
                     "gen_ai.operation.name": operation,
-                    "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
+                    "gen_ai.provider.name": _kind_and_name(provider)[1],
                     "gen_ai.request.model": model,
                     "agentv.evaluator": evaluator,
                     "agentv.judge": call.get("target"),

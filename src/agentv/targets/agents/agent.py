@@ -14,14 +14,16 @@ from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response, TargetFailure
 from agentv.model.values import MAX_DEPTH
 from agentv.model.workspace_settings import WorkspaceFile
+from agentv.settings.addresses import host_of, is_loopback
 from agentv.settings.environment import environment_of
 from agentv.settings.sandbox import CONTAINERS, Sandboxed
 from agentv.support.hashes import words_in
 from agentv.support.isolation.availability import sandbox_of
 from agentv.targets.agents.events import Event, LogFormat
 from agentv.targets.agents.skills import SkillPlaces, is_skill, workspace_folders, workspace_skill
-from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS, is_loopback
+from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS
 from agentv.targets.workspace_target import WorkspaceTarget
+from agentv.trust.inventory import NamedUse, command_text
 
 GIT_CONFIG = "[user]\n\tname = agentv\n\temail = agentv@localhost\n"
 """An identity for commits: the agent's own home folder has no Git configuration."""
@@ -129,6 +131,20 @@ class CodingAgent(WorkspaceTarget, frozen=True, kw_only=True):
     log_format: LogFormat | bool = "summary"
     sandbox: Sandboxed | None = None
 
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterator[NamedUse]:
+        """Return the program with its arguments, the vendor's key variables, and the host of its API, if it has one."""
+        default = {field.name: field.default for field in msgspec.structs.fields(cls)}["executable"]
+        program, arguments, env = (settings.get(key) for key in ("executable", "args", "env"))
+        words = arguments if isinstance(arguments, list | tuple) else ()
+        if isinstance(program or default, str):
+            yield "command", command_text([program or default, *words])
+        addresses = _addresses(env if isinstance(env, Mapping) else {}, map(str, words))
+        yield from (("host", host_of(address)) for address in addresses)
+        if cls.model_host is not None and not addresses:
+            yield "host", cls.model_host.host
+        yield from (("variable", name) for name in cls.keys_of(settings))
+
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:
         """Return the home template, the skills, a program given as a path, and files in arguments and variables."""
         program, template = os.path.expanduser(self.executable), os.path.expanduser(self.home_template or "")
@@ -189,8 +205,7 @@ class CodingAgent(WorkspaceTarget, frozen=True, kw_only=True):
     @property
     def foreign_address(self) -> str:
         """The address in the settings that calls go to instead of the vendor; empty for the vendor or this machine."""
-        texts = [f"{name}={value}" for name, value in self.env.items()] + [" ".join(self.args)]
-        addresses = (found[1] for text in texts for found in _API_ADDRESS.finditer(text))
+        addresses = _addresses(self.env, self.args)
         return next((address for address in addresses if not is_loopback(address)), "")
 
     def advice(self, home: str) -> str:
@@ -216,7 +231,12 @@ class CodingAgent(WorkspaceTarget, frozen=True, kw_only=True):
     @property
     def key_variables(self) -> tuple[str, ...]:
         """The environment variables with the keys that these settings need."""
-        return self.secrets
+        return self.keys_of(msgspec.structs.asdict(self))
+
+    @classmethod
+    def keys_of(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG003
+        """Return the environment variables with the keys that settings, as in `uses`, need."""
+        return cls.secrets
 
     def invocation(self, call: Call) -> Invocation:
         """Return how the agent is called."""
@@ -242,6 +262,12 @@ class CodingAgent(WorkspaceTarget, frozen=True, kw_only=True):
     def read_events(events: Iterable[Event]) -> Response:
         """Return the answer in an agent's events. Raises the failure that they report."""
         raise NotImplementedError
+
+
+def _addresses(env: Mapping[str, Any], arguments: Iterable[str]) -> list[str]:
+    """Return the addresses of APIs in variables and arguments."""
+    texts = [f"{name}={value}" for name, value in env.items()] + [" ".join(arguments)]
+    return [address[1] for text in texts for address in _API_ADDRESS.finditer(text)]
 
 
 def options(given: Mapping[str, str | None]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -35,10 +35,10 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
 
     executable: str = "opencode"
 
-    @property
-    def key_variables(self) -> tuple[str, ...]:
-        """Its own key variable, and those of the model's API."""
-        return (*self.secrets, *key_variables_of((self.model or "").partition("/")[0]))
+    @classmethod
+    def keys_of(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return its own key variable, and those of the model's API."""
+        return (*cls.secrets, *key_variables_of(str(settings.get("model") or "").partition("/")[0]))
 
     def invocation(self, call: Call) -> Invocation:
         """Pass the prompt on stdin, grant all permissions, and disable sharing and updates."""
@@ -124,11 +124,11 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
     tools: str | tuple[str, ...] | None = None
     thinking: str | None = None
 
-    @property
-    def key_variables(self) -> tuple[str, ...]:
-        """The key variables of the model's API."""
-        named, slash, _ = (self.model or "").partition("/")
-        return key_variables_of(self.pi_provider or (named if slash else _DEFAULT_PROVIDER))
+    @classmethod
+    def keys_of(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the key variables of the model's API."""
+        vendor, slash, _ = str(settings.get("model") or "").partition("/")
+        return key_variables_of(str(settings.get("pi_provider") or (vendor if slash else _DEFAULT_PROVIDER)))
 
     def complaints(self) -> list[str]:
         """Check that the key can be passed in a variable, because other processes can see arguments."""

@@ -49,6 +49,8 @@ class Anthropic(HostedApi, frozen=True, kw_only=True):
 
     aliases: ClassVar[dict[str, str]] = {**HostedApi.aliases, "api_version": "version"}
     price_list_name: ClassVar[str | None] = "anthropic"
+    vendor_url: ClassVar[str] = ANTHROPIC_URL
+    vendor_keys: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY",)
     has_json_mode: ClassVar[bool] = False
 
     version: str | None = None
@@ -88,7 +90,7 @@ class Anthropic(HostedApi, frozen=True, kw_only=True):
 
     def open(self, home: str) -> api.ApiResponder:
         """Open the endpoint."""
-        key = api.find_api_key(self, home, "ANTHROPIC_API_KEY")
+        key = api.find_api_key(self, home, *self.vendor_keys)
         base, query = self._base()
         url = f"{base}/v1/messages" + (f"?{query}" if query else "")
         return api.open_api(self, url, {"x-api-key": key} if key else {}, messages_wire(self), base=base)

@@ -32,13 +32,20 @@ class Gemini(HostedApi, frozen=True, kw_only=True):
     """
 
     price_list_name: ClassVar[str | None] = "google"
+    vendor_url: ClassVar[str] = GEMINI_URL
+    vendor_keys: ClassVar[tuple[str, ...]] = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 
     model: str | None = "gemini-2.5-flash"
     thinking_budget: Count | None = None
 
+    @classmethod
+    def telemetry_name(cls, provider: str) -> str:  # noqa: ARG003
+        """Return the name of the conventions."""
+        return "gcp.gemini"
+
     def open(self, home: str) -> Responder:
         """Open the endpoint."""
-        key = api.find_api_key(self, home, "GEMINI_API_KEY", "GOOGLE_API_KEY")
+        key = api.find_api_key(self, home, *self.vendor_keys)
         base = (self.base_url or GEMINI_URL).rstrip("/")
         versioned = base if _VERSIONED.search(base) else f"{base}/v1"
         model = quote(str(self.model).removeprefix("models/"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
@@ -13,6 +14,7 @@ from agentv.errors import UsageError
 from agentv.model.call_trace import TRACE_WAIT_S
 from agentv.model.job import CallOverrides
 from agentv.model.response import Responder
+from agentv.settings.addresses import address_complaints, host_of, is_loopback
 from agentv.settings.environment import environment_of
 from agentv.targets.apis.model_api import ApiResponder, WireApi, embeddings_wire, find_api_key, open_api
 from agentv.targets.apis.openai_wire import Dialect, chat_wire, responses_wire
@@ -22,10 +24,9 @@ from agentv.targets.target import (
     NonNegative,
     PriceKey,
     Target,
-    address_complaints,
-    is_loopback,
     missing_keys,
 )
+from agentv.trust.inventory import ANY_HOST, NamedUse
 
 if TYPE_CHECKING:
     from agentv.targets.apis.batch_api import BatchApi
@@ -45,6 +46,8 @@ class OpenAI(HostedApi, frozen=True, kw_only=True):
 
     aliases: ClassVar[dict[str, str]] = {**HostedApi.aliases, "api_base": "base_url", "api_format": "api"}
     price_list_name: ClassVar[str | None] = "openai"
+    vendor_url: ClassVar[str] = OPENAI_URL
+    vendor_keys: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY",)
 
     api: Literal["chat", "responses"] = "chat"
     logprobs: Logprobs = None
@@ -90,7 +93,7 @@ class OpenAI(HostedApi, frozen=True, kw_only=True):
 
     def address(self, home: str) -> tuple[str, str | None]:
         """Return the base URL, which ends with `/v1`, and the API key."""
-        return self.base_url or OPENAI_URL, find_api_key(self, home, "OPENAI_API_KEY")
+        return self.base_url or OPENAI_URL, find_api_key(self, home, *self.vendor_keys)
 
     @property
     def dialect(self) -> Dialect:
@@ -147,6 +150,19 @@ class Azure(ModelApi, frozen=True, kw_only=True):
     api: Literal["chat", "responses"] = "chat"
     logprobs: Logprobs = None
 
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterator[NamedUse]:
+        """Return the host of the endpoint, and the variables with the key."""
+        endpoint = settings.get("endpoint")
+        yield "host", host_of(_endpoint_url(endpoint)) if isinstance(endpoint, str) and endpoint else ANY_HOST
+        if not settings.get("api_key"):
+            yield from (("variable", name) for name in (_KEY, _TOKEN))
+
+    @classmethod
+    def telemetry_name(cls, provider: str) -> str:  # noqa: ARG003
+        """Return the name of the conventions."""
+        return "azure.ai.openai"
+
     def complaints(self) -> list[str]:
         """Check that the endpoint and the model are set and that the endpoint is an address or a resource name."""
         found = super().complaints() + missing_keys(self, "endpoint", "model")
@@ -171,10 +187,7 @@ class Azure(ModelApi, frozen=True, kw_only=True):
 
     def _location(self) -> tuple[str, str]:
         """Return the base URL and the API version. The endpoint is a resource name, its address, or a full URL."""
-        endpoint = str(self.endpoint)
-        if not endpoint.startswith(("http://", "https://")):
-            endpoint = f"https://{endpoint}" + ("" if "." in endpoint else ".openai.azure.com")
-        address, _, query = endpoint.partition("?")
+        address, _, query = _endpoint_url(str(self.endpoint)).partition("?")
         version = self.version or next(iter(parse_qs(query).get("api-version", ())), "v1")
         base = re.split(r"/openai(?:/|$)", address.rstrip("/"), maxsplit=1)[0]
         return base, version.removeprefix("api-version=")
@@ -205,6 +218,13 @@ class Azure(ModelApi, frozen=True, kw_only=True):
         raise UsageError(f"Target '{self.name}' has no 'api_key'", hint=hint)
 
 
+def _endpoint_url(endpoint: str) -> str:
+    """Return the address of an endpoint, which may be a resource name or an address without its scheme."""
+    if endpoint.startswith(("http://", "https://", "${{")):
+        return endpoint
+    return f"https://{endpoint}" + ("" if "." in endpoint else ".openai.azure.com")
+
+
 class ServicePreset(msgspec.Struct, frozen=True):
     """A compatible service. Without `key_variable`, it runs locally and needs no key. `model` is an example."""
 
@@ -216,6 +236,7 @@ class ServicePreset(msgspec.Struct, frozen=True):
     dialect: Dialect = Dialect()
     takes_schemas: bool = True
     reports_cost: bool = False
+    telemetry_name: str | None = None
 
 
 _FIREWORKS_MODEL = "accounts/fireworks/models/deepseek-v3p1"
@@ -240,6 +261,7 @@ PRESETS: dict[str, ServicePreset] = {
         "MISTRAL_API_KEY",
         "mistral",
         Dialect(seed="random_seed"),
+        telemetry_name="mistral_ai",
     ),
     "together": ServicePreset("Together AI", "https://api.together.xyz/v1", _GPT_OSS, "TOGETHER_API_KEY", "together"),
     "fireworks": ServicePreset("Fireworks AI", _FIREWORKS_URL, _FIREWORKS_MODEL, "FIREWORKS_API_KEY", "fireworks"),
@@ -253,6 +275,19 @@ PRESETS: dict[str, ServicePreset] = {
 
 class Compatible(OpenAI, frozen=True, kw_only=True):
     """A service with an OpenAI-compatible API, whose address and key variable are built in."""
+
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterator[NamedUse]:
+        """Return the host of the service, and the variable with its key if it is used."""
+        preset = PRESETS[settings["provider"]]
+        yield "host", host_of(str(settings.get("base_url") or preset.base_url))
+        if preset.key_variable and not settings.get("base_url") and not settings.get("api_key"):
+            yield "variable", preset.key_variable
+
+    @classmethod
+    def telemetry_name(cls, provider: str) -> str:
+        """Return the name of the service in the conventions."""
+        return PRESETS[provider].telemetry_name or provider
 
     @property
     def preset(self) -> ServicePreset:

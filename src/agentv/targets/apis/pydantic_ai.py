@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from agentv.model.response import Request, Responder, Response, TargetFailure, c
 from agentv.model.result import ErrorClass, TokenUsage
 from agentv.model.token_counts import UsageFields, read_usage
 from agentv.model.values import digest
+from agentv.settings.addresses import host_of
 from agentv.settings.environment import environment_of, redacted
 from agentv.support.json_values import json_or
 from agentv.targets.apis import api_messages
@@ -24,9 +26,11 @@ from agentv.targets.apis.model_api import (
     require_content,
 )
 from agentv.targets.target import HostedApi, ModelApi, PriceKey
+from agentv.trust.inventory import ANY_HOST, NamedUse
 from agentv.trust.policy import load_policy
 
-INSTALL = "pip install 'agentv[pydantic-ai]'"
+_EXTRA = "pydantic-ai"
+INSTALL = f"pip install 'agentv[{_EXTRA}]'"
 
 _NO_KEY = "no-key"
 """The key for other addresses if none is configured: without it, the package would send the vendor's key from the
@@ -59,9 +63,20 @@ class PydanticAi(HostedApi, frozen=True, kw_only=True):
     """
 
     aliases: ClassVar[dict[str, str]] = ModelApi.aliases
+    extra: ClassVar[str] = _EXTRA
     prefix: ClassVar[str] = ""
-    key_variable: ClassVar[str] = ""
-    """The vendor's key variable, read here because the package does not read `.env` files."""
+    """The provider's name in the package, if it is fixed. `vendor_keys` are read here: the package reads no `.env`."""
+
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:
+        """Return the host and the keys; those of a vendor that `model` names are chosen by the package."""
+        if cls.prefix or settings.get("base_url"):
+            yield from super().uses(settings)
+            return
+        vendor = str(settings.get("model", "")).partition(":")[0]
+        yield "host", f"{ANY_HOST} (pydantic-ai chooses the API of '{vendor}')"
+        if not settings.get("api_key"):
+            yield "variable", f"any key that pydantic-ai reads for '{vendor}'"
 
     @property
     def price_key(self) -> PriceKey | None:
@@ -84,7 +99,7 @@ class PydanticAi(HostedApi, frozen=True, kw_only=True):
             package = import_module("pydantic_ai.models")  # late: it takes a second or more
         except ImportError:
             raise UsageError(f"Target '{self.name}' needs a package that is not installed", hint=INSTALL) from None
-        key = find_api_key(self, home, self.key_variable) if self.key_variable else self.api_key
+        key = find_api_key(self, home, *self.vendor_keys) if self.vendor_keys else self.api_key
         given = drop_none({"base_url": self.base_url, "api_key": key, **self.provider_settings(home)})
         try:
             model = package.infer_model(f"{self.prefix}{self.model}", lambda name: self._provider(name, given))
@@ -114,6 +129,12 @@ class PydanticAi(HostedApi, frozen=True, kw_only=True):
         return kind(**given)
 
 
+_AWS_VARIABLES = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    *("AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK"),
+)
+
+
 class Bedrock(PydanticAi, frozen=True, kw_only=True):
     """AWS Bedrock. Needs `pip install 'agentv[pydantic-ai]'`.
 
@@ -132,6 +153,22 @@ class Bedrock(PydanticAi, frozen=True, kw_only=True):
     region: str | None = None
     profile: str | None = None
 
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:
+        """Return the host of the region, and the variables with credentials, which sign calls to any address."""
+        region = settings.get("region") or "${{ AWS_REGION }}"
+        address = settings.get("base_url")
+        yield "host", host_of(str(address)) if address else f"bedrock-runtime.{region}.amazonaws.com"
+        if not settings.get("region"):
+            yield "variable", "AWS_REGION"
+        if not settings.get("api_key"):
+            yield from (("variable", name) for name in _AWS_VARIABLES)
+
+    @classmethod
+    def telemetry_name(cls, provider: str) -> str:  # noqa: ARG003
+        """Return the name of the conventions."""
+        return "aws.bedrock"
+
     def provider_settings(self, home: str) -> dict[str, Any]:
         """Return the region and the profile; unset ones come from the environment."""
         region = self.region or environment_of(home).variables.get("AWS_REGION")
@@ -146,7 +183,8 @@ class Cohere(PydanticAi, frozen=True, kw_only=True):
 
     prefix: ClassVar[str] = "cohere:"
     price_list_name: ClassVar[str | None] = "cohere"
-    key_variable: ClassVar[str] = "CO_API_KEY"
+    vendor_url: ClassVar[str] = "https://api.cohere.com"
+    vendor_keys: ClassVar[tuple[str, ...]] = ("CO_API_KEY",)
 
 
 class HuggingFace(PydanticAi, frozen=True, kw_only=True):
@@ -156,7 +194,8 @@ class HuggingFace(PydanticAi, frozen=True, kw_only=True):
     """
 
     prefix: ClassVar[str] = "huggingface:"
-    key_variable: ClassVar[str] = "HF_TOKEN"
+    vendor_url: ClassVar[str] = "https://router.huggingface.co"
+    vendor_keys: ClassVar[tuple[str, ...]] = ("HF_TOKEN",)
 
 
 class _PydanticModel:

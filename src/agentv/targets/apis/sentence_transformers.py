@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 from agentv.errors import UsageError
 from agentv.model.response import Request, Responder, Response, TargetFailure
+from agentv.settings.addresses import host_of
 from agentv.targets.apis.model_api import embedding_response, embedding_texts
 from agentv.targets.target import Target, missing_keys
+from agentv.trust.inventory import NamedUse
 from agentv.trust.policy import load_policy
 
-INSTALL = "pip install 'agentv[embeddings]'"
+_EXTRA = "embeddings"
+INSTALL = f"pip install 'agentv[{_EXTRA}]'"
 
 _DOWNLOADS = "https://huggingface.co"
 """Where the package downloads models from."""
@@ -22,8 +26,15 @@ _DOWNLOADS = "https://huggingface.co"
 class SentenceTransformers(Target, frozen=True, kw_only=True):
     """A local embedding model, for `similarity`. `model` is a folder, or the name of a model to download."""
 
+    extra: ClassVar[str] = _EXTRA
+
     model: str
     device: str | None = None
+
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:  # noqa: ARG003
+        """Return where the package downloads models from, unless `model` is a folder, and the key that it sends."""
+        return ("host", host_of(_DOWNLOADS)), ("variable", "HF_TOKEN")
 
     def complaints(self) -> list[str]:
         """Check that the model is set."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ from agentv.targets.recordings.recorder import RecordedFailure, StoredResponse, 
 from agentv.targets.recordings.session_answers import SessionAnswers
 from agentv.targets.response_formats import RecordedInAnotherFormat
 from agentv.targets.target import COMMON_ALIASES, Target
+from agentv.trust.inventory import NamedUse
 
 USER = "user:"
 """The case id prefix of simulated users' calls."""
@@ -333,6 +334,11 @@ class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
     is_live: ClassVar[bool] = False
 
     source: str
+
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:  # noqa: ARG003
+        """Return nothing: stored answers are data."""
+        return ()
 
     def open(self, home: str) -> Responder:
         """Open the file and index it."""
