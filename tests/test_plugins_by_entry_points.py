@@ -1,4 +1,4 @@
-"""Plug-ins of an installed package: a format, evaluator, provider, report and executor."""
+"""Plug-ins of an installed package: a command, format, evaluator, provider, report and executor."""
 
 import json
 import os
@@ -108,6 +108,15 @@ def write(run, figures, stream):
 
 LIST = ReportFormat(write=write, extensions=(".list",), file_name="results.list", help="One line a result.")
 """,
+    "toy/command.py": '''
+import click
+
+@click.command()
+@click.argument("name")
+def greet(name):
+    """Greet a person."""
+    print(f"Hello, {name}")
+''',
     "toy/executor.py": '''
 import os
 from agentv.executors.local import LocalExecutor
@@ -127,6 +136,10 @@ class Counting(LocalExecutor):
 ''',
 }
 ENTRY_POINTS = """
+[agentv.commands]
+greet = toy.command:greet
+damaged = toy.missing:NOTHING
+
 [agentv.dataset_formats]
 toy = toy.dataset:TOY
 toy-folder = toy.dataset:FOLDER
@@ -187,6 +200,14 @@ def test_a_dataset_format_plug_in_is_used_by_every_command(toys):
     toys.run("convert", "evals/sums.toy", "sums.jsonl")
     assert (toys.path / "sums.jsonl").read_text().count("\n") == 2
     assert "is read-only" not in toys.run("convert", "sums.jsonl", "other.toy", code=2).stdout
+
+
+def test_a_plug_in_adds_a_command(toys):
+    assert toys.run("greet", "Ada").stdout == "Hello, Ada\n"
+    listed = toys.run("--help").stdout
+    assert "greet    Greet a person." in listed
+    assert "Cannot load plug-in 'damaged'" in listed
+    assert "Cannot load plug-in 'damaged'" in toys.run("damaged", code=2).stderr
 
 
 def test_a_plug_in_can_read_the_files_of_another_tool(toys):

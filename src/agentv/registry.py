@@ -6,29 +6,47 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any
 
 from agentv.errors import UsageError
-from agentv.settings.diagnostics import did_you_mean
+
+EXTENSIONS: dict[str, str] = {}
+"""The built-in extensions, each a folder of `agentv.extensions`, and the groups of the registries that it adds to."""
 
 
 class Registry:
-    """The kinds of one extension point. A row is "module:attribute" followed by aliases."""
+    """The kinds of one extension point: of the kernel, of built-in extensions, and of plug-ins by entry points.
+
+    A row is "module:attribute", aliases, and optionally " | " with one line about the kind.
+    """
 
     def __init__(
         self, group: str, noun: str, rows: Mapping[str, str], elsewhere: Mapping[str, str] | None = None
     ) -> None:
         self._group = group
         self._noun = noun
-        self._rows = rows
-        self._aliases = {alias: name for name, row in rows.items() for alias in row.split()[1:]}
+        self._kernel_rows = rows
         self.elsewhere = {name: hint for names, hint in (elsewhere or {}).items() for name in names.split()}
 
+    @cached_property
+    def _rows(self) -> dict[str, str]:
+        added = [name for name, groups in EXTENSIONS.items() if self._group in groups.split()]
+        extensions = [import_module(f"agentv.extensions.{name}").ROWS[self._group] for name in added]
+        return {**self._kernel_rows, **{name: row for rows in extensions for name, row in rows.items()}}
+
+    @cached_property
+    def _aliases(self) -> dict[str, str]:
+        return {alias: name for name, row in self._rows.items() for alias in row.partition(" | ")[0].split()[1:]}
+
     def names(self) -> list[str]:
-        """Return the built-in kinds in table order."""
+        """Return the built-in kinds in table order: those of the kernel, then those of extensions."""
         return list(self._rows)
+
+    def kernel_names(self) -> list[str]:
+        """Return the kinds of the kernel in table order."""
+        return list(self._kernel_rows)
 
     def all_names(self) -> Iterator[str]:
         """Yield the built-in kinds, then those of plug-ins, which are looked up lazily."""
@@ -38,6 +56,10 @@ class Registry:
     def aliases(self) -> dict[str, str]:
         """Return the aliases and the kind of each."""
         return dict(self._aliases)
+
+    def summary(self, name: str) -> str:
+        """Return the line about a built-in kind; empty for a plug-in."""
+        return self._rows.get(name, "").partition(" | ")[2]
 
     def canonical(self, name: str) -> str | None:
         """Return the kind with this name or alias, in snake_case or kebab-case; None if it is unknown."""
@@ -63,6 +85,8 @@ class Registry:
 
     def suggestion(self, name: str) -> str:
         """Return a hint for an unknown kind: its replacement, a similar name, or the known names."""
+        from agentv.settings.diagnostics import did_you_mean  # late: only needed for a mistake
+
         known = [*self._rows, *self._aliases, *self._plugins()]
         instead = self.elsewhere.get(name.replace("_", "-"))
         return instead or did_you_mean(name, known) or f"Known {self._noun}: {', '.join(self._rows)}"

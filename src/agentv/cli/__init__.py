@@ -3,83 +3,93 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 
 import click
 
 from agentv import __version__
 from agentv.cli.output import run
+from agentv.errors import UsageError
+from agentv.registry import Registry
 from agentv.support.processes.process_memory import claim_process
 
-COMMANDS = {
-    "eval": "Run every case, score the answers and record the results.",
-    "compare": "Compare runs and test whether the difference is real.",
-    "noise": "Run the same cases twice and measure the noise.",
-    "swap": "Rehearse a change of model: quality, cost, time, refusals.",
-    "skill": "Measure whether an Agent Skill helps your coding agents.",
-    "ablate": "Measure whether a prompt, a file or an MCP server helps.",
-    "bisect": "Find the commit that changed the scores.",
-    "report": "Write reports of a run: HTML, JUnit, Markdown, CSV or Parquet.",
-    "view": "Show runs in the browser: live, with filters and comparisons.",
-    "runs": "List runs, show their trend, remove old runs.",
-    "plan": "Estimate the number of cases you need, or choose a smaller suite.",
-    "rescore": "Score the answers of a run again without calling targets.",
-    "judge": "Label answers, calibrate a judge, and probe it.",
-    "generate": "Generate rubrics, or cases from rows or recorded sessions.",
-    "cases": "Print the resolved cases of datasets as JSON Lines.",
-    "validate": "Check datasets, sidecars, targets and configuration.",
-    "convert": "Convert a dataset to another format without loss.",
-    "schema": "Print the JSON Schema of a file format.",
-    "targets": "List the targets of a project, or check them with a call.",
-    "mcp": "Serve runs and datasets to coding agents as MCP tools.",
-    "init": "Create a starter project.",
-    "completion": "Print the completion script for a shell.",
-}
+_CLI = "agentv.cli"
 
-_HOMES = {
-    "evaluation_options": ("eval", "bisect", "rescore"),
-    "judge_options": ("judge",),
-    "ablation_options": ("skill", "ablate"),
-    "rehearsal_options": ("noise", "swap"),
-    "analysis_options": ("compare", "plan", "runs"),
-    "commands.analysis.report": ("report",),
-    "commands.view": ("view",),
-    "commands.mcp": ("mcp",),
-    "project_options": ("cases", "validate", "convert", "generate", "schema", "targets", "init", "completion"),
-}
-"""The modules that declare the commands."""
-
-ALIASES = {"run": "eval"}
-"""Alternative names of commands, not listed in help."""
+COMMANDS = Registry(
+    "agentv.commands",
+    "commands",
+    {
+        "eval": f"{_CLI}.evaluation_options:eval_command run | "
+        "Run every case, score the answers and record the results.",
+        "compare": f"{_CLI}.analysis_options:compare_command | Compare runs and test whether the difference is real.",
+        "noise": f"{_CLI}.rehearsal_options:noise_command | Run the same cases twice and measure the noise.",
+        "swap": f"{_CLI}.rehearsal_options:swap_command | Rehearse a change of model: quality, cost, time, refusals.",
+        "skill": f"{_CLI}.ablation_options:skill_command | Measure whether an Agent Skill helps your coding agents.",
+        "ablate": f"{_CLI}.ablation_options:ablate_command | Measure whether a prompt, a file or an MCP server helps.",
+        "bisect": f"{_CLI}.evaluation_options:bisect_command | Find the commit that changed the scores.",
+        "report": f"{_CLI}.commands.analysis.report:report_command | "
+        "Write reports of a run: HTML, JUnit, Markdown, CSV or Parquet.",
+        "view": f"{_CLI}.commands.view:view_command | Show runs in the browser: live, with filters and comparisons.",
+        "runs": f"{_CLI}.analysis_options:runs_command | List runs, show their trend, remove old runs.",
+        "plan": f"{_CLI}.analysis_options:plan_command | "
+        "Estimate the number of cases you need, or choose a smaller suite.",
+        "rescore": f"{_CLI}.evaluation_options:rescore_command | "
+        "Score the answers of a run again without calling targets.",
+        "judge": f"{_CLI}.judge_options:judge_command | Label answers, calibrate a judge, and probe it.",
+        "generate": f"{_CLI}.project_options:generate_command | "
+        "Generate rubrics, or cases from rows or recorded sessions.",
+        "cases": f"{_CLI}.project_options:cases_command | Print the resolved cases of datasets as JSON Lines.",
+        "validate": f"{_CLI}.project_options:validate_command | Check datasets, sidecars, targets and configuration.",
+        "convert": f"{_CLI}.project_options:convert_command | Convert a dataset to another format without loss.",
+        "schema": f"{_CLI}.project_options:schema_command | Print the JSON Schema of a file format.",
+        "targets": f"{_CLI}.project_options:targets_command | "
+        "List the targets of a project, or check them with a call.",
+        "mcp": f"{_CLI}.commands.mcp:mcp_command | Serve runs and datasets to coding agents as MCP tools.",
+        "init": f"{_CLI}.project_options:init_command | Create a starter project.",
+        "completion": f"{_CLI}.project_options:completion_command | Print the completion script for a shell.",
+    },
+)
+"""Commands, each a `click.Command`."""
 
 
 class LazyGroup(click.Group):
     """A command group that lists commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(COMMANDS)
+        return list(COMMANDS.all_names())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        name = ALIASES.get(cmd_name, cmd_name)
-        if name not in COMMANDS:
+        name = COMMANDS.aliases().get(cmd_name, cmd_name)
+        if name not in COMMANDS.all_names():
             return None
-        home = next(home for home, names in _HOMES.items() if name in names)
-        command: click.Command = getattr(import_module(f"agentv.cli.{home}"), f"{name}_command")
+        command: click.Command = COMMANDS.find(name)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in (*COMMANDS, *ALIASES) and not args[0].startswith("-"):
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             from agentv.settings.diagnostics import did_you_mean  # late: only needed for a mistake
 
-            hint = did_you_mean(args[0], COMMANDS) or f"Commands: {', '.join(COMMANDS)}"
+            names = self.list_commands(ctx)
+            hint = did_you_mean(args[0], names) or f"Commands: {', '.join(names)}"
             raise click.UsageError(f"No such command '{args[0]}'. {hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        kernel = COMMANDS.kernel_names()
+        added = [name for name in COMMANDS.all_names() if name not in kernel]
+        for title, names in (("Commands", kernel), ("Extensions", added)):
+            if names:
+                with formatter.section(title):
+                    formatter.write_dl([(name, summary_of(name)) for name in names])
+
+
+def summary_of(name: str) -> str:
+    """Return the line about a command in the help; a plug-in is imported for it."""
+    try:
+        return COMMANDS.summary(name) or COMMANDS.find(name).get_short_help_str(limit=80)
+    except UsageError as error:
+        return str(error)
 
 
 @click.group(

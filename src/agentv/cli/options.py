@@ -174,7 +174,7 @@ def declare(name: str, arguments: type[Arguments], *commands: click.Command) -> 
     settings: dict[str, Any] = {
         "params": _parameters(arguments),
         "callback": partial(_run, arguments),
-        "help": "\n\n".join(filter(None, (COMMANDS.get(name), cleandoc(arguments.__doc__ or "")))),
+        "help": "\n\n".join(filter(None, (COMMANDS.summary(name), cleandoc(arguments.__doc__ or "")))),
         "epilog": "\n".join(("\b", "Examples:", *(f"  {example}" for example in arguments.examples))),
     }
     if commands:
