@@ -86,7 +86,8 @@ def test_the_container_has_no_network_no_privileges_and_only_the_workspace(engin
     assert given["--cap-drop"] == ["ALL"]
     assert given["--security-opt"] == ["no-new-privileges"]
     assert given["--user"] == [f"{os.getuid()}:{os.getgid()}"]
-    assert ("--userns" in given) == (name == "podman")
+    assert ("--userns" in given) == (name == "podman" and os.getuid() != 0)
+    assert given["--memory"] == ["8192m"]
     assert {"--rm", "--init", "--read-only", "--pids-limit"} <= set(run)
     mounts = given["--mount"]
     assert f"type=bind,source={work},target={work}" in mounts

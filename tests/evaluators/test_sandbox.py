@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack
 
 import pytest
 
@@ -18,6 +17,7 @@ from agentv.support.isolation import methods
 from agentv.support.isolation.confinement import Confinement
 from agentv.support.isolation.landlock import landlock_problem
 from agentv.support.isolation.methods import CannotConfine
+from sandbox_probes import TRIES, TRY, attacked
 
 CONFINEMENTS = {
     "landlock": Confinement(method="landlock"),
@@ -48,61 +48,6 @@ def way(request, monkeypatch):
     return CONFINEMENTS[request.param].method
 
 
-# Python code that a judge tries; `True` if it should succeed.
-TRIES = {
-    "read a file": ("open(path).read() == 'secret'", True),
-    "write a temporary file": ("tempfile.NamedTemporaryFile().write(b'x')", True),
-    "use a temporary folder": ("tempfile.TemporaryDirectory().__enter__()", True),
-    "set the mode of its own file": ("os.fchmod(tempfile.mkstemp()[0], 0o700) is None", True),
-    "print to nothing": ("open(os.devnull, 'w').write('x')", True),
-    "start a program": ("subprocess.run(['true']).returncode == 0", True),
-    "use a pair of sockets": ("socket.socketpair()", True),
-    "write a file": ("open(path, 'w').write('x')", False),
-    "make a file": ("open(path + '-new', 'w')", False),
-    "remove a file": ("os.remove(path) is None", False),
-    "rename a file": ("os.rename(path, path + '-new') is None", False),
-    "cut a file off": ("os.truncate(path, 0) is None", False),
-    "make a folder": ("os.mkdir(path + '-folder') is None", False),
-    "make a link": ("os.symlink('/', path + '-link') is None", False),
-    "have a program write": ("subprocess.run(['sh', '-c', 'echo x > ' + path], stderr=-3).returncode == 0", False),
-    "change the mode of a file": ("os.chmod(path, 0o777) or os.stat(path).st_mode & 0o777 == 0o777", False),
-    "change the mode of an open file":
-        ("os.fchmod(os.open(path, os.O_RDONLY), 0o777) or os.stat(path).st_mode & 0o777 == 0o777", False),
-    "change the time of a file": ("os.utime(path, (1, 1)) or os.stat(path).st_mtime == 1", False),
-    "read a key of the user": ("open(key).read()", False),
-    "list the keys of the user": ("os.listdir(os.path.dirname(key))", False),
-    "read the variables of the project": ("open(os.path.join(os.path.dirname(path), '.env')).read()", False),
-    "read the passwords of the system": ("open('/etc/shadow').read()", False),
-    "read a device": ("open('/dev/kmsg', 'rb').read(1)", False),
-    "make a device": ("os.mknod(tempfile.mktemp(), 0o20666, os.makedev(1, 5)) is None", False),
-    "call a server": ("socket.create_connection(server, 2)", False),
-    "send a datagram": ("socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('192.0.2.1', 53)) is None", False),
-    "look a name up": ("socket.getaddrinfo('localhost.example', 80)", False),
-    "connect to a local socket": ("socket.socket(socket.AF_UNIX).connect(local) is None", False),
-    "connect to an abstract socket": ("socket.socket(socket.AF_UNIX).connect(abstract) is None", False),
-    "send to a local socket": ("socket.socketpair(type=socket.SOCK_DGRAM)[0].sendto(b'x', datagrams)", False),
-    "signal the run": ("os.kill(parent, 0) is None", False),
-    "read the environment of the run": ("open(f'/proc/{parent}/environ', 'rb').read()", False),
-    "read the memory of the run": ("open(f'/proc/{parent}/mem', 'rb')", False),
-    "trace the run": ("libc.ptrace(0x4206, parent, 0, 0) == 0", False),
-    "trace itself": ("libc.ptrace(0, 0, 0, 0) == 0", False),
-    "read a keyring": ("libc.syscall(250 if os.uname().machine == 'x86_64' else 219, 0, -3, 0) >= 0", False),
-    "enter another namespace": ("libc.unshare(0x10000000) == 0", False),
-    "mount": ("libc.mount(b'none', tempfile.gettempdir().encode(), b'tmpfs', 0, None) == 0", False),
-    "have privileges": ("[s for s in open('/proc/self/status') if s[:3] == 'Cap' and int(s[8:], 16)]", False),
-}  # fmt: skip
-
-TRY = """
-import ctypes, json, os, socket, subprocess, sys, tempfile
-libc = ctypes.CDLL(None)
-def attempt(code, given):
-    try:
-        return bool(eval(code, globals(), {**given, "server": tuple(given["server"])}))
-    except OSError:
-        return False
-def attempts(config):
-    return {"score": 1, "details": {name: attempt(code, config) for name, code in config.pop("tries").items()}}
-"""
 WARM = TRY + "def agentv_judge(payload): return attempts(payload['config'])\n"
 COLD = TRY + "print(json.dumps(attempts(json.load(sys.stdin)['config'])))\n"
 
@@ -114,27 +59,11 @@ def server():
 
 
 @pytest.fixture
-def config(tmp_path, tmp_path_factory, server, monkeypatch):
-    """A project, a home and servers that a judge tries to get at."""
-    (tmp_path / "file").write_text("secret")
-    (tmp_path / ".env").write_text("MY_API_KEY=secret")
+def config(tmp_path, tmp_path_factory, monkeypatch):
     home = tmp_path_factory.mktemp("home")
-    (home / ".ssh").mkdir()
-    (home / ".ssh" / "id").write_text("secret")
     monkeypatch.setenv("HOME", str(home))
-    local, abstract = str(home / "socket"), f"\0{home}"
-    with ExitStack() as stack:
-        for kind, address in (
-            (socket.SOCK_STREAM, local), (socket.SOCK_STREAM, abstract), (socket.SOCK_DGRAM, f"{local}-datagrams")
-        ):  # fmt: skip
-            listening = stack.enter_context(socket.socket(socket.AF_UNIX, kind))
-            listening.bind(address)
-            if kind == socket.SOCK_STREAM:
-                listening.listen()
-        yield {
-            "path": str(tmp_path / "file"), "key": str(home / ".ssh" / "id"), "server": server,
-            "local": local, "datagrams": f"{local}-datagrams", "abstract": abstract, "parent": os.getpid(),
-        }  # fmt: skip
+    with attacked(tmp_path, home) as addresses:
+        yield addresses
 
 
 @pytest.mark.parametrize("text", [COLD, WARM], ids=["started", "warm"])
@@ -157,7 +86,9 @@ def test_the_same_attempts_succeed_without_isolation(scoring, tmp_path, config):
     (tmp_path / "judge.py").write_text(COLD)
     others = {"remove a file", "rename a file", "read the passwords of the system", "read a device", "make a device",
               "send a datagram", "look a name up", "read the memory of the run", "trace the run", "read a keyring",
-              "enter another namespace", "mount", "have privileges"}  # fmt: skip
+              "enter another namespace", "mount", "have privileges", "make a file in the root folder",
+              "make a file in /dev", "change a setting of the kernel", "change a setting of the network",
+              "restart the machine"}  # fmt: skip
     tried = [name for name in TRIES if name not in others]
     entry = {
         "script": [sys.executable, "judge.py"],

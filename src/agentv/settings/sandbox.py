@@ -12,6 +12,7 @@ Engine = Literal["none", "auto", "landlock", "bubblewrap", "docker", "podman"]
 ENGINES: tuple[Engine, ...] = ("none", "auto", "landlock", "bubblewrap", "docker", "podman")
 CONTAINERS = ("docker", "podman")
 Text = Annotated[str, Meta(min_length=1)]
+Megabytes = Annotated[int, Meta(ge=1)]
 
 
 class HostKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +35,8 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
     `engine`: `auto` is Landlock or bubblewrap, whichever works; `docker` and `podman` need an `image`. `hosts` are the
     only hosts that a program can connect to; `keys` has the keys that are added to requests to some of them.
     `readable` and `writable` are additional files and folders, relative to the project.
+    `memory_mb` limits the memory of all processes of a program, and `disk_mb` what it adds to its workspace and its
+    temporary folder.
     """
 
     hints: ClassVar[dict[str, str]] = {"engine": f"One of {', '.join(ENGINES)}"}
@@ -44,6 +47,8 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
     keys: dict[str, HostKey] = {}
     readable: tuple[Text, ...] = ()
     writable: tuple[Text, ...] = ()
+    memory_mb: Megabytes = 8192
+    disk_mb: Megabytes = 2048
 
     @classmethod
     def contradiction(cls, written: Mapping[str, Any]) -> str:

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta
 from msgspec.structs import replace
 
 from agentv.evaluators.base import Evaluator, Seconds, stamp_of
@@ -22,7 +21,7 @@ from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.settings.diagnostics import Problems
 from agentv.settings.environment import Environment, judge_environment
-from agentv.settings.sandbox import CONTAINERS
+from agentv.settings.sandbox import CONTAINERS, Megabytes
 from agentv.support.isolation import methods
 from agentv.support.isolation.confinement import Confinement
 from agentv.support.processes.process_limits import ProcessLimits
@@ -31,8 +30,6 @@ from agentv.support.temporary_folders import temporary_folder
 
 Sandbox = Literal["limits", "preferred", "required"]
 """`limits`: memory and file size. `preferred`: isolated if the machine supports it. `required`: isolated or refused."""
-
-Megabytes = Annotated[int, Meta(ge=1)]
 
 
 def confinement_for(sandbox: Sandbox, judgement: Judgement, with_proxy: bool = False) -> Confinement | None:
@@ -181,8 +178,9 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     async def finish(self, stdin: bytes, accepts: frozenset[int]) -> ProcessOutput:
         """Return the output and the exit code. Raises EvaluatorFailure for other exit codes, and as `run` does."""
-        confinement = self.confinement
+        confinement, limits = self.confinement, ProcessLimits(self.memory_mb)
         if confinement is not None:
+            limits = ProcessLimits(self.memory_mb, folders=self.writable)
             writable = (*confinement.writable, *self.writable)
             confinement = replace(confinement, writable=writable, memory_mb=self.memory_mb)
         try:
@@ -196,7 +194,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
                     max_output_bytes=MAX_OUTPUT_BYTES,
                     grace_s=0,
                     noun=self.noun,
-                    limits=ProcessLimits(self.memory_mb),
+                    limits=limits,
                     accepts=accepts,
                     leaves_nothing=True,
                     confinement=confinement,

@@ -10,19 +10,25 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from agentv.support.isolation import SHARED_MEMORY
 from agentv.support.isolation.visibility import AGENTV, hidden_paths, readable_paths
 from agentv.support.processes.process_memory import MARK
 
 Method = Literal["landlock", "bubblewrap", "docker", "podman"]
 NO_SANDBOX_HINT = "Install bubblewrap (the program `bwrap`), or use Linux 6.12 or later"
 
+DEFAULT_MEMORY_MB = 8192
+_SHARED_PART = 4
+
 _LAUNCH = "import sys; sys.path.insert(0, sys.argv[1]); from agentv.support.isolation.launcher import main"
 _LAUNCH += "; main(sys.argv[2:])"
 _STARTUP = {"PATH": os.defpath}
+_AS_NOBODY = ("--uid", "65534", "--gid", "65534")
 _BUBBLEWRAP = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-net", "--unshare-uts"),
     *("--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL"),
@@ -49,7 +55,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     `secret_files` are files that it may not read although they are in a readable folder. A container has an `image` and
     a `name`, and gets the variables in `passed` in addition to those that were set for the program. `channel` is a
     local socket through which a container passes a listening socket; other programs use an inherited one. `memory_mb`
-    limits the memory of a container; that of other programs is measured.
+    limits the memory of a container and of temporary file systems; that of other programs is measured.
     """
 
     method: Method
@@ -61,7 +67,12 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     passed: tuple[str, ...] = ()
     channel: str = ""
-    memory_mb: int | None = None
+    memory_mb: int = DEFAULT_MEMORY_MB
+
+    @property
+    def shared_memory_bytes(self) -> int:
+        """The size of `/dev/shm`, which the program has for itself."""
+        return self.memory_mb * 1024 * 1024 // _SHARED_PART
 
     @property
     def is_container(self) -> bool:
@@ -84,13 +95,42 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
             "writable": self.writable,
             "hidden": hidden,
             "listener": listener,
+            "shared_memory_bytes": self.shared_memory_bytes,
         }
         file = _options_file(options)
         launcher = [sys.executable, "-I", "-S", "-c", _LAUNCH, AGENTV, str(file)]
         if self.method == "bubblewrap":
-            launcher = [*_bubblewrap(readable, hidden, self.writable, cwd), *launcher]
+            launcher = [*self._bubblewrap(readable, hidden, cwd), *launcher]
         descriptors = (file,) if listener is None else (file, listener)
         return Launch(launcher, {**_STARTUP, **_mark_in(env)}, descriptors, file)
+
+    def _bubblewrap(self, readable: Sequence[str], hidden: Sequence[str], cwd: str) -> list[str]:
+        """Return the command with all mounts. Its file systems in memory are read-only, except shared memory."""
+        program = shutil.which("bwrap") or "bwrap"
+        command = [program, *_BUBBLEWRAP, *(_AS_NOBODY if os.geteuid() == 0 else ())]
+        for path in sorted(readable):
+            if path not in ("/proc", "/sys"):
+                command += ["--ro-bind-try", path, path]
+        command += ["--dev", "/dev", "--proc", "/proc", "--ro-bind-try", "/sys", "/sys"]
+        if _has_size(program):
+            command += ["--size", str(self.shared_memory_bytes)]
+        command += ["--tmpfs", SHARED_MEMORY]
+        masked = [path for path in sorted(hidden) if any(path.startswith(os.path.join(each, "")) for each in readable)]
+        folders = [path for path in masked if os.path.isdir(path)]
+        for path in masked:
+            if path in folders:
+                command += ["--tmpfs", path]
+            elif not os.path.islink(path):
+                command += ["--ro-bind", "/dev/null", path]
+        for path in sorted({*readable}, key=len):
+            # A readable folder in a hidden one is bound again, because the hidden one covers it now.
+            if any(path.startswith(os.path.join(each, "")) for each in hidden):
+                command += ["--ro-bind-try", path, path]
+        for path in sorted(self.writable):
+            command += ["--bind", path, path]
+        for path in (*folders, "/dev", "/proc", "/"):
+            command += ["--remount-ro", path]
+        return [*command, "--chdir", cwd, "--"]
 
     def _in_container(self, command: Sequence[str], cwd: str, env: Mapping[str, str]) -> Launch:
         from agentv.support.isolation import container  # late: judging processes never start one
@@ -132,22 +172,12 @@ def _options_file(options: dict[str, Any]) -> int:
     return file
 
 
-def _bubblewrap(readable: Sequence[str], hidden: Sequence[str], writable: Sequence[str], cwd: str) -> list[str]:
-    command = [shutil.which("bwrap") or "bwrap", *_BUBBLEWRAP]
-    for path in sorted(readable):
-        if path not in ("/proc", "/sys"):
-            command += ["--ro-bind-try", path, path]
-    command += ["--dev", "/dev", "--proc", "/proc", "--ro-bind-try", "/sys", "/sys"]
-    for path in sorted(hidden):
-        masked = any(path.startswith(os.path.join(each, "")) for each in readable)
-        if masked and os.path.isdir(path):
-            command += ["--tmpfs", path]
-        elif masked and not os.path.islink(path):
-            command += ["--ro-bind", "/dev/null", path]
-    for path in sorted({*readable}, key=len):
-        # A readable folder in a hidden one is bound again, because the hidden one covers it now.
-        if any(path.startswith(os.path.join(each, "")) for each in hidden):
-            command += ["--ro-bind-try", path, path]
-    for path in sorted(writable):
-        command += ["--bind", path, path]
-    return [*command, "--chdir", cwd, "--"]
+@lru_cache(maxsize=1)
+def _has_size(program: str) -> bool:
+    """Whether bubblewrap can limit a file system in memory. Versions before 0.7 cannot."""
+    import subprocess  # late: judging processes never start one
+
+    try:
+        return b"--size" in subprocess.run([program, "--help"], capture_output=True, check=False, timeout=10).stdout  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return False

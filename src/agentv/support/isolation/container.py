@@ -45,19 +45,19 @@ def container_command(start: tuple[str, str, str], command: Sequence[str], cwd: 
     engine, name, image = start
     arguments = [engine, "run", "--rm", "--interactive", "--init", "--name", name]
     arguments += ["--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
-    arguments += ["--pids-limit", str(MAX_PROCESSES), "--read-only", "--tmpfs", "/tmp:exec"]  # noqa: S108
+    arguments += ["--pids-limit", str(MAX_PROCESSES), "--read-only"]
     arguments += ["--user", f"{os.getuid()}:{os.getgid()}"]
-    if os.path.basename(engine) == "podman":
-        arguments += ["--userns", "keep-id"]
+    if os.path.basename(engine) == "podman" and os.getuid() != 0:
+        arguments += ["--userns", "keep-id"]  # Podman refuses it for root
     return [*arguments, *options, "--workdir", cwd, image, *command]
 
 
-def container_options(mounts: Sequence[str], env: Mapping[str, str], memory_mb: int | None) -> list[str]:
-    """Return the options for mounts, variables and memory.
+def container_options(mounts: Sequence[str], env: Mapping[str, str], memory_mb: int) -> list[str]:
+    """Return the options for mounts, variables and memory. Files in `/tmp` count as memory.
 
     The engine passes variables on from its own environment, so that their values are not arguments, which are public.
     """
-    options = [] if memory_mb is None else ["--memory", f"{memory_mb}m"]
+    options = ["--memory", f"{memory_mb}m", "--tmpfs", f"/tmp:exec,size={memory_mb}m"]  # noqa: S108
     for mount in mounts:
         options += ["--mount", mount]
     for variable, value in sorted(env.items()):

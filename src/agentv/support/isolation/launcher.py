@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_KERNEL_SETTINGS = ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/sys/kernel/uevent_helper")
+
 
 def main(arguments: list[str]) -> None:
     """Isolate this process and execute a program; the argument is the number of the file with the options."""
@@ -38,9 +40,10 @@ def main(arguments: list[str]) -> None:
 def _isolate(options: dict[str, Any]) -> None:
     is_landlock, writable = options["method"] == "landlock", options["writable"]
     if is_landlock and options["namespaces"]:
-        writable = namespaces.enter_namespaces(writable)
+        writable = namespaces.enter_namespaces(writable, options["shared_memory_bytes"])
     if options["listener"] is not None:
         send_listener(options["listener"])
+    namespaces.adopt_orphans()
     namespaces.drop_privileges()
     has_own = not is_landlock or options["namespaces"]
     if is_landlock:
@@ -49,6 +52,17 @@ def _isolate(options: dict[str, Any]) -> None:
     system_calls.filter_system_calls(has_network=has_own, has_mounts=has_own)
     if namespaces.has_capabilities():
         raise CannotIsolate("the privileges of root cannot be dropped")
+    _check_kernel_settings()
+
+
+def _check_kernel_settings() -> None:
+    """Raise CannotIsolate if this process could change how the kernel works, such as the program for core dumps."""
+    for path in _KERNEL_SETTINGS:
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+        except OSError:
+            continue
+        raise CannotIsolate(f"{path} is writable")
 
 
 def paths_below(path: str, hidden: list[str]) -> list[str]:

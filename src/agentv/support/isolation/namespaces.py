@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from contextlib import suppress
 from fcntl import ioctl
 
+from agentv.support.isolation import SHARED_MEMORY
 from agentv.support.isolation.kernel import CannotIsolate, check, libc, system_call
 
 _NEW_MOUNTS, _NEW_IPC, _NEW_USER, _NEW_NETWORK = 0x00020000, 0x08000000, 0x10000000, 0x40000000
@@ -17,14 +19,11 @@ _HERE = -100
 
 _INET, _DATAGRAM = 2, 2
 _GET_FLAGS, _SET_FLAGS, _IS_UP = 0x8913, 0x8914, 1
-_NO_NEW_PRIVILEGES, _DROP_BOUND, _CLEAR_AMBIENT = 38, 24, 47
+_NO_NEW_PRIVILEGES, _DROP_BOUND, _CLEAR_AMBIENT, _ADOPT_ORPHANS = 38, 24, 47, 36
 _CAPABILITIES_VERSION = 0x20080522
 
 
-SHARED_MEMORY = "/dev/shm"  # noqa: S108
-
-
-def enter_namespaces(writable: list[str]) -> list[str]:
+def enter_namespaces(writable: list[str], shared_memory_bytes: int) -> list[str]:
     """Move this process to a network with a loopback device only, and make all mounts read-only but these folders.
 
     Returns the writable folders, with one for shared memory of its own, which Python's `multiprocessing` needs.
@@ -38,12 +37,15 @@ def enter_namespaces(writable: list[str]) -> list[str]:
                     file.write(line)
             except OSError as error:
                 raise CannotIsolate(f"/proc/self/{name}: {error.strerror}") from None
+    with suppress(OSError), open("/proc/sys/kernel/shmall", "w", encoding="ascii") as file:  # of the new namespace
+        file.write(str(shared_memory_bytes // os.sysconf("SC_PAGE_SIZE")))
     here = os.getcwd()
     folders = [os.path.realpath(folder) for folder in writable]
     _make_mounts_read_only(folders)
     if os.path.isdir(SHARED_MEMORY):
         flags = ctypes.c_ulong(_NO_SUID | _NO_DEVICES)
-        check(libc().mount(b"tmpfs", SHARED_MEMORY.encode(), b"tmpfs", flags, None), f"mount {SHARED_MEMORY}")
+        size = f"size={shared_memory_bytes}".encode()
+        check(libc().mount(b"tmpfs", SHARED_MEMORY.encode(), b"tmpfs", flags, size), f"mount {SHARED_MEMORY}")
         folders.append(SHARED_MEMORY)
     os.chdir(here)  # into the writable mount, if there is one at this path
     _start_loopback()
@@ -78,6 +80,11 @@ def _start_loopback() -> None:
         raise CannotIsolate(f"the loopback device: {error.strerror}") from None
     finally:
         os.close(any_socket)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants that lose theirs, so that the limits of this process include them."""
+    check(libc().prctl(_ADOPT_ORPHANS, 1, 0, 0, 0), "prctl")
 
 
 def drop_privileges() -> None:

@@ -12,6 +12,7 @@ from agentv.settings.sandbox import Sandboxed, SandboxSettings
 from agentv.support.isolation.confinement import Confinement
 from agentv.support.isolation.hosts import AllowedHost
 from agentv.support.isolation.methods import CannotConfine, confinement_by
+from agentv.support.processes.process_limits import ProcessLimits
 from agentv.support.processes.subprocesses import ProcessSpec
 from agentv.trust.policy import load_policy
 
@@ -21,19 +22,21 @@ class OpenSandbox(msgspec.Struct, frozen=True):
 
     confinement: Confinement
     hosts: tuple[AllowedHost, ...] = ()
+    disk_mb: int = SandboxSettings().disk_mb
 
     def confine(
         self, spec: ProcessSpec, writable: Sequence[str], readable: Iterable[str] = (), passed: Sequence[str] = ()
     ) -> ProcessSpec:
         """Return the spec of a program in this sandbox, with the files and variables that it needs."""
-        own = self.confinement
+        own, folders = self.confinement, tuple(map(os.path.abspath, writable))
+        limits = ProcessLimits(own.memory_mb, disk_mb=self.disk_mb, folders=folders)
         confinement = msgspec.structs.replace(
             own,
-            writable=(*own.writable, *map(os.path.abspath, writable)),
+            writable=(*own.writable, *folders),
             readable=tuple(dict.fromkeys((*own.readable, *(os.path.abspath(each) for each in readable if each)))),
             passed=(*own.passed, *passed),
         )
-        return msgspec.structs.replace(spec, confinement=confinement, hosts=self.hosts)
+        return msgspec.structs.replace(spec, confinement=confinement, hosts=self.hosts, limits=limits)
 
 
 def open_sandbox(environment: Environment, own: Sandboxed | None = None) -> OpenSandbox | None:
@@ -56,9 +59,10 @@ def opened(settings: SandboxSettings, environment: Environment) -> OpenSandbox:
         found,
         readable=(*((root,) if root else ()), *located(settings.readable)),
         writable=located(settings.writable),
+        memory_mb=settings.memory_mb,
         secret_files=() if environment.path is None else (os.path.abspath(environment.path),),
     )
-    return OpenSandbox(confinement, tuple(_hosts(settings, environment)))
+    return OpenSandbox(confinement, tuple(_hosts(settings, environment)), settings.disk_mb)
 
 
 def _hosts(settings: SandboxSettings, environment: Environment) -> Iterable[AllowedHost]:

@@ -42,6 +42,13 @@ _FILE_MODES = {
     "lremovexattr": (198, 15), "fchmod": (91, 52), "fchown": (93, 55), "fsetxattr": (190, 7), "fremovexattr": (199, 16),
 }  # fmt: skip
 
+# System V IPC and message queues belong to all programs of this machine, unless a process has a namespace for them.
+_SHARED_OBJECTS = {
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190), "semop": (65, 193),
+    "semctl": (66, 191), "semtimedop": (220, 192), "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188),
+    "msgctl": (71, 187), "mq_open": (240, 180), "mq_unlink": (241, 181),
+}  # fmt: skip
+
 _USED = {
     "socket": (41, 198), "socketpair": (53, 199), "sendto": (44, 206), "sendmsg": (46, 211), "sendmmsg": (307, 269),
     "clone": (56, 220), "clone3": (435, 435),
@@ -59,8 +66,8 @@ def is_supported() -> bool:
 def filter_system_calls(*, has_network: bool, has_mounts: bool) -> None:
     """Filter the system calls of this process and its children. It needs `no_new_privs`.
 
-    `has_network`: the process has a network of its own, in which sockets are harmless. `has_mounts`: it has its own
-    read-only mounts; without them, changes of file modes and times have no effect.
+    `has_network`: the process has a network and IPC objects of its own, in which sockets are harmless. `has_mounts`: it
+    has its own read-only mounts; without them, changes of file modes and times have no effect.
     """
     program = assembled(_program(has_network=has_network, has_mounts=has_mounts))
     code = ctypes.create_string_buffer(program)
@@ -71,7 +78,8 @@ def filter_system_calls(*, has_network: bool, has_mounts: bool) -> None:
 def _program(*, has_network: bool, has_mounts: bool) -> list[Line]:
     column, architecture = _ARCHITECTURES[os.uname().machine]
     numbers = {name: row[column] for name, row in _USED.items()}
-    denied: list[Line] = [("if", row[column], "deny") for row in _DENIED.values()]
+    calls = _DENIED if has_network else {**_DENIED, **_SHARED_OBJECTS}
+    denied: list[Line] = [("if", row[column], "deny") for row in calls.values()]
     modes: list[Line] = [("if", row[column], "ignore") for row in _FILE_MODES.values() if row[column] is not None]
     kinds: list[Line] = [("if", kind, "allow") for kind in ((_STREAM, _DATAGRAM) if has_network else ())]
     return [

@@ -63,11 +63,11 @@ class ProcessFailure(Exception):
 class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A program to run: a list of arguments, or a string for the shell. Messages about it start with `noun`.
 
-    Exit codes other than those in `accepts` are failures. `limits` restrict memory and files. With a `grace_s` of 0 the
-    group is killed without SIGTERM. `take` receives output as it arrives, instead of collecting it, and returns false
-    to end the process. If the process has to be ended, all its descendants are ended too, whatever their group; with
-    `leaves_nothing`, in any case. A program with a `confinement` is isolated and can connect only to `hosts`; it passes
-    a socket that listens in its own network to `listener`.
+    Exit codes other than those in `accepts` are failures. `limits` restrict processes, memory and files. With a
+    `grace_s` of 0 the group is killed without SIGTERM. `take` receives output as it arrives, instead of collecting it,
+    and returns false to end the process. If the process has to be ended, all its descendants are ended too, whatever
+    their group; with `leaves_nothing`, in any case. A program with a `confinement` is isolated and can connect only to
+    `hosts`; it passes a socket that listens in its own network to `listener`.
     """
 
     command: str | Sequence[str]
@@ -107,6 +107,8 @@ async def _confined(spec: ProcessSpec, confinement: Confinement) -> AsyncIterato
     with temporary_folder("agentv-scratch-") as scratch:
         confinement = replace(confinement, writable=(scratch, *confinement.writable))
         env = private_environment(spec.env, scratch, confinement.writable)
+        if spec.limits is not None:
+            spec = replace(spec, limits=replace(spec.limits, folders=(scratch, *spec.limits.folders)))
         if confinement.is_container:
             from agentv.support.isolation.container import container_name, remove_container  # late: rarely needed
 
@@ -215,7 +217,7 @@ class _Running:
             self._loop.add_writer(self.process.stdin.fileno(), self._write)
         self._stop_waiting = when_ended(self.process, self._exited)
         if self._spec.limits is not None:
-            self._family = FamilyWatch(self.process.pid, self._stop_for, self._spec.limits.memory_mb)
+            self._family = FamilyWatch(self.process.pid, self._stop_for, self._spec.limits)
 
     def _exited(self) -> None:
         self._read_rest()
