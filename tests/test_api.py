@@ -177,7 +177,8 @@ def test_a_mistyped_option_gets_a_suggestion(folder):
         ((CASES, "nobody"), "targets file"),
         ((CASES, {"provider": "mok"}), "mock"),
         ((CASES, {"provider": "mock", "respones": "x"}), "respon"),
-        ((CASES, echo, ["contans"]), "Evaluator 'rubric' needs a judge, but none is configured"),
+        ((CASES, echo, ["contans"]), "Unknown evaluator type 'contans'\n\n  Hint: Did you mean 'contains'?"),
+        ((CASES, echo, ["Is it polite?"]), "For a criterion that a judge checks"),
         ((CASES, echo, [{"type": "is_json", "valu": "x"}]), "valu"),
         ((CASES, lambda first, second: "", SAYS_YES), "first, second"),
         ((CASES, {"provider": "python", "function": "gone.py:answer"}, SAYS_YES), "gone.py"),
@@ -322,11 +323,12 @@ def test_evaluators_must_be_a_list(folder, evaluators):
     assert '[{"type": "equals"}]' in str(error.value)
 
 
-def test_a_type_name_as_text_is_a_criterion_with_a_warning(folder):
-    with pytest.warns(agentv.DatasetWarning) as warned, pytest.raises(AgentvError, match="judge"):
-        evaluate(CASES, echo, ["equals"])
-    assert "'evaluators[0]' is read as a rubric item: 'equals'" in str(warned[0].message)
-    assert warned[0].filename == __file__
+def test_a_string_is_a_type_of_evaluator(folder):
+    cases = [{**CASES[0], "expected_output": "yes"}, {**CASES[1], "expected_output": "yes"}]
+    run = evaluate(cases, echo, ["equals", SAYS_YES[0], lambda answer: 1.0, "is-json"])
+    names = [[(each.type, each.score) for each in result.evaluator_results] for result in run.results]
+    assert [name for name, _ in names[0]] == ["equals", "contains", "python", "is_json"]
+    assert [score for _, score in names[0]] == [1.0, 1.0, 1.0, 0.0]
 
 
 def test_records_can_also_be_written_to_a_file(tmp_path, monkeypatch):

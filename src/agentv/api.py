@@ -363,22 +363,19 @@ def _specs(evaluators: GivenEvaluators | None) -> tuple[EvaluatorSpec, ...] | No
         elif not isinstance(each, str | dict | EvaluatorSpec):
             got = type(each).__name__
             raise UsageError(f"'evaluators[{number}]' must be a string, a dict, a function or a spec, got {got}")
-    entries = [each.to_data() if isinstance(each, EvaluatorSpec) else each for each in evaluators if not callable(each)]
+    entries = [_entry(each) for each in evaluators if not callable(each)]
     specs, warned = specs_of(entries) if entries else ((), [])
     for problem in warned:
         warn_caller(DatasetWarning(problem.message, field=problem.field, hint=problem.hint))
-    return named(_in_order(functions, specs, len(evaluators)))
+    others = iter(specs)
+    return named(tuple(functions[number] if number in functions else next(others) for number in range(len(evaluators))))
 
 
-def _in_order(
-    functions: dict[int, EvaluatorSpec], specs: tuple[EvaluatorSpec, ...], count: int
-) -> tuple[EvaluatorSpec, ...]:
-    """Insert the specs of functions at their positions. All strings together form one spec."""
-    others = list(specs)
-    ordered = []
-    for number in range(count):
-        if number in functions:
-            ordered.append(functions[number])
-        elif others:
-            ordered.append(others.pop(0))
-    return (*ordered, *others)
+def _entry(value: Any) -> Any:
+    """Return an entry of `evaluators`; a string is a type, as with `--evaluator`."""
+    if isinstance(value, str) and " " in value.strip():
+        hint = 'For a criterion that a judge checks, use {"type": "rubric", "rubrics": ["…"]}'
+        raise UsageError(f"Unknown evaluator type '{value}'", hint=hint)
+    if isinstance(value, str):
+        return {"type": value}
+    return value.to_data() if isinstance(value, EvaluatorSpec) else value

@@ -98,6 +98,20 @@ def test_a_document_of_tests_keeps_cases_without_an_outcome(here):
     assert printed("b.jsonl") == printed("a.yaml")
 
 
+@pytest.mark.parametrize("target", ["b.jsonl", "b.yaml"])
+def test_defaults_of_evaluators_under_tests_are_written_out(here, target):
+    calls = "{type: tool-trajectory, mode: exact, expected: [{tool: a, args: {x: 1}}]}"
+    suite = f"""\
+assertions: [{{type: code-grader, command: "true"}}]
+tests:
+  - {{id: a, input: q, assertions: [{{type: composite, aggregator: weighted_average, assertions: [{calls}]}}]}}
+  - {{id: b, input: q, turns: [{{input: r, assertions: [{calls}]}}], execution: {{evaluators: [{calls}]}}}}
+"""
+    Path("a.yaml").write_text(suite, encoding="utf-8")
+    convert("a.yaml", target)
+    assert printed(target) == printed("a.yaml")
+
+
 def test_shards_become_one_file(here):
     for index in range(2):
         Path(f"a-0000{index}-of-00002.jsonl").write_text(

@@ -299,3 +299,21 @@ def test_arguments_of_tool_calls_are_compared_exactly_under_tests(folder, key, e
 
 
 AVERAGE = "weighted_average"
+
+
+@pytest.mark.parametrize(
+    ("key", "list_key", "type_", "protocol"),
+    [
+        ("tests", "assertions", "code-grader", "agentv-4"),
+        ("tests", "evaluators", "code_judge", "agentv-4"),
+        ("evalcases", "assertions", "code-grader", "agentv-4"),
+        ("evalcases", "assertions", "code_judge", None),
+        ("evalcases", "evaluators", "code-grader", None),
+    ],
+)
+def test_code_graders_have_the_protocol_of_their_generation(folder, key, list_key, type_, protocol):
+    check = {"type": type_, "command": "true"}
+    group = {"type": "composite", list_key: [check], "aggregator": AVERAGE}
+    case = {"id": "a", "criteria": "x", "input": "y", list_key: [check, group]}
+    first, composite = (spec.evaluator for spec in folder.yaml(json.dumps({key: [case]})).cases[0].evaluators)
+    assert (first.grader_protocol, composite.members[0].evaluator.grader_protocol) == (protocol, protocol)

@@ -647,6 +647,15 @@ def test_a_prompt_without_variables_is_the_criteria(judged, project, prompt_of, 
     assert "Of course!" in user["content"]
 
 
+@pytest.mark.parametrize("prompt", [None, "Be strict.", "Is {{ output }} good?", "{{ criteria }}: {{ output }}"])
+def test_the_criteria_of_an_entry_reach_the_judge(judged, prompt):
+    case = {"input": "Are you there?", "expected_outcome": "Agrees"}
+    entry = {"type": "llm-grader", "criteria": CRITERIA, **({} if prompt is None else {"prompt": prompt})}
+    judged(verdict(1), case, entries=[entry])
+    text = "\n".join(message["content"] for message in judged.server.requests[0].body["messages"])
+    assert text.count(CRITERIA) == 1 and "Agrees" not in text
+
+
 @pytest.mark.parametrize(
     "prompt", ["Is {{ question }} answered?", [{"role": "user", "content": "Is it good?"}]], ids=str
 )

@@ -319,3 +319,102 @@ def test_several_programs_run_concurrently(scoring):
 def test_a_blank_program_is_refused(scoring):
     with pytest.raises(UsageError, match="'script' is blank"):
         scoring.evaluator("code_judge", script=" ")
+
+
+DUMP = python("print(json.dumps({'score': 1, 'details': p}))")
+GRADER_KEYS = [
+    *("criteria", "expected_output", "output", "messages", "input_files", "input", "metadata", "trace"),
+    *("trace_summary", "token_usage", "cost_usd", "duration_ms", "start_time", "end_time", "file_changes"),
+    *("workspace_path", "config"),
+]
+
+
+def grader(command, **more):
+    return {"command": command, "grader_protocol": "agentv-4", **more}
+
+
+def test_a_grader_of_4x_gets_the_names_of_4x_only(scoring):
+    payload = scoring.score("code_judge", grader(DUMP, strict=True), "Hello!", expected="Hi").details
+    assert list(payload) == GRADER_KEYS
+    assert payload["output"] == "Hello!"
+    assert payload["criteria"] == "It works"
+    assert payload["expected_output"] == [{"role": "assistant", "content": "Hi"}]
+    assert payload["config"] == {"strict": True}
+
+
+def test_a_grader_of_4x_gets_a_trace_without_tool_calls(scoring):
+    payload = scoring.score("code_judge", grader(DUMP), "Hello!").details
+    messages = [{"role": "user", "content": "What is asked?"}, {"role": "assistant", "content": "Hello!"}]
+    summary = {"event_count": 0, "tool_calls": {}, "error_count": 0, "llm_call_count": 1}
+    assert payload["messages"] == payload["trace"]["messages"] == messages
+    assert payload["trace_summary"] == summary
+    assert {key: payload["trace"][key] for key in summary} == summary
+    assert [(event["ordinal"], event["event_id"], event["type"]) for event in payload["trace"]["events"]] == [
+        (0, "message-0", "message"),
+        (1, "message-1", "message"),
+        (2, "final-response", "final_response"),
+    ]
+
+
+def test_a_grader_of_4x_gets_tool_calls_and_figures(scoring):
+    judgement = scoring.judgement(
+        "Done",
+        messages=[
+            Message("assistant", "", (ToolCall("lookUp", {"queryText": "x"}, "found", duration_ms=5.0),)),
+            Message("assistant", "Done"),
+        ],
+        execution_metrics=ExecutionMetrics(TokenUsage(3, 4), 0.01, 12.5),
+    )
+    payload = scoring.run(scoring.evaluator("code_judge", **grader(DUMP)), judgement).details
+    figures = {"token_usage": {"input": 3, "output": 4}, "cost_usd": 0.01, "duration_ms": 12.5}
+    assert {name: payload[name] for name in figures} == figures
+    assert {name: payload["trace"][name] for name in figures} == figures
+    # AgentV (TypeScript) converts every key to snake case, that of a tool and of its input too.
+    assert payload["trace_summary"]["tool_calls"] == {"look_up": 1}
+    assert payload["trace_summary"]["tool_durations"] == {"look_up": [5.0]}
+    assert payload["trace_summary"]["llm_call_count"] == 2
+    call, result = (event for event in payload["trace"]["events"] if event["type"].startswith("tool"))
+    assert call["tool"] == {"name": "lookUp", "status": "ok", "output": "found", "input": {"query_text": "x"}}
+    assert result["parent_event_id"] == call["event_id"] == "message-1-tool-0"
+
+
+# (shell command, score), as AgentV (TypeScript) 4.42 scores them
+EXITS = {
+    "exit 0": ("echo fine", 1.0),
+    "exit 0 without output": ("true", 1.0),
+    "exit 1": ("echo bad; exit 1", 0.0),
+    "exit 2": ("echo bad; exit 2", 0.0),
+    "exit 3 without output": ("exit 3", 0.0),
+    "a warning on stderr": ("echo warning >&2; echo fine", 1.0),
+    "a line that starts with a bracket": ("echo '[ok] 3 tests'", 1.0),
+    "JSON": ("echo '{\"score\": 0.25}'", 0.25),
+}
+
+
+@pytest.mark.parametrize(("command", "score"), EXITS.values(), ids=EXITS)
+def test_a_grader_of_4x_without_json_is_scored_by_its_exit_code(scoring, command, score):
+    assert scoring.score("code_judge", grader(command)).score == score
+
+
+def test_the_text_of_a_grader_of_4x_is_its_reason(scoring):
+    assert scoring.score("code_judge", grader("echo 2 tests failed; exit 1")).misses == ("2 tests failed",)
+    assert scoring.score("code_judge", grader("true")).hits == ("ended with exit code 0",)
+
+
+BROKEN_GRADERS = {
+    "a traceback": (python("p['nothing']"), "KeyError: 'nothing'"),
+    "output on stderr": ("echo no disk >&2; exit 1", "The grader ended with exit code 1: no disk"),
+    "JSON and an exit code": ("echo '{\"score\": 1}'; exit 1", "The grader ended with exit code 1"),
+    "a signal": ("kill -9 $$", "was terminated by SIGKILL"),
+    "a signal in the shell": ("sh -c 'kill -9 $$'; exit $?", "The grader ended with exit code 137"),
+    "no such program": (["no-such-program"], "The program 'no-such-program' was not found"),
+    "a number": ("echo 0.3", "must print a JSON object with a score, but printed '0.3'"),
+    "JSON that is cut off": ("echo '{\"score\": 0.2'", "must print a JSON object with a score"),
+    "JSON after a log line": ("echo loading; echo '{\"score\": 0.2}'", "must print a JSON object with a score"),
+    "JSON without a score": ("echo '{\"ok\": true}'", "printed no 'score'"),
+}
+
+
+@pytest.mark.parametrize(("command", "message"), BROKEN_GRADERS.values(), ids=BROKEN_GRADERS)
+def test_a_grader_of_4x_that_broke_is_an_error(scoring, command, message):
+    assert message in scoring.failure("code_judge", grader(command))

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import msgspec
 
-from agentv.datasets.case.keys import CASE_LIST_KEYS, OUTCOME_KEYS
+from agentv.datasets.case.keys import CASE_LIST_KEYS, LIST_KEYS, OUTCOME_KEYS
 from agentv.datasets.case.shorthand import AGENTMARK
 from agentv.datasets.dataset import Dataset, Options
 from agentv.datasets.detection import unsupported
@@ -27,6 +27,7 @@ from agentv.model.evaluator import execution_to_data
 from agentv.model.values import to_json
 from agentv.registry import FOREIGN_FORMATS
 from agentv.settings.diagnostics import did_you_mean
+from agentv.settings.evaluator_reader import with_agentv_defaults
 from agentv.support.hash_table import PackedIds
 
 _MOST_SETTINGS = 1024
@@ -152,7 +153,7 @@ class Conversion:
         left_out = (*CASE_LIST_KEYS, "dataset", "name")
         written = _plain(self._dataset.document.header)
         header: dict[str, Any] = {"dataset": self._dataset.header.dataset}
-        header |= {key: value for key, value in written.items() if key not in left_out}
+        header |= {key: value for key, value in self._with_defaults(written).items() if key not in left_out}
         if self._dataset.is_agentmark:
             header["format"] = AGENTMARK
         if self._dataset.header.inherit_evaluators:  # only the default under `tests`
@@ -173,10 +174,21 @@ class Conversion:
                 if isinstance(row, PlainRow):
                     data: Any = row
                 else:
-                    data = _plain(row)
+                    data = self._with_defaults(_plain(row))
                     if needs_outcome and all(data.get(key) is None for key in OUTCOME_KEYS):
                         data["expected_outcome"] = ""
                 yield WrittenRow(data, batch.lines[offset] if batch.lines else None, case)
+
+    def _with_defaults(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return a header, a case or a turn with the defaults of evaluators that only files with `tests` have."""
+        if not self._dataset.document.lists_tests:
+            return data
+        changed = {key: with_agentv_defaults(data[key], lists_tests=True) for key in LIST_KEYS if key in data}
+        if isinstance(data.get("execution"), dict):
+            changed["execution"] = self._with_defaults(data["execution"])
+        if isinstance(data.get("turns"), list):
+            changed["turns"] = [self._with_defaults(turn) for turn in data["turns"]]
+        return {**data, **changed}
 
     def _lose(self, what: str) -> None:
         self._losses[what] += 1

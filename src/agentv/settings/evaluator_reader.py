@@ -53,24 +53,33 @@ def read_entries(entries: Any, path: KeyPath, problems: Problems) -> tuple[Evalu
     return named(tuple(spec for spec in specs if spec is not None))
 
 
-def with_exact_arguments(entries: Any) -> Any:
-    """Return entries whose tool trajectories compare arguments exactly by default, as in AgentV (TypeScript) 4.x.
+def with_agentv_defaults(entries: Any, *, lists_tests: bool) -> Any:
+    """Return entries with the defaults of AgentV (TypeScript) 4.x where they differ from those here.
 
-    Returns the list itself if there are none.
+    In a file with `tests`, tool trajectories compare arguments exactly, and code judges have the protocol of 4.x. In
+    other files, `code-grader` has it, the name of 4.x. Returns the list itself if there is nothing to change.
     """
     if not isinstance(entries, list):
         return entries
-    result = [_with_exact_arguments(entry) if isinstance(entry, dict) else entry for entry in entries]
+    result = [_with_agentv_defaults(entry, lists_tests) if isinstance(entry, dict) else entry for entry in entries]
     return entries if all(new is old for new, old in zip(result, entries, strict=True)) else result
 
 
-def _with_exact_arguments(entry: dict[str, Any]) -> dict[str, Any]:
+_AGENTV_DEFAULTS = {
+    "tool_trajectory": (("args_match", "argsMatch", "args-match"), "exact"),
+    "code_judge": (("grader_protocol",), "agentv-4"),
+}
+"""The spellings of a setting by the type of evaluator, and its default in AgentV (TypeScript) 4.x."""
+
+
+def _with_agentv_defaults(entry: dict[str, Any], lists_tests: bool) -> dict[str, Any]:
     written = entry.get("type", entry.get("name"))
-    if isinstance(written, str) and _canonical_type(written)[0] == "tool_trajectory":
-        is_set = any(entry.get(key) is not None for key in ("args_match", "argsMatch", "args-match"))
-        return entry if is_set else {**entry, "args_match": "exact"}
+    type_ = _canonical_type(written)[0] if isinstance(written, str) else None
+    if type_ in _AGENTV_DEFAULTS and (lists_tests or written == "code-grader"):
+        names, default = _AGENTV_DEFAULTS[type_]
+        return entry if any(entry.get(name) is not None for name in names) else {**entry, names[0]: default}
     lists = [key for key in entry if key in ("evaluators", "assertions", "assert")]
-    new = {key: with_exact_arguments(entry[key]) for key in lists}
+    new = {key: with_agentv_defaults(entry[key], lists_tests=lists_tests) for key in lists}
     return entry if all(new[key] is entry[key] for key in new) else {**entry, **new}
 
 

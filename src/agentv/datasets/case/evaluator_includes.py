@@ -47,7 +47,8 @@ def _with_own_type(entry: dict[str, Any], finder: FileFinder) -> dict[str, Any]:
     type_ = entry.get("type")
     if isinstance(type_, str) and _is_script_name(type_):
         for command in _commands(type_, finder):
-            return {"name": type_, **entry, "type": "code_judge", "command": command}
+            own = {"type": "code_judge", "command": command, "grader_protocol": "agentv-4"}
+            return {"name": type_, **entry, **own}
     return entry if all(new[key] is entry[key] for key in lists) else {**entry, **new}
 
 

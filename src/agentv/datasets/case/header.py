@@ -24,7 +24,7 @@ from agentv.model.evaluator import DEFAULT_EVALUATOR, RUBRIC_TYPE, EvaluatorSpec
 from agentv.model.values import FrozenDict, freeze
 from agentv.model.workspace_settings import Workspace
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, field_name
-from agentv.settings.evaluator_reader import named, read_entries, read_entry, with_exact_arguments
+from agentv.settings.evaluator_reader import named, read_entries, read_entry, with_agentv_defaults
 from agentv.settings.settings_reader import read_settings, read_value
 from agentv.support.patterns import upward
 
@@ -171,8 +171,8 @@ def read_evaluators(
 ) -> EvaluatorChoice | None:
     """Return the evaluators of a document, a case or a turn: `execution.evaluators`, its list, or its `evaluator`.
 
-    None if there are none. Two lists are an error, because either could be meant. With `lists_tests`, arguments of tool
-    calls are compared exactly by default.
+    None if there are none. Two lists are an error, because either could be meant. In files of AgentV (TypeScript)
+    4.x, which have `lists_tests` or call the list `assertions`, entries have the defaults of 4.x.
     """
     execution = data.get("execution")
     lists = {(*path, key): data[key] for key in LIST_KEYS if data.get(key) is not None}
@@ -187,7 +187,8 @@ def read_evaluators(
         if kind is not None:
             problems.warning(place, f"Field 'evaluator' is ignored because '{field_name(list_place)}' is set")
         entries = with_own_types(with_includes(entries, finder, list_place, problems), finder)
-        entries = with_exact_arguments(entries) if lists_tests else entries
+        if lists_tests or list_place[-1] != "evaluators":
+            entries = with_agentv_defaults(entries, lists_tests=lists_tests)
         return EvaluatorChoice(_read_entries(entries, list_place, problems))
     if kind is None:
         return None

@@ -20,6 +20,9 @@ ArgumentMatch = Literal["exact", "superset", "subset", "ignore"] | list[str]
 Pairs = list[tuple[int, int]]
 """Pairs of an index in the expected calls and the index of the matching actual call."""
 
+_NO_CALL_MODES = ("exact", "subset")
+"""The modes in which an empty list of expected calls means that no tool may be called."""
+
 _MOST_SHOWN = 20
 _MOST_LINES = 200
 _MOST_COMPARED = 250_000
@@ -67,8 +70,9 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
     | `ignore` | always |
     | a list of paths | the values at these paths are equal |
 
-    An answer without calls scores 1 in the mode `subset` and 0 in every other. If the target reports only text, its
-    calls are unknown, which is an error. A mode that does not hold scores 0. A mode that holds scores
+    An answer without calls scores 1 in the mode `subset` and 0 in every other. `expected: []` with the mode `exact` or
+    `subset` means that no tool may be called: an answer without calls scores 1, any other 0. If the target reports
+    only text, its calls are unknown, which is an error. A mode that does not hold scores 0. A mode that holds scores
     (1 + limits kept) / (1 + limits checked), where each `max_duration_ms` of a matching call is a limit. If a call has
     no duration, its limit is skipped with a warning. If several calls match under `in_order`, the first is used.
     `details.alignment` lists expected and actual calls: `=` made as expected, `-` expected but not made, `+` made but
@@ -94,7 +98,8 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
         """A missing list, the list of another mode, or a blank tool name."""
         needed, other = ("minimums", "expected") if self.mode == "any_order" else ("expected", "minimums")
         complaints = []
-        if not getattr(self, needed):
+        means_no_call = self.mode in _NO_CALL_MODES and self.expected is not None
+        if not getattr(self, needed) and not means_no_call:
             complaints.append(f"Mode '{self.mode}' needs '{needed}'")
         if getattr(self, other):
             complaints.append(f"Mode '{self.mode}' uses '{needed}', not '{other}'")
@@ -108,9 +113,8 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
         if not calls and judgement.response.calls_unknown:
             raise EvaluatorFailure(CALLS_UNKNOWN)
         if not calls:
-            return (
-                passed("no tool was called") if self.mode == "subset" else missed("No trace available for evaluation")
-            )
+            holds = self.mode == "subset" or (self.mode == "exact" and not self.expected)
+            return passed("no tool was called") if holds else missed("No trace available for evaluation")
         if self.mode == "any_order":
             return _counted(calls, self.minimums or {})
         expected = self.expected or []

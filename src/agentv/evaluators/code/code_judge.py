@@ -7,15 +7,15 @@ import re
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from agentv.evaluators.base import Count, find_path, program_complaints, stamp_of
+from agentv.evaluators.base import LONGEST_REASON, Count, cut, find_path, missed, passed, program_complaints, stamp_of
 from agentv.evaluators.code.judge_host import JudgeHost, host_of
 from agentv.evaluators.code.judge_io import Setup, read_score
-from agentv.evaluators.code.payload import program_input
+from agentv.evaluators.code.payload import grader_input, program_input
 from agentv.evaluators.code.program import (
     SCRIPT_FUNCTION,
     Program,
@@ -29,8 +29,10 @@ from agentv.evaluators.code.static_checks import function_reference
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Needs, Score
 from agentv.model.job import Judgement
 from agentv.support.isolation.confinement import Confinement
+from agentv.support.processes.subprocesses import ProcessOutput, ending_of, tail_of
 
 _EXIT_HINT = "to score a program by its exit code, use `type: command`"
+_ANY_EXIT_CODE = frozenset(range(256))
 
 
 class ProxyLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +46,8 @@ class CodeJudge(SandboxedEvaluator, frozen=True, kw_only=True):
 
     `target_proxy` gives it access to a model; `target: true` and `target: {max_calls: 10}` on the entry do the same.
     A Python file that defines `agentv_judge` is kept warm in a process; `fresh` starts a new process for each
-    judgement.
+    judgement. `grader_protocol: agentv-4`, the default in files with `tests`, is that of code graders of AgentV
+    (TypeScript) 4.x: the program reads their input, and its exit code decides if it prints text instead of JSON.
     """
 
     aliases: ClassVar[dict[str, str]] = {"command": "script"}
@@ -57,6 +60,7 @@ class CodeJudge(SandboxedEvaluator, frozen=True, kw_only=True):
     fresh: bool = False
     config: dict[str, Any] = {}
     target_proxy: bool | ProxyLimit = False
+    grader_protocol: Literal["agentv-4"] | None = None
 
     def complaints(self) -> list[str]:
         """A blank program."""
@@ -90,7 +94,7 @@ class CodeJudge(SandboxedEvaluator, frozen=True, kw_only=True):
                     reference=f"{os.path.basename(file)}:{SCRIPT_FUNCTION}",
                     path=file,
                     cwd=program.cwd,
-                    given="payload",
+                    given=self.grader_protocol or "payload",
                     fresh=self.fresh,
                     stamp=stamp_of(file),
                     has_proxy=bool(self.target_proxy),
@@ -98,21 +102,25 @@ class CodeJudge(SandboxedEvaluator, frozen=True, kw_only=True):
                 )
                 score = await host.pool.judge(setup, judgement, self.config, self.timeout_seconds, variables)
             else:
-                score = read_score(await self._run(program, host, judgement))
+                score = await self._run(program, host, judgement)
         return with_level(score, self.sandbox, confinement, bool(self.target_proxy))
 
-    async def _run(self, program: Program, host: JudgeHost, judgement: Judgement) -> str:
-        """Start the program, and return its output. If it is isolated, the proxy serves a socket in its network."""
-        stdin = program_input(judgement, self.config)
+    async def _run(self, program: Program, host: JudgeHost, judgement: Judgement) -> Score:
+        """Start the program, and score its output. If it is isolated, the proxy serves a socket in its network."""
         if program.confinement is None or not self.target_proxy:
-            return await program.run(stdin)
+            return await self._scored(program, judgement)
         ours, theirs = socket.socketpair()
         stop = (await host.proxy()).serve(ours)
         try:
             with theirs:
-                return await replace(program, listener=theirs.fileno()).run(stdin)
+                return await self._scored(replace(program, listener=theirs.fileno()), judgement)
         finally:
             stop()
+
+    async def _scored(self, program: Program, judgement: Judgement) -> Score:
+        if self.grader_protocol is None:
+            return read_score(await program.run(program_input(judgement, self.config)))
+        return read_grade(await program.finish(grader_input(judgement, self.config), _ANY_EXIT_CODE))
 
     @asynccontextmanager
     async def _access(
@@ -128,6 +136,34 @@ class CodeJudge(SandboxedEvaluator, frozen=True, kw_only=True):
         proxy = await host.proxy()
         async with proxy.granted(judgement, limit.max_calls, confinement is not None) as found:
             yield {**variables, **found}
+
+
+def read_grade(ended: ProcessOutput) -> Score:
+    """Read the output of a code grader of AgentV (TypeScript) 4.x: a score, or text that the exit code decides.
+
+    Raises EvaluatorFailure for a grader that broke: AgentV tells it by its output on stderr, and scores it 0. Output
+    that is meant to be JSON but cannot be read is an error too, where AgentV would let the exit code decide.
+    """
+    text = ended.stdout.strip()
+    if ended.code and (ended.stderr.strip() or text.startswith(("{", "[")) or ended.code >= _FROM_SHELL):
+        raise EvaluatorFailure(f"The grader {ending_of(ended.code)}{tail_of((ended.stderr or text).encode())}")
+    if _is_json(text) or any(line.lstrip().startswith("{") for line in text.splitlines()):
+        return read_score(text)
+    score = passed if ended.code == 0 else missed
+    sentence = text if text else ending_of(ended.code)
+    return score(cut(sentence, LONGEST_REASON))
+
+
+_FROM_SHELL = 126
+"""From this exit code on, a shell reports a program that it could not start, or that a signal ended."""
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 _INLINE = "agentv.evaluators.code.inline_python:inline_score"

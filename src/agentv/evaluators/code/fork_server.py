@@ -36,7 +36,7 @@ from agentv.evaluators.code.judge_io import (
     length_of,
     score_of,
 )
-from agentv.evaluators.code.payload import program_payload
+from agentv.evaluators.code.payload import grader_payload, program_payload
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Response
@@ -169,9 +169,12 @@ class JudgeWorker(msgspec.Struct):
 
     def _score(self, payload: dict[str, Any]) -> Score:
         name = self._setup.reference
-        is_program = self._setup.given == "payload"
-        argument = program_payload(payload) if is_program else Context(payload, self._channel)
-        return score_of(name, self._call(argument))
+        return score_of(name, self._call(self._argument(payload)))
+
+    def _argument(self, payload: dict[str, Any]) -> Any:
+        if self._setup.given == "agentv-4":
+            return grader_payload(payload)
+        return program_payload(payload) if self._setup.given == "payload" else Context(payload, self._channel)
 
     def _call(self, argument: Any) -> Any:
         try:

@@ -133,14 +133,14 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """A function and its process settings. Judgements with equal setups share processes.
 
     `reference` is the function's name, also in messages; `path` is the location of its file. `given` selects the
-    argument: an object with attributes, or the dict that a program reads from stdin. `has_proxy`: an isolated process
-    has access to the model proxy.
+    argument: an object with attributes, or the dict that a program or a grader of AgentV (TypeScript) 4.x reads from
+    stdin. `has_proxy`: an isolated process has access to the model proxy.
     """
 
     reference: str
     path: str
     cwd: str
-    given: Literal["context", "payload"] = "context"
+    given: Literal["context", "payload", "agentv-4"] = "context"
     fresh: bool = False
     memory_mb: int = 4096
     stamp: tuple[int, int] | None = None

@@ -29,6 +29,7 @@ from agentv.evaluators.judges.judge_responses import (
 from agentv.evaluators.judges.rubric import Rubric, rubric_items
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
+from agentv.model.message import Message
 
 _SENTENCES = {"type": "array", "items": {"type": "string"}}
 SCHEMA = object_schema(
@@ -44,10 +45,22 @@ MAX_EXTRA_BYTES = 20_000
 class LlmJudge(Rubric, frozen=True, kw_only=True):
     """A judge with the built-in prompt or a custom one, which may use `rubrics`.
 
-    With `rubrics` and no prompt, it works like the type `rubric`.
+    `criteria` are what the answer is judged by, instead of the expected outcome. With `rubrics` and no prompt, it works
+    like the type `rubric`.
     """
 
     aliases: ClassVar[dict[str, str]] = {"rubric_prompt": "prompt"}
+
+    criteria: str | None = None
+
+    def complaints(self) -> list[str]:
+        """Blank criteria, or criteria that nothing would read, in addition to those of a rubric."""
+        own = []
+        if self.criteria is not None and not self.criteria.strip():
+            own.append("'criteria' is blank")
+        elif self.criteria is not None and self.rubrics is not None and self.prompt is None:
+            own.append("'criteria' and 'rubrics' are both set: add the criteria to the rubrics")
+        return own + super().complaints()
 
     @property
     def builtin_prompts(self) -> tuple[str, ...]:
@@ -62,8 +75,20 @@ class LlmJudge(Rubric, frozen=True, kw_only=True):
             return await super().evaluate(judgement)
         judgement = await with_file_texts(self.preprocessors, judgement)
         material = material_of(judgement, rubrics=rubric_items(self.rubrics), include_trace=self.include_trace)
-        prompt = await judge_prompt(self.prompt, "llm_judge", "verdict", material, judgement)
-        return await verdict(self, judgement, prompt)
+        return await verdict(self, judgement, await self._prompt(material, judgement))
+
+    async def _prompt(self, material: Material, judgement: Judgement) -> JudgePrompt:
+        if self.criteria is None:
+            return await judge_prompt(self.prompt, "llm_judge", "verdict", material, judgement)
+        criteria = self.criteria.strip()
+        if self.prompt is None:
+            return built_in("llm_judge", "verdict", material, criteria)
+        replaced = Material({**material.values, "expected_outcome": criteria}, material.trace)
+        prompt = await judge_prompt(self.prompt, "llm_judge", "verdict", replaced, judgement)
+        if any(criteria in str(message.content) for message in prompt.messages):
+            return prompt
+        system, *others = prompt.messages  # the prompt does not use the criteria
+        return JudgePrompt((system, Message("user", f"Criteria:\n{criteria}"), *others), prompt.quoted)
 
 
 class PresetJudge(Judge, frozen=True, kw_only=True):
