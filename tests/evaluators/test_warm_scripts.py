@@ -18,6 +18,7 @@ if __name__ == "__main__":
 """
 
 RETURNED = {
+    "the input of a grader": "{'score': 1, 'details': p}",
     "everything": ("{'score': 0.5, 'hits': ['a'], 'misses': ['b'], 'reasoning': 'c', 'details': {'n': 1}}"),
     "assertions": ("{'assertions': [{'text': 'a', 'passed': True}, {'text': 'b', 'passed': False}]}"),
     "names of 2.x": ("{'score': 1, 'details': [p['candidate_answer'], p['expected_outcome'], p['reference_answer']]}"),
@@ -30,6 +31,7 @@ RETURNED = {
 
 @pytest.mark.parametrize("returned", RETURNED.values(), ids=RETURNED)
 def test_a_script_gives_the_same_score_warm_or_started(scoring, tmp_path, returned):
+    more = {"grader_protocol": "agentv-4"} if returned == RETURNED["the input of a grader"] else {}
     code = f"def NAME(p): return {returned}"
     (tmp_path / "warm.py").write_text(BOTH.format(code=code.replace("NAME", "agentv_judge")))
     (tmp_path / "cold.py").write_text(
@@ -40,7 +42,7 @@ def test_a_script_gives_the_same_score_warm_or_started(scoring, tmp_path, return
         script = [sys.executable, name]
         assert (warm_script(script, str(tmp_path)) is not None) == (name == "warm.py")
         expected = {"riskLevel": "High", "Nested": [{"camelCase": None}]}
-        entry = {"script": script, "maxWords": [5]}
+        entry = {"script": script, "maxWords": [5], **more}
         results.append(scoring.score("code_judge", entry, "The answer ✓", expected, workdir=str(tmp_path)))
     assert results[0] == results[1]
 
