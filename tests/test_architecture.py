@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import agentv
+from agentv import registry
 
 SOURCE = Path(agentv.__file__).parent
 MODULES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
@@ -30,12 +31,11 @@ MAY_IMPORT = {
     "stats": set(),
     "runs": {"model", "stats"},
     "comparison": {"model", "runs", "stats"},
-    "ablation": {"model", "datasets", "targets", "evaluators", "engine", "runs", "stats", "comparison", "bisection"},
+    "ablation": {"model", "datasets", "targets", "evaluators", "engine", "runs", "stats", "comparison"},
     "report": {"model", "runs", "stats", "comparison", "calibration", "ablation"},
     "view": {"model", "runs", "stats", "comparison", "calibration", "engine", "report"},
     "engine": {"model", "datasets", "targets", "evaluators", "executors", "runs", "sessions", "stats"},
     "calibration": {"model", "runs", "stats", "engine"},
-    "bisection": {"model", "datasets", "engine", "runs", "stats"},
     "generation": {"model", "executors", "datasets", "evaluators", "targets", "engine", "runs", "sessions"},
     "pytest_plugin": {"model", "datasets", "engine", "runs", "report", "api"},
     "tool_server": {"model", "datasets", "engine", "executors", "runs", "comparison", "report", "stats"},
@@ -52,7 +52,6 @@ MAY_IMPORT = {
         "executors",
         "comparison",
         "calibration",
-        "bisection",
         "ablation",
         "generation",
         "stats",
@@ -61,13 +60,21 @@ MAY_IMPORT = {
     },
     "__main__": {"cli"},
 }
+EXTENSIONS = {f"extensions/{name}" for name in registry.EXTENSIONS}
+MAY_IMPORT |= dict.fromkeys(EXTENSIONS, {*MAY_IMPORT, "schemas"} - {"__main__"})
+"""An extension may import the kernel, and no other extension. Nothing imports an extension."""
+
 LONGEST_MODULE = 400
 LONGEST_FUNCTION = 60
 MOST_MODULES = 15
 
 
 def layer_of(module: Path) -> str:
-    return module.parts[0].removesuffix(".py")
+    return layer_named(module.with_suffix("").parts)
+
+
+def layer_named(parts: tuple[str, ...]) -> str:
+    return "/".join(parts[:2]) if parts[0] == "extensions" else parts[0]
 
 
 def imported_layers(tree: ast.Module) -> set[str]:
@@ -79,7 +86,7 @@ def imported_layers(tree: ast.Module) -> set[str]:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
-        found |= {name.split(".")[1] for name in names if name.startswith("agentv.")}
+        found |= {layer_named(tuple(name.split(".")[1:])) for name in names if name.startswith("agentv.")}
     return found
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 from agentv.errors import UsageError
 
-EXTENSIONS: dict[str, str] = {}
+EXTENSIONS = {
+    "bisect": "agentv.commands",
+}
 """The built-in extensions, each a folder of `agentv.extensions`, and the groups of the registries that it adds to."""
 
 

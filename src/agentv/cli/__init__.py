@@ -25,7 +25,6 @@ COMMANDS = Registry(
         "swap": f"{_CLI}.rehearsal_options:swap_command | Rehearse a change of model: quality, cost, time, refusals.",
         "skill": f"{_CLI}.ablation_options:skill_command | Measure whether an Agent Skill helps your coding agents.",
         "ablate": f"{_CLI}.ablation_options:ablate_command | Measure whether a prompt, a file or an MCP server helps.",
-        "bisect": f"{_CLI}.evaluation_options:bisect_command | Find the commit that changed the scores.",
         "report": f"{_CLI}.commands.analysis.report:report_command | "
         "Write reports of a run: HTML, JUnit, Markdown, CSV or Parquet.",
         "view": f"{_CLI}.commands.view:view_command | Show runs in the browser: live, with filters and comparisons.",

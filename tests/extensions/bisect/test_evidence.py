@@ -5,7 +5,7 @@ from math import log
 
 import pytest
 
-from agentv.bisection.evidence import Evidence, difference, evidence_that_lower
+from agentv.extensions.bisect.evidence import Evidence, difference, evidence_that_lower
 
 MISSING = ...
 

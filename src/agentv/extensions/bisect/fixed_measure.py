@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from agentv.bisection.repository import GitRepository
 from agentv.datasets.case.header import config_file
 from agentv.datasets.files import is_guideline
 from agentv.datasets.formats.dataset_format import SIDECAR_SUFFIXES
@@ -22,6 +21,7 @@ from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.message import FilePart, ImagePart
 from agentv.model.values import digest, to_json
+from agentv.settings.git_repository import GitRepository
 from agentv.support.hashes import contents
 
 

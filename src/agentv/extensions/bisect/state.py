@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from agentv.bisection.repository import GitRepository
-from agentv.bisection.search import SearchProgress, SearchSettings
 from agentv.engine.run_options import EvalOptions
 from agentv.errors import AgentvError, UsageError
+from agentv.extensions.bisect.search import SearchProgress, SearchSettings
 from agentv.runs.folder import write_whole
+from agentv.settings.git_repository import GitRepository
 
 FOLDER = ".agentv/bisect"
 _VERSION = 1

@@ -61,7 +61,7 @@ class BatchEnding(msgspec.Struct, frozen=True):
 def run_batch(batch: CaseBatch, folder: Path, variables: dict[str, str]) -> BatchEnding:
     """Evaluate a batch in a new process, in a folder of its worktree. Ctrl-C ends it after its records are written."""
     # Without -P, modules in the folder could replace Python's own.
-    command = [sys.executable, "-P", "-m", "agentv.bisection.batch"]
+    command = [sys.executable, "-P", "-m", "agentv.extensions.bisect.batch"]
     with subprocess.Popen(  # noqa: S603 - our own program
         command,
         cwd=folder,

@@ -8,10 +8,10 @@ from typing import Literal
 
 import msgspec
 
-from agentv.bisection.evaluations import AnswerUsage, CommitFailure, Evaluations
-from agentv.bisection.evidence import Answers, Evidence, difference, evidence_that_lower
-from agentv.bisection.repository import Commit, GitRepository
 from agentv.errors import AgentvError
+from agentv.extensions.bisect.evaluations import AnswerUsage, CommitFailure, Evaluations
+from agentv.extensions.bisect.evidence import Answers, Evidence, difference, evidence_that_lower
+from agentv.settings.git_repository import Commit, GitRepository
 from agentv.stats.distributions import Interval
 from agentv.stats.sequential import BettingMean
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import msgspec
 
-from agentv.bisection.batch import CaseBatch, run_batch
-from agentv.bisection.evidence import CaseTrial, Unit
-from agentv.bisection.fixed_measure import Measure
-from agentv.bisection.repository import GitRepository, plain_environment
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import CACHE
 from agentv.errors import EXIT_ERRORS, EXIT_OK, AgentvError, start_of
+from agentv.extensions.bisect.batch import CaseBatch, run_batch
+from agentv.extensions.bisect.evidence import CaseTrial, Unit
+from agentv.extensions.bisect.fixed_measure import Measure
 from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.record import ScoreRecord
 from agentv.runs.store import RunStore
+from agentv.settings.git_repository import GitRepository, plain_environment
 from agentv.support.patterns import upward
 
 _LONGEST_REASON = 200

@@ -13,10 +13,28 @@ from typing import Any
 import click
 import msgspec
 
-from agentv.bisection.evaluations import CommitPlan, Evaluations, draw_order
-from agentv.bisection.fixed_measure import measure_of
-from agentv.bisection.repository import Commit, GitRepository
-from agentv.bisection.search import (
+from agentv.cli import output
+from agentv.cli.evaluation_options import EvaluatedTargets, JudgeOptions
+from agentv.cli.options import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    PATH,
+    Number,
+    ReadingOptions,
+    SelectionOptions,
+    argument,
+    declare,
+    flag,
+    option,
+    options_of,
+)
+from agentv.engine.prepare import prepare
+from agentv.engine.run_options import EvalOptions
+from agentv.engine.run_plan import RunPlan
+from agentv.errors import EXIT_OK, EXIT_UNDECIDED, UsageError, plural
+from agentv.extensions.bisect.evaluations import CommitPlan, Evaluations, draw_order
+from agentv.extensions.bisect.fixed_measure import measure_of
+from agentv.extensions.bisect.search import (
     Listener,
     ScoreChange,
     Search,
@@ -25,16 +43,59 @@ from agentv.bisection.search import (
     SearchSettings,
     SearchStep,
 )
-from agentv.bisection.state import SearchRequest, SearchState, StateFolder, refuse_other, shares_answers
-from agentv.cli import output
-from agentv.cli.evaluation_options import BisectArguments
-from agentv.cli.options import options_of
-from agentv.engine.prepare import prepare
-from agentv.engine.run_options import EvalOptions
-from agentv.engine.run_plan import RunPlan
-from agentv.errors import EXIT_OK, EXIT_UNDECIDED, UsageError, plural
+from agentv.extensions.bisect.state import SearchRequest, SearchState, StateFolder, refuse_other, shares_answers
 from agentv.report.figures import number, one_line, p_equals, signed, signed_interval, usd
 from agentv.runs.folder_lock import FolderLock
+from agentv.settings.diagnostics import Range
+from agentv.settings.git_repository import Commit, GitRepository
+
+
+class BisectArguments(EvaluatedTargets, SelectionOptions, ReadingOptions, JudgeOptions):
+    """GOOD and BAD are commits, tags or branches; the change is searched between them. Commits are evaluated in
+    temporary worktrees: the checkout is not touched. Datasets, evaluators and judges come from the working tree, so
+    that every commit is measured alike; targets, their code, and prompts in files come from the commit.
+
+    Each step evaluates only as many cases as it takes to tell whether the commit scores like GOOD or like BAD. After an
+    interruption, the same command continues, or --resume without arguments.
+
+    \b
+    Exit codes: 0 found   2 usage, configuration or dataset error   3 every call failed authentication
+                5 cannot tell: GOOD and BAD do not differ, or several commits are left   130 interrupted
+    """
+
+    grouped = has_separator = True
+    action = "agentv.extensions.bisect.command:bisect"
+    examples = (
+        "agentv bisect v1.2 HEAD -- evals/dataset.yaml",
+        "agentv bisect HEAD~30 HEAD -- evals --target gpt --trials 3",
+        "agentv bisect --resume",
+    )
+
+    good: str | None = argument(metavar="[GOOD BAD", required=False, type=str)
+    bad: str | None = argument(metavar="--", required=False, type=str)
+    paths: tuple[str, ...] = argument(nargs=-1, metavar="PATHS...]")
+    trials: int = option("--trials N", "Maximum number of trials of each case at one commit.", AT_LEAST_1, default=5)
+    no_cache: bool = flag("--no-cache", "Call model APIs again for requests that were answered before.")
+    max_retries: int | None = option("--max-retries N", "Maximum retries of a failed call.", AT_LEAST_0)
+    into_merges: bool = flag("--into-merges", "Test commits of merged branches too (default: first parents only).")
+    changed_paths: tuple[str, ...] = option(
+        "--path PATH", "Test only commits that changed this file or folder. Repeatable.", PATH, multiple=True
+    )
+    kept_paths: tuple[str, ...] = option(
+        "--keep PATH", "Take this file or folder from the working tree as well. Repeatable.", PATH, multiple=True
+    )
+    own_dataset: bool = flag(
+        "--own-datasets", "Use each commit's own datasets, evaluators and judges; cases are matched by id."
+    )
+    setup: str | None = option(
+        "--setup COMMAND", "Run this shell command in each worktree first; skip commits where it fails."
+    )
+    alpha: float = option(
+        "--alpha X", "Probability of naming a wrong commit.", Number(Range(0, 1, exclusive=True)), default=0.05
+    )
+    resume: bool = flag("--resume", "Continue the search in progress.")
+    reset: bool = flag("--reset", "Discard the search in progress and its results.")
+    as_json: bool = flag("--json", "Print the result as JSON on stdout.")
 
 
 def bisect(args: BisectArguments) -> None:
@@ -244,3 +305,6 @@ def _data(finding: SearchResult, code: int) -> dict[str, Any]:
     usage = data.pop("usage")
     commit = data["suspects"][0] if finding.outcome == "found" else None
     return {"outcome": data.pop("outcome"), "commit": commit, **data, **usage, "exit_code": code}
+
+
+bisect_command = declare("bisect", BisectArguments)
