@@ -14,6 +14,8 @@ from agentv.errors import UsageError
 
 EXTENSIONS = {
     "bisect": "agentv.commands",
+    "noise": "agentv.commands",
+    "swap": "agentv.commands",
 }
 """The built-in extensions, each a folder of `agentv.extensions`, and the groups of the registries that it adds to."""
 

@@ -6,7 +6,7 @@ import click
 
 from agentv.cli.evaluation_options import EvaluatedTargets
 from agentv.cli.options import AT_LEAST_0, FILE, argument, declare, option
-from agentv.cli.rehearsal_options import SeriesOptions
+from agentv.cli.series_options import SeriesOptions
 
 _GATES = ["regression", "worse", "any-loss", "no-help", "never"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from agentv.comparison.rehearsal.noise_estimate import FlakyCase, NoiseFigures, ScoreNoise
 from agentv.errors import plural
+from agentv.extensions.noise.noise_estimate import FlakyCase, NoiseFigures, ScoreNoise
 from agentv.report.figures import (
     aligned,
     number,

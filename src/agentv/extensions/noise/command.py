@@ -7,18 +7,44 @@ from typing import Any
 
 from agentv.cli import output
 from agentv.cli.commands.eval import short
-from agentv.cli.options import options_of
-from agentv.cli.rehearsal_options import NoiseArguments
+from agentv.cli.options import SHARE, declare, flag, option, options_of
 from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan
-from agentv.comparison.rehearsal.noise_estimate import NoiseFigures, measure_noise, noise_data
+from agentv.cli.series_options import SeriesOptions
 from agentv.comparison.scores import RunScores
 from agentv.engine.run_options import EvalOptions
 from agentv.errors import EXIT_FINDINGS, EXIT_OK
-from agentv.report.comparisons.noise_text import noise_lines, noise_notes
+from agentv.extensions.noise.noise_estimate import NoiseFigures, measure_noise, noise_data
+from agentv.extensions.noise.noise_text import noise_lines, noise_notes
 from agentv.report.figures import percent
 from agentv.report.terminal import print_lines
 
 FIRST, SECOND, RESCORED = "first", "second", "rescored"
+
+
+class NoiseArguments(SeriesOptions):
+    """Nothing changes between the two runs, so every difference is noise: the flip rate (cases that get another
+    verdict), the noise floor (how much the mean moves), the smallest change that this suite can detect, and the flaky
+    cases. The judge scores the answers of the first run once more, which separates its noise from that of the target.
+    The cache is not used. After an interruption, --resume continues.
+
+    \b
+    Exit codes: 0 measured   1 more flips than --max-flip-rate   2 usage, configuration or dataset error
+                3 no job was scored   4 budget reached   130 interrupted
+    """
+
+    action = "agentv.extensions.noise.command:noise"
+    examples = (
+        "agentv noise evals",
+        "agentv noise evals/dataset.yaml --target gpt --trials 3",
+        "agentv noise evals --sample 50 --budget-usd 2",
+        "agentv noise evals --max-flip-rate 0.05",
+    )
+
+    target: str | None = option("--target -t NAME", "Target to run twice (default: the target of the cases).")
+    no_rescore: bool = flag("--no-rescore", "Do not call the judge again for the answers of the first run.")
+    max_flip_rate: float | None = option(
+        "--max-flip-rate X", "Fail if more than this fraction of the cases gets another verdict (0 to 1).", SHARE
+    )
 
 
 def noise(args: NoiseArguments) -> None:
@@ -70,3 +96,6 @@ def _settings(run: RunScores) -> dict[str, Any]:
     """Return the settings of the target; empty if there are several."""
     targets = () if run.manifest is None else run.manifest.targets
     return targets[0].settings if len(targets) == 1 else {}
+
+
+noise_command = declare("noise", NoiseArguments)

@@ -11,19 +11,62 @@ import click
 from agentv.cli import output
 from agentv.cli.commands.analysis.compare import write_page
 from agentv.cli.commands.eval import short
-from agentv.cli.options import options_of
-from agentv.cli.rehearsal_options import SwapArguments
+from agentv.cli.options import FILE, SHARE, argument, declare, flag, option, options_of
 from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan
+from agentv.cli.series_options import SeriesOptions
 from agentv.comparison.comparison import FailOn
-from agentv.comparison.rehearsal.model_swap import compare_models, swap_data
 from agentv.comparison.run_comparison import CompareOptions
 from agentv.comparison.scores import RunScores
 from agentv.engine.run_options import EvalOptions
 from agentv.errors import UsageError
-from agentv.report.comparisons.swap_text import recommendation, swap_lines, swap_markdown
+from agentv.extensions.swap.model_swap import compare_models, swap_data
+from agentv.extensions.swap.swap_text import recommendation, swap_lines, swap_markdown
 from agentv.report.terminal import print_lines
 
 ANSWERS, NEW_JUDGE = "answers", "new-judge"
+
+
+class SwapArguments(SeriesOptions):
+    """OLD and NEW are targets, or models: `openai:gpt-5-mini` (a provider and a model), or `support:gpt-5-mini` (the
+    settings of target `support` with another model). Both answer the same cases in one run. The report has one
+    recommendation, and compares quality, cost, time, tokens, refusals, truncated answers, errors, format failures and
+    tool calls.
+
+    If the judge changes too, name both: the same answers are scored by the old judge and by the new one, which
+    separates the change of the measure from the change of the model.
+
+    \b
+    Exit codes: 0 passed   1 the --fail-on condition is met   2 usage, configuration or dataset error
+                3 no job was scored   4 budget reached   5 can't tell   130 interrupted
+    """
+
+    has_separator = True
+    action = "agentv.extensions.swap.command:swap"
+    examples = (
+        "agentv swap gpt-4 gpt-5 evals",
+        "agentv swap support support:gpt-5-mini evals --margin 0.03",
+        "agentv swap old new evals --old-judge judge-4 --new-judge judge-5",
+        "agentv swap old new evals --trials 3 --html swap.html",
+    )
+
+    old: str | None = argument(metavar="[OLD", required=False, type=str)
+    new: str | None = argument(metavar="NEW", required=False, type=str)
+    paths: tuple[str, ...] = argument(nargs=-1, metavar="PATHS...]")
+    judge: str | None = option("--judge NAME", "Same as --old-judge.")
+    old_judge: str | None = option("--old-judge NAME", "Judge that scores the answers (default: the configured ones).")
+    new_judge: str | None = option("--new-judge NAME", "Judge that scores the same answers as well.")
+    margin: float | None = option(
+        "--margin M", "Test whether NEW is at most M worse than OLD (non-inferiority).", SHARE
+    )
+    fail_on: str = option(
+        "--fail-on",
+        "Exit with 1 if NEW is significantly worse (regression), has a lower mean (worse), or loses a case (any-loss). "
+        "With inconclusive, also exit with 5 if it is not shown to be better, or no worse than --margin.",
+        click.Choice(["regression", "worse", "any-loss", "inconclusive", "never"]),
+        default="regression",
+    )
+    as_markdown: bool = flag("--markdown --md", "Print the report as Markdown, for a pull request.")
+    html: str | None = option("--html FILE", "Also write the report as an HTML page that opens offline.", FILE)
 
 
 def swap(args: SwapArguments) -> None:
@@ -78,3 +121,6 @@ def _print(args: SwapArguments, series: RunSeries, names: tuple[str, str]) -> No
             [*swap_lines(figures), ("", ""), (f"Runs: {short(series.home)}", "")], sys.stdout, sys.stdout.isatty()
         )
     sys.exit(code)
+
+
+swap_command = declare("swap", SwapArguments)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentv.comparison.rehearsal.model_swap import is_refusal
+from agentv.extensions.swap.model_swap import is_refusal
 from agentv.model.result import ExecutionMetrics
 from made_results import failed, made
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from agentv.comparison.comparison import Comparison
 from agentv.comparison.part_comparison import UsageChange
-from agentv.comparison.rehearsal.model_swap import RateChange, SwapFigures, TokenChange
 from agentv.errors import plural
+from agentv.extensions.swap.model_swap import RateChange, SwapFigures, TokenChange
 from agentv.report.comparisons.behaviour_text import regression_lines, regression_markdown
 from agentv.report.comparisons.comparison_text import left_out
 from agentv.report.comparisons.verdict_text import notes

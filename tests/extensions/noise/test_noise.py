@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from agentv.comparison.rehearsal.noise_estimate import NoiseTally
+from agentv.extensions.noise.noise_estimate import NoiseTally
 from made_results import judged, scored
 
 TARGETS = """

@@ -1,1 +1,0 @@
-"""The analysis of runs that were made together: the noise of one setup, and a change of model."""
