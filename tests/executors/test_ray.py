@@ -8,8 +8,10 @@ from collections import Counter
 
 import pytest
 
+from agentv.support.processes.watchdog import family
 from agentv_testing import FaultyServer
 from ray_nodes import RayNodes
+from waiting import still_running, wait_until, whole_lines
 
 KEY = "sk-0123456789abcdef"
 SLOW = "import asyncio\nasync def answer(prompt):\n    await asyncio.sleep(0.05)\n    return 'yes'\n"
@@ -92,8 +94,31 @@ def test_workers_end_with_a_driver_that_is_killed(cluster, project):
         watched = [os.pidfd_open(int(pid)) for pid in set(pids.read_text().split())]
         driver.kill()
     for descriptor in watched:
-        assert select.select([descriptor], [], [], 60)[0]
+        assert select.select([descriptor], [], [], 5)[0]
         os.close(descriptor)
+
+
+@pytest.mark.cluster
+def test_a_killed_driver_takes_its_own_ray_along_and_pays_twice_only_for_calls_in_flight(project):
+    pytest.importorskip("ray")
+    workers, results = 20, project.path / "out" / "results.jsonl"
+    project.dataset(*[f"yes {number}" for number in range(400)])
+    with FaultyServer("yes", latency_s=0.2) as server:
+        project.targets(
+            {"name": "default", "provider": "openai", "model": "m", "base_url": server.url, "workers": workers}
+        )
+        options = ("d.yaml", "--resume", "--out", "out", "--executor", "ray")
+        with project.spawn(*options) as driver:
+            wait_until(lambda: whole_lines(results) >= 100, driver)
+            pids = [pid for pid, _ in family(driver.pid, "no process has this mark")]
+            driver.kill()
+        assert len(pids) > 3
+        assert still_running(pids, within_s=5) == []
+        code, _, err = project.run(*options)
+        assert code == 0, err
+        assert sorted(project.by_id()) == sorted(f"c{number}" for number in range(400))
+        assert len(project.records()) == 400
+        assert server.counts.by_status[200] <= 400 + 2 * workers  # an answer may also be on its way to the driver
 
 
 def test_a_literal_secret_is_not_sent_to_workers(project):

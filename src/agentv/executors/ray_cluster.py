@@ -10,7 +10,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from itertools import count
@@ -20,10 +19,11 @@ from agentv.errors import UsageError
 from agentv.executors.crew import Crew, JobQueue, NumberedJob, NumberedResult, WorkerLost, pack, portable
 from agentv.executors.executor import Emit, ExecutorOptions, Jobs, Load, WorkSpec
 from agentv.executors.leases import LeasedLimits, LimitHub
+from agentv.support.processes.watchdog import end_after_death
 
 _AHEAD_S = 1.0
-_BATCH_S, _BATCH_FRACTION = 0.5, 0.05
-"""How long a worker collects results before it sends them: a fraction of the time so far, at most this long."""
+_BATCH_S = 0.02
+"""How long a worker collects results before it sends them. Results that were not sent are lost with the driver."""
 _CLOSE_S = 10.0
 _LOAD_S = 0.5
 _CONNECT_S = 10.0
@@ -112,6 +112,7 @@ async def _connected(ray: Any, address: str | None) -> AsyncIterator[None]:
     finally:
         if in_main:
             signal.signal(signal.SIGTERM, handler)
+    end_after_death()
     try:
         yield
     finally:
@@ -155,6 +156,7 @@ class _Cluster:
         except BaseException:
             self.kill(actor)
             raise
+        end_after_death()  # a Ray of our own starts processes when they are needed
         return link
 
     def kill(self, actor: Any) -> None:
@@ -225,7 +227,6 @@ class RayWorker:
 
     async def open(self, setting: WorkerSetting, name: str, hub: Any) -> bytes:
         """Open the targets; return the capacity, or the error."""
-        self._opened_at = time.monotonic()
         self._results: list[NumberedResult] = []
         self._left = 0
         self._some, self._all = asyncio.Event(), asyncio.Event()
@@ -266,7 +267,7 @@ class RayWorker:
         """Wait for results; while jobs are left, wait a little longer to collect more."""
         await self._some.wait()
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(_BATCH_S, _BATCH_FRACTION * (time.monotonic() - self._opened_at))):
+            async with asyncio.timeout(_BATCH_S):
                 await self._all.wait()
         results, self._results = self._results, []
         self._some.clear()

@@ -24,7 +24,7 @@ Family = set[tuple[int, bytes]]
 """Process ids with start times, because ids can be reused."""
 
 _ROUNDS = 20
-_REMOVE, _REMOVED, _GOODBYE = b"remove", b"removed", b"done"
+_REMOVE, _REMOVED, _END, _GOODBYE = b"remove", b"removed", b"end", b"done"
 _numbers = count(1)
 
 
@@ -37,10 +37,15 @@ def family(pid: int | None, mark: str) -> Family:
         for each in processes
         if each not in (pid, os.getpid()) and needle in b"\0" + _read(f"/proc/{each}/environ")
     }
-    descendants = set() if pid is None else {pid}
+    descendants = set() if pid is None else _descendants(pid, processes)
+    return {(each, processes[each][1]) for each in found | descendants if each in processes}
+
+
+def _descendants(pid: int, processes: dict[int, tuple[int, bytes]]) -> set[int]:
+    descendants = {pid}
     while more := {each for each, (parent, _) in processes.items() if parent in descendants} - descendants:
         descendants |= more
-    return {(each, processes[each][1]) for each in found | descendants - {pid} if each in processes}
+    return descendants - {pid}
 
 
 def end_family(members: Family, mark: str) -> None:
@@ -88,10 +93,10 @@ class _Watchdog:
             end_family(family(None, f"{self.name}."), f"{self.name}.")
             self.send(_GOODBYE)
 
-    def send(self, word: bytes, folder: str = "") -> None:
+    def send(self, word: bytes, argument: str = "") -> None:
         if self._pipe is not None and self.pid == os.getpid():
             with suppress(OSError):
-                os.write(self._pipe, word + b" " + os.fsencode(folder) + b"\n")
+                os.write(self._pipe, word + b" " + os.fsencode(argument) + b"\n")
 
 
 _current: _Watchdog | None = None
@@ -107,6 +112,17 @@ def _watchdog() -> _Watchdog:
 def new_mark() -> str:
     """Return the mark for a new process. The first call starts the watchdog."""
     return f"{_watchdog().name}.{next(_numbers)}."
+
+
+def end_after_death() -> None:
+    """Register the descendants of this process to be ended in case it is killed.
+
+    They need no mark: a process that changes its title overwrites its environment.
+    """
+    if sys.platform.startswith("linux"):
+        processes = _processes()
+        for pid in _descendants(os.getpid(), processes):
+            _watchdog().send(_END, f"{pid} {processes[pid][1].decode()}")
 
 
 def remove_after_death(folder: str) -> None:
@@ -149,19 +165,22 @@ def watch(name: str) -> None:
     """Run the watchdog: wait for the end of the pipe on stdin, and clean up unless there was a goodbye."""
     if os.fork():
         os._exit(0)
-    folders: set[bytes] = set()
+    folders, members = set[bytes](), set[tuple[int, bytes]]()
     word, rest = b"", b""
     while piece := os.read(0, 1 << 16):
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
-            word, _, folder = line.partition(b" ")
+            word, _, argument = line.partition(b" ")
             if word == _REMOVE:
-                folders.add(folder)
+                folders.add(argument)
             elif word == _REMOVED:
-                folders.discard(folder)
+                folders.discard(argument)
+            elif word == _END:
+                pid, _, started = argument.partition(b" ")
+                members.add((int(pid), started))
     if word == _GOODBYE:
         return
-    end_family(family(None, f"{name}."), f"{name}.")
+    end_family(members, f"{name}.")
     import shutil  # late: rarely needed
 
     for folder in folders:
