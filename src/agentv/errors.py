@@ -161,7 +161,11 @@ class MappedNote(DatasetWarning):
 
 
 class LossWarning(DatasetWarning):
-    """Something in another tool's file that could not be kept."""
+    """A difference from the file's own tool: something that could not be kept, or that is read in another way."""
+
+
+class RefusedCaseWarning(LossWarning):
+    """A case that cannot be run. Its jobs end in an error; the other cases of the file are not affected."""
 
 
 def plural(count: int, noun: str) -> str:

@@ -75,6 +75,8 @@ def estimate(jobs: Iterable[Job], targets: dict[str, Target]) -> dict[str, CostE
     for job in jobs:
         entry = found[job.target]
         entry.jobs += 1
+        if job.case.case_error is not None:
+            continue
         lengths = prompt_lengths(CaseRequest(job.case, prompt_id=job.prompt))
         entry.calls += len(lengths)
         entry.characters += sum(lengths)
@@ -111,6 +113,8 @@ def print_plan(plan: RunPlan, *, as_json: bool = False) -> None:
         output.echo(f"  {name}: {plural(entry.calls, 'judge call')} ({entry.target.provider}), {use}")
     for dataset in checked.datasets:
         output.echo(f"  {dataset.path}: {plural(dataset.cases, 'case')}")
+    if checked.refused:
+        output.echo(f"  Refused: {plural(checked.refused, 'case')}, whose jobs end in an error without a call")
     if any(entry.calls > entry.jobs for entry in found.values()):
         output.echo("  Conversations: responses and simulated users add to these prompt tokens")
     if plan.uses:

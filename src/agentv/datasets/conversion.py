@@ -169,8 +169,11 @@ class Conversion:
         options = ReadOptions(plain, self._options.max_line_bytes)
         needs_outcome = self._dataset.document.lists_tests and not self._dataset.is_agentmark
         for batch, cases in self._dataset.rows_and_cases(PackedIds(), options):
-            self._hashes.extend(map(self._hash, cases))
             for (offset, row), case in zip(_given(batch), cases, strict=True):
+                if case.case_error is not None and not self._format.is_lossless:
+                    self._lose("a refused case: the other tool would run it, without its evaluators")
+                    continue
+                self._hashes.append(self._hash(case))
                 if isinstance(row, PlainRow):
                     data: Any = row
                 else:

@@ -22,7 +22,14 @@ from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import Map, locate
 from agentv.datasets.stamps import files_of
 from agentv.datasets.variables import MARK
-from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, InvalidDatasetError, MissingSidecarWarning
+from agentv.errors import (
+    DatasetError,
+    DatasetWarning,
+    InvalidCaseError,
+    InvalidDatasetError,
+    MissingSidecarWarning,
+    RefusedCaseWarning,
+)
 from agentv.model.case import EvalCase
 from agentv.model.origin import Origin, Place
 from agentv.settings.diagnostics import Problem, Problems, field_name, type_word
@@ -32,6 +39,9 @@ from agentv.trust.roots import is_trusted, noted_variables
 
 _MOST_EXPECTED = 1 << 20
 """Upper limit of the estimated number of ids: a file may begin with short lines and continue with long ones."""
+
+_REFUSED_KEYS = ("id", "input", "execution", "conversation_id", "description", "metadata", "tags", "prompt")
+"""What is kept of a case that cannot be run."""
 
 
 class ProblemSink(Protocol):
@@ -64,6 +74,9 @@ class Options(msgspec.Struct, frozen=True):
     fields: str = ""
     """A field map, as text, for records of any shape."""
 
+    strict: bool = False
+    """Whether a difference from another tool's reading of its file is an error."""
+
 
 class Dataset:
     """An open dataset with validated settings. Its cases can be read any number of times."""
@@ -74,6 +87,9 @@ class Dataset:
         self._sink = sink
         self._warned: set[str] = set()
         self._first_uses: dict[str, tuple[int, str, int]] | None = None
+        self._refuses_cases = source.format.refuses_cases and options.on_error == "stop" and not options.strict
+        self._first_refusal: DatasetError | None = None
+        self._refused = 0
         if not options.allow_outside_files:
             _check_links(source)
         self.document: Document = open_document(source)
@@ -115,8 +131,8 @@ class Dataset:
         folder = os.path.realpath(self.source.folder)
         away = "" if self.is_trusted else os.path.realpath(os.getcwd())
         name, files = self.header.dataset, self.source.files
-        origins = {file: Origin(file, name, folder, self.root, patterns, away) for file in files}
-        count = bad = 0
+        origins = {file: Origin(file, name, folder, self.root, patterns, away, self._refuses_cases) for file in files}
+        count = bad = self._refused = 0
         for batch in self.source.format.read(self.document, options):
             if batch.file not in origins:  # the name of the file has a variable, so that it was not known before
                 what, hint = f"'{batch.file}' is named by a variable", "Write the name of the file"
@@ -135,6 +151,8 @@ class Dataset:
             for warning in self.document.mapped.warnings(self.source.path):
                 self._sink.warning(warning)
         self._warn_about_variables()
+        if self._first_refusal is not None and self._refused == count:
+            self._sink.bad_dataset([self._first_refusal])  # the file is wrong, and not one of its cases
         # A sink that wants all problems has already received every bad case.
         if not count and not (bad and self._sink.wants_all):
             self._sink.bad_dataset([self._no_cases(bad)])
@@ -172,14 +190,31 @@ class Dataset:
                 case, errors = self._build_one(builder, row, place, offset)
                 if not errors and batch.lines and _has_variables(row, batch.lines[offset]):
                     errors = self._errors(_unreplaced(row), row, batch.file, batch.line + offset)
+                if errors and self._refuses_cases:
+                    row = rows[offset] = self._refused_row(row, errors[0])
+                    case, errors = self._build_one(builder, row, place, offset)
                 if errors:
                     bad.append((errors, case))
                     if self._sink.stops_at_first:
                         break
                 elif case is not None:
                     cases.append(case)
+                    if case.details.case_error is not None:
+                        self._count_refused(case)
             offset += 1
         return cases, bad
+
+    def _count_refused(self, case: EvalCase) -> None:
+        self._refused += 1
+        message = f"{case.path}, line {case.line}: refused case '{case.id}': {case.case_error}"
+        self._sink.warning(RefusedCaseWarning(message, path=case.path, line=case.line))
+
+    def _refused_row(self, row: dict[str, Any] | BadRow, error: DatasetError) -> dict[str, Any]:
+        """Return the row of a case that cannot be run, and remember the first error."""
+        self._first_refusal = self._first_refusal or error
+        reason = f"{error.detail or error.headline}. {error.hint}".rstrip(". ")
+        own = row.row if isinstance(row, BadRow) else row
+        return {"input": "", **{key: own[key] for key in _REFUSED_KEYS if key in own}, "case_error": reason}
 
     def _build_one(
         self, builder: CaseBuilder, row: dict[str, Any] | BadRow, place: Place, offset: int

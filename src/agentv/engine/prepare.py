@@ -13,7 +13,7 @@ from agentv.engine.cases.case_survey import CaseSurvey, settle_trust, variable_u
 from agentv.engine.checks.preflight import ProjectFacts
 from agentv.engine.named_runs import open_run
 from agentv.engine.run_options import EvalOptions, first_given
-from agentv.engine.run_plan import Cases, JobSource, LiveJobs, RunPlan, check, evaluators_of
+from agentv.engine.run_plan import Cases, CasesWithRefusals, JobSource, LiveJobs, RunPlan, check, evaluators_of
 from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.errors import UsageError
@@ -64,7 +64,7 @@ def prepare(
     plan = checked_plan(project, cases, LiveJobs(options, project), facts, written)
     if rule is not None and plan.checked.dependencies.waits_for:
         raise UsageError("--stop-when cannot be used with cases that depend on others: it runs cases in random order")
-    early_stop = None if rule is None else EarlyStopping(rule, seed, cases, plan.source)
+    early_stop = None if rule is None else EarlyStopping(rule, seed, plan.cases, plan.source)
     answers = _carried_over(options, project, evaluators)
     return msgspec.structs.replace(plan, called=tuple(plan.checked.jobs), answers=answers, early_stop=early_stop)
 
@@ -78,6 +78,8 @@ def checked_plan(
     if options.executor is not None and EXECUTORS.canonical(options.executor) is None:
         raise UsageError(f"Unknown executor '{options.executor}'", hint=EXECUTORS.suggestion(options.executor))
     checked = check(cases, source, facts, whole=not options.narrows)
+    if checked.refusals:
+        cases = CasesWithRefusals(cases, checked.refusals)
     uses = Inventory() if facts.survey is None else facts.survey.inventory
     if may_import():
         check_trust(uses)

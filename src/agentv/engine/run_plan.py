@@ -14,8 +14,8 @@ from agentv.engine.cases.dependencies import Dependencies, has_dependencies, rea
 from agentv.engine.checks.preflight import Preflight, ProjectFacts, known_targets
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import Project
-from agentv.errors import DatasetWarning, InvalidCaseError, UsageError
-from agentv.model.case import NO_DETAILS, USER_TARGET, EvalCase
+from agentv.errors import DatasetWarning, InvalidCaseError, InvalidDatasetError, RefusedCaseWarning, UsageError
+from agentv.model.case import NO_DETAILS, USER_TARGET, EvalCase, refused_case
 from agentv.model.evaluator import EvaluatorSpec, Execution, turn_evaluator_name
 from agentv.model.job import AnswerSource, Job
 from agentv.model.manifest import DatasetEntry, TargetEntry, merged_contents
@@ -111,7 +111,8 @@ class CheckResult(msgspec.Struct, kw_only=True):
     """What reading and checking every case once found.
 
     `jobs` and `cases_by_target` are counted per target; `most_per_case` is the largest number of jobs one target has
-    for one case. `without_jobs` counts cases that no target answers. `judges` counts judge calls by judge, and
+    for one case. `without_jobs` counts cases that no target answers, `refused` those that cannot be run. `refusals` has
+    the reasons why evaluators cannot run, by file and id of the case. `judges` counts judge calls by judge, and
     `judge_characters` the characters of the cases in these calls. `embedders` are the targets that return embeddings,
     `users` those that play simulated users. `workers` is the lowest limit of concurrent calls of a dataset.
     `dependencies` are the cases that wait for others.
@@ -122,6 +123,8 @@ class CheckResult(msgspec.Struct, kw_only=True):
     cases_by_target: Counter[str] = msgspec.field(default_factory=Counter)
     most_per_case: int = 1
     without_jobs: int = 0
+    refused: int = 0
+    refusals: dict[tuple[str, str], str] = {}
     thresholds: dict[str, float] = {}
     datasets: tuple[DatasetEntry, ...] = ()
     evaluators: dict[str, str] = {}
@@ -140,6 +143,7 @@ class CheckResult(msgspec.Struct, kw_only=True):
     def add(self, case: EvalCase, counts: dict[str, int], preflight: Preflight) -> None:
         """Count a case that was checked; `counts` is its number of jobs per target."""
         self.repeat(counts, 1)
+        self.refused += case.case_error is not None
         self.most_per_case = max(self.most_per_case, *counts.values(), 1)
         if case.execution.thresholds:
             self.thresholds.update(case.execution.thresholds)
@@ -148,11 +152,19 @@ class CheckResult(msgspec.Struct, kw_only=True):
         if case.user is not None:
             self.users = tuple(dict.fromkeys((*self.users, case.user.target or USER_TARGET)))
         characters = _characters_for_judges(case) if preflight.judge_needs else 0
-        for need in preflight.judge_needs:
+        for need in preflight.judge_needs if case.case_error is None else ():
             for target, times in counts.items():
                 for judge in preflight.judges(need, target):
                     self.judges[judge] += need.calls * times
                     self.judge_characters[judge] += need.calls * times * characters
+
+    def refuse(self, case: EvalCase, problem: Problem, sink: StrictSink) -> EvalCase:
+        """Return a case that is refused for a problem, and warn about it."""
+        reason = f"{problem.message}. {problem.hint}".rstrip(". ")
+        self.refusals[case.path, case.id] = reason
+        message = f"{case.path}, line {case.line}: refused case '{case.id}': {reason}"
+        sink.warning(RefusedCaseWarning(message, path=case.path, line=case.line, field=problem.field))
+        return refused_case(case, reason)
 
     def repeat(self, counts: dict[str, int], times: int) -> None:
         """Count the jobs of cases that share everything with one that was added."""
@@ -239,12 +251,15 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
             repeats = 0
             for problem in preflight.problems(case, counts):
                 _raise_or_warn(problem, case, facts, cases.sink)
+            if preflight.refusals:
+                case = checked.refuse(case, preflight.refusals[0], cases.sink)
             checked.add(case, counts, preflight)
             if facts.survey is not None:
                 facts.survey.add(case)
         if case.path in totals:
             totals[case.path].add(case)
     checked.repeat(counts, repeats)
+    _check_refusals(checked, datasets, cases, whole=whole)
     if facts.judge is not None and facts.judge not in facts.may_judge:
         raise UsageError(f"Unknown judge '{facts.judge}'", hint=known_targets(facts.judge, facts.may_judge))
     if dependents:
@@ -269,6 +284,44 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
     )
     checked.evaluators, checked.embedders = preflight.fingerprints, tuple(preflight.embedders)
     return checked
+
+
+class CasesWithRefusals(msgspec.Struct, frozen=True):
+    """Cases of which some are refused: those whose evaluators cannot run, by file and id."""
+
+    cases: Cases
+    refusals: dict[tuple[str, str], str]
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The datasets."""
+        return self.cases.sources
+
+    @property
+    def sink(self) -> StrictSink:
+        """Receives the problems."""
+        return self.cases.sink
+
+    def stream(self) -> Iterator[EvalCase]:
+        """Yield the selected cases."""
+        return map(self._refused, self.cases.stream())
+
+    def stream_again(self) -> Iterator[EvalCase]:
+        """Yield the selected cases again, without reporting problems again."""
+        return map(self._refused, self.cases.stream_again())
+
+    def _refused(self, case: EvalCase) -> EvalCase:
+        reason = self.refusals.get((case.path, case.id))
+        return case if reason is None else refused_case(case, reason)
+
+
+def _check_refusals(checked: CheckResult, datasets: dict[str, _DatasetTotals], cases: Cases, *, whole: bool) -> None:
+    """Raise InvalidDatasetError if all cases of a dataset are refused: then the file is wrong."""
+    for path, totals in datasets.items() if checked.refusals and whole else ():
+        if totals.cases == totals.refused:
+            files = {file for source in cases.sources if source.path == path for file in source.files}
+            reason = next(reason for (file, _), reason in checked.refusals.items() if file in files)
+            raise InvalidDatasetError(f"All cases of {path} are refused", reason, path=path)
 
 
 def _raise_or_warn(problem: Problem, case: EvalCase, facts: ProjectFacts, sink: StrictSink) -> None:
@@ -300,9 +353,11 @@ class _DatasetTotals:
         self.cases = 0
         self.contents = ""
         self.weight = 1.0
+        self.refused = 0
 
     def add(self, case: EvalCase) -> None:
         self.cases += 1
+        self.refused += case.details is not NO_DETAILS and case.case_error is not None
         self.name = case.dataset
         if case.execution.weight is not None:
             self.weight = case.execution.weight

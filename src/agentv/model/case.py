@@ -62,6 +62,7 @@ class CaseDetails(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     workspace: Workspace | None = None
     depends_on: tuple[str, ...] = ()
     on_dependency_failure: DependencyFailure | None = None
+    case_error: str | None = None
 
 
 NO_DETAILS = CaseDetails()
@@ -172,6 +173,11 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
         return self.details.workspace
 
     @property
+    def case_error(self) -> str | None:
+        """Why the case is refused: its jobs end in an error with this message, and nothing is called."""
+        return self.details.case_error
+
+    @property
     def input_fingerprint(self) -> str:
         """A hash of everything sent to a target, files included. While it is the same, an answer can be reused."""
         return digest(_input_data(self))
@@ -198,6 +204,8 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
             reference["expected_of_turns"] = [_hashable(turn.expected_output) for turn in self.turns]
         if self.details.aggregation is not None:
             reference["aggregation"] = self.details.aggregation
+        if self.details.case_error is not None:
+            reference["case_error"] = self.details.case_error
         return digest(sent), digest(sent | reference)
 
     @property
@@ -221,6 +229,15 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
 
     def __hash__(self) -> int:
         return hash((self.id, self.expected_outcome))
+
+
+def refused_case(case: EvalCase, reason: str) -> EvalCase:
+    """Return a case that cannot be run, without its evaluators: its jobs end in an error."""
+    known = case.details
+    details = CaseDetails(
+        description=known.description, variables=known.variables, prompts=known.prompts, case_error=reason
+    )
+    return msgspec.structs.replace(case, evaluators=(), details=details)
 
 
 def case_to_data(case: EvalCase) -> dict[str, Any]:
@@ -250,6 +267,7 @@ def case_to_data(case: EvalCase) -> dict[str, Any]:
         "description": details.description,
         "metadata": case.metadata,
         "tags": case.tags,
+        "case_error": details.case_error,
     }
     # Kept if empty: without evaluators a case is not scored, and empty variables still mark a template.
     kept = ("evaluators", "variables")

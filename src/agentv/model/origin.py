@@ -9,6 +9,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     """Where the cases of one file come from; shared by all of them.
 
     `work_dir` is set if the file is not trusted: the user's own programs run there instead of next to the file.
+    `refuses_cases` is set for files of another tool: an invalid case does not make the file invalid.
     """
 
     path: str = ""
@@ -17,6 +18,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     root: str = ""
     guideline_patterns: tuple[str, ...] = ()
     work_dir: str = ""
+    refuses_cases: bool = False
 
     @property
     def is_foreign(self) -> bool:

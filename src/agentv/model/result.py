@@ -12,7 +12,7 @@ SCHEMA_VERSION = 1
 Status = Literal["ok", "unscored", "error"]
 Verdict = Literal["pass", "borderline", "fail"]
 ErrorClass = Literal[
-    "timeout", "rate_limit", "auth", "server", "network", "invalid_response", "refused", "process", "evaluator"
+    "timeout", "rate_limit", "auth", "server", "network", "invalid_response", "refused", "process", "evaluator", "case"
 ]
 Stage = Literal["setup", "target", "evaluator", "teardown"]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]

@@ -120,6 +120,8 @@ def _cells(case: EvalCase) -> tuple[str, ...]:
     text = "" if last is None else _preview(last.content)
     if case.prompts:
         text = f"({len(case.prompts)} prompts) {_preview(case.variables)}"
+    if case.case_error is not None:
+        text = f"(refused) {one_line(case.case_error, 400)}"
     target = ", ".join(case.execution.targets) or case.execution.target or "default"
     evaluators = ", ".join(spec.name for spec in case.evaluators) or "none"
     id, dataset, target, evaluators = (one_line(each, 200) for each in (case.id, case.dataset, target, evaluators))

@@ -18,7 +18,16 @@ from agentv.datasets.case.workspaces import merged, read_workspace
 from agentv.datasets.formats.dataset_format import PlainRow, Row
 from agentv.datasets.formats.yaml_writer import WrittenInt
 from agentv.datasets.variables import inserter, with_vars
-from agentv.model.case import NO_DETAILS, CaseDetails, DependencyFailure, EvalCase, PromptInput, SimulatedUser, Turn
+from agentv.model.case import (
+    NO_DETAILS,
+    CaseDetails,
+    DependencyFailure,
+    EvalCase,
+    PromptInput,
+    SimulatedUser,
+    Turn,
+    refused_case,
+)
 from agentv.model.message import ROLES, Message
 from agentv.model.origin import Place
 from agentv.model.values import FrozenDict, NestingError, freeze
@@ -111,6 +120,8 @@ class CaseBuilder(msgspec.Struct):
     def _build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase:
         self._check_keys(row, problems)
         header = self.header
+        if _typed(row, "case_error", str, problems):
+            return self._refused(row, place, offset, problems)
         if row.get("vars") is not None:
             row = with_vars(row, problems)
         execution = row.get("execution")
@@ -138,6 +149,17 @@ class CaseBuilder(msgspec.Struct):
             place,
             offset,
         )
+
+    def _refused(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase:
+        """Build a case that cannot be run, with what can be read of it. It has the jobs that it would have had."""
+        ignored = Problems()
+        case = self._build({**row, "case_error": None}, place, offset, ignored)
+        problems += (problem for problem in ignored if problem.path == ("id",))
+        case = refused_case(case, row["case_error"])
+        if case.prompts or not self.header.several_prompts or row.get("prompt") is not None:
+            return case
+        prompts = tuple(PromptInput(prompt.id, ()) for prompt in self.header.prompts)
+        return msgspec.structs.replace(case, details=msgspec.structs.replace(case.details, prompts=prompts))
 
     def _check_keys(self, row: dict[str, Any], problems: Problems) -> None:
         if row.keys() <= _CASE_KEYS or is_result(row):

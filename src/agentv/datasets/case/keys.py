@@ -278,6 +278,7 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
     metadata: JsonObject | None = None
     tags: list[str] | None = None
+    case_error: str | None = None
 
 
 def is_header(data: dict[str, Any]) -> bool:

@@ -197,6 +197,16 @@ class ItemIds:
         self._counts[name] = self._counts.get(name, 1) + 1
         return f"{name}-{self._counts[name]}"
 
+    def distinct(self, name: str) -> str:
+        """Return a row's own id, with the same suffixes if an earlier row has it."""
+        if not self._seen.repeats((name,)):
+            return name
+        while True:
+            self._counts[name] = self._counts.get(name, 1) + 1
+            distinct = f"{name}-{self._counts[name]}"
+            if not self._seen.repeats((distinct,)):
+                return distinct
+
 
 def row_problems(row: dict[str, Any], problems: Problems) -> None:
     """Report violations of AgentMark's own rules."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from agentv.datasets.case.shorthand import ItemIds
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.formats.dataset_format import (
@@ -41,8 +43,8 @@ _PLAIN = frozenset({"id", "input", "expected_output", "expected_outcome", "metad
 Lose = Callable[[str], None]
 """Receives the name of something in a record that cannot be kept."""
 
-Mapper = Callable[[Record, Lose], Iterable[dict[str, Any]]]
-"""Returns the rows of a record."""
+Mapper = Callable[[Record, Lose], Iterable[dict[str, Any] | BadRow]]
+"""Returns the rows of a record; a BadRow for a case that cannot be read."""
 
 PlainMapper = Callable[[list[str]], PlainRow | None]
 """Returns the row for the cells of a table, if it is a plain one."""
@@ -55,6 +57,7 @@ class MappedFile:
         self.title = title
         self.fields = fields
         self.losses: Counter[str] = Counter()
+        self.differences: Counter[str] = Counter()
         self.in_settings: Counter[str] = Counter()
         self.cases = 0
         self.field_map: Any = None
@@ -63,16 +66,22 @@ class MappedFile:
         """Count something that could not be kept."""
         self.losses[what] += 1
 
+    def differ(self, what: str) -> None:
+        """Count something that is read in another way than by its own tool."""
+        self.differences[what] += 1
+
     def restart(self) -> None:
         """Count the cases and their losses from the start; those of the settings stay."""
-        self.losses, self.cases = Counter(self.in_settings), 0
+        self.losses, self.differences, self.cases = Counter(self.in_settings), Counter(), 0
 
     def warnings(self, path: str) -> Iterator[DatasetWarning]:
-        """Yield the note about what was mapped, and one warning per kind of loss."""
+        """Yield the note about what was mapped, and one warning per kind of loss or difference."""
         fields = f": {self.fields}" if self.fields else ""
         yield MappedNote(f"{path}: read {plural(self.cases, 'case')} as {self.title}{fields}", path=path)
         for what, count in self.losses.most_common():
             yield LossWarning(f"{path}: not kept: {what} ({plural(count, 'time')})", path=path)
+        for what, count in self.differences.most_common():
+            yield LossWarning(f"{path}: {what} ({plural(count, 'time')})", path=path)
 
 
 class ForeignFormat(DatasetFormat):
@@ -86,6 +95,7 @@ class ForeignFormat(DatasetFormat):
 
     in_folders = False
     is_lossless = False
+    refuses_cases = True
 
     def fits(self, file: RecordFile) -> bool:
         """Whether the file is one of this tool."""
@@ -151,20 +161,37 @@ class ForeignFormat(DatasetFormat):
 
     def _numbered(self, record: Record, rows: Mapper, mapped: MappedFile, ids: ItemIds) -> Iterator[tuple[int, Row]]:
         for row in self._checked(record, rows, mapped):
-            if isinstance(row, dict):
-                mapped.cases += 1
-                row = {"id": _id(row, ids), **{key: value for key, value in row.items() if key != "id"}}
-            yield record.line, row
+            mapped.cases += 1
+            if isinstance(row, BadRow):
+                yield record.line, replace(row, row={**row.row, "id": self._id(row.row, ids, mapped)})
+            else:
+                others = {key: value for key, value in row.items() if key != "id"}
+                yield record.line, {"id": self._id(row, ids, mapped), **others}
 
-    def _checked(self, record: Record, rows: Mapper, mapped: MappedFile) -> Iterable[dict[str, Any] | BadRow]:
+    def _checked(self, record: Record, rows: Mapper, mapped: MappedFile) -> Iterator[dict[str, Any] | BadRow]:
+        """Yield the rows of a record; if it cannot be read, or only in part, a bad row with its own id."""
         if not isinstance(record.data, dict):
-            return [BadRow(f"Expected an object, got {type_word(record.data)}")]
+            yield BadRow(f"Expected an object, got {type_word(record.data)}", row=_own_parts(record.data))
+            return
+        hint = f"The file was read as {self.title}"
         try:
-            return list(rows(record, mapped.lose))
+            yield from rows(record, mapped.lose)
         except ValueError as error:
-            return [BadRow(str(error), hint=f"The file was read as {self.title}")]
+            yield BadRow(str(error), hint=hint, row=_own_parts(record.data))
         except KeyError as error:  # the first records have the field, this one does not
-            return [BadRow(f"Missing field '{error.args[0]}'", hint=f"The file was read as {self.title}")]
+            yield BadRow(f"Missing field '{error.args[0]}'", hint=hint, row=_own_parts(record.data))
+
+    def _id(self, row: dict[str, Any], ids: ItemIds, mapped: MappedFile) -> str:
+        """Return the id of a row: its own, or one computed from its content. A repeated one gets a suffix."""
+        id = row.get("id")
+        if id is None or not str(id).strip():
+            content = {key: row.get(key) for key in ("input", "expected_outcome", "turns", "vars") if key in row}
+            return ids.id_for(content)
+        name = id if isinstance(id, str) else str(id)
+        distinct = ids.distinct(name) if self.refuses_cases else name
+        if distinct != name:
+            mapped.differ("several cases have the same id: the later ones got a suffix, such as -2")
+        return distinct
 
     def why_not(self, path: str) -> str | None:  # noqa: ARG002
         return None if self.in_folders else f"{self.title}: name the file to use it"
@@ -208,12 +235,10 @@ def _batches(path: str, rows: Iterator[tuple[int, Row]]) -> Iterator[Batch]:
         yield Batch(path, start, batch)
 
 
-def _id(row: dict[str, Any], ids: ItemIds) -> str:
-    """Return the id of a row: its own, or one computed from its content."""
-    given = row.get("id")
-    if given is None or (isinstance(given, str) and not given.strip()):
-        return ids.id_for({key: row.get(key) for key in ("input", "expected_outcome", "turns", "vars") if key in row})
-    return given if isinstance(given, str) else str(given)
+def _own_parts(data: Any) -> dict[str, Any]:
+    """Return the id of a record that cannot be read, if it has one, and its text."""
+    own = {"id": data.get("id", data.get("name"))} if isinstance(data, dict) else {}
+    return {**own, "input": to_json(data).decode()}
 
 
 def record_file(path: str) -> RecordFile:

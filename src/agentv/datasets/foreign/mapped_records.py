@@ -63,6 +63,7 @@ _LISTS = ("tags", "context", "rubrics")
 class _MappedRecords(ForeignFormat):
     title = "records"
     has_sidecar = True
+    refuses_cases = False
 
     def fits(self, file: RecordFile) -> bool:
         """Tables, and arrays in .json files; other lists and lines only if a name shows which field is the input."""

@@ -41,11 +41,12 @@ class PlainRow(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
 
 
 class BadRow(msgspec.Struct, frozen=True):
-    """A row that could not be parsed: the problem, its column, and a hint."""
+    """A row that could not be parsed: the problem, its column, a hint, and what could be read of it, with its id."""
 
     what: str
     column: int | None = None
     hint: str = ""
+    row: dict[str, Any] = {}
 
 
 Row = PlainRow | dict[str, Any] | BadRow | None
@@ -131,6 +132,9 @@ class DatasetFormat:
     """Whether `write` keeps everything, so that the file can be compared with its source."""
 
     can_be_compressed: ClassVar[bool] = False
+
+    refuses_cases: ClassVar[bool] = False
+    """Whether an invalid case becomes a job that ends in an error, so that the rest of the file can be used."""
 
     in_folders: ClassVar[bool] = True
     """Whether a file is taken as a dataset if only its folder was named."""

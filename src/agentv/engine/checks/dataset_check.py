@@ -71,6 +71,8 @@ class CaseChecks:
         self._preflight = Preflight(project.facts.with_targets(project.survey.add_targets(source)))
         self._ids = PackedIds()
         self._lacks_target = False
+        self.refused = 0
+        self.has_refusals = False
         self.repeated: set[str] = set()
         self.dependents: dict[str, EvalCase] = {}
 
@@ -82,8 +84,13 @@ class CaseChecks:
             hint = f"Add a target named 'default' to {project.targets_file}, or set `execution.target`"
             yield Problem(("execution",), "No target is named, and there is no target named 'default'", hint)
         yield from self._preflight.problems(case, targets)
+        self.refused += case.case_error is not None or bool(self._preflight.refusals)
+        for problem in self._preflight.refusals[:1]:
+            self.has_refusals = True
+            message = f"refused case '{case.id}': {problem.message}"
+            yield msgspec.structs.replace(problem, message=message, severity="warning")
         project.survey.add(case)
-        if is_valid:
+        if is_valid and case.case_error is None:
             yield from _blank_fields(case)
         if self._ids.repeats((case.id,)):
             self.repeated.add(case.id)
@@ -107,6 +114,8 @@ def check_dataset(source: Source, options: Options, project: ProjectFiles) -> Da
             count += is_valid
             sink.findings += (finding(problem, case) for problem in checks.problems(case, is_valid=is_valid))
         sink.findings += (finding(problem, case) for case, problem in checks.finish())
+        if checks.has_refusals and checks.refused == count:
+            sink.findings.append(Finding("error", source.path, "All cases are refused"))
         if checks.dependents:
             ids = [case.id for case in _cases(source, options)]
             found = dependency_problems(checks.dependents, ids)

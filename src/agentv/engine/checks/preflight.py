@@ -88,13 +88,19 @@ class JudgeNeed(msgspec.Struct, frozen=True):
 
 
 class SpecNeeds(msgspec.Struct):
-    """The requirements of an evaluator and its members, and its fingerprint."""
+    """The requirements of an evaluator and its members, its fingerprint, and problems for which cases are refused."""
 
     judges: tuple[JudgeNeed, ...] = ()
     embedders: tuple[str, ...] = ()
     reference: bool = False
     context: bool = False
     fingerprint: str = ""
+    problems: list[Problem] = []
+
+    @property
+    def is_demanding(self) -> bool:
+        """Whether each case has to be checked for what the evaluator needs."""
+        return self.reference or self.context or bool(self.problems)
 
 
 class Preflight:
@@ -110,6 +116,7 @@ class Preflight:
         self.embedders: dict[str, None] = {}
         self.used: set[str] = set()
         self.judge_needs: list[JudgeNeed] = []
+        self.refusals: list[Problem] = []
         self._files = EvaluatorFiles(own=facts.evaluators is not None)
         self._own_files = EvaluatorFiles(own=True)
         self._thresholds: dict[str, EvalCase] = {}
@@ -124,7 +131,11 @@ class Preflight:
         self._judges: dict[tuple[JudgeNeed, str], tuple[str, ...]] = {}
 
     def problems(self, case: EvalCase, targets: Collection[str]) -> Iterator[Problem]:
-        """Yield the problems of one case evaluated on `targets`; shared ones only the first time."""
+        """Yield the problems of one case evaluated on `targets`; shared ones only the first time.
+
+        In a file of another tool, those for which only this case is refused are in `refusals` instead.
+        """
+        self.refusals = []
         has_moved = case.place.origin is not self._case.place.origin
         self._case = case
         is_new = has_moved or targets is not self._targets
@@ -133,11 +144,17 @@ class Preflight:
             self.used.update(targets)
             for target in targets:
                 yield from self._target_problems(target)
+        if case.case_error is not None:
+            self._specs, self.judge_needs = None, []
+            return
         if case.execution.thresholds:
             for name in case.execution.thresholds:
                 self._thresholds.setdefault(name, case)
         if case.is_conversation:
             yield from self._conversation_problems(case, targets)
+        yield from self._evaluator_problems(case, is_new=is_new, has_moved=has_moved)
+
+    def _evaluator_problems(self, case: EvalCase, *, is_new: bool, has_moved: bool) -> Iterator[Problem]:
         specs = case.evaluators if self.facts.evaluators is None else self.facts.evaluators
         if has_moved or specs is not self._specs:
             self._specs, self._needs, is_new = specs, [], True
@@ -148,12 +165,25 @@ class Preflight:
             self.judge_needs = [need for _, _, needs in self._needs for need in needs.judges]
             for _, path, needs in self._needs:
                 yield from self._judge_problems(needs, path)
-            self._demanding = [each for each in self._needs if each[2].reference or each[2].context]
+            self._demanding = [each for each in self._needs if each[2].is_demanding]
         for name, path, needs in self._demanding:
-            yield from self._missing(name, path, needs, case.expected_output if needs.reference else ())
+            missing = self._missing(name, path, needs, case.expected_output if needs.reference else ())
+            yield from self._unrefused(path, needs, missing)
         if case.turns and self.facts.evaluators is None:
             yield from self._turn_problems()
             self._specs = None  # the judge calls of the next case differ
+
+    @property
+    def _may_refuse(self) -> bool:
+        return self._case.place.origin.refuses_cases and self.facts.evaluators is None
+
+    def _unrefused(self, path: KeyPath, needs: SpecNeeds, missing: Iterator[Problem]) -> Iterator[Problem]:
+        """Yield what a case lacks for an evaluator, or refuse the case for that and for the evaluator's problems."""
+        if not self._may_refuse:
+            return missing
+        self.refusals += (msgspec.structs.replace(each, path=(*path, *each.path)) for each in needs.problems)
+        self.refusals += missing
+        return iter(())
 
     def is_checked(self, case: EvalCase, targets: Collection[str]) -> bool:
         """Whether a case shares all that `problems` checks with the last one: most cases of a dataset do."""
@@ -234,7 +264,7 @@ class Preflight:
                 needs = yield from self._needs_of(spec, path, name)
                 self.judge_needs += needs.judges
                 yield from self._judge_problems(needs, path)
-                yield from self._missing(name, path, needs, turn.expected_output)
+                yield from self._unrefused(path, needs, self._missing(name, path, needs, turn.expected_output))
 
     def _missing(self, name: str, path: KeyPath, needs: SpecNeeds, expected: tuple[Message, ...]) -> Iterator[Problem]:
         """Yield what an evaluator requires and the case lacks. Cases without targets are not scored."""
@@ -287,9 +317,12 @@ class Preflight:
             found = [*self._spec_problems(spec, (), needs, None)]
             self.embedders.update(dict.fromkeys(needs.embedders))
             self.used.update(needs.embedders)
+            if self._may_refuse:
+                needs.problems = [problem for problem in found if problem.severity == "error"]
+                found = [problem for problem in found if problem.severity == "warning"]
             for problem in found if self._is_new(key) else ():
                 yield msgspec.structs.replace(problem, path=(*path, *problem.path))
-            if may_import():
+            if may_import() and not needs.problems:
                 needs.fingerprint = self._files.each(self._case, (spec,))[spec.name]
                 if (known := self.fingerprints.get(name)) is not None:
                     self.fingerprints[name] = digest([known, needs.fingerprint])

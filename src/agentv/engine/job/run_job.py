@@ -95,7 +95,7 @@ class JobContext:
         """Return the record of one job, even if it fails; none if the budget is used up, or its judge is down."""
         payments = self.targets.payments
         made = self._runner(job, self)
-        if payments is None:
+        if payments is None or job.case.case_error is not None:
             return made
         settings = self.targets.settings(job.target)
         is_batched = settings is not None and settings.is_batched and job.answer is None
@@ -185,6 +185,8 @@ class JobContext:
 async def run_job(job: Job, context: JobContext) -> Result | UnfinishedJob:
     """Answer a job, score the answer, and return its record; none if its judge has been down for too long."""
     request = CaseRequest(job.case, prompt_id=job.prompt, trial=job.trial)
+    if job.case.case_error is not None:
+        return make_record(job, _refused(request), context.spec.run_id)
     workspace: JobWorkspace | None = None
     try:
         if job.answer is not None:
@@ -218,6 +220,13 @@ async def run_job(job: Job, context: JobContext) -> Result | UnfinishedJob:
     return msgspec.structs.replace(
         result, file_changes=workspace.changes, warnings=() if problem is None else (problem,)
     )
+
+
+def _refused(request: CaseRequest) -> JobOutcome:
+    """Return the outcome of a case that cannot be run."""
+    case = request.case
+    failure = TargetFailure("case", f"{case.path}, line {case.line}: {case.case_error}", stage="setup")
+    return failed(Answer(request=request, response=None, attempts=0), failure)
 
 
 def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tuple[Judgement, Results]:

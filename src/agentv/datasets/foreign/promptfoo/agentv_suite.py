@@ -55,6 +55,7 @@ class _AgentvSuite(ForeignFormat):
     title = "a suite of AgentV (TypeScript) 5"
     fields = "vars → input and expected_output, prompts → prompts, providers → targets, assert → evaluators"
     in_folders = True
+    refuses_cases = False
 
     def fits(self, file: RecordFile) -> bool:
         return is_suite(document_of(file))
