@@ -13,6 +13,7 @@ from agentv.model.values import hash_bytes
 from agentv.support import patterns as globs
 from agentv.support.hashes import folder_digest
 from agentv.support.patterns import upward
+from agentv.support.private_files import is_own, is_shared
 
 if TYPE_CHECKING:
     from agentv.model.origin import Origin
@@ -65,7 +66,13 @@ def project_root(folder: str) -> str:
 
     The home folder and `/` are returned only for a folder that is one of them: see `is_too_wide`.
     """
-    return _project_root(os.path.realpath(folder), _too_wide())
+    return _project_root(os.path.realpath(folder), _too_wide(), _granted())
+
+
+def _granted() -> tuple[str, ...]:
+    from agentv.trust.roots import granted_paths  # late: it needs the project root
+
+    return granted_paths()
 
 
 def is_too_wide(root: str) -> bool:
@@ -78,23 +85,60 @@ def _too_wide() -> frozenset[str]:
 
 
 @lru_cache(maxsize=256)
-def _project_root(folder: str, too_wide: frozenset[str]) -> str:
+def _project_root(folder: str, too_wide: frozenset[str], granted: tuple[str, ...]) -> str:
     parents = [each for each in (folder, *map(str, Path(folder).parents)) if each not in too_wide]
-    owners = {0, os.geteuid(), os.stat(folder).st_uid} if hasattr(os, "geteuid") and os.path.exists(folder) else None
+
+    def marks(parent: str, mark: str) -> bool:
+        return _has_mark(parent, mark) and not _mark_problem(parent, mark, folder, granted)
+
     for parent in parents:
-        if _marks(parent, ".git", owners):
+        if marks(parent, ".git"):
             return parent
     for parent in reversed(parents):
-        if any(_marks(parent, mark, owners) for mark in _PROJECT_MARKS):
+        if any(marks(parent, mark) for mark in _PROJECT_MARKS):
             return parent
-    return next((parent for parent in parents if _marks(parent, "SKILL.md", owners)), folder)
+    return next((parent for parent in parents if marks(parent, "SKILL.md")), folder)
 
 
-def _marks(parent: str, mark: str, owners: set[int] | None) -> bool:
-    """Whether a file or folder marks a project. Another user's mark in a shared parent folder does not."""
+def _has_mark(parent: str, mark: str) -> bool:
     path = os.path.join(parent, mark)
-    is_there = os.path.exists(path) if mark == ".git" else os.path.isfile(path)
-    return is_there and (owners is None or os.stat(path).st_uid in owners)
+    return os.path.exists(path) if mark == ".git" else os.path.isfile(path)
+
+
+def _mark_problem(parent: str, mark: str, folder: str, granted: tuple[str, ...]) -> str:
+    """Return why a mark does not make its folder the project of a folder; empty if it does.
+
+    Mark and folder must belong to this user, to root or to the owner of the inner folder, and no one else may write to
+    the folder. Links are not followed: another user's link may lead to anyone's file.
+    """
+    if any(is_inside(parent, each) for each in granted):
+        return ""
+    owner = os.stat(folder).st_uid if os.path.exists(folder) else 0
+    places = [os.path.join(parent, mark)]
+    if os.path.dirname(mark):
+        places.append(os.path.dirname(places[0]))
+    foreign = (place for place in places if not is_own(os.lstat(place), owner))
+    status = os.stat(parent)
+    path = next(foreign, "" if is_own(status, owner) else parent)
+    if path:
+        return f"{path} belongs to another user"
+    return f"others can write to {parent}" if is_shared(status) else ""
+
+
+def ignored_marks(folder: str) -> dict[str, str]:
+    """Return the folders above a folder that are marked as projects but are not, each with the reason."""
+    real, granted = os.path.realpath(folder), _granted()
+    parents = [each for each in (real, *map(str, Path(real).parents)) if not is_too_wide(each)]
+    root = project_root(real)
+    if root in parents and _has_mark(root, ".git"):  # marks above a repository do not matter
+        parents = parents[: parents.index(root)]
+    reasons = {
+        parent: _mark_problem(parent, mark, real, granted)
+        for parent in parents
+        for mark in (".git", *_PROJECT_MARKS)
+        if _has_mark(parent, mark)
+    }
+    return {parent: reason for parent, reason in reasons.items() if reason}
 
 
 class FileFinder:
@@ -204,9 +248,9 @@ def check_not_linked_outside(path: str) -> None:
 def _roots_as_written(path: str) -> list[str]:
     """Return the project roots that contain a path as it is written, without following its links."""
     written = os.path.abspath(path)
-    roots = [_project_root(os.path.dirname(written), _too_wide())]
+    roots = [_project_root(os.path.dirname(written), _too_wide(), _granted())]
     here = os.getcwd()
-    if is_inside(written, project := _project_root(here, _too_wide())):
+    if is_inside(written, project := _project_root(here, _too_wide(), _granted())):
         roots.append(project)
     return roots
 

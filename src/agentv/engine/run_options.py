@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from agentv.datasets.case.header import config_file
 from agentv.datasets.dataset import Options as Reading
+from agentv.datasets.files import ignored_marks
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import locate
@@ -24,6 +25,7 @@ from agentv.settings.diagnostics import MOST_TRIALS, Problems, did_you_mean
 from agentv.settings.sandbox import Engine
 from agentv.settings.settings_reader import ProjectConfig, RunDefaults, check_config, read_settings
 from agentv.targets.variants import Variant
+from agentv.trust.roots import distrust
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Options = TypeVar("Options", bound="EvalOptions")
@@ -257,6 +259,11 @@ def first_given(*values: Value | None) -> Value | None:
 def load_defaults(folder: str, root: str, warn: Callable[[DatasetWarning], None]) -> RunDefaults:
     """Read the run defaults from the nearest configuration file between a folder and the project root."""
     path = config_file(folder, root)
+    for parent, reason in ignored_marks(folder).items():
+        warn(DatasetWarning(f"{parent} is not your project: {reason}. If you trust it, pass --trust {parent}"))
+    if path is not None and (reason := distrust(path)):
+        warn(DatasetWarning(f"{path} is not used: {reason}"))
+        path = None
     if path is None:
         return RunDefaults()
     data = parse_yaml_file(path)

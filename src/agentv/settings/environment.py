@@ -15,7 +15,7 @@ from agentv.errors import AgentvError
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
 from agentv.settings.sandbox import RunSandbox
 from agentv.support.patterns import upward
-from agentv.trust.roots import advice, is_trusted
+from agentv.trust.roots import advice, distrust, is_trusted
 
 SHORTEST_SECRET = 8
 """Shorter values are not redacted: they occur too often in ordinary text."""
@@ -169,6 +169,8 @@ def load_environment(folder: str, root: str) -> Environment:
     for parent in dict.fromkeys((*filter(is_trusted, upward(folder, root)), os.getcwd())):
         path = os.path.join(parent, ".env")
         if os.path.isfile(path):
+            if distrust(path):
+                continue
             if not is_trusted(path):
                 headline = f"{path} is a link out of your project, and was not read"
                 raise AgentvError(headline, f"It leads to {os.path.realpath(path)}", advice(os.path.realpath(path)))

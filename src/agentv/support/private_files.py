@@ -1,10 +1,11 @@
-"""Open files that other programs could have replaced: regular files only, never through a link, with bounded reads."""
+"""Files that other users or programs could have replaced: who can write to them, and how to open them safely."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+from functools import cache
 from pathlib import Path
 
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
@@ -46,6 +47,42 @@ def open_file(path: str | Path, flags: int = os.O_RDONLY, folder: int | None = N
 def _is_foreign(status: os.stat_result) -> bool:
     own = getattr(os, "geteuid", lambda: 0)()
     return own != 0 and status.st_uid not in (own, 0)
+
+
+def is_own(status: os.stat_result, *more: int) -> bool:
+    """Whether a file belongs to this user, to root, or to one of more users."""
+    own = getattr(os, "geteuid", lambda: status.st_uid)()
+    return status.st_uid in (0, own, *more)
+
+
+def is_shared(status: os.stat_result) -> bool:
+    """Whether others than the owner of a folder, this user and root can write to it."""
+    if not hasattr(os, "geteuid"):
+        return False
+    by_group = status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid, status.st_uid, os.geteuid())
+    return bool(status.st_mode & stat.S_IWOTH or by_group)
+
+
+@cache
+def _is_private_group(group: int, *users: int) -> bool:
+    """Whether a group has only one of these users: it has the user's name, or number if it has no name."""
+    import grp  # late: missing on Windows
+    import pwd
+
+    if group == 0:
+        return True
+    try:
+        entry = grp.getgrgid(group)
+    except KeyError:
+        return group in users
+    for user in users:
+        try:
+            name = pwd.getpwuid(user).pw_name
+        except KeyError:
+            continue
+        if entry.gr_name == name and set(entry.gr_mem) <= {name}:
+            return True
+    return False
 
 
 def read_file(path: str | Path, most_bytes: int, folder: int | None = None) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from contextlib import suppress
 
 from agentv.datasets.files import is_inside, is_too_wide, project_root
@@ -12,7 +13,18 @@ from agentv.support.hashes import short
 from agentv.trust import memory
 from agentv.trust.inventory import Inventory
 from agentv.trust.policy import load_policy, policy_path, why_denied
-from agentv.trust.roots import advice, grant, granted_paths, in_project, is_trusted, question, run_advice, trusts_runs
+from agentv.trust.roots import (
+    advice,
+    distrust,
+    grant,
+    granted_paths,
+    in_project,
+    is_trusted,
+    own_root,
+    question,
+    run_advice,
+    trusts_runs,
+)
 
 
 class UntrustedError(UsageError):
@@ -25,9 +37,9 @@ def require_trust(file: str, inventory: Inventory) -> None:
     A folder that was named with `--trust` is remembered, as if the question had been answered.
     """
     real = os.path.realpath(file)
-    if in_project(real) or not inventory:
-        return
     folder = next((each for each in granted_paths() if is_inside(real, each)), None)
+    if not inventory or (folder is None and in_project(real)):
+        return
     if folder is None and _is_accepted(real, inventory):
         return
     if folder is None:
@@ -97,7 +109,9 @@ def folder_to_trust(file: str) -> str:
     folder = os.path.dirname(os.path.realpath(file))  # a link is trusted where it leads
     root = project_root(folder)
     for place in (root, folder):
-        if not is_too_wide(place) and not is_inside(os.path.realpath(os.getcwd()), place):
+        is_around = is_inside(os.path.realpath(os.getcwd()), place)
+        is_foreign = place == own_root() and not in_project(place) and not os.stat(place).st_mode & stat.S_ISVTX
+        if not is_too_wide(place) and (is_foreign or not is_around):
             return place
     return os.path.realpath(file)
 
@@ -117,14 +131,22 @@ def _refusal(file: str, folder: str, inventory: Inventory) -> UntrustedError:
     changed = " It was trusted before, but has changed since." if memory.is_known(file) else ""
     lines = [f"It would use {inventory.totals}:", *(f"  {line}" for line in inventory.lines())]
     lines.append(f"Nothing was run, imported or read.{changed}")
-    headline = f"{short(file)} is outside your project ({project_root('.')}) and is not trusted"
+    headline = f"{short(file)} {_place(file)} and is not trusted"
     return UntrustedError(headline, "\n".join(lines), advice(folder))
+
+
+def _place(file: str) -> str:
+    """Describe where a file is: outside the project, or where another user could have written it."""
+    real, root = os.path.realpath(file), own_root()
+    if is_inside(real, root) and (reason := distrust(real)):
+        return f"is not safely yours ({reason})"
+    return f"is outside your project ({root})"
 
 
 def _question(file: str, folder: str, inventory: Inventory) -> str:
     changed = " It has changed since you trusted it." if memory.is_known(file) else ""
     lines = [
-        f"{short(file)} is outside your project ({project_root('.')}).{changed} It would use {inventory.totals}:",
+        f"{short(file)} {_place(file)}.{changed} It would use {inventory.totals}:",
         *(f"  {line}" for line in inventory.lines()),
         f"Trust in {folder} is remembered until one of its programs changes.",
     ]

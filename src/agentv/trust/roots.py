@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 
 from agentv.datasets.files import is_inside, is_too_wide, project_root
 from agentv.errors import UsageError
+from agentv.support.private_files import is_own, is_shared
 
 FilePath = str | os.PathLike[str]
 
@@ -111,13 +114,41 @@ def is_trusted(path: str) -> bool:
 
 
 def in_project(real: str) -> bool:
-    """Whether a real path is in the project of the working directory."""
+    """Whether a real path is in the project of the working directory, and no other user could have written it."""
     root = project_root(".")
-    if not is_too_wide(root):
-        return is_inside(real, root)
-    # In the home folder, only files of the folder itself and its settings are the project.
-    own = (root, os.path.join(root, ".agentv"))
-    return real in own or os.path.dirname(real) in own
+    if is_too_wide(root):
+        # In the home folder, only files of the folder itself and its settings are the project.
+        own = (root, os.path.join(root, ".agentv"))
+        return (real in own or os.path.dirname(real) in own) and not distrust(real)
+    return is_inside(real, root) and not distrust(real)
+
+
+def distrust(real: str) -> str:
+    """Return why a path in the project could have been written by another user; empty if it could not.
+
+    The project must belong to this user or to root, as must the path. If others can write to the project, as to
+    `/tmp`, all folders on the path must be this user's own too. A project that the user trusts needs none of this.
+    """
+    root = project_root(".")
+    if any(is_inside(place, each) for place in (root, os.path.realpath(real)) for each in _granted.get()):
+        return ""
+    status, places = os.stat(root), [real]
+    if not is_own(status):
+        return f"{root} belongs to another user"
+    if is_shared(status):
+        if real == root or not status.st_mode & stat.S_ISVTX:
+            return f"others can write to {root}"
+        places = [real, *(str(each) for each in Path(real).parents if str(each) != root and is_inside(str(each), root))]
+    for place in places:
+        try:
+            status = os.lstat(place)
+        except OSError:  # not written yet
+            continue
+        if not is_own(status):
+            return f"{place} belongs to another user"
+        if len(places) > 1 and is_shared(status):
+            return f"others can write to {place}"
+    return ""
 
 
 def own_root() -> str:
