@@ -8,7 +8,7 @@ import pytest
 
 from agentv.datasets.foreign.promptfoo.provider_entries import UnmappedProvider, target_entry
 from agentv.datasets.foreign.promptfoo.test_sources import assertion_of_cell
-from agentv.datasets.foreign.promptfoo.transform_code import response_path_of, transform_of
+from agentv.datasets.foreign.promptfoo.transform_code import response_path_of, transforms_of
 from agentv.errors import LossWarning
 
 DATA = Path(__file__).parent.parent / "data" / "promptfoo"
@@ -206,18 +206,111 @@ def test_a_provider_without_a_counterpart_is_refused_by_name(provider):
         target_entry(provider, ".", pytest.fail)
 
 
+EMPTY = {"allow_empty": True}
+TRIMMED = {"strip": ["whitespace"], **EMPTY}
+
+
 @pytest.mark.parametrize(
-    ("code", "expected"),
+    ("codes", "expected"),
     [
-        (None, None),
-        ("output.trim()", None),
-        ("JSON.parse(output).a.b[0]", {"json_path": "a.b[0]"}),
-        ("JSON.parse(output)?.['a b'];", {"json_path": "['a b']"}),
-        (r"output.match(/<answer>(.*)<\/answer>/)[1].trim()", {"regex": "<answer>(.*)</answer>"}),
+        ([None, ""], None),
+        (["output"], None),
+        (["output.trim()"], TRIMMED),
+        (["JSON.parse(output)"], {"json_path": "$", **EMPTY}),
+        (["JSON.parse(output).a.b[0]"], {"json_path": "a.b[0]", **EMPTY}),
+        (["JSON.parse(output)?.['a b'];"], {"json_path": "['a b']", **EMPTY}),
+        (["return JSON.parse(output).a;\n"], {"json_path": "a", **EMPTY}),
+        (
+            [r"output.match(/<answer>(.*)<\/answer>/)[1].trim()"],
+            [{"regex": "<answer>(.*)</answer>", **EMPTY}, TRIMMED],
+        ),
+        (["output.match(/a|b/is)[0]"], {"regex": "(?is)(a|b)", **EMPTY}),
+        ([r"output.match(/(a)[(](b)\((c)/)[1]"], {"regex": r"(a)[(](?:b)\((?:c)", **EMPTY}),
+        (
+            ["JSON.parse(output).a", "output.match(/(.)/)[1]"],
+            [{"json_path": "a", **EMPTY}, {"regex": "(.)", **EMPTY}],
+        ),
     ],
 )
-def test_simple_transforms_are_translated(code, expected):
-    assert transform_of(code) == expected
+def test_simple_transforms_are_translated(codes, expected):
+    assert transforms_of(*codes) == expected
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "output.toUpperCase()",
+        "output => JSON.parse(output).a",
+        "JSON.parse(text).a",
+        "JSON.parse(output).a\n",
+        "return JSON.parse(output).a",
+        "output.match(/a/)[1]",
+        "output.match(/(a)/g)[1]",
+        "file://transform.js",
+    ],
+)
+def test_a_transform_is_refused_if_promptfoo_would_use_another_value(code):
+    with pytest.raises(ValueError, match="The transform `"):
+        transforms_of(code)
+
+
+NESTED = '["{\\"a\\": \\"y\\"}", "refund"]'
+
+# An answer, the transforms of provider, test and assertion, and what a `not-contains: refund` makes of it in promptfoo.
+TRANSFORMED = {
+    "no JSON": ("I will refund you", [None, "JSON.parse(output).answer", None], "error"),
+    "undefined": ('{"x": "refund"}', [None, "JSON.parse(output).answer", None], "error"),
+    "null": ('{"answer": null}', [None, "JSON.parse(output).answer", None], "error"),
+    "an assertion's": ("I will refund you", [None, None, "JSON.parse(output).answer"], "error"),
+    "no match": ("I will refund you", [None, None, "output.match(/a: (.*)/)[1]"], "error"),
+    "a group without a match": ("b refund", [None, None, "output.match(/(a)|b/)[1]"], "error"),
+    "a provider's": ("I will refund you", ["JSON.parse(output).answer", None, None], "error"),
+    "parsed only": ("I will refund you", [None, "JSON.parse(output)", None], "error"),
+    "empty text": ('{"answer": ""}', [None, "JSON.parse(output).answer", None], "pass"),
+    "one after another": (
+        '{"a": "x: ok; refund"}',
+        [None, "JSON.parse(output).a", "output.match(/: (.*);/)[1]"],
+        "pass",
+    ),
+    "the second": ('{"a": "refund"}', [None, "JSON.parse(output).a", "JSON.parse(output).b"], "error"),
+    "three": (NESTED, ["JSON.parse(output)[0]", "JSON.parse(output).a", "output.trim()"], "pass"),
+        '["{\\"a\\": \\"y\\"}", "refund"]',
+        ["JSON.parse(output)[0]", "JSON.parse(output).a", "output.trim()"],
+        "pass",
+    ),
+    "a value": ('{"answer": "a refund"}', [None, "JSON.parse(output).answer", None], "fail"),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_a_transform_fails_where_it_fails_in_promptfoo(command, folder, name):
+    answer, (of_provider, of_test, of_assertion), verdict = TRANSFORMED[name]
+    config = {
+        "prompts": ["{{text}}"],
+        "providers": [{"id": "echo", **({"transform": of_provider} if of_provider else {})}],
+        "tests": [
+            {
+                "vars": {"text": answer},
+                "options": {"transform": of_test},
+                "assert": [{"type": "not-contains", "value": "refund", "transform": of_assertion}],
+            }
+        ],
+    }
+    ended = command("eval", folder.write("promptfooconfig.yaml", config), "--out", "run", "--min-pass-rate", "1")
+    (record,) = results()
+    assert (record["verdict"] or record["status"]) == verdict
+    assert (ended.code == 0) == (verdict == "pass")
+    if verdict == "error":
+        assert "Cannot transform the answer" in record["error"]["message"]
+
+
+def test_a_set_transforms_the_answer_once_and_its_members_again(command, folder):
+    member = {"type": "equals", "value": "b", "transform": "output.match(/a(.)/)[1]"}
+    test = {"vars": {"text": '{"x": "ab"}'}, "options": {"transform": "JSON.parse(output).x"}}
+    test["assert"] = [{"type": "assert-set", "assert": [member, {"type": "equals", "value": "ab"}]}]
+    config = {"prompts": ["{{text}}"], "providers": ["echo"], "tests": [test]}
+    command("eval", folder.write("promptfooconfig.yaml", config), "--out", "run")
+    assert [record["verdict"] for record in results()] == ["pass"]
 
 
 def test_other_transforms_are_errors_because_scores_would_be_wrong(folder):

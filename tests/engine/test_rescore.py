@@ -136,7 +136,7 @@ def test_an_evaluator_runs_again_if_its_transform_changed(answered):
     assert answered.eval("--out", "cleaned", "--quiet").code == 0
     forget(answered)
     assert rescore(answered, run="cleaned")[1]["c0"] == "no evaluator changed"
-    answered.write("clean.py", "def clean(text):\n    return ''\n")
+    answered.write("clean.py", "def clean(text):\n    return 'no'\n")
     assert rescore(answered, run="cleaned", out="b")[1]["c0"] == "runs says-yes (changed)"
     assert scores(answered, "b") == {"c0": 0.5}
 

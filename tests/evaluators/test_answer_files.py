@@ -65,6 +65,7 @@ def test_a_program_receives_the_path_and_the_media_type(scoring, folder):
     ("file", "code", "message"),
     [
         ("report.csv", "import sys; sys.exit('broken')", "broken"),
+        ("report.csv", "print()", "The preprocessor for 'csv' printed no text"),
         ("report.bin", UPPER, "'report.bin' is not text. Add a preprocessor for 'application/octet-stream'"),
         ("missing.csv", UPPER, "'missing.csv' was not found"),
         ("../secret.txt", UPPER, "outside the dataset's folder and was not read"),

@@ -196,8 +196,8 @@ def test_the_record_has_the_result_of_each_member(run):
         ),
         (composite(composite(YES, NO, name="inner"), YES), 0.75, "borderline"),
         (composite(composite(composite(NO, name="c"), name="b"), name="a"), 0.0, "fail"),
-        (composite({**YES, "transform": {"regex": "n(o)"}}, YES), 0.5, "fail"),
-        (composite(YES, transform={"regex": "n(o)"}), 0.0, "fail"),
+        (composite({**YES, "transform": {"regex": "y(e)"}}, YES), 0.5, "fail"),
+        (composite(YES, transform={"regex": "y(e)"}), 0.0, "fail"),
         (composite(YES, {**BROKEN, "weight": 0}), 1.0, "pass"),
     ],
 )

@@ -186,8 +186,8 @@ class MemberScore(NamedTuple):
 
     @property
     def counts(self) -> bool:
-        """Whether it affects the composite; a required member does at any weight."""
-        return self.weight > 0 or self.required
+        """Whether it affects the composite; a required or untransformed member does at any weight."""
+        return self.weight > 0 or self.required or self.result.is_untransformed
 
 
 def refuse_failed(results: Sequence[EvaluatorResult]) -> None:

@@ -45,7 +45,7 @@ class EvaluatorSpec(ComparedByContent, frozen=True, gc=False, kw_only=True):
     weight: float = 1.0
     required: bool | float = False
     negate: bool = False
-    transform: FrozenDict | None = None
+    transform: FrozenDict | tuple[FrozenDict, ...] | None = None
     target: str | tuple[str, ...] | None = None
     settings: FrozenDict = FrozenDict()
     evaluator: Evaluator | None = None

@@ -135,6 +135,13 @@ class EvaluatorResult(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_
     cost_usd: float | None = None
     evaluator_provider_request: dict[str, Any] | None = None
     evaluator_results: tuple[EvaluatorResult, ...] = ()
+    candidate_answer: str | None = None
+    """The text that was scored, if a `transform` made it from the answer of the record."""
+
+    @property
+    def is_untransformed(self) -> bool:
+        """Whether there is no score because the answer could not be transformed: an error of the job at any weight."""
+        return self.error is not None and self.error.error_class == "invalid_response"
 
     @property
     def called_judge(self) -> bool:
@@ -167,6 +174,8 @@ class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=
     misses: tuple[str, ...] = ()
     reasoning: str | None = None
     candidate_answer: str | None = None
+    raw_answer: str | None = None
+    """The answer before the target's `transform`, if that changed it or failed."""
     output_messages: tuple[dict[str, Any], ...] = ()
     evaluator_results: tuple[EvaluatorResult, ...] = ()
     error: ErrorInfo | None = None

@@ -24,7 +24,7 @@ _COMMON_TYPES: dict[str, Any] = {
     "required": _MinimumScore,
     "min_score": _MinimumScore,
     "negate": bool,
-    "transform": dict[str, Any],
+    "transform": dict[str, Any] | list[dict[str, Any]],
     "target": str | tuple[str, ...],
 }
 

@@ -1,14 +1,13 @@
 """Transform an answer before it is scored, for example to extract the final result.
 
-Steps are applied in the order `strip`, `regex`, `json_path`, `function`. If a pattern does not match, or a path leads
-nowhere, the answer becomes empty. An error would exclude such answers from the mean, and in the whole text a check
-might pass by chance.
+Steps are applied in the order `strip`, `regex`, `json_path`, `function`. A step that fails, or that leaves nothing of
+the answer, is an error: a check such as `not-contains` would pass on an empty text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -27,36 +26,65 @@ _FENCED = re.compile(r"(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<text>.*?)\n?[ \t]*(?P=
 class Transform(msgspec.Struct, frozen=True, kw_only=True):
     """Steps that transform an answer before it is scored, applied in the order of these fields."""
 
-    strip: tuple[Literal["thinking", "fences"], ...] = ()
+    strip: tuple[Literal["thinking", "fences", "whitespace"], ...] = ()
     regex: str | None = None
     json_path: str | None = None
     function: str | None = None
+    allow_empty: bool = False
+
+
+class TransformFailure(ValueError):
+    """An answer that cannot be transformed, and therefore not scored."""
 
 
 def apply_transform(text: str, transform: Any, find_file: Callable[[str], str] = str) -> str:
-    """Apply a transform, a mapping or a struct of its fields, to a text; None leaves the text unchanged.
+    """Apply a transform to an answer: a mapping or a struct of its fields, or several in a list. None changes nothing.
 
-    Raises ValueError for an invalid transform, or if its function fails.
+    Raises TransformFailure if a step fails, or if nothing is left of the answer.
     """
+    try:
+        for each in transforms_in(transform):
+            text = _apply(text, _steps_of(each), find_file)
+    except ValueError as error:
+        raise TransformFailure(f"Cannot transform the answer: {error}") from error
+    return text
+
+
+def transforms_in(transform: Any) -> Sequence[Any]:
+    """Return the transforms that are applied one after another."""
     if transform is None:
-        return text
-    steps = _steps_of(transform)
+        return ()
+    return transform if isinstance(transform, list | tuple) else (transform,)
+
+
+def functions_of(transform: Any) -> Iterator[str]:
+    """Yield the functions that a transform calls, as written. Malformed transforms are left to `check_transform`."""
+    for each in transforms_in(transform):
+        function = each.get("function") if isinstance(each, Mapping) else getattr(each, "function", None)
+        if isinstance(function, str):
+            yield function
+
+
+def _apply(answer: str, steps: Transform, find_file: Callable[[str], str]) -> str:
+    text = answer
     for name in steps.strip:
-        text = _without_thinking(text) if name == "thinking" else _without_fences(text)
+        text = _STRIPS[name](text)
     if steps.regex is not None:
         text = _picked(text, steps.regex)
     if steps.json_path is not None:
         text = _at_path(text, steps.json_path)
     if steps.function is not None:
         text = _called(text, steps.function, find_file)
+    if not steps.allow_empty and not text.strip() and answer.strip():
+        raise ValueError("nothing is left of it. To score an empty text, add `allow_empty: true` to the transform")
     return text
 
 
 def check_transform(transform: Any, path: KeyPath, problems: Problems) -> None:
     """Add an error for an invalid transform."""
     try:
-        if transform is not None:
-            _steps_of(transform)
+        for each in transforms_in(transform):
+            _steps_of(each)
     except ValueError as error:
         problems.error(path, str(error))
 
@@ -73,7 +101,7 @@ def _read(transform: Any) -> Transform:
     if isinstance(transform, msgspec.Struct):
         transform = msgspec.to_builtins(transform)
     if not isinstance(transform, Mapping):
-        raise ValueError("'transform' must be an object with strip, regex, json_path or function")
+        raise ValueError("'transform' must be an object with strip, regex, json_path or function, or a list of them")
     problems = Problems()
     steps = read_settings(Transform, transform, ("transform",), problems, strict=True)
     if steps is None:
@@ -118,6 +146,13 @@ def _without_fences(text: str) -> str:
     return found["text"] if found and found["fence"] not in found["text"] else text
 
 
+_STRIPS: dict[str, Callable[[str], str]] = {
+    "thinking": _without_thinking,
+    "fences": _without_fences,
+    "whitespace": str.strip,
+}
+
+
 @lru_cache(maxsize=4096)
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
@@ -130,19 +165,23 @@ def _picked(text: str, pattern: str) -> str:
     """Return the first group of the first match that took part in it, or the whole match if there are no groups."""
     found = search(_compiled(pattern), text)
     if found is None:
-        return ""
+        raise ValueError(f"'transform.regex' does not match it: {pattern}")
     if found.re.groups == 0:
         return found[0]
-    return next((group for group in found.groups() if group is not None), "")
+    group = next((group for group in found.groups() if group is not None), None)
+    if group is None:
+        raise ValueError(f"'transform.regex' matches it, but none of its groups does: {pattern}")
+    return group
 
 
 def _at_path(text: str, path: str) -> str:
     try:
         value = value_at(msgspec.json.decode(text), path)
     except (ValueError, RecursionError):
-        return ""
+        raise ValueError(f"it is not valid JSON, which 'transform.json_path' needs: {path}") from None
     if value is MISSING or value is None:
-        return ""
+        what = "leads to nothing in it" if value is MISSING else "leads to null in it"
+        raise ValueError(f"'transform.json_path' {what}: {path}")
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

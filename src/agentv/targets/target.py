@@ -19,7 +19,7 @@ from agentv.settings.addresses import address_complaints, host_of
 from agentv.settings.environment import MASK, SecretTexts, is_secret_field, mask_secrets
 from agentv.support.hashes import contents, file_of
 from agentv.support.patterns import upward
-from agentv.support.transform import Transform
+from agentv.support.transform import Transform, functions_of
 from agentv.targets.tools.tool import are_stable, declared_tools, files_of_tools, local_tools, tool_complaints
 from agentv.trust.inventory import ANY_HOST, NamedUse
 
@@ -104,7 +104,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     judge_target: str | None = None
     workers: Annotated[int, Meta(ge=1)] | None = None
     timeout_seconds: Positive | None = None
-    transform: Transform | None = None
+    transform: Transform | tuple[Transform, ...] | None = None
     prices: Prices | None = None
     cache: bool | None = None
     max_retries: Count | None = None
@@ -367,9 +367,9 @@ def file_hashes(settings: Target, home: str, folders: Iterable[str]) -> dict[str
     named = list(settings.files_named(home, folders))
     if ".py:" in settings.provider:
         named.append(file_of(settings.provider, home) or "")
-    if settings.transform is not None and settings.transform.function is not None:
+    for function in functions_of(settings.transform):
         parents = dict.fromkeys(parent for folder in folders for parent in upward(folder, home))
-        named += [file_of(settings.transform.function, parent) or "" for parent in parents]
+        named += [file_of(function, parent) or "" for parent in parents]
     return contents(filter(None, named), home)
 
 

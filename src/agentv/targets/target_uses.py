@@ -10,6 +10,7 @@ from agentv.settings.addresses import host_of
 from agentv.settings.diagnostics import Problems
 from agentv.settings.environment import references
 from agentv.settings.settings_reader import field_of
+from agentv.support.transform import functions_of
 from agentv.targets.target import Target
 from agentv.targets.targets_file import Entry, follow, targets_used
 from agentv.targets.tools.tool import CommandTool, FunctionTool, local_tools
@@ -63,9 +64,7 @@ def declared_uses(kind: type[Target], settings: Mapping[str, Any]) -> Iterator[N
     if is_missing or not _declares_its_calls(kind):
         uses["host", ANY_HOST] = None
     yield from uses
-    transform = settings.get("transform")
-    function = transform.get("function") if isinstance(transform, dict) else None
-    if isinstance(function, str):
+    for function in functions_of(settings.get("transform")):
         yield "code", function
     yield from _tool_uses(settings.get("tools"))
     yield from _sandbox_uses(settings.get("sandbox"))

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from agentv.engine.answers.answer_sources import given_answer
 from agentv.engine.answers.carried_answers import called_targets
 from agentv.engine.answers.stored_answers import StoredAnswer, StoredAnswers
 from agentv.engine.calls.open_targets import concurrency_of
@@ -18,7 +19,7 @@ from agentv.engine.cases.case_survey import CaseSurvey, settle_run_trust, settle
 from agentv.engine.checks.preflight import ProjectFacts
 from agentv.engine.cost import evaluator_cost
 from agentv.engine.early_stop import EarlyStopping, StopRule, parse_rule
-from agentv.engine.job.answer import Answer, failed, make_record
+from agentv.engine.job.answer import Answer, failed, make_record, untransformed
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.prepare import Evaluators, checked_plan
 from agentv.engine.run_options import RescoreOptions
@@ -35,7 +36,7 @@ from agentv.model.response import TargetFailure
 from agentv.model.result import EvaluatorResult, Result
 from agentv.runs.store import StoredCase
 from agentv.support.hashes import short
-from agentv.support.transform import apply_transform
+from agentv.support.transform import TransformFailure, apply_transform
 from agentv.targets.target import Target
 
 MAX_CONCURRENT_SCORES = 64
@@ -110,6 +111,8 @@ class RescoredAnswers(AnswerSource):
             return Decision(problem, job, self._unscored(job, problem))
         try:
             response, text = stored.response, self._text_of(job, stored)
+        except TransformFailure as failure:
+            return Decision(str(failure), job, _untransformed(job, stored, failure))
         except (TargetFailure, ValueError) as failure:
             return Decision(str(failure), job, self._unscored(job, str(failure)))
         kept, why = self._kept_results(job, stored, text)
@@ -155,9 +158,12 @@ class RescoredAnswers(AnswerSource):
 
     def _text_of(self, job: Job, stored: StoredAnswer) -> str:
         """Return the text of an answer after the target's current transform; as stored if the target is unknown."""
+        record = stored.record
         known = self.settings(job.target) is not None and stored.ours
-        if not known and stored.record.candidate_answer is not None:
-            return stored.record.candidate_answer
+        if not known and record.candidate_answer is not None:
+            return record.candidate_answer
+        if not known and record.raw_answer is not None and record.error is not None:
+            raise TransformFailure(record.error.message)
         find_file = partial(self._own_files.path, job.case.place.origin)
         return apply_transform(stored.response.text, self.transform(job.target), find_file)
 
@@ -220,6 +226,14 @@ class RescoredAnswers(AnswerSource):
             return stored.verdicts
         limits = self.stored.manifest.defaults.get("verdicts")
         return None if limits is None else msgspec.convert(limits, Verdicts)
+
+
+def _untransformed(job: Job, stored: StoredAnswer, failure: TransformFailure) -> Result:
+    """Return the error record for a stored answer that the target's transform cannot handle; the answer is kept."""
+    response = stored.response
+    kept = GivenAnswer(response=response, text="", record=stored.record, has_trace=stored.has_trace)
+    answer = given_answer(job, kept, CaseRequest(job.case, prompt_id=job.prompt, trial=job.trial))
+    return make_record(job, untransformed(answer, response, failure), "")
 
 
 def _requests(result: EvaluatorResult) -> Any:

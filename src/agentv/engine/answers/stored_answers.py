@@ -53,8 +53,9 @@ class StoredAnswer(msgspec.Struct, frozen=True):
     @property
     def is_scorable(self) -> bool:
         """Whether there is an answer: the target did not fail."""
-        error = self.record.error
-        has_text = self.record.candidate_answer is not None or bool(self.record.output_messages)
+        record, error = self.record, self.record.error
+        texts = (record.candidate_answer, record.raw_answer)
+        has_text = any(text is not None for text in texts) or bool(record.output_messages)
         return has_text and (error is None or error.stage == "evaluator")
 
     @property
@@ -71,7 +72,8 @@ class StoredAnswer(msgspec.Struct, frozen=True):
         record = self.record
         metrics = record.execution_metrics
         has_spans = metrics is not None and metrics.trace_id is not None
-        response = answer(record.candidate_answer or "", calls_unknown=self.calls_unknown and not has_spans)
+        text = record.raw_answer if record.raw_answer is not None else record.candidate_answer
+        response = answer(text or "", calls_unknown=self.calls_unknown and not has_spans)
         if record.output_messages:
             response = Response(messages=tuple(_messages(record)))
         if metrics is None:

@@ -66,8 +66,8 @@ def _code_of(spec: EvaluatorSpec) -> str:
     """Return the user's code of an evaluator that runs in this process; functions of a program are its own."""
     if spec.evaluator is None and ".py:" in spec.type:
         return f"its type {spec.type}"
-    function = spec.transform.get("function") if isinstance(spec.transform, dict) else None
-    return f"its transform {function}" if function else ""
+    reference = next(transform_references(spec.transform), None)
+    return f"its transform {reference.value}" if reference is not None else ""
 
 
 def known_targets(name: str, known: tuple[str, ...]) -> str:

@@ -26,6 +26,7 @@ from agentv.model.result import (
     Result,
     TraceSummary,
 )
+from agentv.support.transform import TransformFailure
 
 
 def summarise_trace(messages: Sequence[Message], errors: int = 0) -> TraceSummary | None:
@@ -127,13 +128,17 @@ def _timestamp(milliseconds: int) -> str:
 
 
 class JobOutcome(msgspec.Struct, frozen=True, gc=False):
-    """The outcome of a job. `text` is the answer after its transform, `messages` are those stored in the record."""
+    """The outcome of a job. `text` is the answer after its transform, `messages` are those stored in the record.
+
+    `raw` is the answer before the transform, if that changed it or failed.
+    """
 
     answer: Answer
     grade: Grade
     results: tuple[EvaluatorResult, ...] = ()
     text: str | None = None
     messages: tuple[dict[str, Any], ...] = ()
+    raw: str | None = None
 
 
 def failed(answer: Answer, failure: TargetFailure) -> JobOutcome:
@@ -141,6 +146,12 @@ def failed(answer: Answer, failure: TargetFailure) -> JobOutcome:
     error = ErrorInfo(failure.error_class, failure.message, failure.stage)
     messages = answer.response.messages if answer.response is not None else ()
     return JobOutcome(answer, Grade("error", error=error), messages=tuple(map(message_to_data, messages)))
+
+
+def untransformed(answer: Answer, response: Response, error: TransformFailure) -> JobOutcome:
+    """Return the outcome of a job whose answer its target's transform cannot handle; the answer is kept."""
+    failure = TargetFailure("invalid_response", str(error), stage="evaluator")
+    return msgspec.structs.replace(failed(answer, failure), raw=response.text)
 
 
 def make_record(job: Job, outcome: JobOutcome, run_id: str) -> Result:
@@ -174,6 +185,7 @@ def make_record(job: Job, outcome: JobOutcome, run_id: str) -> Result:
         misses=misses,
         reasoning=reasoning,
         candidate_answer=outcome.text,
+        raw_answer=outcome.raw,
         output_messages=outcome.messages,
         evaluator_results=results,
         error=grade.error,

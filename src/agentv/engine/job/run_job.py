@@ -15,7 +15,7 @@ from agentv.datasets.files import finder_of
 from agentv.engine.answers.answer_sources import given_answer, live_answer
 from agentv.engine.calls.open_targets import MOST_BATCHED, OpenTarget, OpenTargets
 from agentv.engine.calls.payments import batch_cost, job_account
-from agentv.engine.job.answer import Answer, JobOutcome, failed, make_record, metrics_of, summarise_trace
+from agentv.engine.job.answer import Answer, JobOutcome, failed, make_record, metrics_of, summarise_trace, untransformed
 from agentv.engine.job.artifacts import JobFiles, StreamLogs
 from agentv.engine.job.judge_hold import JudgeHold
 from agentv.engine.job.request import CaseRequest
@@ -29,12 +29,12 @@ from agentv.model.evaluator import Verdicts, turn_evaluator_name
 from agentv.model.job import Job, Judgement
 from agentv.model.message import message_to_data
 from agentv.model.origin import Origin
-from agentv.model.response import Response, TargetFailure
+from agentv.model.response import Response
 from agentv.model.result import EvaluatorResult, Result
 from agentv.model.workspace_settings import Workspace
 from agentv.runs.redaction import Redactor
 from agentv.settings.environment import environment_of
-from agentv.support.transform import apply_transform
+from agentv.support.transform import TransformFailure, apply_transform
 from agentv.targets.target import Target
 
 if TYPE_CHECKING:
@@ -240,10 +240,8 @@ def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tu
     assert response is not None
     try:
         text = answer.text if answer.text is not None else _transformed(response, job, context)
-    except ValueError as error:
-        failure = TargetFailure("invalid_response", f"Cannot transform the answer: {error}")
-        bare = msgspec.structs.replace(answer, response=None, trace=None, cached=False)  # it has been paid for
-        return failed(bare, failure)
+    except TransformFailure as error:
+        return untransformed(answer, response, error)
     judgement = _judgement(answer, response, text, context)
     score, verdicts, kept = context.scorer.score_now, context.verdicts_of(job), answer.kept
     specs = job.case.evaluators if given is None else given
@@ -294,7 +292,9 @@ def _outcome(
     is_text = len(messages) == 1 and messages[0].content == text and not messages[0].tool_calls
     if is_text and not context.spec.include_trace:
         return JobOutcome(answer, graded, results, text)
-    return JobOutcome(answer, graded, results, text, tuple(map(message_to_data, messages)))
+    raw = judgement.response.text
+    stored = tuple(map(message_to_data, messages))
+    return JobOutcome(answer, graded, results, text, stored, raw if raw != text else None)
 
 
 async def _check_turns(job: Job, answer: Answer, context: JobContext, asking: ScoringContext) -> list[Checks]:
@@ -319,14 +319,16 @@ async def _check_turns(job: Job, answer: Answer, context: JobContext, asking: Sc
                     )
                     of_turn = msgspec.structs.replace(asking, job=f"{asking.job}/turn-{number}")
                     result = await context.scorer.score(spec, judgement, of_turn)
-                except ValueError as error:
-                    result = failed_result(spec, f"Cannot transform the answer: {error}")
+                    if text != reply.response.text and result.candidate_answer is None:
+                        result = msgspec.structs.replace(result, candidate_answer=text)
+                except TransformFailure as error:
+                    result = failed_result(spec, str(error), error_class="invalid_response")
             checks.append((spec, msgspec.structs.replace(result, name=name)))
     return turns
 
 
 def _transformed(response: Response, job: Job, context: JobContext) -> str:
-    """Return the text of a response after its target's transform. Raises ValueError."""
+    """Return the text of a response after its target's transform. Raises TransformFailure."""
     settings = context.targets.settings(job.target)
     if settings is None or settings.transform is None:
         return response.text

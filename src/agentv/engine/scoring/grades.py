@@ -10,7 +10,7 @@ import msgspec
 from agentv.evaluators.base import checked_score, checked_sentences
 from agentv.model.case import Aggregation
 from agentv.model.evaluator import EvaluatorSpec, Score, Verdicts
-from agentv.model.result import ErrorInfo, EvaluatorResult, Status, Verdict
+from agentv.model.result import ErrorClass, ErrorInfo, EvaluatorResult, Status, Verdict
 
 _DEFAULT = Verdicts()
 
@@ -86,7 +86,12 @@ def regraded(
 
 
 def failed_result(
-    spec: EvaluatorSpec, message: str, members: tuple[EvaluatorResult, ...] = (), *, suspicious: bool = False
+    spec: EvaluatorSpec,
+    message: str,
+    members: tuple[EvaluatorResult, ...] = (),
+    *,
+    error_class: ErrorClass = "evaluator",
+    suspicious: bool = False,
 ) -> EvaluatorResult:
     """Return the result of an evaluator that could not score: an error, regardless of `negate`."""
     return EvaluatorResult(
@@ -95,7 +100,7 @@ def failed_result(
         score=None,
         weight=spec.weight,
         verdict=None,
-        error=ErrorInfo("evaluator", message, "evaluator", suspicious),
+        error=ErrorInfo(error_class, message, "evaluator", suspicious),
         evaluator_results=members,
     )
 
@@ -103,7 +108,8 @@ def failed_result(
 def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], verdicts: Verdicts | None) -> Grade:
     """Return the weighted mean of the scores; an error if a needed score is missing; unscored if all weights are 0.
 
-    The score of a required evaluator is needed whatever its weight: without it, the verdict is unknown.
+    The score of a required evaluator is needed whatever its weight: without it, the verdict is unknown. An answer that
+    cannot be transformed is an error whatever the weight.
     """
     if len(results) == 1 and results[0].score is not None and results[0].weight > 0:
         # The common case: the score and verdict of the only evaluator are those of the job.
@@ -115,9 +121,9 @@ def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], ve
         if result.score is not None:
             weights.append(result.weight)
             weighted.append(result.weight * result.score)
-        elif result.weight > 0 or spec.required is not False:
+        elif result.weight > 0 or spec.required is not False or result.is_untransformed:
             failed.append(result)
-    if not counts:
+    if not counts and not failed:
         return Grade("unscored")
     weight = math.fsum(weights)
     mean = math.fsum(weighted) / weight if weight else None

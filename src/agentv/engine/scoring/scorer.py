@@ -19,7 +19,7 @@ from agentv.model.response import TargetFailure
 from agentv.model.result import EvaluatorResult
 from agentv.settings.evaluator_reader import evaluator_of
 from agentv.support.hash_table import OwnedCache
-from agentv.support.transform import apply_transform
+from agentv.support.transform import TransformFailure, apply_transform
 
 _NO_TRACE = "The stored record has no messages, so its tool calls are unknown"
 
@@ -37,7 +37,11 @@ class Scorer:
             evaluator = self._evaluator(spec, judgement)
             if not evaluator.is_plain:
                 return None
-            return evaluator_result(spec, evaluator.score(_cleaned(spec, judgement)), verdicts)
+            if spec.transform is None:
+                return evaluator_result(spec, evaluator.score(judgement), verdicts)
+            transformed = _transformed(spec, judgement)
+            result = evaluator_result(spec, evaluator.score(transformed), verdicts)
+            return _with_answer(result, judgement, transformed)
         except Exception as error:
             return _failed(spec, error)
 
@@ -72,9 +76,10 @@ class Scorer:
 
     async def _score(self, spec: EvaluatorSpec, judgement: Judgement, context: ScoringContext) -> EvaluatorResult:
         calls: JudgeCalls | None = None
+        original = judgement
         try:
             evaluator = self._evaluator(spec, judgement)
-            judgement = _cleaned(spec, judgement)
+            judgement = _transformed(spec, judgement)
             named = spec.target or context.judge
             judges = self._judging.judges(evaluator.needs.judge or named, context.target)
             calls = JudgeCalls(self._judging, judgement.case, spec.name, judges, context)
@@ -94,6 +99,7 @@ class Scorer:
             result = evaluator_result(spec, await evaluator.evaluate(own), context.verdicts)
         except Exception as error:
             result = _failed(spec, error)
+        result = _with_answer(result, original, judgement)
         return result if calls is None else _with_calls(result, calls)
 
     def _evaluator(self, spec: EvaluatorSpec, judgement: Judgement) -> Evaluator:
@@ -110,14 +116,22 @@ class Scorer:
         return evaluator
 
 
-def _cleaned(spec: EvaluatorSpec, judgement: Judgement) -> Judgement:
+def _transformed(spec: EvaluatorSpec, judgement: Judgement) -> Judgement:
     if spec.transform is None:
         return judgement
     text = apply_transform(judgement.candidate_answer, spec.transform, judgement.find_file)
     return msgspec.structs.replace(judgement, candidate_answer=text)
 
 
+def _with_answer(result: EvaluatorResult, before: Judgement, after: Judgement) -> EvaluatorResult:
+    """Add the text that was scored to a result, if the evaluator's transform changed it."""
+    text = after.candidate_answer
+    return result if text == before.candidate_answer else msgspec.structs.replace(result, candidate_answer=text)
+
+
 def _failed(spec: EvaluatorSpec, error: Exception) -> EvaluatorResult:
+    if isinstance(error, TransformFailure):
+        return failed_result(spec, str(error), error_class="invalid_response")
     if isinstance(error, EvaluatorFailure):
         return failed_result(spec, str(error), error.members, suspicious=error.suspicious)
     if isinstance(error, TargetFailure | ValueError):

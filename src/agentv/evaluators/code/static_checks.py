@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from agentv.evaluators.code.inline_python import PARAMETERS
 from agentv.model.evaluator import FileReference, FindFile
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.support.code_outline import read_module
+from agentv.support.transform import functions_of
 
 
 def function_reference(path: KeyPath, function: str) -> FileReference:
@@ -25,9 +26,8 @@ def function_reference(path: KeyPath, function: str) -> FileReference:
 
 
 def transform_references(transform: Any) -> Iterator[FileReference]:
-    """Yield the reference to a transform's function, if it has one."""
-    function = transform.get("function") if isinstance(transform, Mapping) else getattr(transform, "function", None)
-    if isinstance(function, str):
+    """Yield the references to the functions of a transform, or of several in a list."""
+    for function in functions_of(transform):
         yield function_reference(("transform", "function"), function)
 
 

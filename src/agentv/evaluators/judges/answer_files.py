@@ -141,4 +141,7 @@ async def _printed(chosen: Preprocessor, stdin: bytes, judgement: Judgement) -> 
         confinement=confinement_for("limits", judgement),
         noun=f"The preprocessor for '{chosen.type}'",
     )
-    return (await program.run(stdin)).strip()
+    text = (await program.run(stdin)).strip()
+    if not text:
+        raise EvaluatorFailure(f"{program.noun} printed no text")
+    return text

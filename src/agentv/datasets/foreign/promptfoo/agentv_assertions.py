@@ -12,7 +12,7 @@ import msgspec
 
 from agentv.datasets.foreign.promptfoo.assertion_entries import EMBEDDED, JUDGED, REFUSED, Grading, entries_of
 from agentv.datasets.foreign.promptfoo.nunjucks import names_of, rendered
-from agentv.datasets.foreign.promptfoo.transform_code import transform_of
+from agentv.datasets.foreign.promptfoo.transform_code import transforms_of
 from agentv.datasets.foreign.values import is_blank, text_of
 
 _RUBRIC = "llm-rubric"
@@ -44,17 +44,18 @@ def evaluators_of(assertions: Any, grading: Grading, transform: Any = None) -> l
             found += _entries(dict(written), grading, transform)
         else:
             raise ValueError(f"An assertion must be an object or a text, got {text_of(written)[:80]}")
-    return _with_judge(found, grading)
+    return _with_rubric(found, grading, transform)
 
 
-def _with_judge(found: list[Any], grading: Grading) -> list[Any]:
-    """Return the list with its texts as one rubric if the suite names a judge; otherwise the texts stay as they are."""
-    judge = grading.judge(None)
+def _with_rubric(found: list[Any], grading: Grading, transform: Any) -> list[Any]:
+    """Return the list with its texts as one rubric if it needs a judge or a transform; otherwise as they are."""
+    judge, steps = grading.judge(None), transforms_of(transform)
     texts = [each for each in found if isinstance(each, str)]
-    if judge is None or not texts:
+    if (judge is None and steps is None) or not texts:
         return found
     first = next(index for index, each in enumerate(found) if isinstance(each, str))
-    rubric = {"type": "rubric", "rubrics": texts, "weight": len(texts), "target": judge}
+    rubric: dict[str, Any] = {"type": "rubric", "rubrics": texts, "weight": len(texts)}
+    rubric |= {key: value for key, value in (("target", judge), ("transform", steps)) if value is not None}
     return [*found[:first], rubric, *(each for each in found[first:] if not isinstance(each, str))]
 
 
@@ -83,12 +84,12 @@ def _judge(entry: dict[str, Any], type_: str, grading: Grading) -> dict[str, Any
 
 
 def _common(entry: dict[str, Any], assertion: dict[str, Any], transform: Any) -> dict[str, Any]:
-    """Return an entry with its name, and with its transform or else the test's."""
+    """Return an entry with its name, and with the transforms of the test and its own."""
     entry = {key: value for key, value in entry.items() if key not in ("metric", "transform")}
     metric = assertion.get("metric")
     if isinstance(metric, str) and metric.strip():
         entry["name"] = metric.strip()
-    steps = transform_of(assertion.get("transform", transform))
+    steps = transforms_of(transform, assertion.get("transform"))
     return {**entry, "transform": steps} if steps else entry
 
 

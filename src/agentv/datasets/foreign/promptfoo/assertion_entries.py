@@ -14,7 +14,7 @@ import msgspec
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.promptfoo.nunjucks import rendered
-from agentv.datasets.foreign.promptfoo.transform_code import transform_of
+from agentv.datasets.foreign.promptfoo.transform_code import transforms_of
 from agentv.datasets.foreign.values import is_blank, text_of
 from agentv.settings.diagnostics import did_you_mean
 
@@ -93,7 +93,8 @@ def entries_of(assertions: Any, grading: Grading, transform: Any = None) -> list
         assertion = _resolved(written, grading)
         entry = _set_entry(assertion, grading) if assertion.get("type") == "assert-set" else _entry(assertion, grading)
         if entry is not None:
-            steps = transform_of(assertion.get("transform", transform))
+            own = None if assertion.get("type") == "assert-set" else assertion.get("transform")
+            steps = transforms_of(transform, own)
             found.append({**entry, "transform": steps} if steps else entry)
     return found
 

@@ -299,7 +299,7 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
         lose=lose,
         templates=object_at(suite.data, "assertionTemplates"),
     )
-    transform = options.get("transform", options.get("postprocess"))
+    transform = options.get("transform") or options.get("postprocess")
     names = frozenset(name for prompt in suite.prompts for name in prompt.names)
     if "_conversation" in names:
         lose("'_conversation': each test is a case of its own; use `turns` for a conversation")

@@ -192,8 +192,10 @@ def _set(spec: EvaluatorSpec, settings: dict[str, Any], case: EvalCase, lose: Lo
 
 
 def _transform(transform: Any, lose: Lose) -> str:
-    """Return the JavaScript for a transform with one step."""
+    """Return the JavaScript for a transform with one step. In promptfoo, an empty text is always scored."""
     steps = _plain(transform) if transform else {}
+    if isinstance(steps, dict):
+        steps.pop("allow_empty", None)
     if not steps:
         return ""
     if list(steps) == ["json_path"] and steps["json_path"].replace("$", "") not in ("", "."):

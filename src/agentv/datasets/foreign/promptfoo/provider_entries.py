@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.promptfoo.transform_code import response_path_of, transform_of
+from agentv.datasets.foreign.promptfoo.transform_code import response_path_of, transforms_of
 from agentv.datasets.foreign.values import is_blank, text_of
 
 _SAME = {
@@ -88,7 +88,7 @@ def target_entry(provider: Any, folder: str, lose: Lose) -> dict[str, Any]:
     assert isinstance(config, dict)
     entry = _entry(id, config, folder, lose)
     try:
-        transform = transform_of(options.get("transform", options.get("postprocess")))
+        transform = transforms_of(options.get("transform") or options.get("postprocess"))
     except ValueError as error:
         raise UnmappedProvider(str(error)) from None
     if not is_blank(options.get("delay")):

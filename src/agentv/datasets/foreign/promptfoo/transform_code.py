@@ -6,32 +6,70 @@ import re
 from typing import Any
 
 _ARROW = re.compile(r"^\(?\s*(?P<name>\w+)(?:\s*,\s*\w+)*\s*\)?\s*=>\s*(?P<body>[^{].*)$", re.DOTALL)
-_TRIM = re.compile(r"\.(?:trim|trimEnd|trimStart|toString)\(\)$")
+_TRIM = re.compile(r"\.trim\(\)$")
+_TRIMS = re.compile(r"\.(?:trim|trimEnd|trimStart|toString)\(\)$")
 _STEPS = r"""(?P<steps>(?:\??\.\w+|\??\.?\[\s*(?:\d+|'[^']*'|"[^"]*")\s*\])*)"""
 _PARSED = re.compile(rf"(?:await\s+)?JSON\.parse\(\s*(?:output|text|json)\s*\){_STEPS}")
 _DATA = re.compile(rf"(?:json|output|data|response|text){_STEPS}")
-_MATCH = re.compile(r"output\.match\(/(?P<pattern>(?:[^/\\]|\\.)+)/\)(?:\?\.|\?)?\[(?P<group>[01])\]")
+_PARSED_OUTPUT = re.compile(rf"JSON\.parse\(\s*output\s*\){_STEPS}")
+_MATCH = re.compile(r"output\.match\(/(?P<pattern>(?:[^/\\]|\\.)+)/(?P<flags>[imsu]*)\)(?:\?\.|\?)?\[(?P<group>[01])\]")
+_OPENING = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\((?!\?)", re.DOTALL)
+"""An opening parenthesis of a group; escapes and character classes are matched to skip them."""
 _STEP = re.compile(r"""\??\.?(?:(\w+)|\[\s*(\d+)\s*\]|\[\s*['"]([^'"]*)['"]\s*\])""")
 
 
-def transform_of(code: Any) -> dict[str, Any] | None:
-    """Return the steps for the transform of a test or an assertion. Raises ValueError if they cannot express it."""
-    if code is None:
-        return None
-    body = _body(code)
-    if body in ("output", "text"):
-        return None
-    parsed = _PARSED.fullmatch(body)
+def transforms_of(*codes: Any) -> Any:
+    """Return the transform for JavaScript that is applied one after another, such as a test's and an assertion's.
+
+    It is None if nothing changes, an object, or a list of objects. Raises ValueError if steps cannot express the code.
+    """
+    steps = [step for code in codes if code for step in _steps(code)]
+    return steps if len(steps) > 1 else steps[0] if steps else None
+
+
+def _steps(code: Any) -> list[dict[str, Any]]:
+    """Return the steps for one expression. As in promptfoo, an empty text is a result, and undefined is an error."""
+    body = _expression(code)
+    steps: list[dict[str, Any]] = []
+    if _TRIM.search(body):
+        body = _TRIM.sub("", body)
+        steps.append({"strip": ["whitespace"], "allow_empty": True})
+    if body == "output":
+        return steps
+    parsed = _PARSED_OUTPUT.fullmatch(body)
     if parsed is not None:
-        return {"json_path": path_of(parsed["steps"])} if parsed["steps"] else None
-    found = _MATCH.fullmatch(body)
-    if found is not None:
-        pattern = found["pattern"].replace("\\/", "/")
-        return {"regex": pattern if found["group"] == "1" else f"({pattern})"}
+        return [{"json_path": path_of(parsed["steps"]) or "$", "allow_empty": True}, *steps]
+    match = _MATCH.fullmatch(body)
+    if match is not None:
+        return [{"regex": _pattern(match), "allow_empty": True}, *steps]
     raise ValueError(
         f"The transform `{str(code).strip()[:80]}` is JavaScript that agentv does not run. "
         "Use `JSON.parse(output).path` or `output.match(/…/)[1]`, or move the check to a `javascript` assertion"
     )
+
+
+def _expression(code: Any) -> str:
+    """Return the expression whose value promptfoo uses: code of several lines needs a `return`, other code has none."""
+    text = str(code)
+    is_block, returns = "\n" in text, text.lstrip().startswith("return ")
+    if is_block != returns:
+        why = "several lines without a `return`" if is_block else "one line with a `return`"
+        raise ValueError(f"The transform `{text.strip()[:80]}` is {why}, which promptfoo gets no value from")
+    return text.strip().removeprefix("return ").rstrip("; \n").strip()
+
+
+def _pattern(match: re.Match[str]) -> str:
+    """Return the pattern of `output.match(…)` with one group: the one that is used."""
+    pattern, flags = match["pattern"].replace("\\/", "/"), match["flags"].replace("u", "")
+    prefix = f"(?{flags})" if flags else ""
+    if match["group"] == "0":
+        return f"{prefix}({pattern})"
+    openings = [each.start() for each in _OPENING.finditer(pattern) if each[0] == "("]
+    if not openings:
+        raise ValueError(f"The transform `{match[0][:80]}` uses a group, and its pattern has none")
+    for place in reversed(openings[1:]):
+        pattern = f"{pattern[:place]}(?:{pattern[place + 1 :]}"
+    return prefix + pattern
 
 
 def response_path_of(code: Any) -> str | None:
@@ -55,7 +93,7 @@ def _body(code: Any) -> str:
     if arrow is not None:
         name = "json" if arrow["name"] in ("json", "response", "data") else "output"
         text = re.sub(rf"\b{arrow['name']}\b", name, arrow["body"]).strip()
-    return _TRIM.sub("", text)
+    return _TRIMS.sub("", text)
 
 
 def path_of(steps: str) -> str:
