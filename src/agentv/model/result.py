@@ -217,6 +217,40 @@ def _known_cost(results: tuple[EvaluatorResult, ...]) -> float | None:
     return total
 
 
+class TransformedAnswer(NamedTuple):
+    """An answer before a transform, and the text that was scored instead; None if the transform failed.
+
+    `evaluator` names the evaluator whose own transform it is; None for that of the target.
+    """
+
+    raw: str
+    scored: str | None
+    evaluator: str | None = None
+
+    @property
+    def texts(self) -> list[tuple[str, str]]:
+        """The two texts with their titles, the scored one first."""
+        title = "scored text" if self.evaluator is None else f"text scored by {self.evaluator}"
+        scored = [] if self.scored is None else [(title, self.scored)]
+        return [*scored, ("raw answer", self.raw)]
+
+
+def transformed_answer(result: Result) -> TransformedAnswer | None:
+    """Return the raw and the scored text if a transform changed the answer or failed; None otherwise.
+
+    Of several evaluators with a transform of their own, the first one that did not pass decides.
+    """
+    raw = result.raw_answer if result.raw_answer is not None else result.candidate_answer
+    own = [found for found in result.evaluator_results if found.candidate_answer is not None or found.is_untransformed]
+    if raw is None or (not own and result.raw_answer is None):
+        return None
+    chosen = next((found for found in own if found.verdict != "pass"), None)
+    if chosen is None and result.raw_answer is not None:
+        return TransformedAnswer(raw, result.candidate_answer)
+    chosen = chosen or own[0]
+    return TransformedAnswer(raw, chosen.candidate_answer, chosen.name)
+
+
 def reason_of(result: Result, before: Result | None = None) -> str:
     """Return why a result did not pass: its error, its misses, or the evaluators' reasoning; empty if unknown.
 

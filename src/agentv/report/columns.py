@@ -19,7 +19,7 @@ _TYPES: dict[str, type] = {"": str, "int": int, "float": float, "bool": bool, "l
 _COLUMNS = """
 run_id timestamp dataset dataset_path line:int eval_id conversation_id target prompt trial:int status verdict
 score:float partial_score:float reason error_class error_stage duration_ms:float cost_usd:float judge_cost_usd:float
-input_tokens:int output_tokens:int attempts:int cached:bool carried_from tags:list candidate_answer
+input_tokens:int output_tokens:int attempts:int cached:bool carried_from tags:list candidate_answer raw_answer
 """
 COLUMNS = {name: _TYPES[kind] for name, _, kind in (column.partition(":") for column in _COLUMNS.split())}
 """The columns and their types; they are followed by `score.NAME` for each evaluator."""

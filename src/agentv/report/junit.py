@@ -133,6 +133,11 @@ def story(result: Result) -> str:
     text = excerpt("\n".join(lines), _LONGEST_ANSWER)
     if result.candidate_answer is not None:
         text += "\n\nanswer:\n" + excerpt(result.candidate_answer, _LONGEST_ANSWER)
+    for found in result.evaluator_results:
+        if found.candidate_answer is not None:
+            text += f"\n\ntext scored by {found.name}:\n" + excerpt(found.candidate_answer, _LONGEST_ANSWER)
+    if result.raw_answer is not None:
+        text += "\n\nraw answer:\n" + excerpt(result.raw_answer, _LONGEST_ANSWER)
     return text
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from agentv.errors import file_errors, plural
 from agentv.model.manifest import PartSummary, TargetSummary
-from agentv.model.result import Result, reason_of
+from agentv.model.result import Result, reason_of, transformed_answer
 from agentv.report.failure_text import failure_headline, failure_markdown
 from agentv.report.figures import (
     cell,
@@ -150,12 +150,19 @@ def _cases(title: str, results: Sequence[Result], total: int) -> Iterator[str]:
     yield from _head("case", "target", "error" if results[0].error else "score", "reason")
     for result in results:
         figure = result.error.error_class if result.error else number(result.score)
-        reason = cell(reason_of(result), _LONGEST_REASON)
+        reason = cell(reason_of(result), _LONGEST_REASON) + _answers(result)
         name = job_name(result.eval_id, result.prompt, result.trial)
         yield _row(cell(name, _LONGEST_NAME), cell(result.target, _LONGEST_NAME), figure, reason)
     if total > len(results):
         yield from ("", f"… and {total - len(results):,} more.")
     yield ""
+
+
+def _answers(result: Result) -> str:
+    """Return the text that was scored and the raw answer for a cell, if a transform changed it or failed."""
+    answer = transformed_answer(result)
+    texts = [] if answer is None else answer.texts
+    return "".join(f"<br>{markdown(title, _LONGEST_NAME)}: {cell(text, _LONGEST_REASON)}" for title, text in texts)
 
 
 def _head(*names: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ import msgspec
 
 from agentv.errors import plural
 from agentv.model.manifest import PartSummary, RunSummary, TargetSummary
+from agentv.model.result import TransformedAnswer
 from agentv.report.figures import (
     aligned,
     bars,
@@ -201,7 +202,9 @@ def _errors(target: TargetSummary, details: TargetDetails, width: int | None) ->
         counted_as = f"the mean with {plural(target.errors, 'error')} counted as 0 and as 1"
         yield f"    95 % interval {interval(target.ci95_with_errors)} of {counted_as}", "red"
     rows = [["  ", name, _named(note), one_line(note.reason, _LONGEST_REASON)] for name, note in details.errors.items()]
-    yield from ((_cut(row, width), "red") for row in aligned(rows))
+    for row, note in zip(aligned(rows), details.errors.values(), strict=True):
+        yield _cut(row, width), "red"
+        yield from _answers(note, width)
 
 
 def _cases(title: str, notes: Sequence[CaseNote], measure: str, width: int | None) -> Iterator[Line]:
@@ -212,7 +215,18 @@ def _cases(title: str, notes: Sequence[CaseNote], measure: str, width: int | Non
     for note in notes:
         figure = number(note.score) if measure == "score" else duration(note.duration_ms)
         rows.append(["  ", figure, _named(note), one_line(note.reason, _LONGEST_REASON)])
-    yield from ((_cut(row, width), "yellow" if measure == "score" else "dim") for row in aligned(rows))
+    for row, note in zip(aligned(rows), notes, strict=True):
+        yield _cut(row, width), "yellow" if measure == "score" else "dim"
+        yield from _answers(note, width) if measure == "score" else ()
+
+
+def _answers(note: CaseNote, width: int | None) -> Iterator[Line]:
+    """Yield the text that was scored and the raw answer, if a transform changed it or failed."""
+    if note.raw_answer is None:
+        return
+    for title, text in TransformedAnswer(note.raw_answer, note.scored_answer, note.scored_by).texts:
+        line = f"      {one_line(title, LONGEST_NAME)}: {one_line(text, _LONGEST_REASON) or '(empty)'}"
+        yield _cut(line, width), "dim"
 
 
 def _cut(line: str, width: int | None) -> str:

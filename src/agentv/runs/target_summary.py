@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 import msgspec
 
 from agentv.model.manifest import Interval, PartSummary, TargetSummary
-from agentv.model.result import Result, reason_of
+from agentv.model.result import Result, reason_of, transformed_answer
 from agentv.runs.trials import JudgeVotes, Trials
 from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.power import detectable_difference
@@ -25,8 +25,12 @@ _SAME = 0.0005
 """Means that differ by less look the same, and are not shown twice."""
 
 
-class CaseNote(msgspec.Struct, frozen=True, kw_only=True):
-    """A case worth reviewing, and the reason."""
+class CaseNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A case worth reviewing, and the reason; with the answer, if a transform changed it or failed.
+
+    Texts are cut. `scored_answer` is None if the transform failed, `scored_by` the evaluator with a transform of its
+    own.
+    """
 
     eval_id: str
     dataset: str
@@ -35,6 +39,9 @@ class CaseNote(msgspec.Struct, frozen=True, kw_only=True):
     score: float | None
     duration_ms: float | None
     reason: str
+    raw_answer: str | None = None
+    scored_answer: str | None = None
+    scored_by: str | None = None
 
 
 class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -300,7 +307,8 @@ class _Ranking:
 
 
 def _note(result: Result, reason: str) -> CaseNote:
-    metrics = result.execution_metrics
+    metrics, answer = result.execution_metrics, transformed_answer(result)
+    scored = None if answer is None else answer.scored
     return CaseNote(
         eval_id=result.eval_id,
         dataset=result.dataset,
@@ -309,4 +317,7 @@ def _note(result: Result, reason: str) -> CaseNote:
         score=result.score,
         duration_ms=metrics.duration_ms if metrics else None,
         reason=reason[:LONGEST_REASON],
+        raw_answer=None if answer is None else answer.raw[:LONGEST_REASON],
+        scored_answer=None if scored is None else scored[:LONGEST_REASON],
+        scored_by=None if answer is None else answer.evaluator,
     )

@@ -51,6 +51,7 @@ class EvaluatorVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     verdict: Verdict | None = None
     misses: tuple[str, ...] = ()
     reasoning: str | None = None
+    candidate_answer: str | None = None
     error: str | None = None
 
 
@@ -73,6 +74,7 @@ class FailedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     expected_outcome: str | None = None
     expected_output: Any = None
     candidate_answer: str | None = None
+    raw_answer: str | None = None
     tool_calls: list[dict[str, Any]] = []
     cut: list[Cut] = []
 
@@ -159,6 +161,7 @@ def _failed(result: Result, case: dict[str, Any]) -> FailedResult:
         "expected_outcome": case.get("expected_outcome"),
         "expected_output": case.get("expected_output"),
         "candidate_answer": result.candidate_answer,
+        "raw_answer": result.raw_answer,
         "tool_calls": [{"tool": call.tool, "input": call.input} for call in calls],
     }
     failed = FailedResult(
@@ -178,8 +181,11 @@ def _failed(result: Result, case: dict[str, Any]) -> FailedResult:
     return msgspec.structs.replace(kept, cut=cut)
 
 
+_OF_VERDICT = ("name", "type", "score", "verdict", "misses", "reasoning", "candidate_answer")
+
+
 def _verdict(found: EvaluatorResult) -> dict[str, Any]:
-    same = {name: getattr(found, name) for name in ("name", "type", "score", "verdict", "misses", "reasoning")}
+    same = {name: getattr(found, name) for name in _OF_VERDICT}
     error = None if found.error is None else found.error.message
     data: dict[str, Any] = msgspec.to_builtins(EvaluatorVerdict(**same, error=error))
     return data

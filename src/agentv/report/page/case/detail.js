@@ -7,6 +7,7 @@ import { fileDiff } from "./file_diff.js";
 import { reasons } from "./reasons.js";
 import { reference } from "./reference.js";
 import { targetSettings } from "./settings.js";
+import { transformed } from "./transformed.js";
 import { copyButton } from "../core/copy.js";
 import { element, replaceChildren } from "../core/dom.js";
 import { firstEntries } from "../core/first_entries.js";
@@ -141,6 +142,7 @@ function sections(row, result, testCase, { head, others }) {
     figures(row, result),
     others,
     section("talk", "Conversation", conversation(row, result, testCase)),
+    transformed(result),
     reference(result, testCase),
     ownFindings(result),
     checks.length && section("evaluators", "Evaluators", firstEntries(checks, evaluator, "evaluators")),

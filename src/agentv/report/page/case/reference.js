@@ -23,7 +23,7 @@ export function reference(result, testCase) {
 }
 
 // Shows two texts side by side; stacked where there is no room.
-function sideBySide(left, right) {
+export function sideBySide(left, right) {
   const isData = left.isData || right.isData;
   const isShort = left.text.length <= LONGEST && right.text.length <= LONGEST;
   const parts = isShort ? difference(visible(left.text), visible(right.text)) : null;
