@@ -29,7 +29,7 @@ from agentv.model.evaluator import Verdicts, turn_evaluator_name
 from agentv.model.job import Job, Judgement
 from agentv.model.message import message_to_data
 from agentv.model.origin import Origin
-from agentv.model.response import Response
+from agentv.model.response import Response, TargetFailure
 from agentv.model.result import EvaluatorResult, Result
 from agentv.model.workspace_settings import Workspace
 from agentv.runs.redaction import Redactor
