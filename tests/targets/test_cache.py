@@ -1,6 +1,8 @@
 """The response cache: repeated requests hit it, and any change that affects an answer misses it."""
 
 import json
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from agentv.targets.mock import Mock
 from agentv.targets.python import PythonTarget
 from agentv.targets.recordings.response_cache import ResponseCache
 from agentv_testing import FaultyServer
+from waiting import wait_until
 
 KEY = "sk-very-secret-1"
 CASES = [
@@ -319,3 +322,41 @@ def test_write_errors_are_ignored(tmp_path):
     (tmp_path / "00").write_text("a file where a folder should be")
     cache.put("0" * 32, answer("hi"))
     assert cache.get("0" * 32) is None
+
+
+def test_runs_that_share_a_cache_make_each_call_once(serve, folder, program):
+    project = serve(answers="Paris", latency_s=0.05)
+    project.target(workers=10)
+    folder.write("cases.jsonl", [{**CASES[0], "id": f"c{number}", "input": f"{number}?"} for number in range(60)])
+    command = [program, "eval", "cases.jsonl", "--cache", "-q", "--out"]
+    executors = {"one": [], "two": [], "three": ["--executor", "process"]}
+    runs = [subprocess.Popen([*command, name, *more], cwd=folder.path) for name, more in executors.items()]
+    assert [run.wait() for run in runs] == [0, 0, 0]
+    assert project.calls == 60
+    assert [len((folder.path / name / "results.jsonl").read_bytes().splitlines()) for name in executors] == [60] * 3
+
+
+def test_equal_calls_of_one_run_are_made_once(serve, folder):
+    project = serve(answers="Paris", latency_s=0.05)
+    folder.write("cases.jsonl", [{**CASES[0], "id": f"c{number}"} for number in range(20)])
+    assert sum(cached(project.run("--cache"))) == 19
+    assert project.calls == 1
+
+
+def test_a_call_of_a_killed_run_is_made_by_the_run_that_waits_for_it(serve, folder):
+    project = serve(answers="Paris", faults=("hang", "hang"))
+    command = [sys.executable, "-m", "agentv", "eval", "cases.jsonl", "--cache", "-q", "--out"]
+    with subprocess.Popen([*command, "one"], cwd=folder.path) as first:
+        wait_until(lambda: project.calls == 2, first)
+        with subprocess.Popen([*command, "two"], cwd=folder.path) as second:
+            wait_until((folder.path / "two" / "run.json").exists, second)
+            first.kill()
+            assert second.wait() == 0
+    assert project.calls == 4
+
+
+def test_a_call_whose_equal_failed_is_made(serve, folder):
+    project = serve(answers="Paris", faults={"500": 1.0})
+    folder.write("cases.jsonl", [{**CASES[0], "id": f"c{number}"} for number in range(10)])
+    project.run("--cache", "--max-retries", "0", "--max-outage", "0", expect=3)
+    assert project.calls == 10

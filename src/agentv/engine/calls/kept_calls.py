@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from agentv.engine.job.spec import RunSpec
+from agentv.executors.executor import Limits
 from agentv.model.job import OverrideKey
 from agentv.model.response import Responder
 from agentv.runs.redaction import Redactor
 from agentv.runs.writer import ResultWriter
+from agentv.targets.recordings.call_flights import CallFlights
 from agentv.targets.recordings.recorder import RecordingResponder
 from agentv.targets.recordings.replay import RecordedResponder, Recording, choose_target
 from agentv.targets.recordings.response_cache import CachedResponder, ResponseCache
@@ -16,11 +18,14 @@ from agentv.targets.target import Target, file_hashes, fingerprint_of
 class KeptCalls:
     """Wraps targets so that their calls are cached, recorded or replayed."""
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, spec: RunSpec, limits: Limits) -> None:
         redact = Redactor(spec.secrets).redact_line
         cache, record = spec.files.cache_folder, spec.files.record_file
         self._spec = spec
         self._cache = None if cache is None else ResponseCache(cache, redact)
+        self._flights = None if cache is None else CallFlights(cache, limits.slots.lent_slot)
+        if self._flights is not None:
+            limits.on_stop(self._flights.stop)
         self._record = None if record is None else ResultWriter(record, redact)
         self._replay = None if spec.replay is None else Recording(spec.replay)
 
@@ -36,10 +41,11 @@ class KeptCalls:
 
     def cached(self, settings: Target, responder: Responder) -> Responder:
         """Wrap a target with the cache, if there is one and the target is cacheable."""
-        if self._cache is None or not settings.is_cacheable:
+        if self._cache is None or self._flights is None or not settings.is_cacheable:
             return responder
         files = file_hashes(settings, self._spec.home, self._spec.folders)
-        return CachedResponder(responder, self._cache, fingerprint_of(settings, self._spec.secrets, files))
+        fingerprint = fingerprint_of(settings, self._spec.secrets, files)
+        return CachedResponder(responder, self._cache, self._flights, fingerprint, is_batched=settings.is_batched)
 
     def recorded(self, settings: Target, responder: Responder, variant: OverrideKey) -> Responder:
         """Wrap a target so that its calls are recorded, if the run has a recording."""

@@ -61,7 +61,7 @@ class OpenTargets:
         if spec.replay or spec.files.cache_folder or spec.files.record_file:
             from agentv.engine.calls.kept_calls import KeptCalls  # late: few runs keep or replay calls
 
-            self._kept = KeptCalls(spec)
+            self._kept = KeptCalls(spec, limits)
         self.payments = None if spec.budget is None else Payments(limits.budget(spec.budget))
         self._settings = {target.name: target for target in spec.targets}
         self.names = frozenset(self._settings)

@@ -16,6 +16,7 @@ from agentv.model.case import case_to_data
 from agentv.model.response import Request, Responder, ResponderWrapper, Response
 from agentv.model.values import digest, to_json
 from agentv.support.private_files import make_folder, read_file, write_file
+from agentv.targets.recordings.call_flights import CallFlights
 from agentv.targets.recordings.recorder import StoredResponse, request_digest_of, restored, stored
 
 SCHEMA_VERSION = 1
@@ -94,19 +95,30 @@ class ResponseCache:
 
 
 class CachedResponder(ResponderWrapper):
-    """A target with a cache. Failures are not cached."""
+    """A target with a cache. Failures are not cached. Equal calls at the same time are made once.
 
-    def __init__(self, inner: Responder, cache: ResponseCache, fingerprint: str) -> None:
+    A call waits at most as long as its timeout for an equal one of another process; any time if `is_batched`.
+    """
+
+    def __init__(
+        self, inner: Responder, cache: ResponseCache, flights: CallFlights, fingerprint: str, *, is_batched: bool
+    ) -> None:
         super().__init__(inner)
         self._cache = cache
+        self._flights = flights
         self._fingerprint = fingerprint
+        self._is_batched = is_batched
 
     async def respond(self, request: Request) -> Response:
         """Return the cached response, or call the target."""
         key = self._cache.key(self._fingerprint, self.sends(request), request)
-        found = self._cache.get(key)
-        if found is not None:
-            return found
-        response = await self._inner.respond(request)
-        self._cache.put(key, response)
-        return response
+        cached = self._cache.get(key)
+        if cached is not None:
+            return cached
+        async with self._flights.flight(key, request, None if self._is_batched else request.timeout_s):
+            cached = self._cache.get(key)
+            if cached is not None:
+                return cached
+            response = await self._inner.respond(request)
+            self._cache.put(key, response)
+            return response
