@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from agentv.errors import EXIT_INTERRUPTED
+from agentv.support.processes.event_loop import new_event_loop
 
 _HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, *(() if _HANGUP is None else (_HANGUP,)))
@@ -32,7 +33,7 @@ class InterruptibleLoop:
         with suppress(RuntimeError):
             asyncio.get_running_loop()
             return self._run_in_thread(main)
-        with asyncio.Runner() as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             self._loop = runner.get_loop()
             task = self._loop.create_task(main)
             self._task = task

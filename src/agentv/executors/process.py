@@ -22,6 +22,7 @@ from agentv.errors import UsageError
 from agentv.executors.crew import Crew, JobQueue, NumberedJob, NumberedResult, WorkerLost, pack, portable
 from agentv.executors.executor import Emit, ExecutorOptions, Jobs, JobSlots, Load, WorkSpec
 from agentv.executors.leases import LeasedLimits, LimitHub
+from agentv.support.processes.event_loop import new_event_loop
 from agentv.support.processes.process_memory import claim_process, hide_environment, startup_environment
 
 _AHEAD_S = 0.1
@@ -229,7 +230,9 @@ def serve(descriptor: int) -> None:
     os.set_inheritable(descriptor, False)
     connection = socket.socket(fileno=descriptor)
     Thread(target=_end_with_driver, args=(connection,), daemon=True).start()
-    if not asyncio.run(_Server(connection).run()):
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        is_closed = runner.run(_Server(connection).run())
+    if not is_closed:
         os.killpg(os.getpgrp(), signal.SIGKILL)  # nothing else would end processes started by user code
 
 
