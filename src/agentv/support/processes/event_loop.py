@@ -1,4 +1,4 @@
-"""An event loop whose clock stands still while the process is stopped, so that answers are read before timeouts expire.
+"""An event loop whose clock pauses while the process is stopped, so that answers are read before timeouts expire.
 
 A process is stopped by Ctrl-Z, SIGSTOP, a paused container or code that blocks the loop. What arrived meanwhile is read
 in the first turns of the loop after that.
