@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 CORPUS = Path(__file__).resolve().parent / "corpus"
-FOREIGN = CORPUS.parent.parent.parent / "tests" / "data" / "foreign"
+DATA = CORPUS.parent.parent.parent / "tests" / "data"
+FOREIGN = DATA / "foreign"
+_ANY_NAME = re.compile(r"[\w.-]{1,80}")
 _FILE_NAME = re.compile(r"[a-z0-9_-][a-z0-9_.-]{0,40}\.(jsonl|json|csv|tsv|yaml|yml|toml|txt|parquet|xlsx)")
 
 Reader = Callable[[bytes, Path], object]
@@ -35,13 +37,47 @@ def refuses(read: Reader, *also: str) -> Reader:
     return reads_or_refuses
 
 
+def file_name(name: str, data: bytes) -> tuple[str, bytes, bytes]:
+    """Return the name of the file that an input of a reader is, the line before its content, and the content."""
+    if name not in _WITH_HEAD:
+        return _SUFFIXES.get(name, "x.txt"), b"", data
+    head, _, content = data.partition(b"\n")
+    return head.decode("utf-8", "replace").rpartition(" ")[2], head + b"\n", content
+
+
 def seeds(name: str) -> Iterator[tuple[str, bytes]]:
     """Yield the inputs to start from: the corpus and, for files of other tools, the examples of the tests."""
     if (CORPUS / name).is_dir():
         for path in sorted((CORPUS / name).iterdir()):
             yield path.name, path.read_bytes()
+    if name in ("jsonl", "yaml"):
+        for path in sorted((DATA.parent.parent / "examples").glob(f"*/evals/*.{name}")):
+            yield f"{path.parent.parent.name}-{path.stem}", path.read_bytes()
     if name == "foreign":
         yield from _foreign_examples()
+    if name in ("foreign_results", "sessions"):
+        yield from _examples(DATA / name)
+    if name == "otlp":
+        yield from ((title, data) for title, data in _examples(DATA / "sessions") if title.startswith("otlp"))
+
+
+def _examples(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the examples of results or sessions: a line with the file's name, and its content."""
+    import json
+
+    import yaml
+
+    for path in sorted(folder.glob("*.yaml")):
+        for number, example in enumerate(yaml.safe_load(path.read_text("utf-8"))):
+            content = example.get("content")
+            if content is not None and "file" in example:
+                text = content if isinstance(content, str) else _as_text(content, example["file"], json.dumps)
+                yield f"{path.stem}-{number}", f"{Path(example['file']).name}\n{text}".encode()
+
+
+def _as_text(content: Any, file: str, dump: Callable[[Any], str]) -> str:
+    is_lines = file.endswith(".jsonl") and isinstance(content, list)
+    return "\n".join(map(dump, content)) + "\n" if is_lines else dump(content)
 
 
 def _foreign_examples() -> Iterator[tuple[str, bytes]]:
@@ -86,6 +122,57 @@ def _foreign(data: bytes, folder: Path) -> None:
             CaseSource(found, Options(), Selection(), SkippingSink(ignore)).load()
     finally:
         path.unlink()
+
+
+def _foreign_results(data: bytes, folder: Path) -> None:
+    """Read the results of another tool. The first line has the file's name."""
+    from agentv.runs.store import RunStore
+
+    path = _named_file(data, folder)
+    try:
+        RunStore.open(path).figures()
+    finally:
+        path.unlink()
+
+
+def _sessions(data: bytes, folder: Path) -> None:
+    """Read the sessions of an agent. The first line has the file's name."""
+    from agentv.sessions.session import ReadLog
+    from agentv.sessions.session_file import read_sessions
+
+    path = _named_file(data, folder)
+    try:
+        for session in read_sessions([str(path)], ReadLog()):
+            [(exchange.text, exchange.answer, exchange.tools) for exchange in session.exchanges]
+    finally:
+        path.unlink()
+
+
+def _named_file(data: bytes, folder: Path) -> Path:
+    head, _, content = data.partition(b"\n")
+    name = head.decode("utf-8", "replace")
+    path = folder / (name if _ANY_NAME.fullmatch(name) else "x.json")
+    path.write_bytes(content)
+    return path
+
+
+def _otlp(data: bytes, folder: Path) -> None:  # noqa: ARG001
+    from agentv.engine.traces.otlp_body import JSON, UnreadableBody, spans_of_body
+
+    for signal in ("traces", "logs"):
+        with suppress(UnreadableBody):
+            spans_of_body(data.partition(b"\n")[2], JSON, signal)
+
+
+def _spreadsheet(suffix: str) -> Reader:
+    def read(data: bytes, folder: Path) -> object:
+        from agentv import load_cases
+
+        path = folder / f"d{suffix}"
+        path.write_bytes(data)
+        return load_cases(str(path))
+
+    return read
 
 
 def _results(suffix: str) -> Reader:
@@ -208,6 +295,11 @@ READERS: dict[str, Reader] = {
     "yaml": refuses(_dataset(".yaml")),
     "prompt_mdx": refuses(_dataset(".prompt.mdx")),
     "foreign": refuses(_foreign),
+    "xlsx": refuses(_spreadsheet(".xlsx")),
+    "ods": refuses(_spreadsheet(".ods")),
+    "foreign_results": refuses(_foreign_results),
+    "sessions": refuses(_sessions),
+    "otlp": refuses(_otlp),
     "results": refuses(_results(".jsonl")),
     "results_yaml": refuses(_results(".yaml")),
     "manifest": refuses(_run_file("run.json")),
@@ -223,3 +315,28 @@ READERS: dict[str, Reader] = {
     "transform": refuses(_transform, "ValueError"),
     "judge_response": refuses(_judge_response),
 }
+
+_WITH_HEAD = ("foreign", "foreign_results", "sessions", "otlp")
+_SUFFIXES = {
+    "jsonl": "d.jsonl", "yaml": "d.yaml", "results": "r.jsonl", "results_yaml": "r.yaml", "manifest": "run.json",
+    "cases": "c.jsonl", "records": "r.jsonl", "summary": "s.json", "targets": "t.yaml", "labels": "l.jsonl",
+    "recording": "c.jsonl", "xlsx": "d.xlsx", "ods": "d.ods",
+}  # fmt: skip
+"""The names of files, whose extensions tell how inputs are changed."""
+
+PACKAGES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("jsonl", "yaml", "prompt_mdx"), ("datasets/case", "datasets/formats")),
+    "foreign": ("datasets/foreign",),
+    **dict.fromkeys(("xlsx", "ods"), ("datasets/foreign/spreadsheets", "datasets/foreign/records")),
+    "foreign_results": ("runs/foreign",),
+    **dict.fromkeys(("sessions", "otlp"), ("sessions",)),
+    **dict.fromkeys(("results", "results_yaml", "manifest", "cases", "records", "summary"), ("runs",)),
+    "targets": ("targets/catalog", "settings"),
+    "labels": ("calibration/label_file",),
+    "recording": ("targets/recordings",),
+    "template": ("support/templates",),
+    **dict.fromkeys(("glob", "regex"), ("support/patterns",)),
+    "transform": ("support/transform",),
+    "judge_response": ("evaluators/judges",),
+}
+"""The packages of each reader, whose lines are counted."""

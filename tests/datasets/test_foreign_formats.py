@@ -1,6 +1,5 @@
 """Files of other tools, as they occur: what each becomes, and what is reported as not kept."""
 
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from agentv.datasets.loader import case_source
 from agentv.errors import LossWarning, MappedNote
 from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS
 from late import Late
+from spreadsheet_files import write_sheet
 
 pyarrow, parquet = Late("pyarrow"), Late("pyarrow.parquet")
 
@@ -179,44 +179,9 @@ def made_tables():
 
     def write(folder):
         rows = [["id", "input", "expected_output"], [1, "Hi", "Hello"], [2, "=1+1", "2"]]
-        _write_sheet(folder / "cases.xlsx", rows)
+        write_sheet(folder / "cases.xlsx", rows)
         columns = {name: [str(row[index]) for row in rows[1:]] for index, name in enumerate(rows[0])}
         parquet.write_table(pyarrow.table(columns), folder / "cases.parquet")
         return folder / "cases.xlsx", folder / "cases.parquet"
 
     return write
-
-
-def _write_sheet(path, rows):
-    """Write the smallest file that is a spreadsheet."""
-    cells = "".join(
-        "<row>" + "".join(f'<c t="inlineStr"><is><t>{cell}</t></is></c>' for cell in row) + "</row>" for row in rows
-    )
-    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    package = "http://schemas.openxmlformats.org/package/2006"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(
-            "[Content_Types].xml",
-            f'<Types xmlns="{package}/content-types"><Default Extension="rels" ContentType='
-            '"application/vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" '
-            'ContentType="application/xml"/></Types>',
-        )
-        archive.writestr(
-            "_rels/.rels",
-            f'<Relationships xmlns="{package}/relationships"><Relationship Id="r" Type="{office}/officeDocument" '
-            'Target="xl/workbook.xml"/></Relationships>',
-        )
-        archive.writestr(
-            "xl/workbook.xml",
-            f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets><sheet name="s" sheetId="1" r:id="r"/></sheets>'
-            "</workbook>",
-        )
-        archive.writestr(
-            "xl/_rels/workbook.xml.rels",
-            f'<Relationships xmlns="{package}/relationships"><Relationship Id="r" Type="{office}/worksheet" '
-            'Target="worksheets/sheet1.xml"/></Relationships>',
-        )
-        archive.writestr(
-            "xl/worksheets/sheet1.xml", f'<worksheet xmlns="{main}"><sheetData>{cells}</sheetData></worksheet>'
-        )

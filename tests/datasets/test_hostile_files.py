@@ -10,6 +10,7 @@ from backports import zstd
 
 import agentv
 from late import Late
+from spreadsheet_files import cell_of, write_ods, write_xlsx
 
 pyarrow, parquet = Late("pyarrow"), Late("pyarrow.parquet")
 LENGTH = 70_000_000
@@ -27,6 +28,20 @@ def sheet_bomb():
     return stream.getvalue()
 
 
+def far_cell(write, rows):
+    """Return a spreadsheet of 1 KB whose rows reach the last cell of the sheet."""
+    stream = io.BytesIO()
+    write(stream, rows)
+    return stream.getvalue()
+
+
+FAR_XLSX = f"<row>{cell_of('input')}</row><row>{cell_of('x', 'XFD1048576')}</row>"
+ODS_CELL = '<table:table-cell office:value-type="string"{}><text:p>input</text:p></table:table-cell>'
+FAR_ODS = f"<table:table-row>{ODS_CELL.format('')}</table:table-row>"
+FAR_ODS += '<table:table-row table:number-rows-repeated="1048575">'
+FAR_ODS += ODS_CELL.format(' table:number-columns-repeated="16384"') + "</table:table-row>"
+
+
 def parquet_bomb(text, rows):
     """Return a Parquet file in which a long text is stored once and occurs in every row."""
     stream = io.BytesIO()
@@ -39,6 +54,8 @@ def parquet_bomb(text, rows):
     ("file", "content", "reason"),
     [
         ("bomb.xlsx", sheet_bomb, "unpacks to"),
+        ("far.xlsx", lambda: far_cell(write_xlsx, FAR_XLSX), "needs more than 2048 MiB of memory"),
+        ("far.ods", lambda: far_cell(write_ods, FAR_ODS), "Cannot read far.ods"),
         ("bomb.parquet", lambda: parquet_bomb("x" * 20_000_000, 1), "unpacks to"),
         ("rows.parquet", lambda: parquet_bomb("x" * 4_000_000, 70), "Rows are too large"),
         ("bomb.jsonl.gz", lambda: gzip.compress(blank(), 1), "the line is longer than"),

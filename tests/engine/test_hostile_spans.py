@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import socket
+import sys
 import zlib
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -68,6 +69,27 @@ BODIES = {
     "resource spans that are no list": (b'{"resourceSpans": {"scopeSpans": 1}}', JSON, 200),
     "half a surrogate pair": (json.dumps(export(tool_span(name="\ud83d"))).encode(), JSON, 200),
 }
+
+
+CALLERS = {
+    "a program": ({}, 200),
+    "a program under the name localhost": ({"Host": "localhost:4318"}, 200),
+    "a page under a name that leads here": ({"Host": "attacker.example:4318"}, 403),
+    "a page of another site": ({"Origin": "https://attacker.example"}, 403),
+    "a page without an origin": ({"Origin": "null"}, 403),
+    "a request of a browser": ({"Sec-Fetch-Site": "cross-site"}, 403),
+}
+
+
+@pytest.mark.parametrize(("headers", "status"), CALLERS.values(), ids=CALLERS)
+def test_web_pages_cannot_send_spans(receiver, headers, status):
+    assert post(receiver, b"{}", **headers) == status
+
+
+def test_protocol_buffers_without_their_package_are_refused(receiver, monkeypatch):
+    monkeypatch.setitem(sys.modules, "opentelemetry.proto.collector.logs.v1.logs_service_pb2", None)
+    assert post(receiver, b"", PROTOBUF) == 415
+    assert post(receiver, b"{}") == 200
 
 
 @pytest.mark.parametrize(("body", "content_type", "status"), BODIES.values(), ids=BODIES)

@@ -232,11 +232,16 @@ def _is_fast(pattern: str, is_short: bool) -> bool:
 
 def _search_after_trial(pattern: re.Pattern[str], text: str, limit_seconds: float) -> re.Match[str] | None:
     """Search after a forked process has shown that the search ends in time."""
-    from agentv.support.processes.forked_call import CAN_FORK, LimitExceeded, forked_call  # late: rarely needed
+    from agentv.support.processes.forked_call import (  # late: rarely needed
+        CAN_FORK,
+        CallLimits,
+        LimitExceeded,
+        forked_call,
+    )
 
     if CAN_FORK:
         try:
-            forked_call(lambda: b"." if pattern.search(text) else b"", limit_seconds)
+            forked_call(lambda: b"." if pattern.search(text) else b"", CallLimits(limit_seconds))
         except LimitExceeded:
             raise _slow(limit_seconds) from None
     return pattern.search(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -27,10 +28,22 @@ from agentv.datasets.formats.dataset_format import (
     Source,
 )
 from agentv.datasets.formats.lines import BATCH, open_for_writing
-from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, LossWarning, MappedNote, plural
+from agentv.errors import (
+    DatasetError,
+    DatasetNotFoundError,
+    DatasetParseError,
+    DatasetWarning,
+    LossWarning,
+    MappedNote,
+    plural,
+)
 from agentv.model.values import to_json
 from agentv.settings.diagnostics import type_word
 
+_WRONG_TYPE = (AttributeError, TypeError, IndexError)
+"""What a mapper raises if a value has another type than the tool writes, such as a text instead of an object."""
+
+_UNEXPECTED = "A value has an unexpected type"
 _SCALARS = (str, int, float, bool)
 _RECORD_LISTS = (
     *("cases", "tests", "test_cases", "testcases", "evals", "eval_cases", "examples", "questions", "queries", "items"),
@@ -118,11 +131,16 @@ class ForeignFormat(DatasetFormat):
         return {}
 
     def sniff(self, head: bytes, path: str) -> bool:  # noqa: ARG002
-        return self.fits(record_file(path))
+        file = record_file(path)
+        try:
+            return self.fits(file)
+        except (*_WRONG_TYPE, KeyError):
+            return False
 
     def open(self, source: Source) -> Document:
         mapped = MappedFile(self.title, self.fields)
-        header = self.settings(record_file(source.files[0]), mapped.lose)
+        with _expect_types(source.files[0], self.title):
+            header = self.settings(record_file(source.files[0]), mapped.lose)
         mapped.in_settings = Counter(mapped.losses)
         return Document(source, header, source.files[0], lists_tests=True, mapped=mapped)
 
@@ -130,15 +148,21 @@ class ForeignFormat(DatasetFormat):
         mapped = document.mapped
         assert mapped is not None
         mapped.restart()
-        rows = self.mapper(document)
+        with _expect_types(document.source.files[0], self.title):
+            rows = self.mapper(document)
         for path in document.source.files:
             ids, file = ItemIds(), record_file(path)
             if options.plain and file.kind == "table":
                 numbered = self._table(file, rows, document, ids)
             else:
-                records = (each for record in self.items(file) for each in self._numbered(record, rows, mapped, ids))
+                items = self._items(file)
+                records = (each for record in items for each in self._numbered(record, rows, mapped, ids))
                 numbered = map(_as_plain, records) if options.plain else records
             yield from _batches(path, numbered)
+
+    def _items(self, file: RecordFile) -> Iterator[Record]:
+        with _expect_types(file.path, self.title):
+            yield from self.items(file)
 
     def _table(self, file: RecordFile, rows: Mapper, document: Document, ids: ItemIds) -> Iterator[tuple[int, Row]]:
         """Yield the rows of a table; those with a few texts are mapped without the steps in between."""
@@ -180,6 +204,8 @@ class ForeignFormat(DatasetFormat):
             yield BadRow(str(error), hint=hint, row=_own_parts(record.data))
         except KeyError as error:  # the first records have the field, this one does not
             yield BadRow(f"Missing field '{error.args[0]}'", hint=hint, row=_own_parts(record.data))
+        except _WRONG_TYPE as error:
+            yield BadRow(f"{_UNEXPECTED}: {error}", hint=hint, row=_own_parts(record.data))
 
     def _id(self, row: dict[str, Any], ids: ItemIds, mapped: MappedFile) -> str:
         """Return the id of a row: its own, or one computed from its content. A repeated one gets a suffix."""
@@ -195,6 +221,19 @@ class ForeignFormat(DatasetFormat):
 
     def why_not(self, path: str) -> str | None:  # noqa: ARG002
         return None if self.in_folders else f"{self.title}: name the file to use it"
+
+
+@contextmanager
+def _expect_types(path: str, title: str) -> Iterator[None]:
+    """Report missing fields, and values of other types than the tool writes, as errors of the file."""
+    try:
+        yield
+    except _WRONG_TYPE as error:
+        hint = f"The file was read as {title}"
+        raise DatasetParseError(f"Cannot read {path}", f"{_UNEXPECTED}: {error}", hint, path=path, line=1) from error
+    except KeyError as error:
+        what, hint = f"Missing field '{error.args[0]}'", f"The file was read as {title}"
+        raise DatasetParseError(f"Cannot read {path}", what, hint, path=path, line=1) from error
 
 
 def write_records(records: Iterable[dict[str, Any]], path: str) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from agentv.datasets.formats.lines import LFS_POINTER, LFS_PROBLEM, compression_error, line_batches, open_lines
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError
 from agentv.model.values import MAX_DEPTH
+from agentv.support.json_values import repair_json
 
 SAMPLE = 20
 """How many records a format may look at to recognize a file."""
@@ -88,8 +89,9 @@ class RecordFile:
         """The whole file as data: of JSON, YAML or TOML. Raises DatasetError."""
         if self.kind == "yaml":
             from agentv.datasets.formats.yaml_dataset import parse_yaml_file  # late: it imports the YAML parser
+            from agentv.datasets.formats.yaml_writer import replace_written_integers
 
-            return parse_yaml_file(self.path)
+            return replace_written_integers(parse_yaml_file(self.path))
         if self.kind == "toml":
             import tomllib  # late: few formats use it
 
@@ -114,6 +116,9 @@ class RecordFile:
             hint = "Write one record per line (JSON Lines), which is read in pieces"
             raise self.problem(f"The file is larger than {MAX_DOCUMENT_BYTES // 2**20} MB", hint=hint)
         self.check_start(data)
+        if self.kind == "json" and repair_json(data) != data.removeprefix(_BOM):
+            hint = "Write characters outside the BMP as surrogate pairs"
+            raise self.problem("a lone surrogate (\\ud800 to \\udfff) is not a character", hint=hint)
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:

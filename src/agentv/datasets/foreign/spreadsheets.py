@@ -7,12 +7,18 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from agentv.datasets.foreign.records import Record
 from agentv.errors import AgentvError, DatasetParseError
+from agentv.support.processes.forked_call import CAN_FORK, CallLimits, LimitExceeded, forked_call
 
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
 MAX_RATIO = 200
 """A member of an archive that is compressed more than this is refused above a few megabytes."""
+
+_LIMITS = CallLimits(seconds=60.0, extra_bytes=2048 * 1024 * 1024, result_bytes=MAX_UNPACKED_BYTES)
+"""The limits of reading a sheet, in a process of its own."""
 
 _SMALL_BYTES = 8 * 1024 * 1024
 _ROWS_AT_ONCE = 128
@@ -30,9 +36,12 @@ def _problem(path: str, what: str, hint: str = "") -> DatasetParseError:
 
 
 def _sheet(path: str) -> Iterator[Record]:
-    """Yield the rows of the first sheet that has any. The first row has the names."""
+    """Yield the rows of the first sheet that has any. The first row has the names.
+
+    A cell in the last column of the last row makes the library allocate all others, and end the process if it cannot.
+    """
     try:
-        from python_calamine import CalamineError, CalamineWorkbook  # late: an extra
+        import python_calamine  # noqa: F401  # late: an extra
     except ImportError:
         raise AgentvError(
             "Spreadsheets need a package that is not installed", hint="pip install 'agentv[xlsx]'"
@@ -40,26 +49,52 @@ def _sheet(path: str) -> Iterator[Record]:
 
     _check_archive(path)
     try:
-        book = CalamineWorkbook.from_path(path)
-        for name in book.sheet_names:
-            rows = iter(book.get_sheet_by_name(name).iter_rows())
-            names = [str(cell).strip() for cell in next(rows, [])]
-            if not any(names):
-                continue
-            for number, cells in enumerate(rows, 2):
-                row = {key: _cell(cell) for key, cell in zip(names, cells, strict=False) if key}
-                if any(value not in ("", None) for value in row.values()):
-                    yield Record(number, row)
-            return
-    except (CalamineError, OSError, ValueError) as error:
-        raise _problem(path, f"Not a valid spreadsheet: {error}") from None
+        packed = forked_call(lambda: _packed_rows(path), _LIMITS) if CAN_FORK else _packed_rows(path)
+    except LimitExceeded as error:
+        hint = "Remove cells that are far from the table, or save the sheet as a .csv file"
+        raise _problem(path, f"The sheet {error}", hint) from None
+    sheet = msgspec.msgpack.decode(packed, type=_Sheet)
+    if sheet.problem:
+        raise _problem(path, f"Not a valid spreadsheet: {sheet.problem}")
+    for number, cells in sheet.rows:
+        yield Record(number, {name: _cell(cell) for name, cell in zip(sheet.names, cells, strict=False)})
+
+
+class _Sheet(msgspec.Struct, array_like=True):
+    """The named columns of a sheet, and its rows with their numbers; or why it cannot be read."""
+
+    problem: str = ""
+    names: list[str] = []
+    rows: list[tuple[int, list[Any]]] = []
+
+
+def _packed_rows(path: str) -> bytes:
+    try:
+        return msgspec.msgpack.encode(_read_sheet(path))
+    except BaseException as error:
+        return msgspec.msgpack.encode(_Sheet(f"{error}"[:1000] or type(error).__name__))
+
+
+def _read_sheet(path: str) -> _Sheet:
+    from python_calamine import CalamineWorkbook  # late: an extra
+
+    book = CalamineWorkbook.from_path(path)
+    for name in book.sheet_names:
+        rows = iter(book.get_sheet_by_name(name).iter_rows())
+        columns = {text: index for index, cell in enumerate(next(rows, [])) if (text := str(cell).strip())}
+        if columns:
+            picked = ((number, [_plain(cells[i]) for i in columns.values()]) for number, cells in enumerate(rows, 2))
+            return _Sheet("", list(columns), [row for row in picked if any(cell not in ("", None) for cell in row[1])])
+    return _Sheet()
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
 
 
 def _cell(value: Any) -> Any:
-    """Return a cell as JSON: whole numbers without a fraction, dates as text."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+    """Return a cell as JSON: whole numbers without a fraction."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _check_archive(path: str) -> None:

@@ -60,11 +60,28 @@ def _resolve_number(text: str) -> Any:
 
 
 def _integer(text: str, value: int) -> int:
-    if text.isdigit() and (text[0] != "0" or text == "0"):
+    if text == str(value):
         return value
     number = WrittenInt(value)
     number.written = text
     return number
+
+
+def replace_written_integers(document: Any) -> Any:
+    """Replace integers that keep their spelling by plain ones, in all lists and objects; an id becomes its spelling."""
+    pending, seen = [[document]], set[int]()
+    root = pending[0]
+    while pending:
+        container: Any = pending.pop()
+        if id(container) in seen:
+            continue
+        seen.add(id(container))
+        for key, value in list(container.items() if isinstance(container, dict) else enumerate(container)):
+            if isinstance(value, WrittenInt):
+                container[key] = value.written if key == "id" else int(value)
+            elif isinstance(value, dict | list):
+                pending.append(value)  # type: ignore[arg-type]
+    return root[0]
 
 
 _WIDE = 1 << 30

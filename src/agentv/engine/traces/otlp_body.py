@@ -82,10 +82,13 @@ def _check_values(count: int) -> None:
 
 
 def _parsed(body: bytes, signal: str) -> Any:
-    from google.protobuf.json_format import MessageToDict  # late: an optional extra
-    from google.protobuf.message import DecodeError
-    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    try:
+        from google.protobuf.json_format import MessageToDict  # late: an optional extra
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    except ImportError:
+        raise UnreadableBody(f"Protocol Buffers need a package that is not installed: {INSTALL}", 415) from None
 
     message = ExportLogsServiceRequest() if signal == "logs" else ExportTraceServiceRequest()
     try:

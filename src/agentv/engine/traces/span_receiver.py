@@ -11,7 +11,7 @@ import hmac
 import os
 import secrets
 import threading
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -35,7 +35,10 @@ from agentv.sessions.formats.spans import Span
 if TYPE_CHECKING:
     from aiohttp import web
 
+    _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
 HOST = "127.0.0.1"
+_OWN_NAMES = ("127.0.0.1", "localhost", "host.docker.internal", "host.containers.internal")
 USUAL_PORT = 4318
 PORT_VARIABLE = "AGENTV_TRACE_PORT"
 OPEN, COLLECT, DISCARD = "/agentv/open", "/agentv/collect", "/agentv/discard"
@@ -96,7 +99,7 @@ class SpanReceiver:
 
         from agentv.support.web_listener import listen
 
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[web.middleware(_check_caller)])
         handlers = {OPEN: self._open, COLLECT: self._collect, DISCARD: self._discard}
         handlers["/v1/{signal:traces|logs|metrics}"] = self._receive
         app.add_routes(web.post(path, handler) for path, handler in handlers.items())
@@ -157,6 +160,16 @@ class SpanReceiver:
         given = request.headers.get("Authorization", "")
         if not hmac.compare_digest(given.encode("utf-8", "replace"), f"Bearer {self._token}".encode()):
             raise web.HTTPForbidden
+
+
+async def _check_caller(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Refuse requests of web pages: under another host name, or with the origin of a page."""
+    from aiohttp import web
+
+    name = request.host.rpartition(":")[0] or request.host
+    if name.lower() not in _OWN_NAMES or "Origin" in request.headers or "Sec-Fetch-Site" in request.headers:
+        raise web.HTTPForbidden(text="Spans are received from programs of this machine only, not from web pages")
+    return await handler(request)
 
 
 def _reply(rejected: int, content_type: str, signal: str) -> bytes:

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 
 MAX_SECONDS = 5.0
 MAX_EXTRA_BYTES = 512 * 1024 * 1024
@@ -27,19 +28,31 @@ class LimitExceeded(Exception):
     """A call that exceeded a limit. The message is a phrase: `takes longer than 5 s`."""
 
 
-def forked_call(function: Callable[[], bytes], seconds: float | None = None) -> bytes:
+class CallLimits(NamedTuple):
+    """The limits of a call; the usual ones for those that are None."""
+
+    seconds: float | None = None
+    extra_bytes: int | None = None
+    result_bytes: int | None = None
+
+
+def forked_call(function: Callable[[], bytes], limits: CallLimits = CallLimits()) -> bytes:  # noqa: B008 - immutable
     """Call a function in a forked process and return its result. Raises LimitExceeded."""
-    limit = MAX_SECONDS if seconds is None else seconds
+    limits = CallLimits(
+        MAX_SECONDS if limits.seconds is None else limits.seconds,
+        MAX_EXTRA_BYTES if limits.extra_bytes is None else limits.extra_bytes,
+        MAX_RESULT_BYTES if limits.result_bytes is None else limits.result_bytes,
+    )
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         # Python warns about other threads. The child runs none of their code, and never returns to the caller.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
-        _answer(function, writer)
+        _answer(function, writer, limits.extra_bytes or 0)
     os.close(writer)
     try:
-        return _received(reader, time.monotonic() + limit, limit)
+        return _received(reader, limits)
     finally:
         os.close(reader)
         with suppress(ProcessLookupError):
@@ -47,11 +60,11 @@ def forked_call(function: Callable[[], bytes], seconds: float | None = None) -> 
         os.waitpid(child, 0)
 
 
-def _answer(function: Callable[[], bytes], writer: int) -> None:
+def _answer(function: Callable[[], bytes], writer: int, extra_bytes: int) -> None:
     """Write the result and end the process, in the child."""
     try:
         faulthandler.disable()
-        _limit_memory()
+        _limit_memory(extra_bytes)
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):  # native code reports on stderr that it ran out of memory
             os.dup2(nothing, stream)
@@ -64,33 +77,35 @@ def _answer(function: Callable[[], bytes], writer: int) -> None:
         os._exit(0)
 
 
-def _limit_memory() -> None:
+def _limit_memory(extra_bytes: int) -> None:
     import resource  # late: not on all systems
 
     with suppress(OSError, ValueError), open("/proc/self/statm", "rb") as sizes:
         used = int(sizes.read().split()[0]) * resource.getpagesize()
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        limit = used + MAX_EXTRA_BYTES
+        limit = used + extra_bytes
         resource.setrlimit(resource.RLIMIT_AS, (limit if hard < 0 else min(limit, hard), hard))
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _received(reader: int, deadline: float, limit: float) -> bytes:
+def _received(reader: int, limits: CallLimits) -> bytes:
+    seconds, extra_bytes, result_bytes = (limit or 0 for limit in limits)
+    deadline = time.monotonic() + seconds
     pieces: list[bytes] = []
     size = 0
     while True:
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([reader], [], [], left)[0]:
-            raise LimitExceeded(f"takes longer than {limit:g} s")
+            raise LimitExceeded(f"takes longer than {seconds:g} s")
         piece = os.read(reader, 1 << 20)
         if not piece:
             break
         pieces.append(piece)
         size += len(piece)
-        if size > MAX_RESULT_BYTES:
-            raise LimitExceeded(f"produces more than {MAX_RESULT_BYTES // 2**20} MiB")
+        if size > result_bytes:
+            raise LimitExceeded(f"produces more than {result_bytes // 2**20:g} MiB")
     whole = b"".join(pieces)
     if not whole.startswith(b"+"):
-        raise LimitExceeded(f"is nested too deeply, or needs more than {MAX_EXTRA_BYTES // 2**20} MiB of memory")
+        raise LimitExceeded(f"is nested too deeply, or needs more than {extra_bytes // 2**20:g} MiB of memory")
     return whole[1:]

@@ -84,7 +84,7 @@ class _Rows:
         self._dataset = text_of(dict_of(header.get("config")).get("description")) or "promptfoo"
         head = dict_of(header.get("table.head") or header.get("head"))
         self._prompts = list_of(header.get("prompts")) or list_of(head.get("prompts"))
-        self._vars = list_of(head.get("vars"))
+        self._vars = [text_of(name) for name in list_of(head.get("vars"))]
         self._raw = list(dict.fromkeys(text_of(dict_of(prompt).get("raw")) for prompt in self._prompts))
 
     def read(self) -> Iterator[dict[str, Any]]:
