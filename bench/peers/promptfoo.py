@@ -28,8 +28,14 @@ def records() -> Iterator[dict[str, Any]]:
     package = npm_package("promptfoo", "PROMPTFOO_PACKAGE", VERSION)
     folder = copied("promptfoo")
     for path in pair_files("promptfoo", ".yaml"):
-        for result in _results(package, folder, path.name):
-            common = {"tool": "promptfoo", "version": npm_version(package), "file": path.name}
+        results = _results(package, folder, path.name)
+        answers = {_squeezed(answer): answer for answer in map(_answer, results) if answer is not None}
+        for result in results:
+            answer = _answer(result)
+            # A result with an error has only `vars`, where JSON has lost its white space.
+            if answer is None:
+                answer = answers.get(_squeezed(result["vars"]["answer"]), result["vars"]["answer"])
+            common = {"tool": "promptfoo", "version": npm_version(package), "file": path.name, "answer": answer}
             yield from ({**common, **each} for each in _checks(result))
 
 
@@ -49,10 +55,7 @@ def _results(package: Path, folder: Path, name: str) -> list[dict[str, Any]]:
 
 def _checks(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the records of one answer: its assertions, and the test as a whole (`evaluator: null`)."""
-    # The response has the answer before transforms; `vars` and `prompt` have JSON in another form.
-    response = result.get("response") or {}
-    answer = response.get("raw", response.get("output", result["vars"].get("answer")))
-    common = {"case": result["testCase"].get("description"), "answer": answer}
+    common = {"case": result["testCase"].get("description")}
     graded = result.get("gradingResult") or {}
     components = [each for each in graded.get("componentResults") or [] if each.get("assertion")]
     if result.get("error") and not components:
@@ -60,10 +63,30 @@ def _checks(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {**common, "evaluator": _name(assertion), "passed": None, "score": None, "error": result["error"]}
         yield {**common, "evaluator": None, "passed": None, "score": None, "error": result["error"]}
         return
+    free = _free_members(result["testCase"].get("assert") or [])
     for each in components:
         evaluator = _name(each["assertion"])
+        if evaluator in free:
+            continue
         yield {**common, "evaluator": evaluator, "passed": bool(each["pass"]), "score": each["score"]}
     yield {**common, "evaluator": None, "passed": bool(result["success"]), "score": result["score"]}
+
+
+def _free_members(assertions: list[dict[str, Any]]) -> set[str]:
+    """Return the members of sets with a threshold: their mean decides, and they have no verdict of their own here."""
+    sets = [each for each in assertions if each["type"] == "assert-set" and each.get("threshold") is not None]
+    return {_name(member) for each in sets for member in each["assert"]}
+
+
+def _answer(result: dict[str, Any]) -> str | None:
+    """Return the answer before transforms; None for a result with an error, which has no response."""
+    response = result.get("response") or {}
+    answer = response.get("raw", response.get("output"))
+    return answer if answer is None else str(answer)
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
 
 
 def _name(assertion: dict[str, Any]) -> str:

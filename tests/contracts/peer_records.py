@@ -63,7 +63,7 @@ def our_run(folder, ended, case_name):
         errors.append(error)
         verdict = {"pass": True, "fail": False, "borderline": False}.get(record.get("verdict"))
         outcomes[key[0], None, key[1]] = Outcome(verdict, record.get("score"), error)
-        results = record.get("evaluator_results") or []
+        results = list(_flat(record.get("evaluator_results") or []))
         for result in results:
             outcome = Outcome(result.get("verdict") == "pass", result.get("score"), error)
             outcomes[key[0], result["name"], key[1]] = outcome
@@ -72,6 +72,13 @@ def our_run(folder, ended, case_name):
         if error:
             outcomes[key[0], "*", key[1]] = Outcome(error=error)
     return OurRun(outcomes, "\n".join([ended.stdout, ended.stderr, *errors]))
+
+
+def _flat(results):
+    """Yield results, and those of the members of each."""
+    for result in results:
+        yield result
+        yield from _flat(result.get("evaluator_results") or [])
 
 
 def _lines(path):
@@ -112,7 +119,7 @@ def problems_of(records, run, entries):
             problems.append(f"unexplained ({way}): {theirs} here {tuple(ours or ())}")
             continue
         used[number] += 1
-        if way == "pass" and not entries[number].get("note"):
+        if ours is not None and ours.passed and not record["passed"] and not entries[number].get("note"):
             problems.append(f"a failure there passes here without a note: {record['case']}, {record['answer']!r}")
     for entry, count in zip(entries, used, strict=True):
         if not count:

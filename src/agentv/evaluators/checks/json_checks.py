@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import zip_longest
@@ -26,6 +27,7 @@ from agentv.evaluators.base import (
     reference_value,
     similarity_score,
 )
+from agentv.evaluators.checks.loose_json import loose_objects_in
 from agentv.evaluators.judges.object_scan import objects_in
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.job import Judgement
@@ -40,13 +42,27 @@ _MOST_ERRORS = 5
 _MOST_DIFFERENCES = 20
 
 
-def compiled_schema(schema: str) -> Validator:
+_NEWER_FORMATS = {
+    "uuid": re.compile(r"(?:urn:uuid:)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII),
+    "duration": re.compile(
+        r"P(?:\d+W|(?=\d|T\d)(?:\d+Y)?(?:\d+M)?(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+S)?)?)", re.ASCII
+    ),
+}
+"""Formats that a validator of an older draft does not have."""
+
+
+def compiled_schema(schema: str, with_formats: bool = False) -> Validator:
     """Compile a schema given as JSON text. Raises EvaluatorFailure if it is not a valid schema."""
+    formats = {name: _matcher(pattern) for name, pattern in _NEWER_FORMATS.items()} if with_formats else None
     try:
         # Offline: references in a schema must not open connections or files.
-        return validator_for(schema, offline=True)
+        return validator_for(schema, offline=True, validate_formats=with_formats, formats=formats)
     except ValueError as error:
         raise EvaluatorFailure(f"'schema' is not a valid JSON Schema: {cut(str(error).splitlines()[0])}") from None
+
+
+def _matcher(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+    return lambda text: pattern.fullmatch(text) is not None
 
 
 def schema_errors(validator: Validator, value: Any) -> list[str]:
@@ -67,8 +83,8 @@ def schema_errors(validator: Validator, value: Any) -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def _read(path: str, _changed_ns: int) -> Validator:
-    return compiled_schema(Path(path).read_text(encoding="utf-8-sig"))
+def _read(path: str, _changed_ns: int, with_formats: bool) -> Validator:
+    return compiled_schema(Path(path).read_text(encoding="utf-8-sig"), with_formats)
 
 
 class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
@@ -78,16 +94,20 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
 
     schema: dict[str, Any] | str | None = None
     anywhere: bool = False
+    formats: bool = False
+    loose: bool = False
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 if the answer is JSON that matches the schema, otherwise 0."""
-        answer = judgement.candidate_answer.strip()
+        answer = judgement.candidate_answer
         if self.anywhere:
             return self._within(answer, judgement)
         try:
             value = msgspec.json.decode(answer)
         except (ValueError, RecursionError) as error:
-            fence = "; `transform: {strip: [fences]}` removes the code fence" if answer.startswith("```") else ""
+            fence = (
+                "; `transform: {strip: [fences]}` removes the code fence" if answer.lstrip().startswith("```") else ""
+            )
             return missed(f"is not valid JSON: {error}{fence}")
         validator = self._validator or self._from_file(judgement)
         if validator is None:
@@ -97,9 +117,12 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
 
     def _within(self, answer: str, judgement: Judgement) -> Score:
         """Score 1 if the answer is or contains an object that matches the schema."""
-        values = [value for _, value in objects_in(answer) if not isinstance(value, Exception)]
-        with suppress(ValueError, RecursionError):
-            values.append(msgspec.json.decode(answer))
+        if self.loose:
+            values = loose_objects_in(answer)
+        else:
+            values = [value for _, value in objects_in(answer) if not isinstance(value, Exception)]
+            with suppress(ValueError, RecursionError):
+                values.append(msgspec.json.decode(answer))
         if not values:
             return missed("contains no JSON object")
         validator = self._validator or self._from_file(judgement)
@@ -113,7 +136,9 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
             yield FileReference(("schema",), self.schema)
 
     def complaints(self) -> list[str]:
-        """An invalid schema."""
+        """An invalid schema, or `loose` without `anywhere`."""
+        if self.loose and not self.anywhere:
+            return ["'loose' needs 'anywhere: true'"]
         try:
             _ = self._validator
         except EvaluatorFailure as failure:
@@ -124,7 +149,7 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
     def _validator(self) -> Validator | None:
         """The schema from the settings, compiled once; None if there is none or it is in a file."""
         is_inline = isinstance(self.schema, dict)
-        return compiled_schema(msgspec.json.encode(self.schema).decode()) if is_inline else None
+        return compiled_schema(msgspec.json.encode(self.schema).decode(), self.formats) if is_inline else None
 
     def _from_file(self, judgement: Judgement) -> Validator | None:
         schema = self.schema
@@ -132,7 +157,7 @@ class _SchemaCheck(Evaluator, frozen=True, kw_only=True, dict=True):
             return None
         try:
             path = find_path(judgement, schema)
-            return _read(path, os.stat(path).st_mtime_ns)
+            return _read(path, os.stat(path).st_mtime_ns, self.formats)
         except EvaluatorFailure:
             raise
         except Exception as error:
@@ -213,13 +238,19 @@ def _is_below(place: tuple[Step, ...], ignored: set[tuple[Step, ...]]) -> bool:
 
 
 class IsJson(_SchemaCheck, frozen=True, kw_only=True, dict=True):
-    """The answer is valid JSON and matches `schema`, if set. With `anywhere`, it only has to contain such an object."""
+    """The answer is valid JSON and matches `schema`, if set. With `anywhere`, it only has to contain such an object.
+
+    `formats` also checks `format` in the schema, such as `email` and `date`. With `loose`, the object may have unquoted
+    keys, comments, single quotes, or no end.
+    """
 
 
 class JsonSchema(_SchemaCheck, frozen=True, kw_only=True, dict=True):
     """The answer is JSON that matches `schema`, an object or a file path.
 
-    With `anywhere`, the answer only has to contain an object that matches.
+    With `anywhere`, the answer only has to contain an object that matches. `formats` also checks `format` in the
+    schema, such as `email` and `date`. With `loose`, the object may have unquoted keys, comments, single quotes, or no
+    end.
     """
 
     schema: dict[str, Any] | str

@@ -25,8 +25,9 @@ from agentv.evaluators.base import (
     quoted,
     reference_text,
     similarity_score,
-    text_of,
 )
+from agentv.evaluators.checks.javascript_patterns import characters, code_units
+from agentv.evaluators.checks.text_checks import written
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
 from agentv.model.response import Response
@@ -124,20 +125,26 @@ def _ratio(method: str, one: str, other: str) -> float:
 
 
 class Levenshtein(AgainstReference, frozen=True, kw_only=True, dict=True):
-    """One minus the fraction of characters to edit; with `threshold` or `max_distance` (number of edits), 0 or 1."""
+    """One minus the fraction of characters to edit; with `threshold` or `max_distance` (number of edits), 0 or 1.
+
+    With `exact`, white space at the ends counts, and a character that UTF-16 writes as a pair counts twice.
+    """
 
     value: Scalar | None = None
     threshold: Limit | None = None
     max_distance: Count | None = None
+    exact: bool = False
 
     def score(self, judgement: Judgement) -> Score:
         """Score the edit distance relative to the longer text, or 0 or 1 if there is a limit."""
-        wanted = reference_text(judgement) if self.value is None else text_of(self.value)
-        answer = judgement.candidate_answer.strip()
+        wanted = reference_text(judgement) if self.value is None else written(self.value, self.exact)
+        answer = judgement.candidate_answer if self.exact else judgement.candidate_answer.strip()
+        if self.exact:
+            answer, wanted = code_units(answer), code_units(wanted)
         check_sizes(len(answer), len(wanted), MOST_PAIRS)
         edits = distance(answer, wanted)
         similarity = 1.0 - edits / max(len(answer), len(wanted), 1)
-        sentence = f"{plural(edits, 'edit')} away from {quoted(wanted)}, similarity {similarity:.3g}"
+        sentence = f"{plural(edits, 'edit')} away from {quoted(characters(wanted))}, similarity {similarity:.3g}"
         if self.max_distance is not None:
             return pass_if(edits <= self.max_distance, f"{sentence}; required: at most {self.max_distance}")
         return similarity_score(similarity, self.threshold, sentence)

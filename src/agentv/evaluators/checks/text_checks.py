@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -23,10 +23,16 @@ from agentv.evaluators.base import (
     reference_value,
     text_of,
 )
+from agentv.evaluators.checks.javascript_patterns import characters, code_units, translated
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.support.json_values import same
 from agentv.support.patterns import SlowPattern, search
+
+
+def written(value: Scalar, exact: bool) -> str:
+    """Return the text of a value: trimmed, or with the white space at its ends if the check is exact."""
+    return value if exact and isinstance(value, str) else text_of(value)
 
 
 class _TextCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
@@ -37,6 +43,7 @@ class _TextCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
     ignores_case: ClassVar[bool] = False
 
     value: Scalar | None = None
+    exact: bool = False
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 if the check holds, otherwise 0."""
@@ -45,23 +52,23 @@ class _TextCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
 
     def complaints(self) -> list[str]:
         """A blank text."""
-        return [f"'value' {BLANK}"] if self.value is not None and not text_of(self.value) else []
+        return [f"'value' {BLANK}"] if self.value is not None and not written(self.value, self.exact) else []
 
     @cached_property
     def _fixed(self) -> tuple[str, Score, Score] | None:
         """The text from the settings with its scores, computed once; None if each case has its own text."""
-        return None if self.value is None else self._outcomes(text_of(self.value))
+        return None if self.value is None else self._outcomes(written(self.value, self.exact))
 
     def _outcomes(self, text: str) -> tuple[str, Score, Score]:
         """Return the text to look for, and the scores for a hit and a miss."""
         if not text:
             raise EvaluatorFailure(f"The text to look for {BLANK}")
-        sought = text.casefold() if self.ignores_case else text
+        sought = text.lower() if self.ignores_case else text
         shown = f"{quoted(text)} (case-insensitive)" if self.ignores_case else quoted(text)
         return sought, passed(f"{self.hit} {shown}"), missed(f"{self.miss} {shown}")
 
     def _holds(self, answer: str, text: str) -> bool:
-        return text in (answer.casefold() if self.ignores_case else answer)
+        return text in (answer.lower() if self.ignores_case else answer)
 
 
 class _ListCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
@@ -72,56 +79,63 @@ class _ListCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
     hints: ClassVar[dict[str, str]] = {"value": "Write a list: `value: [one, other]`"}
 
     value: Scalars | None = None
+    exact: bool = False
 
     def complaints(self) -> list[str]:
         """A blank text."""
-        return [f"'value[{index}]' {BLANK}" for index, item in enumerate(self.value or ()) if not text_of(item)]
+        texts = [written(item, self.exact) for item in self.value or ()]
+        return [f"'value[{index}]' {BLANK}" for index, text in enumerate(texts) if not text]
 
     def _found(self, judgement: Judgement) -> list[tuple[str, bool]]:
         """Return each text, and whether the answer contains it."""
-        texts = self.texts(judgement)
+        texts = self._written or self.texts(judgement)
         if not texts or not all(texts):
             raise EvaluatorFailure(f"A text to look for {BLANK}")
-        fold: Callable[[str], str] = str.casefold if self.ignores_case else str
+        fold: Callable[[str], str] = str.lower if self.ignores_case else str
         answer = fold(judgement.candidate_answer)
         return [(text, fold(text) in answer) for text in texts]
 
+    @cached_property
+    def _written(self) -> list[str]:
+        """The texts from the settings with the white space at their ends, if they are exact."""
+        return [written(item, True) for item in self.value or ()] if self.exact else []
+
 
 class Contains(_TextCheck, frozen=True, kw_only=True, dict=True):
-    """The text occurs in the answer."""
+    """The text occurs in the answer. With `exact`, white space at the ends of the text counts."""
 
     hit: ClassVar[str] = "contains"
     miss: ClassVar[str] = "does not contain"
 
 
 class IContains(Contains, frozen=True, kw_only=True, dict=True):
-    """The text occurs in the answer, ignoring case."""
+    """The text occurs in the answer, ignoring case. With `exact`, white space at the ends of the text counts."""
 
     ignores_case: ClassVar[bool] = True
 
 
 class StartsWith(_TextCheck, frozen=True, kw_only=True, dict=True):
-    """The answer starts with the text."""
+    """The answer starts with the text. With `exact`, white space at the ends counts."""
 
     hit: ClassVar[str] = "starts with"
     miss: ClassVar[str] = "does not start with"
 
     def _holds(self, answer: str, text: str) -> bool:
-        return answer.lstrip().startswith(text)
+        return (answer if self.exact else answer.lstrip()).startswith(text)
 
 
 class EndsWith(_TextCheck, frozen=True, kw_only=True, dict=True):
-    """The answer ends with the text."""
+    """The answer ends with the text. With `exact`, white space at the ends counts."""
 
     hit: ClassVar[str] = "ends with"
     miss: ClassVar[str] = "does not end with"
 
     def _holds(self, answer: str, text: str) -> bool:
-        return answer.rstrip().endswith(text)
+        return (answer if self.exact else answer.rstrip()).endswith(text)
 
 
 class ContainsAny(_ListCheck, frozen=True, kw_only=True, dict=True):
-    """At least one of the texts occurs in the answer."""
+    """At least one of the texts occurs in the answer. With `exact`, white space at their ends counts."""
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 if any text is found, otherwise 0."""
@@ -133,7 +147,7 @@ class ContainsAny(_ListCheck, frozen=True, kw_only=True, dict=True):
 
 
 class ContainsAll(_ListCheck, frozen=True, kw_only=True, dict=True):
-    """All of the texts occur in the answer."""
+    """All of the texts occur in the answer. With `exact`, white space at their ends counts."""
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 if all texts are found, otherwise 0."""
@@ -144,13 +158,13 @@ class ContainsAll(_ListCheck, frozen=True, kw_only=True, dict=True):
 
 
 class IContainsAny(ContainsAny, frozen=True, kw_only=True, dict=True):
-    """At least one of the texts occurs in the answer, ignoring case."""
+    """At least one of the texts occurs in the answer, ignoring case. With `exact`, white space at their ends counts."""
 
     ignores_case: ClassVar[bool] = True
 
 
 class IContainsAll(ContainsAll, frozen=True, kw_only=True, dict=True):
-    """All of the texts occur in the answer, ignoring case."""
+    """All of the texts occur in the answer, ignoring case. With `exact`, white space at their ends counts."""
 
     ignores_case: ClassVar[bool] = True
 
@@ -161,17 +175,22 @@ def _is_data(text: str) -> bool:
 
 
 class Equals(AgainstReference, frozen=True, kw_only=True, dict=True):
-    """The answer equals a text or a JSON value. A text with a JSON object or list also equals the same JSON."""
+    """The answer equals a text or a JSON value. A text with a JSON object or list also equals the same JSON.
+
+    With `exact`, white space at the ends counts, and a text equals only the same text.
+    """
 
     value: Scalar | dict[str, Any] | list[Any] | None = None
+    exact: bool = False
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 if the answer equals the text or the JSON value, otherwise 0."""
         wanted = reference_value(judgement) if self.value is None else self.value
-        answer = judgement.candidate_answer.strip()
+        answer = judgement.candidate_answer if self.exact else judgement.candidate_answer.strip()
         # A number also equals its own text, which JSON may write differently.
-        holds = isinstance(wanted, str | int | float) and answer == text_of(wanted)
-        if not holds and (not isinstance(wanted, str) or _is_data(wanted)):
+        holds = isinstance(wanted, str | int | float) and answer == written(wanted, self.exact)
+        is_text = isinstance(wanted, str) and (self.exact or not _is_data(wanted))
+        if not holds and not is_text:
             with suppress(ValueError, RecursionError):
                 data = msgspec.json.decode(wanted) if isinstance(wanted, str) else wanted
                 holds = same(msgspec.json.decode(answer), data)
@@ -189,24 +208,28 @@ class Regex(AgainstReference, frozen=True, kw_only=True, dict=True):
     """The pattern is found in the answer. `flags` are letters: i, m, s, x, a.
 
     The pattern may match anywhere; use `^` and `$` to anchor it. A pattern that backtracks for more than five seconds
-    is an error.
+    is an error. `syntax` is `python` or `javascript`. Patterns of JavaScript are matched as JavaScript does without the
+    flag `u`, and white space at the ends of the answer counts.
     """
 
     aliases: ClassVar[dict[str, str]] = {"pattern": "value"}
 
     value: str | None = None
     flags: str = ""
+    syntax: Literal["python", "javascript"] = "python"
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 if the pattern is found, otherwise 0."""
-        pattern = self._pattern or self._compiled(reference_text(judgement))
+        source = reference_text(judgement) if self.value is None else self.value
+        pattern = self._pattern or self._compiled(source)
+        answer = judgement.candidate_answer
         try:
-            found = search(pattern, judgement.candidate_answer.strip())
+            found = search(pattern, code_units(answer) if self.syntax == "javascript" else answer.strip())
         except SlowPattern as error:
-            raise EvaluatorFailure(f"{error}: {quoted(pattern.pattern)}") from None
+            raise EvaluatorFailure(f"{error}: {quoted(source)}") from None
         if found is None:
-            return missed(f"does not match {quoted(pattern.pattern)}")
-        return passed(f"matches {quoted(pattern.pattern)} with {quoted(found[0])}")
+            return missed(f"does not match {quoted(source)}")
+        return passed(f"matches {quoted(source)} with {quoted(characters(found[0]))}")
 
     def complaints(self) -> list[str]:
         """Unknown flags, or a pattern that is blank or does not compile."""
@@ -228,7 +251,12 @@ class Regex(AgainstReference, frozen=True, kw_only=True, dict=True):
     def _compiled(self, pattern: str) -> re.Pattern[str]:
         if not pattern:
             raise EvaluatorFailure(f"The pattern {BLANK}")
+        flags = sum(flag for letter, flag in FLAGS.items() if letter in self.flags)
         try:
-            return re.compile(pattern, sum(flag for letter, flag in FLAGS.items() if letter in self.flags))
-        except (re.error, OverflowError, RecursionError) as error:
+            if self.syntax == "javascript":
+                # `^`, `$` and `.` are translated with their flags.
+                pattern = translated(pattern, "m" in self.flags, "s" in self.flags)
+                return re.compile(pattern, flags & ~(re.MULTILINE | re.DOTALL))
+            return re.compile(pattern, flags)
+        except (re.error, OverflowError, RecursionError, ValueError) as error:
             raise EvaluatorFailure(f"{quoted(pattern)} is not a valid regular expression: {error}") from None

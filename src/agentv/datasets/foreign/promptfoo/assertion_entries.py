@@ -14,6 +14,7 @@ import msgspec
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.promptfoo.nunjucks import rendered
+from agentv.datasets.foreign.promptfoo.text_assertions import OVERLAP, TEXT_TYPES, is_number, text_entry
 from agentv.datasets.foreign.promptfoo.transform_code import transforms_of
 from agentv.datasets.foreign.values import is_blank, text_of
 from agentv.settings.diagnostics import did_you_mean
@@ -21,12 +22,6 @@ from agentv.settings.diagnostics import did_you_mean
 ABOVE_ZERO = 1e-9
 """The minimum of a number that passes if it is above 0."""
 
-_TEXT_CHECKS = {
-    **{name: name.replace("-", "_") for name in ("equals", "contains", "icontains", "starts-with", "regex")},
-    "ends-with": "ends_with",
-}
-_LIST_CHECKS = {name: name.replace("-", "_") for name in ("contains-any", "contains-all")}
-_LIST_CHECKS |= {f"i{name}": f"i{type_}" for name, type_ in _LIST_CHECKS.items()}
 _GRADED = {
     "answer-relevance": "answer_relevance",
     "context-faithfulness": "faithfulness",
@@ -40,10 +35,7 @@ JUDGED = frozenset({*_JUDGED, "trajectory:goal-success"})
 EMBEDDED = ("similar", "similar:cosine")
 """Types that compare embeddings."""
 
-_KNOWN = (
-    *(*_TEXT_CHECKS, *_LIST_CHECKS, *_JUDGED, *EMBEDDED, "javascript", "python", "is-json", "contains-json"),
-    *("levenshtein", "rouge-n", "bleu", "latency", "cost", "is-refusal", "word-count", "skill-used", "assert-set"),
-)
+_KNOWN = (*(*TEXT_TYPES, *_JUDGED, *EMBEDDED, "javascript", "python", "latency", "cost", "skill-used", "assert-set"),)
 _REFUSED = {
     "webhook": "agentv does not send answers to a web address",
     "select-best": "compare two runs with `agentv compare`, or use `pairwise`",
@@ -67,7 +59,6 @@ _REFUSED = {
 REFUSED = {name: why for names, why in _REFUSED.items() for name in names.split()}
 _COMMON = {"type", "value", "threshold", "weight", "metric", "provider", "transform", "config", "rubricPrompt"}
 _CODE_FILE = re.compile(r"file://(?P<file>.+?\.(?P<kind>py|[cm]?[jt]s))(?::(?P<name>\w+))?$")
-_LIST = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,]*)\s*(?:,|$)')
 
 
 class Grading(msgspec.Struct, frozen=True):
@@ -117,13 +108,13 @@ def _resolved(written: Any, grading: Grading) -> dict[str, Any]:
 def _set_entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None:
     """Return a composite: all members must pass, or with a threshold their weighted mean must reach it."""
     threshold: Any = assertion.get("threshold")
-    inner = msgspec.structs.replace(grading, has_threshold=_is_number(threshold))
+    inner = msgspec.structs.replace(grading, has_threshold=is_number(threshold))
     members = entries_of(assertion.get("assert"), inner)
     if not members:
         grading.lose("an assert-set without assertions that can be kept")
         return None
     entry = {"type": "composite", "evaluators": members, "aggregator": "weighted_average"}
-    return {**entry, **_common(assertion, grading, threshold if _is_number(threshold) else 0.0)}
+    return {**entry, **_common(assertion, grading, threshold if is_number(threshold) else 0.0)}
 
 
 def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None:
@@ -161,7 +152,7 @@ def _common(assertion: dict[str, Any], grading: Grading, least: float) -> dict[s
     if isinstance(metric, str) and metric.strip():
         found["name"] = metric.strip()
     weight = assertion.get("weight")
-    if _is_number(weight):
+    if is_number(weight):
         found["weight"] = weight
     # An assertion of weight 0 cannot fail a test.
     if not grading.has_threshold and weight != 0:
@@ -180,8 +171,8 @@ def _translated(
 ) -> tuple[dict[str, Any] | None, float]:
     """Return the evaluator, and the minimum score of a pass."""
     threshold = assertion.get("threshold")
-    if type_ in _TEXT_CHECKS or type_ in _LIST_CHECKS:
-        return _text_check(type_, value), 1.0
+    if type_ in TEXT_TYPES:
+        return text_entry(type_, value, threshold), _limit(threshold, least) if (least := OVERLAP.get(type_)) else 1.0
     if type_ in ("javascript", "python"):
         return _code_check(type_, value, assertion), ABOVE_ZERO if type_ == "javascript" else _limit(threshold, None)
     if type_ in JUDGED:
@@ -190,42 +181,17 @@ def _translated(
         target = grading.embedder(assertion.get("provider"))
         entry = {"type": "similarity", "method": "embedding", "value": _texts(value), "target": target}
         return entry, _limit(threshold, 0.75)
-    if type_ in ("is-json", "contains-json"):
-        return _json_check(type_, value), 1.0
-    return _measured(type_, value, threshold), {"rouge-n": _limit(threshold, 0.75), "bleu": _limit(threshold, 0.5)}.get(
-        type_, 1.0
-    )
+    return _measured(type_, value, threshold), 1.0
 
 
 def _limit(threshold: Any, default: float | None) -> float:
-    if _is_number(threshold):
+    if is_number(threshold):
         return min(1.0, max(0.0, float(threshold)))
     return ABOVE_ZERO if default is None else default
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _texts(value: Any) -> Any:
     return [text_of(item) for item in value] if isinstance(value, list) else text_of(value)
-
-
-def _text_check(type_: str, value: Any) -> dict[str, Any]:
-    if type_ in _LIST_CHECKS:
-        items = value if isinstance(value, list) else _split(text_of(value))
-        return {"type": _LIST_CHECKS[type_], "value": [text_of(item) for item in items]}
-    if type_ == "equals" and isinstance(value, dict | list):
-        return {"type": "json_diff", "value": value}
-    if is_blank(value) and type_ != "equals":
-        raise ValueError(f"The assertion '{type_}' has no value")
-    return {"type": _TEXT_CHECKS[type_], "value": text_of(value)}
-
-
-def _split(text: str) -> list[str]:
-    """Return the items of a list that is written as text: separated by commas, with quotes around commas."""
-    items = [found.strip() for found in _LIST.findall(text)]
-    return [item[1:-1].replace('\\"', '"') if item.startswith('"') else item for item in items if item]
 
 
 def _code_check(type_: str, value: Any, assertion: dict[str, Any]) -> dict[str, Any]:
@@ -236,7 +202,7 @@ def _code_check(type_: str, value: Any, assertion: dict[str, Any]) -> dict[str, 
     file = _CODE_FILE.match(value.strip())
     if type_ == "javascript":
         settings["on_throw"] = "fail"
-        if _is_number(assertion.get("threshold")):
+        if is_number(assertion.get("threshold")):
             settings["threshold"] = assertion["threshold"]
         if file is None:
             return {"type": "javascript", "code": value.rstrip(), **settings}
@@ -261,7 +227,7 @@ def _judged(type_: str, value: Any, assertion: dict[str, Any], grading: Grading)
     if "factuality" in type_:
         return {"type": "factuality", "value": text_of(value), **named}, 1.0
     criteria = [text_of(item) for item in value] if isinstance(value, list) else [text_of(value)]
-    if type_ in ("g-eval", "trajectory:goal-success") or _is_number(threshold):
+    if type_ in ("g-eval", "trajectory:goal-success") or is_number(threshold):
         entry: dict[str, Any] = {"type": "llm_judge", "prompt": "\n".join(criteria), **named}
         if type_ == "trajectory:goal-success":
             entry["include_trace"] = True
@@ -269,50 +235,15 @@ def _judged(type_: str, value: Any, assertion: dict[str, Any], grading: Grading)
     return {"type": "rubric", "rubrics": criteria, **named}, 1.0
 
 
-def _json_check(type_: str, value: Any) -> dict[str, Any]:
-    schema = value
-    if isinstance(value, str) and value.strip():
-        from agentv.datasets.formats.yaml_parser import YamlError, parse_yaml  # late: few assertions have a schema
-
-        try:
-            schema = parse_yaml(value.encode())
-        except YamlError as error:
-            raise ValueError(f"The schema of '{type_}' is not valid: {error.what}") from None
-    own: dict[str, Any] = {"anywhere": True} if type_ == "contains-json" else {}
-    if is_blank(schema):
-        return {"type": "is_json", **own}
-    if not isinstance(schema, dict):
-        raise ValueError(f"The schema of '{type_}' must be an object")
-    return {"type": "json_schema", "schema": msgspec.to_builtins(schema), **own}
-
-
 def _measured(type_: str, value: Any, threshold: Any) -> dict[str, Any] | None:
-    limit = threshold if _is_number(threshold) else None
-    if type_ == "levenshtein":
-        return {"type": "levenshtein", "value": text_of(value), "max_distance": int(limit or 5)}
-    if type_ == "rouge-n":
-        return {"type": "rouge", "variant": "rouge1", "value": text_of(value)}
-    if type_ == "bleu":
-        return {"type": "bleu", "value": _texts(value)}
+    limit = threshold if is_number(threshold) else None
     if type_ in ("latency", "cost"):
         if limit is None:
             raise ValueError(f"The assertion '{type_}' has no threshold")
         return {"type": "latency", "threshold": limit} if type_ == "latency" else {"type": "cost", "budget": limit}
-    if type_ == "is-refusal":
-        return {"type": "refusal"}
-    if type_ == "word-count":
-        return _word_count(value)
     if type_ == "skill-used":
         return {"type": "skill_trigger", "skill": text_of(value.get("name") if isinstance(value, dict) else value)}
     return _trajectory(type_, value) if type_.startswith("trajectory:") else None
-
-
-def _word_count(value: Any) -> dict[str, Any]:
-    least, most = value, value
-    if isinstance(value, dict):
-        least, most = value.get("min", 0), value.get("max", "")
-    words = rf"\S+(?:\s+\S+){{{max(0, int(least or 0) - 1)},{'' if most in ('', None) else max(0, int(most) - 1)}}}"
-    return {"type": "regex", "name": "word_count", "value": rf"^\s*{words}\s*$"}
 
 
 def _trajectory(type_: str, value: Any) -> dict[str, Any] | None:
@@ -335,6 +266,6 @@ def _trajectory(type_: str, value: Any) -> dict[str, Any] | None:
         match = "exact" if data.get("mode") == "exact" else "superset"
         call = {"tool": data["name"], "args": data.get("args", data.get("arguments", {}))}
         return {"type": "tool_trajectory", "mode": "in_order", "args_match": match, "expected": [call]}
-    if type_ == "trajectory:step-count" and _is_number(data.get("max")) and "min" not in data:
+    if type_ == "trajectory:step-count" and is_number(data.get("max")) and "min" not in data:
         return {"type": "execution_metrics", "max_tool_calls": int(data["max"])}
     return None
