@@ -343,7 +343,7 @@ def test_cells_are_assertions(cell, expected):
 def test_tests_without_a_configuration_are_read_too(folder):
     path = folder.write("tests.csv", "question,__expected\nWhat is 1 + 1?,contains:2\n")
     (case,) = folder.load(path)
-    assert case.input[0].content == "What is 1 + 1?" and case.evaluators[0].settings == {"value": "2"}
+    assert case.input[0].content == "What is 1 + 1?" and case.evaluators[0].settings == {"value": "2", "exact": True}
     path = folder.write("tests.yaml", "- vars: {question: Who?}\n  assert: [{type: equals, value: me}]\n")
     assert folder.load(path)[0].input[0].content == "Who?"
 
