@@ -168,6 +168,7 @@ FOREIGN_FORMATS = Registry(
         "azure": f"{_FOREIGN}.platforms.azure:AZURE",
         "phoenix": f"{_FOREIGN}.platforms.phoenix:PHOENIX",
         "swe-bench": f"{_FOREIGN}.benchmarks.swe_bench:SWE_BENCH",
+        "human-eval": f"{_FOREIGN}.benchmarks.human_eval:HUMAN_EVAL",
         "mt-bench": f"{_FOREIGN}.benchmarks.mt_bench:MT_BENCH",
         "tau2": f"{_FOREIGN}.benchmarks.tau2:TAU2",
         "sharegpt": f"{_FOREIGN}.training.sharegpt:SHAREGPT",

@@ -144,3 +144,36 @@ def test_our_own_files_stay_strict(folder):
 
 def test_skipping_bad_cases_still_skips_them(suite):
     assert suite.load("suite.yaml", on_error="skip").ids == ["fine"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("cases", "suite.yaml", "--strict"), 2),
+        (("eval", "suite.yaml", "--strict"), 2),
+        (("eval", "suite.yaml", "--strict", "--dry-run"), 2),
+        (("convert", "suite.yaml", "out.yaml", "--strict"), 2),
+        (("validate", "suite.yaml", "--strict"), 1),
+    ],
+)
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (SUITE, "not a valid regular expression"),
+        (SUITE.replace('type: regex, value: "("', "type: is-json") + "sharing: true\n", "sharing"),
+        (SUITE.replace('type: regex, value: "("', "type: is-json").replace("broken", "fine"), "got a suffix"),
+    ],
+)
+def test_with_strict_every_difference_is_an_error(folder, command, arguments, code, text, reason):
+    folder.write("suite.yaml", text)
+    ended = command(*arguments)
+    assert ended.code == code
+    assert reason in ended.stdout + ended.stderr
+    if arguments[0] == "validate":
+        assert "error" in ended.stdout
+
+
+def test_with_strict_an_evaluator_that_cannot_run_is_an_error_of_the_file(folder, command):
+    folder.write("suite.yaml", MISSING)
+    assert command("eval", "suite.yaml", "--strict").code == 2
+    assert command("validate", "suite.yaml", "--strict").code == 1

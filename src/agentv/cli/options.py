@@ -309,3 +309,4 @@ class ReadingOptions(FileOptions):
         click.Choice(["stop", "skip"]),
         default="stop",
     )
+    strict: bool = flag("--strict", "Fail if another tool's file is not read exactly as by that tool.")

@@ -57,7 +57,7 @@ class ValidateArguments(FileOptions):
     examples = ("agentv validate evals", "agentv validate . --strict", "agentv validate evals --format github")
 
     paths: tuple[str, ...] = argument(nargs=-1, required=True)
-    strict: bool = flag("--strict", "Exit with 1 on warnings too.")
+    strict: bool = flag("--strict", "Exit with 1 on warnings too; what is not read exactly is an error.")
     style: str = option(
         "--format",
         "Print findings as text, as JSON, or as GitHub annotations.",
@@ -87,7 +87,7 @@ class ConvertArguments(FileOptions):
     target: str = argument(type=click.Path(dir_okay=False))
     source_format: str | None = option("--from FORMAT", "Format of SOURCE, if it is not recognized.")
     target_format: str | None = option("--to FORMAT", "Write for another tool: deepeval or inspect.")
-    strict: bool = flag("--strict", "Fail if something in SOURCE cannot be kept.")
+    strict: bool = flag("--strict", "Fail if something cannot be kept, or is not read exactly.")
     force: bool = flag("--force", "Replace existing files.")
 
 

@@ -29,6 +29,7 @@ from agentv.errors import (
     DatasetWarning,
     InvalidCaseError,
     InvalidDatasetError,
+    LossWarning,
     MissingSidecarWarning,
     UsageError,
 )
@@ -159,9 +160,28 @@ def case_source(
     """Find the datasets at `path`."""
     if options.on_error not in _ON_ERROR:
         raise UsageError(f"on_error must be one of {', '.join(_ON_ERROR)}, got {options.on_error!r}")
+    if options.strict:
+        warn = _strict(warn)
     sink = SkippingSink(warn) if options.on_error == "skip" else StrictSink(warn)
     given = GivenFormat(fields=options.fields)
     return CaseSource(tuple(find_datasets(path, warn, note, given_format=given)), options, selection, sink)
+
+
+def _strict(warn: Callable[[DatasetWarning], None]) -> Callable[[DatasetWarning], None]:
+    """Return a function that passes warnings on, and raises the differences from a file's own tool as errors."""
+
+    def check(warning: DatasetWarning) -> None:
+        if isinstance(warning, LossWarning):
+            raise strict_error(warning)
+        warn(warning)
+
+    return check
+
+
+def strict_error(warning: LossWarning) -> InvalidDatasetError:
+    """Return the error for a difference from a file's own tool."""
+    headline = "A file is not read exactly as by its own tool, and --strict is set"
+    return InvalidDatasetError(headline, warning.message, warning.hint, path=warning.path, line=warning.line)
 
 
 class CaseOptions(TypedDict, total=False):

@@ -113,6 +113,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     allow_outside_files: bool = False
     max_line_bytes: int = MAX_LINE_BYTES
     fields: str | None = None
+    strict: bool = False
     budget_usd: Positive | None = None
     deadline_s: Positive | None = None
     fail_fast: bool = False
@@ -159,7 +160,7 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     @property
     def reading(self) -> Reading:
         """Return the options for reading datasets."""
-        return Reading(self.allow_outside_files, self.max_line_bytes, self.on_error, self.fields or "")
+        return Reading(self.allow_outside_files, self.max_line_bytes, self.on_error, self.fields or "", self.strict)
 
     @property
     def narrows(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from agentv.cli import output
-from agentv.cli.options import FileOptions, options_of
+from agentv.cli.options import options_of
 from agentv.cli.project_options import CasesArguments, ConvertArguments, ValidateArguments
 from agentv.datasets.case.prompts import resolved_data
 from agentv.datasets.conversion import Conversion
@@ -205,5 +205,5 @@ def convert(args: ConvertArguments) -> None:
         output.message(f"Wrote {' and '.join(done.files)}: {plural(done.cases, 'case')}{same}")
 
 
-def _reading(args: FileOptions) -> Options:
-    return Options(args.allow_outside_files, args.max_line_bytes, fields=args.fields or "")
+def _reading(args: ConvertArguments | ValidateArguments) -> Options:
+    return Options(args.allow_outside_files, args.max_line_bytes, fields=args.fields or "", strict=args.strict)

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from itertools import dropwhile
 from typing import Any
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, document_of, objects
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, document_of, objects
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
+from agentv.datasets.foreign.skill_triggers import skill_of, skills_wanted, trigger_checks
 from agentv.datasets.foreign.values import OUTCOME, filled, first_of, is_blank, metadata_of, text_of, texts_of
 
 _LISTS = ("evals", "cases", "test_cases", "tests", "scenarios")
@@ -42,7 +43,7 @@ class _AgentSkills(ForeignFormat):
         document = document_of(file)
         rows = _cases_in(document) if document else objects(file)
         named = any(key in document for key in _NAMES) or os.path.basename(file.path) == "evals.json"
-        is_other = all_have(rows, "inputs") or all_have(rows, "should_trigger")
+        is_other = all_have(rows, "inputs") or (all_have(rows, "should_trigger") and not any_has(rows, *_CHECKS))
         return named and bool(rows) and all(_question(row) is not None for row in rows) and not is_other
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:  # noqa: ARG002
@@ -51,17 +52,18 @@ class _AgentSkills(ForeignFormat):
 
     def items(self, file: RecordFile) -> Iterator[Record]:
         document = document_of(file)
-        if not document:
-            yield from items_of(file.document)
-            return
-        for key in _LISTS:
-            if isinstance(document.get(key), list):
-                yield from items_of(document[key])
-                return
+        keys = (key for key in _LISTS if isinstance(document.get(key), list))
+        listed = document[next(keys)] if document else file.document
+        for record in items_of(listed):
+            asks = isinstance(record.data, dict) and "should_trigger" in record.data
+            yield Record(record.line, {"skill": skill_of(file), **record.data}) if asks else record
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
         data = record.data
         rubrics, evaluators = _checks(data, lose)
+        trigger_keys = ("should_trigger", "skill") if "should_trigger" in data else ()
+        if "should_trigger" in data:
+            evaluators = [*trigger_checks(skills_wanted(data)), *evaluators]
         row = {
             "id": data.get("id") if not is_blank(data.get("id")) else data.get("name"),
             "input": text_of(_question(data)),
@@ -70,7 +72,7 @@ class _AgentSkills(ForeignFormat):
             "assertions": evaluators,
             "description": data.get("description"),
             "tags": texts_of(data.get("tags")),
-            "metadata": metadata_of(data, _USED, data.get("metadata")),
+            "metadata": metadata_of(data, (*_USED, *trigger_keys), data.get("metadata")),
             "workspace": filled({"files": _files(data, lose)}),
         }
         if not row["expected_outcome"] and not rubrics and not evaluators:

@@ -114,7 +114,10 @@ def _conversation(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
     users = [message for message in messages if message["role"] == "user"]
     outcome = {"expected_outcome": text_of(first_of(data, "expected_outcome", "expectedOutcome"))}
     scenario = text_of(data["scenario"])
+    persona = text_of(first_of(data, "user_description", "userDescription", "persona"))
     if users:
+        if persona:
+            lose("user_description of a golden with turns: the user's messages are those of the turns")
         replies = len(messages) - len(users)
         if replies:
             lose("replies in the turns of a golden: the target writes its own")
@@ -124,8 +127,8 @@ def _conversation(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
             "turns": [{"input": [message]} for message in users[1:]],
             "description": scenario,
         }
-    persona = text_of(first_of(data, "user_description", "userDescription", "persona"))
-    return {**outcome, "input": scenario, "user": filled({"goal": scenario, "persona": persona})}
+    opening = [{"role": "assistant", "content": "Hi! How can I help you today?"}]
+    return {**outcome, "input": opening, "user": filled({"goal": scenario, "persona": persona})}
 
 
 def _golden(case: EvalCase, lose: Lose) -> dict[str, Any]:

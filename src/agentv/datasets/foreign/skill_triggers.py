@@ -40,10 +40,10 @@ class _SkillTriggers(ForeignFormat):
         return has_answers and all(first_of(row, *_QUESTIONS) is not None for row in rows)
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:  # noqa: ARG002
-        return {"dataset": f"{_skill(file)}-triggers"}
+        return {"dataset": f"{skill_of(file)}-triggers"}
 
     def items(self, file: RecordFile) -> Iterator[Record]:
-        document, skill = document_of(file), _skill(file)
+        document, skill = document_of(file), skill_of(file)
         if all(isinstance(document.get(key), list) for key in _SPLIT):
             for key in _SPLIT:
                 for line, item in items_of(document[key]):
@@ -58,18 +58,14 @@ class _SkillTriggers(ForeignFormat):
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:  # noqa: ARG002
         data = record.data
-        wanted = _wanted(data)
+        wanted = skills_wanted(data)
         row = {
             "id": data.get("id"),
             "input": text_of(first_of(data, *_QUESTIONS)),
             "expected_outcome": " and ".join(
                 f"{'Uses' if expected else 'Does not use'} the skill {skill}" for skill, expected in wanted.items()
             ),
-            "assertions": [
-                {"type": "skill_trigger", "skill": skill, "should_trigger": expected}
-                | ({"name": f"skill_trigger_{skill}"} if len(wanted) > 1 else {})
-                for skill, expected in wanted.items()
-            ],
+            "assertions": trigger_checks(wanted),
             "tags": [
                 *texts_of(data.get("tags")),
                 "should-trigger" if any(wanted.values()) else "should-not-trigger",
@@ -80,6 +76,15 @@ class _SkillTriggers(ForeignFormat):
 
 
 SKILL_TRIGGERS = _SkillTriggers()
+
+
+def trigger_checks(wanted: dict[str, bool]) -> list[dict[str, Any]]:
+    """Return an evaluator for each skill, which checks whether it was used."""
+    return [
+        {"type": "skill_trigger", "skill": skill, "should_trigger": expected}
+        | ({"name": f"skill_trigger_{skill}"} if len(wanted) > 1 else {})
+        for skill, expected in wanted.items()
+    ]
 
 
 def _listed(document: dict[str, Any]) -> list[Any] | None:
@@ -104,7 +109,7 @@ def _named_skills(items: Iterable[Any]) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def _wanted(data: dict[str, Any]) -> dict[str, bool]:
+def skills_wanted(data: dict[str, Any]) -> dict[str, bool]:
     """Return for each skill that a query is about whether it should be used. Raises ValueError."""
     answer = _answer(data)
     if isinstance(answer, bool):
@@ -117,7 +122,7 @@ def _wanted(data: dict[str, Any]) -> dict[str, bool]:
     return dict.fromkeys(names, True)
 
 
-def _skill(file: RecordFile) -> str:
+def skill_of(file: RecordFile) -> str:
     """Return the name of the skill: from the file, or from the folder with its SKILL.md."""
     named = first_of(document_of(file), *_NAMES)
     if isinstance(named, str):

@@ -15,7 +15,7 @@ from agentv.engine.cases.dependencies import dependency_problems, has_dependenci
 from agentv.engine.checks.findings import Finding, Locator, from_error, from_warning
 from agentv.engine.checks.preflight import Preflight
 from agentv.engine.checks.project_files import ProjectFiles
-from agentv.errors import DatasetError, DatasetWarning, MappedNote, MissingSidecarWarning
+from agentv.errors import DatasetError, DatasetWarning, LossWarning, MappedNote, MissingSidecarWarning
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
 from agentv.settings.diagnostics import KeyPath, Problem, field_name
@@ -36,7 +36,8 @@ class CollectingSink:
     wants_all = True
     stops_at_first = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, strict: bool = False) -> None:
+        self._strict = strict
         self.findings: list[Finding] = []
         self.notes: list[str] = []
         self.bad: list[EvalCase] = []
@@ -45,7 +46,9 @@ class CollectingSink:
         if isinstance(warning, MappedNote):
             self.notes.append(warning.message)
         elif not isinstance(warning, MissingSidecarWarning):
-            self.findings.append(from_warning(warning))
+            finding = from_warning(warning)
+            is_error = self._strict and isinstance(warning, LossWarning)
+            self.findings.append(msgspec.structs.replace(finding, severity="error") if is_error else finding)
 
     def bad_dataset(self, errors: list[DatasetError]) -> None:
         self.findings += map(from_error, errors)
@@ -105,7 +108,7 @@ class CaseChecks:
 
 def check_dataset(source: Source, options: Options, project: ProjectFiles) -> DatasetFindings:
     """Return all findings of a dataset; it is read again if ids are repeated or cases depend on others."""
-    sink = CollectingSink()
+    sink = CollectingSink(strict=options.strict)
     count = 0
     try:
         dataset = Dataset(source, options, sink)

@@ -9,6 +9,9 @@ from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import expected_calls, filled, is_blank, text_of, texts_of
 
+GREETING = "Hi! How can I help you today?"
+"""The agent's first message: the simulated user, whose instructions the agent must not see, replies to it."""
+
 _PARTS = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
 
 
@@ -32,7 +35,7 @@ class _Tau2(ForeignFormat):
         purpose = data.get("description")
         row = {
             "id": text_of(data["id"]),
-            "input": data.get("ticket") or goal or "Hello",
+            "input": data.get("ticket") or [{"role": "assistant", "content": GREETING}],
             "user": filled({"goal": goal, "persona": text_of(scenario.get("persona"))}),
             "expected_outcome": _outcome(purpose),
             "rubrics": texts_of(criteria.get("nl_assertions")),

@@ -7,7 +7,7 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, objects
 from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.foreign.values import metadata_of, parsed, question_of, reference_of, texts_of, with_outcome
+from agentv.datasets.foreign.values import metadata_of, parsed, question_of, texts_of, with_outcome
 
 _MARKS = ("expected", "_xact_id", "upsert_id")
 _USED = ("id", "input", "expected", "metadata", "tags", "_xact_id", "created", "origin", "_pagination_key", "is_root")
@@ -26,7 +26,7 @@ class _Braintrust(ForeignFormat):
         row = {
             "id": data.get("id"),
             "input": question_of(parsed(data["input"]), lose),
-            "expected_output": reference_of(parsed(data.get("expected")), lose),
+            "expected_output": parsed(data.get("expected")),
             "tags": texts_of(parsed(data.get("tags"))),
             "metadata": metadata_of(data, _USED, parsed(data.get("metadata"))),
         }

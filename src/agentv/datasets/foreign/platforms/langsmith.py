@@ -8,6 +8,8 @@ from typing import Any
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, objects
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import (
+    filled,
+    first_of,
     is_blank,
     metadata_of,
     parsed,
@@ -22,7 +24,7 @@ _USED = ("id", "inputs", "outputs", "reference_outputs", "metadata", "split", "a
 
 class _LangSmith(ForeignFormat):
     title = "examples of LangSmith"
-    fields = "inputs → input, outputs → expected_output, split → tags"
+    fields = "inputs → input, reference_outputs or outputs → expected_output, split → tags"
 
     def fits(self, file: RecordFile) -> bool:
         rows = objects(file)
@@ -32,13 +34,14 @@ class _LangSmith(ForeignFormat):
         data = record.data
         if not is_blank(data.get("attachments")):
             lose("attachments, which are stored in LangSmith")
-        outputs = data.get("outputs", data.get("reference_outputs"))
+        reference = first_of(data, "reference_outputs", "outputs")
+        answers = data.get("outputs") if not is_blank(data.get("reference_outputs")) else None
         row = {
             "id": data.get("id"),
             "input": question_of(parsed(data["inputs"]), lose),
-            "expected_output": reference_of(parsed(outputs), lose),
+            "expected_output": reference_of(parsed(reference), lose),
             "tags": texts_of(data.get("split")),
-            "metadata": metadata_of(data, _USED, parsed(data.get("metadata"))),
+            "metadata": filled({**metadata_of(data, _USED, parsed(data.get("metadata"))), "outputs": parsed(answers)}),
         }
         return [with_outcome(row)]
 

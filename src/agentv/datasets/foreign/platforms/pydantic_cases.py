@@ -9,6 +9,9 @@ from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import filled, is_blank, metadata_of, question_of, text_of, with_outcome
 
+_EQUALS = "EqualsExpected"
+_SKIPPED = "\0skipped"
+"""The mark of a case that only `EqualsExpected` would check, and that has no expected output."""
 _USED = ("name", "inputs", "expected_output", "metadata", "evaluators")
 
 
@@ -29,10 +32,21 @@ class _PydanticCases(ForeignFormat):
         document = document_of(file)
         for name in document.get("report_evaluators") or ():
             lose(f"the report evaluator '{_name_of(name)}'")
-        return filled({"dataset": document.get("name"), "assertions": _entries(document.get("evaluators"), lose)})
+        shared = [item for item in _listed(document.get("evaluators")) if _name_of(item) != _EQUALS]
+        return filled({"dataset": document.get("name"), "assertions": _entries(shared, lose)})
 
     def items(self, file: RecordFile) -> Iterator[Record]:
-        yield from items_of(document_of(file)["cases"])
+        document = document_of(file)
+        is_shared = any(_name_of(item) == _EQUALS for item in _listed(document.get("evaluators")))
+        for record in items_of(document["cases"]):
+            own = _listed(record.data.get("evaluators"))
+            # Without an expected output, `EqualsExpected` skips the case; the settings of the dataset could not.
+            named = [item for item in own if _name_of(item) != _EQUALS]
+            if record.data.get("expected_output") is not None and (is_shared or len(named) < len(own)):
+                named = [_EQUALS, *named]
+            skipped = is_shared or len(named) < len(own)
+            data = {**record.data, "evaluators": named, _SKIPPED: skipped and not named}
+            yield Record(record.line, data)
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
         data = record.data
@@ -42,14 +56,20 @@ class _PydanticCases(ForeignFormat):
             "input": question_of(data["inputs"], lose),
             "expected_output": data.get("expected_output"),
             "assertions": _entries(data.get("evaluators"), lose),
-            "metadata": metadata_of(data, _USED, metadata if isinstance(metadata, dict) else None),
+            "metadata": metadata_of(data, (*_USED, _SKIPPED), metadata if isinstance(metadata, dict) else None),
         }
         if not is_blank(metadata) and not isinstance(metadata, dict):
             row["metadata"] = {"metadata": metadata}
+        if data.get(_SKIPPED) and "expected_output" not in filled(row):
+            return [{**filled(row), "expected_outcome": "", "assertions": []}]
         return [with_outcome(row)]
 
 
 PYDANTIC_CASES = _PydanticCases()
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _name_of(entry: Any) -> str:

@@ -50,11 +50,12 @@ class PydanticReport(ForeignResults):
             notes=[f"The report evaluator '{name}' failed" for name in failed],
         )
         dataset = text_of(metadata.get("dataset_name") or metadata.get("dataset")) or "pydantic-evals"
-        run.jobs = _jobs(path, target, dataset)
+        run.jobs = _jobs(path, target, dataset, run.notes)
         return run
 
 
-def _jobs(path: Path, target: str, dataset: str) -> Iterator[ForeignJob]:
+def _jobs(path: Path, target: str, dataset: str, notes: list[str]) -> Iterator[ForeignJob]:
+    """Yield the jobs of a report. An evaluator that failed next to others does not count; `notes` name it."""
     number = 0
     for keys, data in read_parts(path, {(), *_LISTS}):
         if keys in _LISTS and data != b"null":
@@ -62,7 +63,12 @@ def _jobs(path: Path, target: str, dataset: str) -> Iterator[ForeignJob]:
             row = decoded(path, data, f"case {number}")
             if not isinstance(row, dict):
                 raise problem(path, f"Case {number} is not an object")
-            yield _job(row, target, dataset, is_failure=keys == ("failures",))
+            job = _job(row, target, dataset, is_failure=keys == ("failures",))
+            failed = [grade.name for grade in job.grades if grade.error is not None and not grade.weight]
+            notes += (
+                f"The evaluator '{name}' failed for some cases: they have the scores of the others" for name in failed
+            )
+            yield job
 
 
 def _job(row: dict[str, Any], target: str, dataset: str, is_failure: bool) -> ForeignJob:
@@ -98,9 +104,14 @@ def _grades(row: dict[str, Any]) -> Iterator[Grade]:
             passed = value if isinstance(value, bool) else None
             reason = text_of(dict_of(result).get("reason")) or None
             yield Grade(value=value, passed=passed, reasoning=reason, **_source(name, dict_of(result).get("source")))
+    others = any(dict_of(row.get(kind)) for kind in ("assertions", "scores"))
     for failure in map(dict_of, list_of(row.get("evaluator_failures"))):
         message = text_of(failure.get("error_message")) or "The evaluator failed"
-        yield Grade(error=message, **_source(text_of(failure.get("name")) or "evaluator", failure.get("source")))
+        yield Grade(
+            error=message,
+            weight=0.0 if others else 1.0,
+            **_source(text_of(failure.get("name")) or "evaluator", failure.get("source")),
+        )
 
 
 def _source(name: str, source: Any) -> dict[str, Any]:

@@ -1,0 +1,105 @@
+"""Files of other tools mean what they mean there: what is the user's, the reference, or a check stays that."""
+
+import json
+
+import agentv
+from agentv.errors import LossWarning
+
+
+def types(case):
+    return [spec.type for spec in case.evaluators]
+
+
+def text(messages):
+    return messages[-1].content if messages else None
+
+
+def losses(loaded):
+    return [str(each) for each in loaded.warnings if isinstance(each, LossWarning)]
+
+
+def test_an_eval_with_a_trigger_and_assertions_keeps_both(folder):
+    evals = [
+        {"id": 1, "prompt": "Greet", "should_trigger": True, "assertions": [{"type": "contains", "value": "Hi"}]},
+        {"id": 2, "prompt": "Add", "should_trigger": False, "assertions": ["Answers 2"]},
+    ]
+    folder.write("greeter/evals/evals.json", {"skill_name": "greeter", "evals": evals})
+    cases = folder.load("greeter/evals/evals.json")
+    assert types(cases[0]) == ["skill_trigger", "contains"]
+    assert types(cases[1]) == ["rubric", "skill_trigger"]
+    trigger = next(spec for spec in cases[1].evaluators if spec.type == "skill_trigger")
+    assert (trigger.settings["skill"], trigger.settings["should_trigger"]) == ("greeter", False)
+
+
+def test_a_trigger_set_without_checks_is_still_one(folder):
+    folder.write("greeter/evals/evals.json", {"skill_name": "g", "evals": [{"query": "Hi", "should_trigger": True}]})
+    assert types(folder.load("greeter/evals/evals.json")[0]) == ["skill_trigger"]
+
+
+def test_the_agent_never_sees_the_instructions_of_a_simulated_user(folder):
+    secret = "Never say that you are a tester"
+    task = {"id": "1", "user_scenario": {"persona": "Curt", "instructions": {"task_instructions": secret}}}
+    golden = {"scenario": secret, "user_description": "Curt", "expected_outcome": "A refund"}
+    folder.write("tasks.json", json.dumps([task]))
+    folder.write("goldens.json", json.dumps([golden]))
+    for path in ("tasks.json", "goldens.json"):
+        (case,) = folder.load(path)
+        assert case.user.goal == secret and case.user.persona == "Curt"
+        assert secret not in str(case.input)
+        assert case.input[-1].role == "assistant"  # so the simulated user opens
+
+
+def test_a_golden_with_turns_names_the_user_description_as_lost(folder):
+    golden = {"scenario": "Refund", "user_description": "Curt", "turns": [{"role": "user", "content": "Hi"}]}
+    folder.write("goldens.json", json.dumps([golden]))
+    loaded = folder.load("goldens.json")
+    assert text(loaded[0].input) == "Hi"
+    assert any("user_description" in loss for loss in losses(loaded))
+
+
+def test_an_object_in_expected_of_braintrust_is_the_reference(folder):
+    folder.write("rows.jsonl", [{"input": "Where?", "expected": {"answer": "Oslo"}}, {"input": "a", "expected": "b"}])
+    cases = folder.load("rows.jsonl")
+    assert dict(text(cases[0].expected_output)) == {"answer": "Oslo"}
+    assert text(cases[1].expected_output) == "b"
+
+
+def test_reference_outputs_are_the_reference_and_outputs_are_kept(folder):
+    folder.write("rows.jsonl", [{"inputs": {"q": "Why?"}, "outputs": {"a": "wrong"}, "reference_outputs": {"a": "So"}}])
+    folder.write("rows.csv", 'inputs,outputs,reference_outputs\n"{""q"": ""Why?""}",wrong,So\n')
+    for path in ("rows.jsonl", "rows.csv"):
+        (case,) = folder.load(path)
+        assert "So" in str(text(case.expected_output)) and "wrong" not in str(text(case.expected_output))
+        assert "wrong" in str(case.metadata["outputs"])
+
+
+CASES = """\
+cases:
+  - {name: with, inputs: a, expected_output: b}
+  - {name: without, inputs: a}
+  - {name: own, inputs: a, evaluators: [EqualsExpected, {Contains: x}]}
+"""
+
+
+def test_equals_expected_skips_cases_without_an_expected_output(folder):
+    cases = folder.load(folder.write("cases.yaml", CASES + "evaluators: [EqualsExpected]\n"))
+    assert [types(case) for case in cases] == [["equals"], [], ["contains"]]
+    cases = folder.load(folder.write("cases.yaml", CASES + "evaluators: [EqualsExpected, {MaxDuration: 2}]\n"))
+    assert [types(case) for case in cases] == [["latency", "equals"], ["latency"], ["latency", "contains"]]
+
+
+def test_a_case_that_equals_expected_skips_runs_without_a_score(folder, command):
+    folder.write(".agentv/targets.yaml", "targets: [{name: default, provider: mock, response: b}]\n")
+    folder.write("cases.yaml", CASES + "evaluators: [EqualsExpected]\n")
+    assert command("eval", "cases.yaml", "--out", "run").code == 0
+    records = map(json.loads, (folder.path / "run/results.jsonl").read_text("utf-8").splitlines())
+    status = {record["eval_id"]: (record["status"], record["score"]) for record in records}
+    assert status == {"with": ("ok", 1.0), "without": ("unscored", None), "own": ("ok", 0.0)}
+
+
+def test_the_tests_of_humaneval_are_a_named_loss(folder):
+    problem = {"task_id": "HumanEval/0", "prompt": "def f():", "test": "assert f()", "entry_point": "f"}
+    loaded = folder.load(folder.write("problems.jsonl", [problem]))
+    assert loaded.ids == ["HumanEval/0"]
+    assert any("the tests of a problem" in loss for loss in losses(loaded))
+    assert agentv.load_cases("problems.jsonl")[0].metadata["test"] == "assert f()"
