@@ -19,7 +19,7 @@ from agentv.settings.diagnostics import Range
 GROUPS = {
     "Selection": "given_filters tags excluded_tags cases cases_from sample seed shard rows split limit "
     "on_error "
-    "allow_outside_files trusted trusts_run max_line_bytes fields",
+    "allow_outside_files trusted trusts_run max_line_bytes fields strict",
     "Search": "into_merges changed_paths kept_paths own_dataset setup alpha",
     "Targets": "target targets targets_file previous prompt file mcp against trials batch "
     "cache no_cache record replay transcript trace_port",

@@ -30,7 +30,7 @@ from agentv.runs.store import RunStore
 
 _SHARED = (
     *("targets_file", "judge", "workers", "timeout_s", "max_retries", "max_outage_s", "on_error"),
-    *("allow_outside_files", "max_line_bytes", "fields", "executor", "processes", "ray_address", "sandbox"),
+    *("allow_outside_files", "max_line_bytes", "fields", "strict", "executor", "processes", "ray_address", "sandbox"),
 )
 """The options of a run that also apply when its answers are scored again."""
 
