@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from agentv.cli import cli
@@ -86,6 +87,23 @@ def test_a_project_for_each_kind_is_valid_and_runs(folder, command, kind):
     assert (target["scored"], target["errors"], target["pass_rate"]) == (6, 0, 5 / 6)
     readme = Path("evals/README.md").read_text(encoding="utf-8")
     assert "NEXT" not in readme and ("service.py" in readme) == (kind == "http")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_workflow_never_gates_fixed_answers(folder, command, kind):
+    command("init", ".", "--for", kind, "--ci")
+    steps = yaml.safe_load(Path(".github/workflows/evals.yaml").read_text())["jobs"]["evals"]["steps"]
+    action, upload = steps[-2], steps[-1]
+    targets = {each["name"]: each for each in yaml.safe_load(Path(".agentv/targets.yaml").read_text())["targets"]}
+    if kind == "demo":
+        assert action["with"] == {"paths": "evals"}
+    else:
+        assert targets[action["with"]["target"]]["provider"] != "mock"
+        assert (action["with"]["threshold"], action["with"]["max-errors"]) == ("0.8", "1%")
+    keys = {"model": "OPENAI_API_KEY", "agent": "ANTHROPIC_API_KEY"}
+    expected = {keys[kind]: f"${{{{ secrets.{keys[kind]} }}}}"} if kind in keys else None
+    assert action.get("env") == expected
+    assert (upload["if"], upload["with"]["path"]) == ("always()", "agentv-run")
 
 
 def test_the_http_service_of_the_starter_project_answers(folder, command):

@@ -30,6 +30,16 @@ _CODE = {
     "http": {"agent.py": "agent.txt", "service.py": "service.txt"},
 }
 _WORKFLOW = {".github/workflows/evals.yaml": "workflow.yaml"}
+_GATE = {"threshold": '"0.8"', "max-errors": "1%"}
+_CI: dict[str, tuple[str, str]] = {
+    "function": ("default", ""),
+    "command": ("default", ""),
+    "http": ("service", ""),
+    "model": ("model", "OPENAI_API_KEY"),
+    "local": ("local", ""),
+    "agent": ("agent", "ANTHROPIC_API_KEY"),
+}
+"""The target that the workflow of each kind evaluates, and the secret with its key. The demo has only fixed answers."""
 _NEXT = {
     "demo": "Describe what you evaluate in `.agentv/targets.yaml`. The target there has fixed answers.",
     "function": "Replace the function in `agent.py` with yours, or name another in `.agentv/targets.yaml`.",
@@ -85,8 +95,22 @@ def _texts(kind: str, ci: bool) -> dict[str, str]:
     if kind != "demo":
         sources[".agentv/targets.yaml"] = f"kinds/{kind}.yaml"
     texts = {name: starter.joinpath(source).read_text(encoding="utf-8") for name, source in sources.items()}
+    for name in _WORKFLOW if ci else ():
+        texts[name] = texts[name].replace("GATE\n", _gate_lines(kind))
     texts["evals/README.md"] = texts["evals/README.md"].replace("NEXT", f"1. {_NEXT[kind]}")
     return texts | {f".agentv/schemas/{name}.schema.json": to_text(schema(name)).decode() for name in _SCHEMAS}
+
+
+def _gate_lines(kind: str) -> str:
+    """Return the target, the gates and the key of a workflow; no gate for fixed answers, which would always pass it."""
+    if kind not in _CI:
+        return "          # The target has fixed answers. Name your own, and set its gate: target, threshold, max-errors.\n"
+    target, secret = _CI[kind]
+    settings = {"target": target, **_GATE}
+    lines = [f"          {key}: {value}" for key, value in settings.items()]
+    if secret:
+        lines += ["        env:", f"          {secret}: ${{{{ secrets.{secret} }}}}"]
+    return "\n".join(lines) + "\n"
 
 
 def _asked_kind() -> str:
