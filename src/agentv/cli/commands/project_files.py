@@ -102,9 +102,9 @@ def _texts(kind: str, ci: bool) -> dict[str, str]:
 
 
 def _gate_lines(kind: str) -> str:
-    """Return the target, the gates and the key of a workflow; no gate for fixed answers, which would always pass it."""
+    """Return the target, gates and key of a workflow; no gate for fixed answers."""
     if kind not in _CI:
-        return "          # The target has fixed answers. Name your own, and set its gate: target, threshold, max-errors.\n"
+        return "          # The target has fixed answers. Name your own with target, threshold and max-errors.\n"
     target, secret = _CI[kind]
     settings = {"target": target, **_GATE}
     lines = [f"          {key}: {value}" for key, value in settings.items()]
