@@ -1,4 +1,4 @@
-"""Print a CycloneDX software bill of materials: every package that an installation of agentv needs, with its hash.
+"""Print a CycloneDX software bill of materials: each package that agentv needs, with hash and licence.
 
     python .ci/sbom.py > sbom.json
     python .ci/sbom.py '.[ray,parquet]' > sbom.json
@@ -14,6 +14,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+_LONGEST_NAME = 100
 _PIP = ("-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-")
 
 
@@ -45,9 +46,21 @@ def _component(entry: dict[str, Any], kind: str) -> dict[str, Any]:
     hashes = entry["download_info"].get("archive_info", {}).get("hashes", {})
     if hashes:
         component["hashes"] = [{"alg": "SHA-256", "content": hashes["sha256"]}]
-    if metadata.get("license_expression"):
-        component["licenses"] = [{"expression": metadata["license_expression"]}]
+    if licenses := _licenses(metadata):
+        component["licenses"] = licenses
     return component
+
+
+def _licenses(metadata: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the licences of a package: an expression, or else their names in its classifiers or as it writes them."""
+    if expression := metadata.get("license_expression"):
+        return [{"expression": expression}]
+    classifiers = (each for each in metadata.get("classifier", ()) if each.startswith("License ::"))
+    names = [each.rpartition(" :: ")[2] for each in classifiers if not each.endswith(":: OSI Approved")]
+    text = (metadata.get("license") or "").strip()
+    if not names and text and len(text) <= _LONGEST_NAME and "\n" not in text:
+        names = [text]
+    return [{"license": {"name": name}} for name in names]
 
 
 if __name__ == "__main__":

@@ -45,8 +45,17 @@ REPORT = {
             "download_info": {"dir_info": {}},
         },
         {
-            "metadata": {"name": "Some_Package", "version": "1.2"},
+            "metadata": {"name": "Some_Package", "version": "1.2", "license": "BSD"},
             "download_info": {"archive_info": {"hashes": {"sha256": "ab" * 32}}},
+        },
+        {
+            "metadata": {
+                "name": "other",
+                "version": "1",
+                "license": "A whole text\nof a licence",
+                "classifier": ["License :: OSI Approved", "License :: OSI Approved :: Apache Software License"],
+            },
+            "download_info": {"archive_info": {"hashes": {"sha256": "cd" * 32}}},
         },
     ]
 }
@@ -59,7 +68,9 @@ def test_the_bill_of_materials_has_names_versions_and_hashes():
     bill = json.loads(json.dumps(sbom.bill_of_materials(REPORT, datetime(2026, 1, 2, tzinfo=UTC))))
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     assert bill["metadata"]["component"]["licenses"] == [{"expression": "MIT"}]
-    (component,) = bill["components"]
+    other, component = bill["components"]
+    assert component["licenses"] == [{"license": {"name": "BSD"}}]
+    assert other["licenses"] == [{"license": {"name": "Apache Software License"}}]
     assert component["purl"] == "pkg:pypi/some-package@1.2"
     assert component["hashes"] == [{"alg": "SHA-256", "content": "ab" * 32}]
 
@@ -67,3 +78,15 @@ def test_the_bill_of_materials_has_names_versions_and_hashes():
 def test_a_package_that_cannot_be_resolved_is_an_error():
     command = [sys.executable, SCRIPT, "./no-such-folder"]
     assert subprocess.run(command, capture_output=True, timeout=60).returncode != 0
+
+
+def test_every_promise_of_the_security_page_names_tests_that_exist():
+    section = (
+        (ROOT / "SECURITY.md").read_text("utf-8").partition("## How the promises are tested")[2].partition("\n## ")[0]
+    )
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")][2:]
+    assert len(rows) >= 10
+    for promise, tests, since in rows:
+        paths = re.findall(r"`([^`]+)`", tests)
+        assert paths and all((ROOT / path).exists() for path in paths), promise
+        assert since.strip(), promise

@@ -93,6 +93,28 @@ def test_inputs_are_not_run_as_code(project):
     assert not Path("hacked").exists()
 
 
+def test_an_input_with_a_line_break_adds_no_outputs(project):
+    ended = run_action(out="x\nexit-code=0\nother=1")
+    assert ended["Run the evaluations"][0] == 2
+    assert not Path("github_output").exists() or "other" not in Path("github_output").read_text()
+
+
+def test_the_action_installs_the_versions_that_ci_tests(tmp_path):
+    """A `python` that prints its arguments stands for pip."""
+    (tmp_path / "python").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    install = ACTION["runs"]["steps"][0]["run"]
+    env = {**environment(), "PACKAGE": "", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-eo", "pipefail", "-c", install], env=env, capture_output=True, text=True)
+    assert done.stdout == f"-m pip install --quiet --constraint {REPOSITORY}/constraints.txt {REPOSITORY}\n"
+
+
+@pytest.mark.parametrize("page", ["docs/how-to/github-actions.md", "src/agentv/starter/workflow.yaml"])
+def test_examples_name_actions_by_commit(page):
+    uses = re.findall(r"uses: (\S+)", (REPOSITORY / page).read_text("utf-8"))
+    assert uses and all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", each) for each in uses), uses
+
+
 def matching_files():
     return [
         path.as_posix()
