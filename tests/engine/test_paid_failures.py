@@ -154,3 +154,13 @@ def test_estimated_costs_count_against_the_budget_after_a_resume(project, agentv
     assert project.eval("--out", "out", "--budget-usd", "0.03").code == 4
     assert (server.counts.requests, project.eval("--resume", "--out", "out", "--budget-usd", "0.031").code) == (3, 4)
     assert server.counts.requests <= 4
+
+
+def test_a_call_that_timed_out_counts_in_the_budget_as_its_expected_cost(project, agentv_server):
+    project.targets(openai(agentv_server(Answer("yes", usage=USAGE), faults=(None, "hang")), max_retries=0))
+    project.dataset("yes 1", "yes 2", "yes 3", "yes 4", "yes 5")
+    ended = project.eval("--out", "out", "--timeout", "0.5", "--budget-usd", str(2.5 * COST))
+    assert ended.code == 4, ended.stderr
+    assert [record["status"] for record in project.records()] == ["ok", "error", "ok"]
+    assert project.by_id()["c1"]["execution_metrics"]["cost_usd"] == pytest.approx(COST)
+    assert project.summary()["cost_usd"] == pytest.approx(3 * COST)

@@ -67,7 +67,8 @@ class Payments:
 class PaymentWrapper(ResponderWrapper):
     """Counts the cost of every reply, with or without an answer. Refuses calls when the budget is exceeded.
 
-    A reply that was cut off was paid for. If its target has no price, it costs as much as the target's other calls.
+    A reply that was cut off was paid for, and a call that timed out probably. If the target has no price, such a call
+    costs as much as the target's other calls.
     """
 
     def __init__(self, inner: Responder, budget: RunBudget) -> None:
@@ -85,7 +86,8 @@ class PaymentWrapper(ResponderWrapper):
         try:
             response = await self._inner.respond(request)
         except TargetFailure as failure:
-            if failure.is_billed and failure.cost_usd is None and self._known:
+            is_billed = failure.is_billed or (failure.error_class == "timeout" and failure.status is None)
+            if is_billed and failure.cost_usd is None and self._known:
                 failure.cost_usd = failure.estimated_usd = self._total / self._known
             self._pay(failure.cost_usd, account)
             raise

@@ -131,7 +131,9 @@ class HttpClient:
             message = f"{URL(url).origin()}: no connection within {CONNECT_TIMEOUT_S:g} s"
             raise self.failure("network", message) from None
         except TimeoutError:
-            raise self.failure("timeout", f"{URL(url).origin()}: no response within {timeout_s:g} s") from None
+            failure = self.failure("timeout", f"{URL(url).origin()}: no response within {timeout_s:g} s")
+            failure.is_billed = True  # the server may have finished the answer
+            raise failure from None
         except aiohttp.ClientError as error:
             error_class, what = _explained(error)
             failure = self.failure(error_class, f"{URL(url).origin()}: {what}")
