@@ -1,17 +1,21 @@
 """The environment: `.env` files, secrets, references, and child processes."""
 
+import asyncio
+import json
 import os
 import pickle
+import sys
 
 import pytest
 
 from agentv.errors import AgentvError, end_of, start_of
+from agentv.runs.redaction import Redactor
+from agentv.settings.child_environment import child_environment
 from agentv.settings.diagnostics import Problems, nearest
 from agentv.settings.environment import (
     Environment,
     Home,
     SecretTexts,
-    child_environment,
     environment_of,
     interpolate,
     is_secret_field,
@@ -22,6 +26,7 @@ from agentv.settings.environment import (
     redacted,
     references,
 )
+from agentv.support.processes.subprocesses import ProcessFailure, ProcessSpec, run_process
 
 SECRET = "sk-0123456789"
 
@@ -209,29 +214,46 @@ def test_the_text_of_a_number_or_boolean_is_converted(text, value):
     assert plain_value(text) == value
 
 
-def test_a_child_process_gets_everything_but_secrets(monkeypatch):
-    monkeypatch.setenv("PATH", "/bin")
+HIDDEN = "DB_PASS MONGO_PWD ANTHROPIC_APIKEY MYTOKEN HF_TOKENS JWT SLACK_WEBHOOK CONN_STR A_KEY COLLEAGUE_NOTES"
+NEEDED = "PATH LC_ALL TMPDIR NVM_DIR JAVA_HOME GOPATH SSL_CERT_FILE NODE_EXTRA_CA_CERTS PYTHONPATH OMP_NUM_THREADS"
+
+
+@pytest.mark.parametrize("name", HIDDEN.split())
+@pytest.mark.parametrize("value", ["short", "a-value-of-any-length"])
+def test_a_child_process_gets_no_variable_that_is_not_listed(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    assert name not in child_environment()
+    assert child_environment([name])[name] == value
+    assert child_environment(environment=Environment(pass_env=(name,)))[name] == value
+
+
+def test_a_child_process_gets_what_programs_need_to_start(monkeypatch):
+    for name in NEEDED.split():
+        monkeypatch.setenv(name, "here")
+    assert NEEDED.split() == [name for name in NEEDED.split() if child_environment().get(name) == "here"]
+
+
+def test_a_child_process_gets_no_listed_variable_with_a_secret(monkeypatch):
     monkeypatch.setenv("A_KEY", SECRET)
-    monkeypatch.setenv("COPY", SECRET)
-    monkeypatch.setenv("B_TOKEN", "1234567")
-    assert own(child_environment()) == {"PATH": "/bin", "B_TOKEN": "1234567"}
+    monkeypatch.setenv("NODE_OPTIONS", SECRET)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:8080")
+    monkeypatch.setenv("HTTP_PROXY", "http://me:password@proxy.example:8080")
+    assert own(child_environment()) == {"HTTPS_PROXY": "http://proxy.example:8080"}
 
 
 def test_a_child_process_gets_pass_env_and_env(monkeypatch):
     monkeypatch.setenv("A_KEY", SECRET)
     environment = Environment({"B_KEY": "from-the-file", "URL": "http://x"})
     child = child_environment(["A_KEY", "B_KEY", "UNSET_KEY"], {"C_KEY": "set-by-env"}, environment)
-    assert own(child) == {
-        "A_KEY": SECRET,
-        "B_KEY": "from-the-file",
-        "URL": "http://x",
-        "C_KEY": "set-by-env",
-    }
+    assert own(child) == {"A_KEY": SECRET, "B_KEY": "from-the-file", "C_KEY": "set-by-env"}
 
 
-def test_a_child_process_does_not_get_variables_used_as_secrets(monkeypatch):
-    monkeypatch.setenv("MINE", SECRET)
-    assert own(child_environment((), {}, Environment().with_secret_names(["MINE"]))) == {}
+def test_a_program_that_fails_without_a_variable_is_explained(monkeypatch):
+    monkeypatch.setenv("COLLEAGUE_NOTES", "here")
+    program = [sys.executable, "-c", "import os; os.environ['COLLEAGUE_NOTES']"]
+    spec = ProcessSpec(command=program, cwd=".", env=child_environment(), timeout_s=30)
+    with pytest.raises(ProcessFailure, match=r"COLLEAGUE_NOTES is set, but was not passed .* `pass_env`"):
+        asyncio.run(run_process(spec))
 
 
 def test_a_home_is_pickled_with_its_environment(tmp_path):
@@ -250,8 +272,10 @@ def test_the_longest_secret_is_redacted_first():
     assert redacted("a sk-123456789 b sk-12345678 c", ["sk-12345678", "sk-123456789"]) == "a [redacted] b [redacted] c"
 
 
-SECRET_NAMES = "PASSWORD TOKEN PGPASSWORD GITHUB_PAT SOME_CREDENTIALS MY_API_KEY_2 api_key SENTRY_DSN DB_PASSWD KEY_ID"
-OTHER_NAMES = "PATH KEYBOARD MONKEY MAX_TOKENS TOKENIZERS_PARALLELISM SSL_KEY_FILE PASSWORD_STORE_DIR SSH_AUTH_SOCK"
+SECRET_NAMES = "DB_PASS MONGO_PWD ANTHROPIC_APIKEY MYTOKEN HF_TOKENS JWT SLACK_WEBHOOK_URL CONN_STR BEARER PASS2 "
+SECRET_NAMES += "PASSWORD TOKEN PGPASSWORD GITHUB_PAT SOME_CREDENTIALS MY_API_KEY_2 api_key SENTRY_DSN DB_PASSWD KEY_ID"
+OTHER_NAMES = "PWD OLDPWD PASS_RATE MAX_OUTPUT_TOKENS COMPASS "
+OTHER_NAMES += "PATH KEYBOARD MONKEY MAX_TOKENS TOKENIZERS_PARALLELISM SSL_KEY_FILE PASSWORD_STORE_DIR SSH_AUTH_SOCK"
 
 
 @pytest.mark.parametrize("name", SECRET_NAMES.split())
@@ -267,7 +291,7 @@ def test_a_variable_with_a_similar_name_is_not_secret(name):
 ADDRESSES = {
     "DATABASE_URL=postgres://me:pa55word@db/x": {"postgres://me:pa55word@db/x", "pa55word"},
     "HTTPS_PROXY=http://me:pa55%40word@proxy:3128": {"pa55%40word", "pa55@word"},
-    "WEBHOOK=https://host/path?x=1234567890&api_key=abcdefgh12&y=1": {"abcdefgh12"},
+    "CALLBACK=https://host/path?x=1234567890&api_key=abcdefgh12&y=1": {"abcdefgh12"},
     "SERVICE_URL=https://host/path?page=1234567890": set(),
     "REDIS_URL=redis://:pa55word9@db": {"redis://:pa55word9@db", "pa55word9"},
 }
@@ -304,3 +328,22 @@ def test_hints_are_found_among_thousands_of_names():
     names = [f"SHOP{number}_API_KEY" for number in range(5000)]
     assert nearest("SHOP12_API_KYE", names) == "SHOP12_API_KEY"
     assert nearest("x" * 1_000_000, names) is None
+
+
+SHAPES = {
+    "a key": "sk-proj-" + "a1B2c3D4" * 4,
+    "a token of GitHub": "ghp_" + "a1B2c3D4e5" * 4,
+    "a JSON Web Token": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.abcdefghijklmnop",
+    "a private key": "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_secret_is_redacted_by_its_shape(name):
+    line = json.dumps({"candidate_answer": f"It is {SHAPES[name]}."}).encode()
+    assert json.loads(Redactor(()).redact_line(line)) == {"candidate_answer": "It is [redacted]."}
+
+
+def test_ordinary_words_have_no_shape_of_a_secret():
+    text = "A risk-management-framework with sk-learn-estimators-of-long-names, eyJ and ghp_short"
+    assert Redactor(()).redact_text(text) == text

@@ -217,7 +217,7 @@ def test_secrets_are_not_inherited(scoring, monkeypatch):
     inherited = scoring.score("code_judge", {"script": script}).details
     assert "planted" not in json.dumps(inherited)
     assert "SHORT_KEY" not in inherited
-    assert inherited["MONKEY"] == "kept"
+    assert "MONKEY" not in inherited
     assert inherited["PATH"] == os.environ["PATH"]
 
 
@@ -228,7 +228,7 @@ def test_secrets_of_the_project_are_not_inherited_either(scoring):
     script = python("print(json.dumps({'score': 1, 'details': dict(os.environ)}))")
     inherited = scoring.run(scoring.evaluator("code_judge", script=script), judgement).details
     assert "planted" not in json.dumps(inherited)
-    assert inherited["PLAIN"] == "kept"
+    assert "PLAIN" not in inherited
 
 
 def test_a_large_answer_reaches_a_program_that_prints_before_it_reads(scoring):

@@ -308,7 +308,7 @@ def test_a_command_gets_the_environment_without_secrets(ask, tmp_path, monkeypat
 
         return (await target.open(home).respond(CaseRequest(EvalCase("one", input="x")))).text
 
-    assert asyncio.run(answer()) == ",secret-B_KEY,,plain,secret-in-file,file,set"
+    assert asyncio.run(answer()) == ",secret-B_KEY,,,secret-in-file,,set"
 
 
 def test_the_files_of_a_command_are_private(ask):

@@ -24,7 +24,8 @@ from agentv.model.manifest import TargetEntry
 from agentv.model.values import digest
 from agentv.registry import EXECUTORS
 from agentv.settings.environment import load_environment
-from agentv.settings.sandbox import Engine, RunSandbox, Sandboxed, settings_of
+from agentv.settings.sandbox import Engine, RunSandbox, settings_of
+from agentv.settings.settings_reader import RunDefaults
 from agentv.support.isolation.availability import sandbox_of
 from agentv.targets.catalog import (
     FILE_NAMES,
@@ -55,13 +56,14 @@ def is_remote(executor: str | None) -> bool:
 
 
 def open_targets(
-    folder: str, file: str | None = None, option: Engine | None = None, default: Sandboxed | None = None
+    folder: str, file: str | None = None, option: Engine | None = None, defaults: RunDefaults | None = None
 ) -> Targets:
     """Return the targets for the datasets in a folder, from the named targets file or the nearest one.
 
-    `option` and `default` are the sandbox of the command and of the project. The user's policy may require one. Raises
-    UntrustedError for a file outside the project that is not trusted.
+    `option` is the sandbox of the command, and `defaults` has that of the project. The user's policy may require one.
+    Raises UntrustedError for a file outside the project that is not trusted.
     """
+    defaults = defaults or RunDefaults()
     folder = settings_folder(folder)
     root = project_root(folder)
     path = named_targets_file(file) if file is not None else find_targets_file(folder, root)
@@ -71,9 +73,11 @@ def open_targets(
         require_trust(path, target_inventory(entries, entries, path))
     is_required = load_policy().sandbox == "required"
     sandbox = RunSandbox(
-        option=option, default=settings_of(default), is_required=is_required, root=os.path.abspath(root)
+        option=option, default=settings_of(defaults.sandbox), is_required=is_required, root=os.path.abspath(root)
     )
-    environment = msgspec.structs.replace(load_environment(folder, root), sandbox=sandbox)
+    environment = msgspec.structs.replace(
+        load_environment(folder, root), sandbox=sandbox, pass_env=defaults.pass_env or ()
+    )
     if path is None:
         return without_targets(environment)
     return load_targets(data, path, environment, lambda key: mark.line if (mark := locate(data, key)) else None)
@@ -100,7 +104,7 @@ class Project:
         self.defaults = load_defaults(folder, self.root, warn)
         folders = (os.path.abspath(each.folder) for each in sources if is_trusted(each.folder))
         self.folders = tuple(dict.fromkeys(folders)) or (os.getcwd(),)
-        file = open_targets(folder, options.targets_file, options.sandbox, self.defaults.sandbox)
+        file = open_targets(folder, options.targets_file, options.sandbox, self.defaults)
         for each in sources:
             file = file.with_entries(each.format.targets(each), each.path)
         file = file.with_models((*options.targets, *((options.judge,) if options.judge else ())))

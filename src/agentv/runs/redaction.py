@@ -43,12 +43,29 @@ _RECORDS = frozenset((
 _FLAT = frozenset(("options", "defaults", "versions", "fingerprints"))
 
 
+_SHAPE_STARTS = (b"sk-", b"gh", b"eyJ", b"PRIVATE KEY", b"AKIA", b"xox")
+_SHAPES = re.compile(
+    r"""(?<![A-Za-z0-9])(?:
+      sk-(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{20,}
+    | gh[pousr]_[A-Za-z0-9]{30,} | github_pat_[A-Za-z0-9_]{30,}
+    | xox[abeprs]-[A-Za-z0-9-]{20,} | (?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Za-z])
+    | eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}
+    ) | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----[\s\S]*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z)""",
+    re.VERBOSE,
+)
+"""Keys of services, JSON Web Tokens and private keys, which are secrets wherever they come from."""
+
+
 class _Form(NamedTuple):
     """One encoding of a secret: its longest part that no escaping changes, in lower case, and a pattern for it."""
 
     run: bytes
     pattern: str
     is_strong: bool
+
+
+def _may_have_shape(line: bytes) -> bool:
+    return any(start in line for start in _SHAPE_STARTS) and _SHAPES.search(line.decode("utf-8", "replace")) is not None
 
 
 class Redactor:
@@ -62,7 +79,7 @@ class Redactor:
     def redact_text(self, text: str) -> str:
         """Redact plain text."""
         pattern = self._pattern(text.encode("utf-8", "replace")) if self._values else None
-        return text if pattern is None else pattern.sub(REPLACEMENT, text)
+        return _SHAPES.sub(REPLACEMENT, text if pattern is None else pattern.sub(REPLACEMENT, text))
 
     def redact_name(self, text: str) -> str:
         """Redact a name, unless the secret in it is so weak that it may be an ordinary word."""
@@ -72,7 +89,8 @@ class Redactor:
     def redact_line(self, line: bytes) -> bytes:
         """Redact a JSON line or document. It stays valid, with the same keys in agentv's own objects."""
         pattern = self._pattern(line) if self._values else None
-        if pattern is None or pattern.search(line.decode("utf-8", "replace")) is None:
+        has_value = pattern is not None and pattern.search(line.decode("utf-8", "replace")) is not None
+        if not has_value and not _may_have_shape(line):
             return line
         try:
             data = msgspec.json.decode(line)

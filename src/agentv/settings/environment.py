@@ -1,4 +1,4 @@
-"""Environment variables of the process and of `.env`: lookup, secrets, and the environment of child processes."""
+"""Environment variables of the process and of `.env`: lookup and secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ SHORTEST_SECRET = 8
 """Shorter values are not redacted: they occur too often in ordinary text."""
 
 _SECRET_WORDS = "KEY|TOKEN|SECRETS?|PAT|CREDENTIALS?|DSN|AUTHORIZATION|COOKIE"
-_SECRET_NAME = re.compile(rf"(?:^|_)(?:{_SECRET_WORDS})(?:_|$)|PASSWORD|PASSWD|PASSPHRASE")
+_SECRET_NAME = re.compile(
+    rf"""(?:^|_)(?:{_SECRET_WORDS}|JWT|BEARER|WEBHOOK|CONN_STR)(?:_|$) | PASSWORD | PASSWD | PASSPHRASE | APIKEY
+    | TOKEN(?:_|$) | TOKENS$ | (?:^|_)PASS\d*$ | _PWD$""",
+    re.VERBOSE,
+)
+_COUNT_NAME = re.compile(r"(?:^|_)(?:MAX|MIN|NUM|TOTAL|INPUT|OUTPUT|PROMPT|COMPLETION|CONTEXT|BUDGET)_(?:\w+_)?TOKENS$")
+"""Numbers of tokens, such as `MAX_TOKENS`."""
 _PLACE_NAME = re.compile(r"_(?:FILE|PATH|DIR|SOCK)$")
 """Variables that name a file with a secret, not the secret."""
 
@@ -34,7 +40,7 @@ _ADDRESS_PARAMETER = re.compile(
 REFERENCE = re.compile(r"\$\{\{\s*(?P<variable>[A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 """`${{ VAR }}` anywhere in a text."""
 
-_SECRET_FIELD = re.compile(rf"(?:^|_)(?:{_SECRET_WORDS}|PASSWORD|PASSWD|PASSPHRASE)$")
+_SECRET_FIELD = re.compile(rf"(?:^|_)(?:{_SECRET_WORDS}|PASSWORD|PASSWD|PASSPHRASE|APIKEY|JWT|BEARER)$")
 _SHORTEST_LINE = 16
 _ENTRY = re.compile(
     r"""[ \t]*
@@ -52,13 +58,14 @@ class Environment(msgspec.Struct, frozen=True):
     """The variables for `${{ VAR }}`. It can be sent to other processes; each adds its own process environment.
 
     `file` has the variables of `path`, the `.env` file; `secret_names` are variables that are secret because of their
-    use. `sandbox` isolates the programs of the run.
+    use. `sandbox` isolates the programs of the run, and `pass_env` are variables that all of them get.
     """
 
     file: dict[str, str] = {}
     path: str | None = None
     secret_names: frozenset[str] = frozenset()
     sandbox: RunSandbox = RunSandbox()
+    pass_env: tuple[str, ...] = ()
 
     @property
     def variables(self) -> dict[str, str]:
@@ -90,7 +97,7 @@ class Environment(msgspec.Struct, frozen=True):
     def elsewhere(self) -> Environment:
         """Return the environment for another machine: without values; the same `.env` is read there."""
         path = None if self.path is None else os.path.abspath(self.path)
-        return Environment({}, path, self.secret_names, self.sandbox)
+        return Environment({}, path, self.secret_names, self.sandbox, self.pass_env)
 
     def read_here(self) -> Environment:
         """Return the environment with the values of its `.env`, if the file exists on this machine."""
@@ -110,7 +117,7 @@ class Environment(msgspec.Struct, frozen=True):
 def is_secret_name(name: str) -> bool:
     """Whether a variable with this name has a secret: `GITHUB_TOKEN`, `PGPASSWORD`, `OPENAI_API_KEY_2`."""
     name = name.upper()
-    return _SECRET_NAME.search(name) is not None and _PLACE_NAME.search(name) is None
+    return _SECRET_NAME.search(name) is not None and not (_PLACE_NAME.search(name) or _COUNT_NAME.search(name))
 
 
 def address_secrets(text: str) -> Iterator[str]:
@@ -257,31 +264,6 @@ def mask_secrets(value: Any, path: KeyPath, replaceable: SecretTexts) -> Any:
     if isinstance(value, list | tuple):
         return [mask_secrets(item, (*path, index), replaceable) for index, item in enumerate(value)]
     return value
-
-
-def child_environment(
-    pass_env: Iterable[str] = (), env: Mapping[str, str] = {}, environment: Environment | None = None
-) -> dict[str, str]:
-    """Return the variables for a child process: all but secrets, plus those in `pass_env` and `env`."""
-    environment = Environment() if environment is None else environment
-    variables, secrets, passed = environment.variables, environment.secrets, frozenset(pass_env)
-    kept = {
-        name: value
-        for name, value in variables.items()
-        if name in passed or not (value in secrets or _is_secret_address(name, value))
-    }
-    return {**kept, **env}
-
-
-def _is_secret_address(name: str, value: str) -> bool:
-    """Whether a value is an address with a password or a key. Proxies are needed to connect at all."""
-    return "://" in value and not name.lower().endswith("_proxy") and any(address_secrets(value))
-
-
-def judge_environment(environment: Environment) -> dict[str, str]:
-    """Return the variables for a judge's program: none with a secret value or the name of a secret."""
-    inherited = child_environment((), {}, environment)
-    return {name: value for name, value in inherited.items() if not environment.is_secret(name)}
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:

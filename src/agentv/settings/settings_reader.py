@@ -237,6 +237,7 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True):
     max_retries: Annotated[int, Meta(ge=0)] | None = None
     verdicts: Verdicts | None = None
     sandbox: Sandboxed | None = None
+    pass_env: tuple[str, ...] | None = None
 
 
 class ProjectConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "$schema"}):

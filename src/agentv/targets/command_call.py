@@ -21,7 +21,8 @@ from agentv.model.message import message_to_data
 from agentv.model.response import Arrived, Request, Response, TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.model.values import to_json
-from agentv.settings.environment import child_environment, environment_of
+from agentv.settings.child_environment import child_environment
+from agentv.settings.environment import environment_of
 from agentv.support.byte_gate import hold_bytes
 from agentv.support.hashes import short
 from agentv.support.isolation.availability import sandbox_of

@@ -22,7 +22,8 @@ from agentv.model.response import TargetFailure, content_text
 from agentv.model.result import Stage
 from agentv.model.values import digest, to_json
 from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace, WorkspaceFile
-from agentv.settings.environment import Environment, child_environment
+from agentv.settings.child_environment import child_environment
+from agentv.settings.environment import Environment
 from agentv.support.processes.subprocesses import ProcessSpec
 from agentv.support.temporary_folders import new_folder, remove_folder
 from agentv.targets.command_call import run_command

@@ -9,7 +9,8 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from agentv.model.job import Judgement
-from agentv.settings.environment import Environment, judge_environment
+from agentv.settings.child_environment import child_environment
+from agentv.settings.environment import Environment
 
 if TYPE_CHECKING:
     from agentv.evaluators.code.model_proxy import ModelProxy
@@ -33,7 +34,7 @@ class JudgeHost:
         if self._pool is None:
             from agentv.evaluators.code.worker_pool import WorkerPool  # late: few runs need it
 
-            self._pool = WorkerPool(judge_environment(self._environment), serve=self._serve)
+            self._pool = WorkerPool(child_environment(environment=self._environment), serve=self._serve)
         return self._pool
 
     def _serve(self, channel: socket.socket) -> Callable[[], None]:

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from agentv.evaluators.base import Evaluator, Seconds, stamp_of
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
+from agentv.settings.child_environment import child_environment
 from agentv.settings.diagnostics import Problems
-from agentv.settings.environment import Environment, judge_environment
+from agentv.settings.environment import Environment
 from agentv.settings.sandbox import CONTAINERS, Megabytes
 from agentv.support.isolation import methods
 from agentv.support.isolation.confinement import Confinement
@@ -188,7 +189,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
                 ProcessSpec(
                     command=self.script,
                     cwd=self.cwd,
-                    env={**judge_environment(self.environment), **self.variables},
+                    env={**child_environment(environment=self.environment), **self.variables},
                     timeout_s=self.timeout_s,
                     stdin=stdin,
                     max_output_bytes=MAX_OUTPUT_BYTES,

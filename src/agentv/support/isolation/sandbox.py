@@ -60,6 +60,7 @@ def opened(settings: SandboxSettings, environment: Environment) -> OpenSandbox:
         readable=(*((root,) if root else ()), *located(settings.readable)),
         writable=located(settings.writable),
         memory_mb=settings.memory_mb,
+        passed=environment.pass_env,
         secret_files=() if environment.path is None else (os.path.abspath(environment.path),),
     )
     return OpenSandbox(confinement, tuple(_hosts(settings, environment)), settings.disk_mb)

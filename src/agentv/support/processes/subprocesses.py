@@ -21,6 +21,7 @@ from agentv.support.processes.process_gate import gate_of
 from agentv.support.processes.process_limits import FamilyWatch, ProcessLimits
 from agentv.support.processes.process_memory import MARK, hide_environment
 from agentv.support.processes.watchdog import end_family, family, new_mark
+from agentv.support.processes.withheld import withheld_hint
 from agentv.support.temporary_folders import temporary_folder
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
@@ -140,6 +141,7 @@ async def _run(spec: ProcessSpec) -> ProcessOutput:
         timed_out = not running.done.done()
     finally:
         await running.end(mark)
+    printed = bytes(running.stderr) or bytes(running.stdout[-_STDERR_BYTES:])
     tail = tail_of(bytes(running.stderr)) or tail_of(bytes(running.stdout[-_STDERR_BYTES:]))
     if timed_out:
         raise ProcessFailure("timeout", f"{spec.noun} did not finish within {spec.timeout_s:g} s and was stopped{tail}")
@@ -151,6 +153,7 @@ async def _run(spec: ProcessSpec) -> ProcessOutput:
     code = running.process.returncode
     if code not in spec.accepts:
         why = "" if spec.limits is None else spec.limits.explanation(code)
+        why += withheld_hint(printed.decode(errors="replace"), spec.env)
         exit_code = code if code >= 0 else None
         raise ProcessFailure("exit", f"{spec.noun} {ending_of(code)}{why}{tail}", exit_code=exit_code)
     return ProcessOutput(running.stdout.decode(errors="replace"), running.stderr.decode(errors="replace"), code)

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from agentv.model.response import OpenLog, Request, Response, TargetFailure
-from agentv.settings.environment import child_environment, environment_of
+from agentv.settings.child_environment import child_environment
+from agentv.settings.environment import environment_of
 from agentv.support.private_files import read_file
 from agentv.support.processes.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.support.temporary_folders import temporary_folder
@@ -42,6 +43,8 @@ class AgentResponder:
         self._home = home
         # Another host than the vendor's gets the key only if the settings name it.
         passed = (*settings.pass_env, *(() if settings.foreign_address else settings.key_variables))
+        if settings.model_host is not None:  # a key of a gateway must not be sent to the vendor
+            passed = (*passed, settings.model_host.variable)
         inherited = child_environment(passed, {}, environment_of(home))
         kept = {name: value for name, value in inherited.items() if name not in _SESSION_VARIABLES}
         self._environment = {**kept, **settings.env}

@@ -15,7 +15,8 @@ import msgspec
 from agentv.errors import AgentvError, UsageError
 from agentv.model.response import TargetFailure
 from agentv.model.values import to_json
-from agentv.settings.environment import child_environment, environment_of
+from agentv.settings.child_environment import child_environment
+from agentv.settings.environment import environment_of
 from agentv.support.function_call import DaemonThreads, is_cancelled
 from agentv.support.processes.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.support.user_code import describe, import_reference
