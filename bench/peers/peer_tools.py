@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,17 @@ def python_with(packages: Iterable[str], variable: str) -> str:
     program = str(folder / "bin" / "python")
     run_tool([program, "-m", "pip", "install", "--quiet", *packages], folder, timeout=_INSTALL_SECONDS)
     return program
+
+
+def python_records(tool: str, suffix: str, packages: Iterable[str], program: str) -> Iterator[dict[str, Any]]:
+    """Yield what a program prints for each pair file of a tool, one record per line; `PEERS_PYTHON` may run it."""
+    python, folder = python_with(packages, "PEERS_PYTHON"), copied(tool)
+    env = {"DEEPEVAL_TELEMETRY_OPT_OUT": "YES", "DEEPEVAL_DISABLE_DOTENV": "1"}
+    for path in pair_files(tool, suffix):
+        ended = run_tool([python, "-c", program, path.name], folder, env)
+        for line in ended.stdout.splitlines():
+            if line.startswith("{"):
+                yield {"tool": tool, "file": path.name, **json.loads(line)}
 
 
 def run_tool(

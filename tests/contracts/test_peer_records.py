@@ -5,7 +5,7 @@ import shutil
 import pytest
 from peer_records import KEYS, PEERS, WAYS, OurRun, Outcome, differences, our_run, problems_of, records_of, tools
 
-ARGUMENTS = {}
+ARGUMENTS = {"inspect": ("--evaluator", "icontains"), "deepeval": ("--evaluator", "equals")}
 """Arguments of `agentv eval` for the files of a tool."""
 
 CASE_NAMES = {"promptfoo": lambda id: id.partition(" [")[0]}

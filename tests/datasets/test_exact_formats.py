@@ -103,3 +103,15 @@ def test_the_tests_of_humaneval_are_a_named_loss(folder):
     assert loaded.ids == ["HumanEval/0"]
     assert any("the tests of a problem" in loss for loss in losses(loaded))
     assert agentv.load_cases("problems.jsonl")[0].metadata["test"] == "assert f()"
+
+
+def test_an_input_of_inspect_that_is_json_stays_text(folder):
+    folder.write("samples.jsonl", [{"id": "a", "input": '{"a": 1}', "target": "x"}])
+    assert text(folder.load("samples.jsonl")[0].input) == '{"a": 1}'
+
+
+def test_equals_of_pydantic_evals_counts_white_space(folder, command):
+    folder.write(".agentv/targets.yaml", "targets: [{name: default, provider: mock, response: ' b '}]\n")
+    folder.write("cases.yaml", "cases: [{name: a, inputs: a, evaluators: [{Equals: {value: b}}]}]\n")
+    command("eval", "cases.yaml", "--out", "run")
+    assert json.loads((folder.path / "run/results.jsonl").read_text("utf-8"))["score"] == 0

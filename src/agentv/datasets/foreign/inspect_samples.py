@@ -36,7 +36,9 @@ class _InspectSamples(ForeignFormat):
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
         data = record.data
-        question = parsed(data["input"])
+        question = data["input"]
+        if isinstance(question, str) and isinstance(messages := parsed(question), list):
+            question = messages  # as a cell of a table has them
         targets = texts_of(parsed(data.get("target")))
         choices = _choices(data.get("choices"))
         row: dict[str, Any] = {

@@ -93,9 +93,9 @@ def _entry(name: str, given: Any, lose: Lose) -> dict[str, Any] | None:
     options = given if isinstance(given, dict) else {}
     value = options.get("value", None if isinstance(given, dict) else given)
     if name == "EqualsExpected":
-        return {"type": "equals"}
+        return {"type": "equals", "exact": True}
     if name == "Equals":
-        return {"type": "equals", "value": value}
+        return {"type": "equals", "value": value, "exact": True}
     if name == "Contains":
         lowers = options.get("case_sensitive") is False
         return {"type": "icontains" if lowers else "contains", "value": value}
