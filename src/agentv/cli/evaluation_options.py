@@ -92,8 +92,8 @@ class JobArguments(SelectionOptions, ReadingOptions, JudgeOptions):
     max_retries: int | None = option("--max-retries N", "Maximum retries of a failed call.", AT_LEAST_0)
     max_outage_s: float | None = option(
         "--max-outage SECONDS",
-        "Longest time to wait for an endpoint that has stopped answering before its jobs fail, or before the run stops "
-        "if it is a judge (default: 600). A server that never accepted a connection gets at most 10 s.",
+        "Longest time to wait for an endpoint that has stopped answering before its jobs are left unfinished (default: "
+        "600). 0 never waits. A server that never accepted a connection gets at most 10 s.",
         NOT_NEGATIVE,
     )
     budget_usd: float | None = option(
@@ -107,7 +107,7 @@ class JobArguments(SelectionOptions, ReadingOptions, JudgeOptions):
         "Stop after this time, like Ctrl-C. Finished jobs are kept.",
         POSITIVE,
     )
-    resume: bool = flag("--resume", "Resume the run in --out, or the latest unfinished run.")
+    resume: bool = flag("--resume", "Resume the named run, the run in --out, or the latest unfinished run.")
     trusts_run: bool = flag(
         "--trust-run", "Trust the run folder: run commands and write to files that only it names, not a dataset."
     )

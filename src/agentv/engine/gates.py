@@ -30,6 +30,7 @@ Stop = Literal[
     "judge_server",
     "judge_verdict",
     "network",
+    "outage",
 ]
 
 MAX_FIRST_ERRORS = 20
@@ -65,6 +66,7 @@ _STOPPED: dict[str | None, Verdict] = {
             "judge's model and prompt. Use --keep-going to run the other jobs.",
         ),
     ),
+    "outage": Verdict(EXIT_ERRORS, ("Jobs without an answer are unfinished. Resume the run when it answers again.",)),
     "judge_outage": Verdict(
         EXIT_ERRORS, ("Answers without a score are stored. Resume the run when the judge is back.",)
     ),

@@ -11,7 +11,7 @@ from agentv.datasets.case.header import specs_of
 from agentv.datasets.files import project_root
 from agentv.engine.answers.carried_answers import carried
 from agentv.engine.cases.case_survey import spec_uses
-from agentv.engine.named_runs import open_run
+from agentv.engine.named_runs import open_run, run_path
 from agentv.engine.run_options import CALL_LIMITS, EvalOptions, Options, RescoreOptions
 from agentv.errors import UsageError
 from agentv.runs.folder import RunFolder, last_unfinished, resume_obstacle
@@ -25,12 +25,14 @@ WHERE_JOBS_RUN = ("executor", "processes", "ray_address")
 
 
 def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]:
-    """Return the options and folder of the run to resume: the one in `out`, else the last unfinished run.
+    """Return the options and folder of the run to resume: the one in `out` or named by a path, else the last one.
 
     Options that are passed again must be unchanged, except `CALL_LIMITS` and the executor. If `out` has no run yet, a
     new run starts with the given options.
     """
     rescores = isinstance(given, RescoreOptions)
+    if out is None and not rescores and len(given.paths) == 1 and (run := _run_named_by(given.paths[0])) is not None:
+        given, out = msgspec.structs.replace(given, paths=()), run
     if out is None:
         found = last_unfinished(project_root(folder), rescored=rescores)
         if found is None:
@@ -61,6 +63,12 @@ def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]
         hint = "Omit paths and options to resume with those of the run, or start a new run"
         raise UsageError(f"The run in {out} was started with different values for: {', '.join(different)}", hint=hint)
     return options, out
+
+
+def _run_named_by(name: str) -> str | None:
+    """Return the run folder of a path, an id or another name of a run; None if it is not a run."""
+    run = run_path(name)
+    return run if RunFolder(run).manifest_path.is_file() else None
 
 
 def folder_of(paths: Sequence[str]) -> str:

@@ -105,10 +105,10 @@ def run(plan: RunPlan, store: RunStore, executor: Executor, observer: Observer) 
 
 def _finish(running: RunInProgress, missing: tuple[str, ...], started: float) -> Outcome:
     """Write the summary and manifest of a run that ended; `missing` are calls that a replay lacks."""
-    plan, stopped = running.plan, running.stopped
+    plan, stopped = running.plan, running.unfinished
     summary = _summary(running, stopped)
     verdict = judge(summary, plan.options.gates, stopped, plan.checked.thresholds)
-    if stopped == "judge_outage":
+    if stopped in ("judge_outage", "outage"):
         verdict = Verdict(verdict.exit_code, (f"Stopped: {running.outage}", *verdict.reasons))
     spending = _spending(running.budget)
     if stopped == "budget" and spending is not None and spending.shards > 1:

@@ -72,6 +72,7 @@ class RunInProgress:
         self._observer = observer
         self.has_begun = False
         self.outage: str | None = None
+        self._down: set[str] = set()
         self._stopped: Stop | None = "budget" if self.costs.is_used_up else None
         self._errors = ErrorWatch(plan.options.gates, plan.checked.total, keep_going=plan.options.keep_going)
         self._judges = set(plan.checked.judges)
@@ -85,6 +86,11 @@ class RunInProgress:
     def stopped(self) -> Stop | None:
         """The reason the run stopped before its last job; None if it did not."""
         return "interrupted" if self.loop.interrupted and self._stopped != "deadline" else self._stopped
+
+    @property
+    def unfinished(self) -> Stop | None:
+        """The reason why jobs have no record at the end; None if all have one."""
+        return self.stopped or ("outage" if self._down else None)
 
     def end_late(self) -> None:
         """Stop the run like `interrupt`, because its time is over."""
@@ -111,6 +117,8 @@ class RunInProgress:
             for job in jobs:
                 if self.stopped is not None:
                     return
+                if job.target in self._down:
+                    continue
                 ready = job if self.plan.answers is None else self._decided(job, self.plan.answers)
                 if ready is not None and (gate is None or gate.admits(ready)):
                     yield self._answers.given_to(ready) if self._answers else ready
@@ -128,8 +136,13 @@ class RunInProgress:
             self.outage = self.outage or result.outage
             if result.answer is not None:
                 self._store_answer(result.answer)
-            self._stop("budget" if result.outage is None else "judge_outage")
-            return True
+            if result.target is None:
+                self._stop("budget" if result.outage is None else "judge_outage")
+                return True
+            self._down.add(result.target)
+            if self._down.issuperset(self.plan.checked.jobs):
+                self._stop("outage")
+            return self._stopped is not None
         result = self._keep(result)
         self._observer.result(result)
         for note in format_notes(result.evaluator_results, self._judges) if self._judges else ():

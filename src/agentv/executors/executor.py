@@ -20,15 +20,16 @@ from agentv.support.byte_gate import ByteGate
 
 
 class UnfinishedJob(msgspec.Struct, frozen=True):
-    """A job without a record: the budget is used up, or its judge is down (`outage` is the message).
+    """A job without a record: the budget is used up, or its target or judge is down (`outage` is the message).
 
     Its calls, if there were any, cost this much. A worker that cannot write to the run folder returns the `answer` that
-    is not scored yet, as a line for the log of answers.
+    is not scored yet, as a line for the log of answers. `target` is the target that is down.
     """
 
     cost_usd: float = 0.0
     outage: str | None = None
     answer: bytes | None = None
+    target: str | None = None
 
 
 Emit = Callable[[Result | UnfinishedJob], bool | None]
@@ -60,6 +61,8 @@ class EndpointLimit(Protocol):
 
     @property
     def longest_wait_s(self) -> float: ...
+
+    def ignore_outages(self) -> None: ...
 
     def try_enter(self) -> bool: ...
 

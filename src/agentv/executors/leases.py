@@ -24,12 +24,13 @@ Call = Callable[..., Awaitable[Any]]
 
 
 class Endpoint(NamedTuple):
-    """A lane of an endpoint and its limits: calls in flight at the start, and at most."""
+    """A lane of an endpoint and its limits: calls in flight at the start, and at most. It may have no outages."""
 
     name: str
     start: int
     most: int
     lane: str = ""
+    ignores_outages: bool = False
 
 
 class EndpointState(NamedTuple):
@@ -97,7 +98,9 @@ class LimitHub(BudgetHub):
 
     def _lane(self, endpoint: Endpoint) -> tuple[Limiter, Lane]:
         limiter = self._limits.limiter(endpoint.name, endpoint.start, endpoint.most)
-        return limiter, limiter.lane(endpoint.lane)
+        lane = limiter.lane(endpoint.lane)
+        lane.ignores_outages = endpoint.ignores_outages
+        return limiter, lane
 
     def lose(self, worker: str) -> None:
         """Take back all permits of a lost worker, and what its jobs reserved of the budget."""
@@ -105,7 +108,7 @@ class LimitHub(BudgetHub):
         self._lost.add(worker)
         for endpoint, count in self._held.pop(worker, {}).items():
             for _ in range(count):
-                self._limits.limit(*endpoint).leave(UNANSWERED)
+                self._lane(endpoint)[1].leave(UNANSWERED)
 
 
 class LeasedLimits(StoppableLimits):
@@ -178,6 +181,10 @@ class LeasedLimit:
     def longest_wait_s(self) -> float:
         """How long calls may wait for an answer."""
         return self._state.longest_wait_s
+
+    def ignore_outages(self) -> None:
+        """Never wait for this endpoint: failures are not an outage."""
+        self._endpoint = self._endpoint._replace(ignores_outages=True)
 
     def try_enter(self) -> bool:
         """Use a kept permit, if there is one."""

@@ -61,6 +61,7 @@ class Lane:
         self.outage = Outage()
         self.in_flight = self.answers = self.failures = 0
         self.answers_before = 0
+        self.ignores_outages = False
 
     @property
     def failures_in_a_row(self) -> int:
@@ -79,6 +80,8 @@ class Lane:
         If it only answers other calls, the model is wrong. If it never answered, the address may be wrong, unless a
         server there replied that it is unavailable.
         """
+        if self.ignores_outages:
+            return False
         answers, outage = self._endpoint.answers, self.outage
         has_no_others = answers == self.answers_before
         return bool(self.answers or outage.is_unreached or (has_no_others and (answers or outage.is_unavailable)))
@@ -87,6 +90,10 @@ class Lane:
     def longest_wait_s(self) -> float:
         """How long calls may wait for an answer: not long if the endpoint has never accepted a connection."""
         return GRACE_S if self.outage.is_unreached else UNLIMITED
+
+    def ignore_outages(self) -> None:
+        """Never wait for this endpoint: failures are not an outage."""
+        self.ignores_outages = True
 
     def try_enter(self) -> bool:
         """Take a place if one is free, without waiting."""
@@ -317,7 +324,7 @@ class Limiter:
             outage.limit_before, outage.rate_before = limit, self._pace.rate
             lane.answers_before = self.answers
         outage.survivors = self.in_flight
-        if report.unreached and not self.answers:
+        if report.unreached and not self.answers and not lane.ignores_outages:
             outage.unreached(now)
             return
         outage.is_unavailable = outage.is_unavailable or report.unavailable

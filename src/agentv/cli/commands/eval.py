@@ -199,7 +199,7 @@ def _print_outcome(outcome: Outcome, args: EvalArguments, delivery: Delivery | N
         print_outcome(outcome, [*_notes(outcome), *exported], _next_commands(outcome))
         output.echo(f"\nResults: {short(outcome.folder)}")
     print_reasons(outcome)
-    if outcome.stopped in ("interrupted", "deadline", "judge_outage") and args.quiet:
+    if outcome.stopped in ("interrupted", "deadline", "judge_outage", "outage") and args.quiet:
         output.message(f"Resume with: {_next_commands(outcome)[0]}")
 
 

@@ -72,7 +72,8 @@ class LimitWrapper(ResponderWrapper):
         if failure.is_page and self._limiter.answers:
             failure.error_class, failure.status = "server", None
         if failure.retry_after_s is not None and failure.error_class == "server":
-            failure.retry_after_s = min(failure.retry_after_s, self._patience_s or _LONGEST_DOWN_S, _LONGEST_DOWN_S)
+            # Half of the patience, so that a call tries again before jobs give up.
+            failure.retry_after_s = min(failure.retry_after_s, self._patience_s / 2 or _LONGEST_DOWN_S, _LONGEST_DOWN_S)
 
     async def _enter_later(self, request: Request, hold: Hold) -> None:
         """Give the place back until the first calls of jobs may start."""

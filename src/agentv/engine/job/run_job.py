@@ -15,6 +15,7 @@ from agentv.datasets.files import finder_of
 from agentv.engine.answers.answer_sources import given_answer, live_answer
 from agentv.engine.calls.open_targets import MOST_BATCHED, OpenTarget, OpenTargets
 from agentv.engine.calls.payments import batch_cost, job_account
+from agentv.engine.calls.wrappers import OutageFailure
 from agentv.engine.job.answer import Answer, JobOutcome, failed, make_record, metrics_of, summarise_trace, untransformed
 from agentv.engine.job.artifacts import JobFiles, StreamLogs
 from agentv.engine.job.judge_hold import JudgeHold
@@ -183,7 +184,7 @@ class JobContext:
 
 
 async def run_job(job: Job, context: JobContext) -> Result | UnfinishedJob:
-    """Answer a job, score the answer, and return its record; none if its judge has been down for too long."""
+    """Answer a job, score the answer, and return its record; none if its target or judge has been down for too long."""
     request = CaseRequest(job.case, prompt_id=job.prompt, trial=job.trial)
     if job.case.case_error is not None:
         return make_record(job, _refused(request), context.spec.run_id)
@@ -199,6 +200,9 @@ async def run_job(job: Job, context: JobContext) -> Result | UnfinishedJob:
             if workspace is not None:
                 await workspace.reserve()
             answer = await live_answer(job, request, target, context)
+        if isinstance(answer.failure, OutageFailure):
+            lost_usd, message = answer.failure.cost_usd or 0.0, f"target '{job.target}': {answer.failure.message}"
+            return UnfinishedJob(lost_usd, message, target=job.target)
         scored = _score_now(job, answer, context)
         if isinstance(scored, JobOutcome):
             outcome = scored
