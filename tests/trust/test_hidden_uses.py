@@ -81,3 +81,25 @@ def test_validate_asks_for_no_trust_in_targets_that_a_run_would_not_use(stranger
     assert ("--trust" in shown.stderr, "theirs.example" in shown.stdout + shown.stderr) == (False, False)
     (stranger.mine / ".agentv/targets.yaml").unlink()
     assert f"--trust {stranger.theirs}" in command("validate", stranger.dataset()).stderr
+
+
+def test_line_breaks_of_a_command_are_shown(stranger, command):
+    listed = command(
+        "eval", stranger.dataset({"type": "code_judge", "script": "echo 1 # harmless\ntouch PWNED"})
+    ).stderr
+    assert "echo 1 # harmless\\ntouch PWNED  (" in listed
+
+
+def test_a_long_command_is_shown_whole(stranger, command):
+    script = f"echo {'1' * 6000}; touch PWNED; echo {'2' * 6000}"
+    assert script in command("eval", stranger.dataset({"type": "code_judge", "script": script})).stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--quiet",)])
+def test_a_strangers_prompt_is_not_executed_by_a_nested_shell(stranger, command, options):
+    nested = {"name": "default", "provider": "cli", "command_template": 'sh -c "echo {PROMPT}"'}
+    stranger.write(stranger.mine, ".agentv/targets.yaml", {"targets": [nested]})
+    path = stranger.dataset(input=f"$(touch {stranger.marker})")
+    refused = command("eval", path, *options)
+    assert (refused.code, stranger.has_run) == (2, False)
+    assert "could run commands" in refused.stderr

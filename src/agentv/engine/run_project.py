@@ -36,6 +36,7 @@ from agentv.targets.catalog import (
     settings_folder,
     without_targets,
 )
+from agentv.targets.cli import Cli, executed_placeholder
 from agentv.targets.target import Target, file_hashes, fingerprint_of
 from agentv.targets.target_uses import target_inventory
 from agentv.targets.targets_file import named_entries
@@ -184,6 +185,20 @@ class Project:
         """Return the target itself, or the replay that answers in its place."""
         return self.target(name) if self.replay is None else self._replaying(name=name)
 
+    def _check_executed_prompts(self, targets: Iterable[Target]) -> None:
+        """Raise UsageError if a target lets a shell execute the prompts of a dataset that is not trusted."""
+        outside = next((source.path for source in self._sources if not is_trusted(source.folder)), None)
+        if outside is None or self.replay is not None:
+            return
+        for target in targets:
+            if isinstance(target, Cli) and executed_placeholder(target.command_template)[0]:
+                headline = f"Prompts of {outside} could run commands: the file is outside your project"
+                raise UsageError(
+                    headline,
+                    target.advice(self.home),
+                    "Change the command, or pass --trust PATH if you trust the dataset",
+                )
+
     def reachable(self, needed: Iterable[str], by_evaluators: Iterable[str]) -> tuple[Target, ...]:
         """Return the targets that jobs need, those that evaluators call, and all others whose settings can be read.
 
@@ -195,6 +210,7 @@ class Project:
         read = self.target if self.replay is None or self._replays_all else self._called
         found |= {name: read(name) for name in by_evaluators if name not in found}
         found |= {name: read(name) for name in self.with_fallbacks(found) if name not in found}
+        self._check_executed_prompts(found.values())
         advice = [target.advice(self.home) for target in found.values()] if self.replay is None else []
         for warning in (*self.file.warnings, *filter(None, advice)):
             self._warn(DatasetWarning(warning))

@@ -28,8 +28,6 @@ NamedUse = tuple[UseKind, str]
 ANY_HOST = "any host"
 """The host of a target that does not declare which hosts it calls."""
 
-_LONGEST = 4_000
-
 
 class Use(msgspec.Struct, frozen=True, omit_defaults=True):
     """One command, import, host or variable that a file names. Of a variable, only the name is known.
@@ -95,15 +93,16 @@ class Inventory:
                 users.setdefault((kind, use.value), {})[where] = None
         for (noun, value), places in users.items():
             first, more = next(iter(places)), len(places) - 1
-            yield f"{noun:<8}  {_shown(value)}  ({first}{f' and {more} more' if more else ''})"
+            yield f"{noun:<8}  {_on_one_line(value)}  ({first}{f' and {more} more' if more else ''})"
 
 
-def _shown(value: str) -> str:
-    """Return a value on one line, without the blanks that push its end out of sight; both ends if it is very long."""
-    text, half = " ".join(value.split()), _LONGEST // 2
-    if len(text) <= _LONGEST:
-        return text
-    return f"{text[:half]} [… {len(text) - _LONGEST:,} more characters …] {text[-half:]}"
+def _on_one_line(value: str) -> str:
+    """Return a whole value on one line: line breaks and control characters are escaped, and blanks are joined.
+
+    A joined line break could turn a command into part of a comment, and many blanks push its end out of sight.
+    """
+    escaped = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in value.strip())
+    return " ".join(escaped.split())
 
 
 def command_text(value: Any) -> str:
