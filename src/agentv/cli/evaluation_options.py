@@ -50,6 +50,19 @@ class GateOptions(Arguments):
     min_pass_rate: float | None = option(
         "--min-pass-rate X", "Fail if the pass rate of the scored jobs is below X (0 to 1).", SHARE
     )
+    min_score: float | None = option(
+        "--min-score X", "Fail if the mean score of any case over its trials is below X (0 to 1).", SHARE
+    )
+    no_gate: bool = flag(
+        "--no-gate",
+        "Ignore the gates of files: thresholds of datasets, and that every test of a promptfoo configuration has to "
+        "pass.",
+    )
+    baseline: str | None = option(
+        "--baseline RUN",
+        "Earlier run to check `regression_tolerance` of AgentMark's prompt files against.",
+        PATH,
+    )
     gate_on: str = option(
         "--gate-on",
         "Decide --threshold, --min-pass-rate and thresholds of evaluators by the value itself (point) or by its whole "

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from agentv.engine.case_gates import CaseVerdict
 from agentv.engine.run_options import Gates
 from agentv.errors import EXIT_BUDGET, EXIT_ERRORS, EXIT_FINDINGS, EXIT_INTERRUPTED, EXIT_UNDECIDED, plural
 from agentv.model.manifest import Interval, PartSummary, RunSummary, TargetSummary
@@ -73,6 +74,7 @@ _STOPPED: dict[str | None, Verdict] = {
 }
 
 
+_NO_CASE_GATES = CaseVerdict()
 _RECURRING: tuple[Stop, ...] = ("auth", "network", "judge_auth", "judge_network", "judge_server")
 
 
@@ -142,8 +144,14 @@ def _verdicts(results: Sequence[EvaluatorResult]) -> Iterator[bool]:
         yield from _verdicts(result.evaluator_results)
 
 
-def judge(summary: RunSummary, gates: Gates | None, stopped: Stop | None, thresholds: dict[str, float]) -> Verdict:
-    """Return the exit code of a run. The reason it stopped comes first, then errors, then scores.
+def judge(
+    summary: RunSummary,
+    gates: Gates | None,
+    stopped: Stop | None,
+    thresholds: dict[str, float],
+    cases: CaseVerdict = _NO_CASE_GATES,
+) -> Verdict:
+    """Return the exit code of a run. The reason it stopped comes first, then errors, then scores, then single cases.
 
     By interval, a gate passes if the whole 95 % interval is at or above its minimum, fails if all of it is below, and
     is undecided otherwise. Errors count against either answer: as 0 for the lower bound, as 1 for the upper.
@@ -164,7 +172,9 @@ def judge(summary: RunSummary, gates: Gates | None, stopped: Stop | None, thresh
     if stopped == "fail_fast":
         return Verdict(EXIT_FINDINGS, ("Stopped at the first failure", *missed))
     if missed:
-        return Verdict(EXIT_FINDINGS, (*missed, *(f"can't tell: {reason}" for reason in undecided)))
+        return Verdict(EXIT_FINDINGS, (*missed, *cases.reasons, *(f"can't tell: {reason}" for reason in undecided)))
+    if cases.reasons:
+        return Verdict(cases.exit_code, (*cases.reasons, *(f"can't tell: {reason}" for reason in undecided)))
     return Verdict(EXIT_UNDECIDED if undecided else 0, undecided)
 
 

@@ -9,6 +9,7 @@ from shutil import rmtree
 
 import msgspec
 
+from agentv.engine.case_gates import CaseVerdict, judge_cases
 from agentv.engine.cases.case_stream import ChangedFilesError
 from agentv.engine.cost import CostUnknown, stored_cost
 from agentv.engine.gates import Stop, Verdict, judge, with_missing
@@ -40,7 +41,8 @@ ABANDONED = (
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a run. Its manifest has the costs that are not in its summary.
 
-    `shards` is what all shards on this machine have spent, if they share a budget.
+    `shards` is what all shards on this machine have spent, if they share a budget. `notes` are about gates that were
+    not checked.
     """
 
     folder: Path
@@ -52,6 +54,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     skipped_cases: int = 0
     stopped: Stop | None = None
     shards: ShardSpending | None = None
+    notes: tuple[str, ...] = ()
 
 
 def open_store(plan: RunPlan, out: str | None = None, *, resume: bool = False, listed: bool = True) -> RunStore:
@@ -107,7 +110,8 @@ def _finish(running: RunInProgress, missing: tuple[str, ...], started: float) ->
     """Write the summary and manifest of a run that ended; `missing` are calls that a replay lacks."""
     plan, stopped = running.plan, running.unfinished
     summary = _summary(running, stopped)
-    verdict = judge(summary, plan.options.gates, stopped, plan.checked.thresholds)
+    cases = _case_verdict(running)
+    verdict = judge(summary, plan.options.gates, stopped, plan.gate_thresholds, cases)
     if stopped in ("judge_outage", "outage"):
         verdict = Verdict(verdict.exit_code, (f"Stopped: {running.outage}", *verdict.reasons))
     spending = _spending(running.budget)
@@ -133,7 +137,17 @@ def _finish(running: RunInProgress, missing: tuple[str, ...], started: float) ->
         skipped_cases=plan.cases.sink.skipped,
         stopped=stopped,
         shards=spending,
+        notes=cases.notes,
     )
+
+
+def _case_verdict(running: RunInProgress) -> CaseVerdict:
+    """Return the verdict of the gates that look at single cases; an empty one if there are none."""
+    plan = running.plan
+    gates = plan.case_gates
+    if not gates.decides_something:
+        return CaseVerdict()
+    return judge_cases(gates, plan.cases.sources, RunStore.open(running.store.path).records())
 
 
 def _spending(budget: BudgetTerms | None) -> ShardSpending | None:

@@ -53,14 +53,24 @@ CALL_LIMITS = (
 class Gates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Conditions for exit code 0. `max_errors` is a number of jobs, or a fraction if `errors_are_share`.
 
-    `gate_on` decides means and pass rates by their values, or by their whole 95 % intervals.
+    `gate_on` decides means and pass rates by their values, or by their whole 95 % intervals. `min_score` is for the
+    mean of every case over its trials. `no_gate` switches the gates of files off. `baseline` is the run that cases of
+    a prompt file with a `regression_tolerance` are compared with.
     """
 
     threshold: Share | None = None
     min_pass_rate: Share | None = None
+    min_score: Share | None = None
+    no_gate: bool = False
+    baseline: str | None = None
     gate_on: Literal["point", "interval"] = "point"
     max_errors: Annotated[float, Meta(ge=0)] | None = None
     errors_are_share: bool = False
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a minimum for scores or for the pass rate."""
+        return any(least is not None for least in (self.threshold, self.min_pass_rate, self.min_score))
 
     def decides_nothing(self, thresholds: Mapping[str, float]) -> bool:
         """Return whether gates are to be decided by interval, but there are none; `thresholds` are of evaluators."""
@@ -70,8 +80,7 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def errors_allowed(self, jobs: int, *, other_gates: bool = False) -> float:
         """Return how many jobs may error: none by default if there is another gate."""
         if self.max_errors is None:
-            gated = other_gates or self.threshold is not None or self.min_pass_rate is not None
-            return 0 if gated else float("inf")
+            return 0 if other_gates or self.is_set else float("inf")
         return number_of(self.max_errors, self.errors_are_share, jobs)
 
 

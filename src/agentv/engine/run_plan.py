@@ -10,6 +10,7 @@ import msgspec
 
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import StrictSink
+from agentv.engine.case_gates import CaseGates, case_gates
 from agentv.engine.cases.dependencies import Dependencies, has_dependencies, read_dependencies
 from agentv.engine.checks.preflight import Preflight, ProjectFacts, known_targets
 from agentv.engine.run_options import EvalOptions
@@ -199,6 +200,16 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     early_stop: EarlyStopping | None = None
     most_given: int | None = None
     uses: Inventory
+
+    @property
+    def gate_thresholds(self) -> dict[str, float]:
+        """The thresholds of evaluators that the datasets set, unless the gates of files are off."""
+        return {} if self.options.gates is not None and self.options.gates.no_gate else self.checked.thresholds
+
+    @property
+    def case_gates(self) -> CaseGates:
+        """The gates that look at single cases."""
+        return case_gates(self.options.gates, self.cases.sources, self.project.file.environment.variables.get)
 
     @property
     def live_early_stop(self) -> EarlyStopping | None:

@@ -224,9 +224,8 @@ class Targets:
         if settings is not None:
             for complaint in settings.complaints():
                 problems.error((), f"Target '{name}': {complaint}")
-            for key in ("judge_target", "fallback_targets"):
-                for _, other in iter_texts(msgspec.to_builtins(getattr(settings, key))):
-                    check_reference((key,), other, self.names, problems)
+            for other in settings.fallback_targets:
+                check_reference(("fallback_targets",), other, self.names, problems)
         if settings is None or problems.errors:
             raise self._error(placed(problems.errors, index))
         return settings
@@ -239,7 +238,10 @@ class Targets:
         kind = None if problems.errors else self._kind(provider, problems)
         if kind is None:
             return None
-        data = interpolate(self._without_optional(name, entry, kind, values), values, (), problems, label)
+        optional = self._without_optional(name, entry, kind, values)
+        judge = _unset_judge(optional, kind, values)
+        data = interpolate({key: optional[key] for key in optional if key not in judge}, values, (), problems, label)
+        data |= judge
         data["name"], data["provider"] = name, provider
         if kind is AnyTarget:
             return AnyTarget(name=name, provider=provider)
@@ -396,3 +398,10 @@ def _error(errors: list[Problem], path: str, line_of: LineOf) -> TargetsError:
     if len(errors) > _SHOWN_PROBLEMS:
         lines.append(f"… and {len(errors) - _SHOWN_PROBLEMS} more; `agentv validate {path}` lists them all")
     return TargetsError(f"Invalid targets file: {path}", "\n".join(lines), path=path, line=line, field=first.field)
+
+
+def _unset_judge(entry: dict[str, Any], kind: type[Target], values: Mapping[str, str]) -> dict[str, Any]:
+    """Return the judge of a target as written if its variable is not set: that is an error once a judge is needed."""
+    unset = (each for each in references(entry) if len(each.path) == 1 and not values.get(each.variable))
+    keys = (str(each.path[0]) for each in unset)
+    return {key: entry[key] for key in keys if (field := field_of(kind, key)) and field.name == "judge_target"}

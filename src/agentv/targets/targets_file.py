@@ -111,7 +111,9 @@ def check_entry(entry: Entry, entries: Mapping[str, Entry], problems: Problems) 
             problems.error(place, f"Field '{name}' has a malformed variable", "Write variables as ${{ NAME }}")
     for place, name in _other_targets(own, path):
         if not _is_variable(name):
-            check_reference(place, name, entries, problems)
+            field = field_of(Target, str(place[len(path)]))
+            is_judge = field is not None and field.name == "judge_target"
+            check_reference(place, name, entries, problems, is_needed=not is_judge)
     before = len(problems.errors)
     found = follow(entry, entries, None, problems)
     if found is None or len(problems.errors) > before:
@@ -145,11 +147,14 @@ def placed(problems: Iterable[Problem], index: int) -> list[Problem]:
     return [msgspec.structs.replace(each, path=("targets", index, *each.path)) for each in problems]
 
 
-def check_reference(place: KeyPath, name: str, names: Iterable[str], problems: Problems) -> None:
-    """Add an error if a setting refers to a target that is not in the file."""
+def check_reference(
+    place: KeyPath, name: str, names: Iterable[str], problems: Problems, *, is_needed: bool = True
+) -> None:
+    """Add an error if a setting refers to a target that is not in the file; a warning if it may not be needed."""
     if name not in (known := list(names)):
         message = f"Field '{field_name(place)}' refers to target '{name}', which is not in this file"
-        problems.error(place, message, did_you_mean(name, known) or f"Targets in this file: {', '.join(known)}")
+        hint = did_you_mean(name, known) or f"Targets in this file: {', '.join(known)}"
+        (problems.error if is_needed else problems.warning)(place, message, hint)
 
 
 def follow(

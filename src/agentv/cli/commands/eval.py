@@ -16,6 +16,7 @@ from agentv.cli.display import RunDisplay
 from agentv.cli.evaluation_options import EvalArguments, EvaluatorsOption, GateOptions
 from agentv.cli.options import options_of
 from agentv.datasets.case.header import evaluator_entries, specs_of
+from agentv.engine.checks.foreign_settings import THRESHOLD_NOTE, unread_settings, uses_tests
 from agentv.engine.job.artifacts import BATCHES, check_job_folder
 from agentv.engine.prepare import prepare
 from agentv.engine.resume import folder_of, options_of_earlier, resumed
@@ -56,6 +57,8 @@ def evaluate(args: EvalArguments) -> None:
     written = None if file is None else args.out
     specs = chosen_specs(options, args.quiet)
     plan = prepare(options, options.open_cases(*output.listeners(args.quiet)), evaluators=specs, written=written)
+    if not args.quiet:
+        _print_foreign_notes(plan)
     if args.dry_run:
         from agentv.cli.dry_run import print_plan  # late: rarely needed
 
@@ -76,6 +79,15 @@ def evaluate(args: EvalArguments) -> None:
         output.message(f"Results: {short(outcome.folder)}")
         raise
     sys.exit(outcome.verdict.exit_code)
+
+
+def _print_foreign_notes(plan: RunPlan) -> None:
+    """Print what another tool would read or decide differently."""
+    sources, gates = plan.cases.sources, plan.options.gates
+    for note in unread_settings(sources):
+        output.note(note)
+    if gates is not None and gates.threshold is not None and uses_tests(sources):
+        output.note(THRESHOLD_NOTE)
 
 
 def _export(endpoint: str | None) -> RunExport | None:
@@ -208,6 +220,8 @@ def _print_losses(outcome: Outcome, delivery: Delivery | None) -> None:
     errors = sum(each.errors for each in outcome.summary.targets.values())
     if errors and not outcome.verdict.reasons:
         output.message(f"{plural(errors, 'error')} (not scored): {short(outcome.folder)}")
+    for note in outcome.notes:
+        output.message(note)
     if delivery is not None and delivery.lost:
         output.message(delivery.note())
 
@@ -228,6 +242,7 @@ def _notes(outcome: Outcome) -> list[str]:
     if outcome.shards is not None:
         notes.append(_spending_note(outcome.shards, outcome.manifest.options))
     notes += span_notes(outcome.manifest.spans)
+    notes += outcome.notes
     if outcome.stopped is not None and (outcome.folder / BATCHES).is_dir():
         notes.append("Submitted batches keep running at the provider. Resume the run to collect their results.")
     return notes

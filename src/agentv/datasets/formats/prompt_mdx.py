@@ -64,6 +64,8 @@ class _PromptMdx(DatasetFormat):
             header["dataset"] = file.settings["name"]
         if evals:
             header["evaluators"] = evals
+        if limits := _limits(path, file):
+            header["execution"] = {"thresholds": limits}
         warnings = tuple(DatasetWarning(_unknown_eval(path, name), path=path) for name in unknown)
         return Document(source, header, path, is_agentmark=True, warnings=warnings)
 
@@ -110,6 +112,31 @@ def _parsed(path: str) -> PromptFile:
 def _tests(file: PromptFile) -> dict[str, Any]:
     settings = file.settings.get("test_settings")
     return settings if isinstance(settings, dict) else {}
+
+
+def _limits(path: str, file: PromptFile) -> dict[str, Any]:
+    """Return the smallest mean of each eval, which is a gate of the run."""
+    limits = _tests(file).get("score_thresholds")
+    if limits is None:
+        return {}
+    if not isinstance(limits, dict) or not all(_is_share(limit) for limit in limits.values()):
+        what = "'test_settings.score_thresholds' must have a number from 0 to 1 for each eval"
+        raise InvalidDatasetError(f"Invalid prompt file: {path}", what, path=path, line=1)
+    return {str(name): float(limit) for name, limit in limits.items()}
+
+
+def regression_tolerance(source: Source) -> float | None:
+    """Return the largest drop of the score of a row against a baseline that a prompt file allows, if it has one."""
+    path = source.files[0]
+    tolerance = _tests(_parsed(path)).get("regression_tolerance")
+    if tolerance is not None and not _is_share(tolerance):
+        what = "'test_settings.regression_tolerance' must be a number from 0 to 1"
+        raise InvalidDatasetError(f"Invalid prompt file: {path}", what, path=path, line=1)
+    return None if tolerance is None else float(tolerance)
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def _rows_file(path: str, file: PromptFile) -> str | None:
