@@ -203,18 +203,6 @@ REFUSED = {
     "an invalid resource": ("azure", {"model": "m", "endpoint": "my res"}, (), "'endpoint' must be an address or"),
     "an invalid port": ("gemini", {"base_url": "http://h:port/v1"}, (), "must be an address with a host"),
     "an unterminated variable": ("mock", {"response": "${{ A }"}, ("response",), "has a malformed variable"),
-    "an unknown judge": (
-        "mock",
-        {"judge_target": "mian"},
-        ("judge_target",),
-        "refers to target 'mian', which is not",
-    ),
-    "an unknown judge as in 4.x": (
-        "mock",
-        {"grader_target": "x"},
-        ("grader_target",),
-        "refers to target 'x', which is not in this file",
-    ),
 }
 
 
@@ -232,7 +220,6 @@ def test_an_invalid_target_is_rejected_at_its_path(provider, settings, place, me
         ("openai", {"model": "m", "temprature": 1}, "Did you mean 'temperature'?"),
         ("openai", {"model": "m", "api": "chats"}, "Did you mean 'chat'?"),
         ("http", {"url": "http://x", "method": "FETCH"}, "Known values: GET, POST, PUT, PATCH, DELETE"),
-        ("mock", {"judge_target": "mian"}, "Did you mean 'main'?"),
         ("mock", {"use_target": "mian"}, "Did you mean 'main'?"),
         ("vscode", {}, "An editor cannot be evaluated here; use `copilot-cli`, which runs the same agent"),
         ("github", {}, "GitHub retired GitHub Models on 30 July 2026; use `openai`, `openrouter` or `azure`"),
@@ -240,6 +227,15 @@ def test_an_invalid_target_is_rejected_at_its_path(provider, settings, place, me
 )
 def test_mistakes_get_a_hint(provider, settings, hint):
     assert check_targets(entry(provider, **settings)).errors[0].hint == hint
+
+
+@pytest.mark.parametrize("key", ["judge_target", "grader_target"])
+def test_an_unknown_judge_is_a_warning_because_it_may_not_be_needed(key):
+    problems = check_targets(entry("mock", **{key: "mian"}))
+    [problem] = problems
+    assert problems.errors == [] and problem.path == ("targets", 0, key)
+    assert "refers to target 'mian', which is not in this file" in problem.message
+    assert problem.hint == "Did you mean 'main'?"
 
 
 ROOTS = [

@@ -24,7 +24,7 @@ GROUPS = {
     "Targets": "target targets targets_file previous prompt file mcp against trials batch "
     "cache no_cache record replay transcript trace_port",
     "Scoring": "judge old_judge new_judge evaluators skip_eval kinds every_evaluator stored_cases threshold "
-    "margin fail_on no_rescore max_flip_rate min_pass_rate gate_on "
+    "margin fail_on no_rescore max_flip_rate min_pass_rate min_score no_gate baseline gate_on "
     "max_errors keep_going max_fooled",
     "Limits": "workers timeout_s max_retries max_outage_s budget_usd deadline_s stop_when fail_fast "
     "sandbox executor processes ray_address",

@@ -44,6 +44,7 @@ from agentv.targets.targets_file import (
     named_entries,
     placed,
     repeated_names,
+    unset_judge,
     variables_in_addresses,
     written_secrets,
 )
@@ -239,7 +240,7 @@ class Targets:
         if kind is None:
             return None
         optional = self._without_optional(name, entry, kind, values)
-        judge = _unset_judge(optional, kind, values)
+        judge = unset_judge(optional, kind, values)
         data = interpolate({key: optional[key] for key in optional if key not in judge}, values, (), problems, label)
         data |= judge
         data["name"], data["provider"] = name, provider
@@ -398,10 +399,3 @@ def _error(errors: list[Problem], path: str, line_of: LineOf) -> TargetsError:
     if len(errors) > _SHOWN_PROBLEMS:
         lines.append(f"… and {len(errors) - _SHOWN_PROBLEMS} more; `agentv validate {path}` lists them all")
     return TargetsError(f"Invalid targets file: {path}", "\n".join(lines), path=path, line=line, field=first.field)
-
-
-def _unset_judge(entry: dict[str, Any], kind: type[Target], values: Mapping[str, str]) -> dict[str, Any]:
-    """Return the judge of a target as written if its variable is not set: that is an error once a judge is needed."""
-    unset = (each for each in references(entry) if len(each.path) == 1 and not values.get(each.variable))
-    keys = (str(each.path[0]) for each in unset)
-    return {key: entry[key] for key in keys if (field := field_of(kind, key)) and field.name == "judge_target"}

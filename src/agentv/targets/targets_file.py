@@ -311,3 +311,10 @@ def variables_in_addresses(entry: dict[str, Any]) -> Iterator[str]:
             marked = REFERENCE.sub(r"<\g<variable>>", text)
             for secret in address_secrets(marked):
                 yield from (name[1] for name in _MARKED.finditer(secret))
+
+
+def unset_judge(entry: dict[str, Any], kind: type[Target], values: Mapping[str, str]) -> dict[str, Any]:
+    """Return the judge of a target as written if its variable is not set: that is an error once a judge is needed."""
+    unset = (each for each in references(entry) if len(each.path) == 1 and not values.get(each.variable))
+    keys = (str(each.path[0]) for each in unset)
+    return {key: entry[key] for key in keys if (field := field_of(kind, key)) and field.name == "judge_target"}

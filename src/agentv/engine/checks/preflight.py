@@ -19,7 +19,6 @@ from agentv.model.evaluator import Evaluator, EvaluatorSpec, FileReference, turn
 from agentv.model.message import Message
 from agentv.model.values import digest
 from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean
-from agentv.settings.environment import REFERENCE
 from agentv.settings.evaluator_reader import evaluator_of
 from agentv.support.hash_table import OwnedCache
 from agentv.support.isolation.confinement import NO_SANDBOX_HINT
@@ -306,11 +305,6 @@ class Preflight:
         for judge in judges:
             if judge not in self.facts.may_judge:
                 message = f"Unknown judge '{judge}' of evaluator '{need.evaluator}'"
-                if variable := REFERENCE.search(judge):
-                    unset = f"The judge of target '{target}' is ${{{{ {variable['variable']} }}}}, which is not set"
-                    hint = f"Set {variable['variable']} in the environment or in .env, or pass --judge NAME"
-                    yield Problem(path, f"{unset}. Evaluator '{need.evaluator}' needs it", hint)
-                    continue
                 yield Problem(path, message, known_targets(judge, self.facts.may_judge))
 
     def _needs_of(self, spec: EvaluatorSpec, path: KeyPath, name: str) -> Generator[Problem, None, SpecNeeds]:
