@@ -241,8 +241,7 @@ class Targets:
             return None
         optional = self._without_optional(name, entry, kind, values)
         judge = unset_judge(optional, kind, values)
-        data = interpolate({key: optional[key] for key in optional if key not in judge}, values, (), problems, label)
-        data |= judge
+        data = judge | interpolate({key: optional[key] for key in optional.keys() - judge}, values, (), problems, label)
         data["name"], data["provider"] = name, provider
         if kind is AnyTarget:
             return AnyTarget(name=name, provider=provider)
