@@ -162,7 +162,7 @@ UNUSABLE = {
     "no provider": {},
     "a provider that is not text": {"provider": 3},
     "a malformed variable": {"provider": "mock", "response": "${{ }}"},
-    "an unknown judge": {"provider": "mock", "judge_target": "nobody"},
+    "an unknown fallback": {"provider": "mock", "fallback_targets": ["nobody"]},
 }
 
 
@@ -225,11 +225,10 @@ def test_settings_of_an_agent_may_be_unset_variables():
         load(entry("codex", "codex", model="${{ CODEX_MODEL }}")).get("codex")
 
 
-def test_a_judge_from_a_variable_must_exist():
-    targets = load(entry(judge_target="${{ J }}"), variables={"J": "mian"})
-    with pytest.raises(TargetsError, match="refers to target 'mian', which is not in this file") as raised:
-        targets.get("main")
-    assert raised.value.hint == "Did you mean 'main'?"
+@pytest.mark.parametrize(("variables", "judge"), [({"J": "mian"}, "mian"), ({}, "${{ J }}")])
+def test_a_judge_that_is_unknown_or_unset_is_left_to_the_run(variables, judge):
+    """It is an error only if an evaluator needs a judge."""
+    assert load(entry(judge_target="${{ J }}"), variables=variables).get("main").judge_target == judge
 
 
 def test_suspicious_settings_are_warnings():

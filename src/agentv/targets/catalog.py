@@ -241,7 +241,7 @@ class Targets:
             return None
         optional = self._without_optional(name, entry, kind, values)
         judge = unset_judge(optional, kind, values)
-        data = judge | interpolate({key: optional[key] for key in optional.keys() - judge}, values, (), problems, label)
+        data = interpolate({**optional, **dict.fromkeys(judge)}, values, (), problems, label) | judge
         data["name"], data["provider"] = name, provider
         if kind is AnyTarget:
             return AnyTarget(name=name, provider=provider)
