@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 
 _LONGEST_NAME = 100
@@ -53,7 +54,7 @@ def _component(entry: dict[str, Any], kind: str) -> dict[str, Any]:
 
 def _licenses(metadata: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the licences of a package: an expression, or else their names in its classifiers or as it writes them."""
-    if expression := metadata.get("license_expression"):
+    if expression := metadata.get("license_expression") or _installed_expression(metadata):
         return [{"expression": expression}]
     classifiers = (each for each in metadata.get("classifier", ()) if each.startswith("License ::"))
     names = [each.rpartition(" :: ")[2] for each in classifiers if not each.endswith(":: OSI Approved")]
@@ -61,6 +62,15 @@ def _licenses(metadata: dict[str, Any]) -> list[dict[str, Any]]:
     if not names and text and len(text) <= _LONGEST_NAME and "\n" not in text:
         names = [text]
     return [{"license": {"name": name}} for name in names]
+
+
+def _installed_expression(metadata: dict[str, Any]) -> str | None:
+    """Return the licence of the same version in this environment: the report of pip before 25 has no expressions."""
+    try:
+        package = distribution(metadata["name"])
+    except PackageNotFoundError:
+        return None
+    return package.metadata.get("License-Expression") if package.version == metadata["version"] else None
 
 
 if __name__ == "__main__":
