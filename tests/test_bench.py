@@ -152,6 +152,23 @@ def test_every_reader_accepts_or_refuses_the_corpus():
     assert done.returncode == 0 and "results_yaml: dash" in done.stdout, done.stderr
 
 
+def test_fuzzing_counts_the_lines_of_a_reader():
+    done = bench("siege/fuzz.py", "--reader", "labels", "--minutes", "0.02")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| labels | " in done.stdout and "0 findings, 0 processes left" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.jsonl"])
+def test_changed_inputs_of_the_fuzzer_are_valid(monkeypatch, name):
+    monkeypatch.syspath_prepend(str(Path(BENCH) / "siege"))
+    from mutations import Mutator
+
+    mutator, seed = Mutator(1), b'{"id": "a", "input": [{"role": "user", "content": "hi"}], "n": 1}'
+    changed = [mutator.changed(seed, name) for _ in range(200)]
+    assert [json.loads(line) for data in changed for line in data.splitlines() if line]
+    assert len(set(changed)) > 100
+
+
 def test_the_outages_are_a_table_of_scenarios():
     ended = bench("siege/outages.py", "--only", "no such scenario")
     assert ended.returncode == 0
