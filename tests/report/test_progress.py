@@ -102,6 +102,14 @@ def test_a_run_shorter_than_the_interval_has_one_line():
     assert stream.getvalue() == "5/5 (100 %)\n"
 
 
+def test_the_rate_leaves_out_results_from_before_a_resume():
+    stream, done = Lines(1), iter([Snapshot(done=0, total=1000)])
+    progress = Progress(lambda: next(done, Snapshot(done=500, earlier=500, total=1000)), stream, interactive=False)
+    progress.start()
+    progress.stop()
+    assert stream.getvalue() == "500/1000 (50 %)\n"
+
+
 def test_notes_before_and_after_the_run_are_printed():
     stream = io.StringIO()
     progress = Progress(lambda: Snapshot(done=0), stream, True)

@@ -69,7 +69,7 @@ class Progress:
 
     def start(self) -> None:
         """Start drawing."""
-        self._pace.rate(self._snapshot().done, monotonic())
+        self._line(self._snapshot())
         if self._interactive:
             self._start_live()
         self._thread = threading.Thread(target=self._draw, name="agentv-progress", daemon=True)
@@ -133,7 +133,7 @@ class Progress:
         self._printed += 1
 
     def _line(self, snapshot: Snapshot) -> str:
-        return safe_text(status_line(snapshot, self._pace.rate(snapshot.done, monotonic())))
+        return safe_text(status_line(snapshot, self._pace.rate(snapshot.done - snapshot.earlier, monotonic())))
 
     def _print_status(self) -> None:
         line = self._line(self._snapshot())

@@ -73,6 +73,7 @@ class RunInProgress:
         self.has_begun = False
         self.outage: str | None = None
         self._down: set[str] = set()
+        self._earlier = 0
         self._stopped: Stop | None = "budget" if self.costs.is_used_up else None
         self._errors = ErrorWatch(plan.options.gates, plan.checked.total, keep_going=plan.options.keep_going)
         self._judges = set(plan.checked.judges)
@@ -104,7 +105,8 @@ class RunInProgress:
     def snapshot(self) -> Snapshot:
         """Return the progress so far; may be called from another thread."""
         load = msgspec.structs.asdict(self._executor.load())
-        return msgspec.structs.replace(self.summary.snapshot(), total=self.plan.checked.total, **load)
+        total, earlier = self.plan.checked.total, self._earlier
+        return msgspec.structs.replace(self.summary.snapshot(), total=total, earlier=earlier, **load)
 
     def jobs(self) -> Iterator[Job | None]:
         """Yield the jobs left to run. The first pull opens the files; by then the executor has opened its targets.
@@ -195,6 +197,7 @@ class RunInProgress:
 
         hidden_names = None
         for result in RunStore.open(self.store.path).records():
+            self._earlier += 1
             self.summary.add(result)
             self._stopped = self._stopped or self._errors.add(result, is_earlier=True)
             if REPLACEMENT in f"{result.eval_id}{result.target}":
@@ -217,6 +220,7 @@ class RunInProgress:
             return decision.job
         record = msgspec.structs.replace(decision.record, run_id=self.manifest.run_id)
         if self.plan.rescored is None:
+            self._earlier += 1
             self._keep(record)
         else:
             self.emit(record)

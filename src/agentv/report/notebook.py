@@ -93,4 +93,4 @@ class LiveLine:
 
     def _text(self) -> dict[str, str]:
         snapshot = self._snapshot()
-        return {"text/plain": status_line(snapshot, self._pace.rate(snapshot.done, monotonic()))}
+        return {"text/plain": status_line(snapshot, self._pace.rate(snapshot.done - snapshot.earlier, monotonic()))}

@@ -16,9 +16,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a run. `waits_s` is how long an endpoint's rate limit requires calls to wait.
 
     `down` is an endpoint that has not answered for `down_s`, never if `unreached`. `text` is what else the run awaits.
+    `earlier` are the results from before the run was resumed, or carried over; rates leave them out.
     """
 
     done: int
+    earlier: int = 0
     total: int | None = None
     scored: int = 0
     passed: int = 0
