@@ -136,7 +136,7 @@ def test_a_target_of_the_project_replaces_one_of_the_same_name(command, example)
 
 def test_variables_are_empty_if_missing_and_may_name_others(folder, example):
     first, second = folder.load(example("odd"))
-    assert first.input[0].content == 'a=1 b=true nested={"x": [1, 2]} missing=[]'
+    assert first.input[0].content == 'a=1 b=true nested={"x":[1,2]} missing=[]'
     assert first.metadata == {"team": "red"}
     assert second.input[0].content.startswith("a=inner! b=inner")
 

@@ -2,16 +2,21 @@
 
 import asyncio
 import os
+import pickle
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agentv.evaluators.code import worker_pool as pool_module
+from agentv.evaluators.code.fork_server import Channel
 from agentv.evaluators.code.judge_host import JudgeHost
+from agentv.evaluators.code.judge_io import frame, framed
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.response import answer
 from agentv.settings.environment import Environment
@@ -488,3 +493,13 @@ def test_secrets_are_not_inherited(scoring, tmp_path, monkeypatch):
     write(tmp_path, "judge.py", "import os\ndef judge(context): return 'planted-secret' in str(os.environ)\n")
     assert judged(scoring, tmp_path, 1) == [0.0]
     assert os.environ["PLANTED_API_KEY"] == "planted-secret"
+
+
+def test_a_request_finds_its_response_after_queued_judgements():
+    run, worker = socket.socketpair()
+    channel = Channel(worker.detach())
+    run.sendall(frame([{"answer": 2}, {}]) + framed(pickle.dumps("the case")))
+    assert channel.request(["case"]) == "the case"
+    assert msgspec.json.decode(channel.receive()) == [{"answer": 2}, {}]
+    for each in (run, channel._reader, channel._socket):
+        each.close()

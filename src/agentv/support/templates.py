@@ -7,6 +7,7 @@ rendered in a forked one.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
@@ -25,7 +26,7 @@ MAX_CHARACTERS = 10_000_000
 _STRING = r"""(?:"[^"{}%\\]{0,200}+"|'[^'{}%\\]{0,200}+')"""
 _FILTER = (
     r"\|\s*+(?:upper|lower|title|capitalize|trim|length|count|first|last|default|d|tojson|string|int|float|round|abs|sort"
-    rf"|reverse|unique|list|safe|escape|e|items|join|indent)\b(?:\((?:{_STRING}|\d\d?|true|false)?\))?"
+    rf"|reverse|unique|list|safe|escape|e|items|join|indent|dump)\b(?:\((?:{_STRING}|\d\d?|true|false)?\))?"
 )
 _BODY = rf"(?:[\w\s.,:<>=!\[\]]|-(?![%}}])|{_STRING}|{_FILTER}){{1,400}}+"
 _PLAIN_TAG = re.compile(
@@ -33,7 +34,7 @@ _PLAIN_TAG = re.compile(
     rf"|\{{%-?\s*+(?P<statement>if|elif|else|endif|for|endfor)\b(?:{_BODY})?-?%\}}"
 )
 _TAG = re.compile(r"\{[{%#]")
-_GROWS = re.compile(r"\|\s*(?:join|indent|tojson)")
+_GROWS = re.compile(r"\|\s*(?:join|indent|tojson|dump)")
 _MOST_BRANCHES = 500
 
 _FILE_ENDINGS = (".md", ".txt", ".prompt.mdx")
@@ -73,6 +74,12 @@ def as_text(value: Any) -> Any:
     if type(value) is int:
         return NotImplemented
     return "" if value is None else msgspec.json.encode(value).decode()
+
+
+def _dump(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON, as the filter of Nunjucks does: compact, and without escapes for HTML."""
+    separators = None if indent else (",", ":")
+    return json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
 
 
 class _Shape(NamedTuple):
@@ -175,6 +182,7 @@ def environment(finalizer: Callable[[Any], Any] = as_text) -> BoundedEnvironment
         pycompat=False,
     )
     made.fuel = FUEL
+    made.add_filter("dump", _dump)
     return made
 
 

@@ -12,7 +12,6 @@ from agentv.support.templates import TemplateProblem, environment, names_in, ren
 
 _ENV = re.compile(r"""\{\{\s*env(?:\.(\w+)|\[\s*['"](\w+)['"]\s*\])\s*\}\}""")
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
-_DUMP = re.compile(r"\|\s*dump\b(?:\(\s*\d*\s*\))?")
 
 
 def with_variable_marks(value: Any, own: Mapping[str, Any]) -> Any:
@@ -34,7 +33,7 @@ def template_of(text: str) -> str:
 
 
 def _translated(tag: str) -> str:
-    return _DUMP.sub("| tojson", tag).replace("!==", "!=").replace("===", "==")
+    return tag.replace("!==", "!=").replace("===", "==")
 
 
 def is_template(text: str) -> bool:

@@ -27,7 +27,7 @@ from agentv.datasets.foreign.promptfoo.test_sources import (
 )
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import is_blank, metadata_of, object_at, question_of, text_of
-from agentv.datasets.formats.dataset_format import Batch, Content, Document, ReadOptions, Source
+from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, Document, ReadOptions, Source
 from agentv.datasets.variables import insert_environment
 from agentv.errors import DatasetError, InvalidDatasetError
 
@@ -218,7 +218,7 @@ def _is_ours(document: dict[str, Any]) -> bool:
     return isinstance(first, dict) and "input" in first
 
 
-def case_rows(suite: Suite, test: dict[str, Any], lose: Lose) -> Iterable[dict[str, Any]]:
+def case_rows(suite: Suite, test: dict[str, Any], lose: Lose) -> Iterable[dict[str, Any] | BadRow]:
     """Yield the cases of a test: one for each combination of its lists. Raises ValueError."""
     options = object_at(test, "options")
     for key in options.keys() - set(_OPTIONS):
@@ -231,7 +231,14 @@ def case_rows(suite: Suite, test: dict[str, Any], lose: Lose) -> Iterable[dict[s
     variables = with_files(object_at(test, "vars"), suite.files)
     found = [(variables, "")] if options.get("disableVarExpansion") else combinations(variables)
     for values, told_apart in found:
-        yield from _variants(suite, test, resolved(values), told_apart, lose)
+        try:
+            yield from _variants(suite, test, resolved(values), told_apart, lose)
+        except ValueError as error:
+            name = _case_name(test, values, told_apart)
+            named = {"id": name} if isinstance(name, str) and name.strip() else {}
+            yield BadRow(
+                str(error), hint="The file was read as a configuration of promptfoo", row={**named, "input": values}
+            )
 
 
 def _variants(
@@ -239,8 +246,7 @@ def _variants(
 ) -> Iterator[dict[str, Any]]:
     """Yield one case, or one for each prompt if not every target gets every prompt."""
     row = _row(suite, test, variables, lose)
-    description = rendered(test.get("description"), variables)
-    name = f"{description} [{told_apart}]" if told_apart and description else description
+    name = _case_name(test, variables, told_apart)
     prompts = _prompts_for(suite, test)
     pairs = _targets_by_prompt(suite, test, prompts)
     everything = [suite.targets.names] * len(suite.prompts)
@@ -256,6 +262,12 @@ def _variants(
             own["execution"] = {**row["execution"], "targets": targets}
         many = len(prompts) > 1
         yield _identified(own, f"{name} [{prompt.id}]" if many and name else name)
+
+
+def _case_name(test: dict[str, Any], variables: dict[str, Any], told_apart: str) -> Any:
+    """Return the description of a test, with what tells the combinations of its variables apart."""
+    description = rendered(test.get("description"), variables)
+    return f"{description} [{told_apart}]" if told_apart and description else description
 
 
 def _identified(row: dict[str, Any], name: Any) -> dict[str, Any]:
@@ -334,10 +346,12 @@ class _PromptfooTests(ForeignFormat):
         is_table = record_file(path).kind in ("table", "sheet")
         suite = _LooseTests(path)
 
-        def rows(record: Record, lose: Lose) -> Iterator[dict[str, Any]]:
+        def rows(record: Record, lose: Lose) -> Iterator[dict[str, Any] | BadRow]:
             test = merged_test({}, test_of_row(record.data) if is_table else record.data)
             for row in case_rows(suite, test, lose):
-                yield {**row, "input": question_of(dict(row["input"]), lose)}
+                if isinstance(row, dict):
+                    row = {**row, "input": question_of(dict(row["input"]), lose)}
+                yield row
 
         return rows
 

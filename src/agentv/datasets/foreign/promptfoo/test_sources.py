@@ -220,8 +220,11 @@ def _variables(test: dict[str, Any]) -> dict[str, Any]:
 
 
 def combinations(variables: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the variables for each combination of list items, and a text that tells the combinations apart."""
-    lists = {name: value for name, value in variables.items() if isinstance(value, list)}
+    """Yield the variables for each combination of list items, and a text that tells the combinations apart.
+
+    A list is one value, unless its first item is a text.
+    """
+    lists = {name: value for name, value in variables.items() if isinstance(value, list) and _is_expanded(value)}
     if not lists:
         yield variables, ""
         return
@@ -230,6 +233,10 @@ def combinations(variables: dict[str, Any]) -> Iterator[tuple[dict[str, Any], st
     for values in itertools.product(*lists.values()):
         chosen = dict(zip(lists, values, strict=True))
         yield {**variables, **chosen}, ", ".join(text_of(value)[:30] for value in chosen.values())
+
+
+def _is_expanded(value: list[Any]) -> bool:
+    return bool(value) and isinstance(value[0], str)
 
 
 def with_files(variables: dict[str, Any], files: SuiteFiles) -> dict[str, Any]:
@@ -263,7 +270,10 @@ def _content(path: str, files: SuiteFiles) -> str:
 
 
 def resolved(variables: dict[str, Any]) -> dict[str, Any]:
-    """Return variables with other variables inserted where a text names them, at most five levels deep."""
+    """Return variables without a line end after each, and with others where a text names them, five levels deep."""
+    variables = {
+        name: value.removesuffix("\n") if isinstance(value, str) else value for name, value in variables.items()
+    }
     for _ in range(5):
         found = {name: _inserted(name, value, variables) for name, value in variables.items()}
         if found == variables:
