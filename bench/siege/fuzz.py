@@ -89,7 +89,8 @@ def _fuzz_structures(name: str, options: argparse.Namespace) -> int:
     signal.signal(signal.SIGALRM, _too_slow)
     mutator, coverage, places = Mutator(options.seed), LineCoverage(PACKAGES[name]), set[str]()
     pool = [data for _, data in seeds(name)]
-    with tempfile.TemporaryDirectory(prefix="agentv-fuzz-") as folder:
+    with tempfile.TemporaryDirectory(prefix="agentv-fuzz-") as folder, tempfile.TemporaryDirectory() as cache:
+        os.environ["XDG_CACHE_HOME"] = cache  # results of other tools that were read before are not read again
 
         def reads(data: bytes) -> bool:
             """Read an input; return whether it reached a new line."""
