@@ -41,8 +41,9 @@ def ran(sandbox, command, work, timeout_s=60, **env):
 
 
 def containers():
+    """The containers of this process; other tests have theirs at the same time."""
     listed = subprocess.run(["podman", "ps", "--all", "--format", "{{.Names}}"], capture_output=True, text=True)
-    return [name for name in listed.stdout.split() if name.startswith("agentv-")]
+    return [name for name in listed.stdout.split() if name.startswith(f"agentv-{os.getpid()}-")]
 
 
 def test_a_run_in_containers(folder, command):

@@ -36,8 +36,8 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 
 def container_name() -> str:
-    """Return a new name for a container."""
-    return f"agentv-{secrets.token_hex(8)}"
+    """Return a new name for a container. It has the id of the process that starts it."""
+    return f"agentv-{os.getpid()}-{secrets.token_hex(8)}"
 
 
 def container_command(start: tuple[str, str, str], command: Sequence[str], cwd: str, options: list[str]) -> list[str]:
