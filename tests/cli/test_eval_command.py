@@ -123,7 +123,7 @@ def test_a_dataset_can_require_a_mean_of_an_evaluator(project, command, minimum,
 
 
 def test_a_threshold_of_a_dataset_allows_no_errors(project, command):
-    dataset(project, *ERRORS, execution={"thresholds": {"says-yes": 0.5}})
+    dataset(project, *ERRORS, execution={"execution": {"thresholds": {"says-yes": 0.5}}})
     assert command("eval", "d.yaml").code == 3
 
 
@@ -177,6 +177,52 @@ def test_a_mock_is_free_under_a_budget(project, command):
     project.write("targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
     dataset(project, "yes")
     assert command("eval", "d.yaml", "--budget-usd", "1").code == 0
+
+
+MOCK = {"name": "default", "provider": "mock", "response": "yes"}
+GATED_MOCK = "Warning: The gate checks canned answers: target 'default' is a mock."
+ECHO = {"prompts": ["yes"], "providers": ["echo"], "tests": [{"assert": [{"type": "contains", "value": "yes"}]}]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "document", "warnings"),
+    [
+        (("--threshold", "0.5"), {}, 1),
+        (("--min-pass-rate", "0.5"), {}, 1),
+        (("--min-score", "0.5"), {}, 1),
+        ((), {"execution": {"thresholds": {"says-yes": 0.5}}}, 1),
+        (("--no-gate",), {"execution": {"thresholds": {"says-yes": 0.5}}}, 0),
+        (("--max-errors", "0"), {}, 0),
+        (("--threshold", "0.5", "--quiet"), {}, 0),
+        ((), {}, 0),
+    ],
+)
+def test_a_gate_on_a_mock_warns_once(project, command, arguments, document, warnings):
+    project.write("targets.yaml", {"targets": [MOCK]})
+    dataset(project, "a", "b", **document)
+    ended = command("eval", "d.yaml", *arguments)
+    assert ended.code == 0, ended
+    assert ended.stderr.count("canned answers") == ended.stderr.count(GATED_MOCK) == warnings
+
+
+def test_a_gate_on_two_mocks_names_both_of_them(project, command):
+    project.write("targets.yaml", {"targets": [MOCK, {**MOCK, "name": "other"}]})
+    dataset(project, "a")
+    ended = command("eval", "d.yaml", "--target", "default", "--target", "other", "--threshold", "0.5")
+    assert "canned answers: targets 'default', 'other' are mocks." in ended.stderr
+
+
+def test_a_gate_on_the_echo_provider_of_promptfoo_does_not_warn(folder, command):
+    folder.write("promptfooconfig.yaml", ECHO)
+    ended = command("eval", "promptfooconfig.yaml", "--threshold", "0.5")
+    assert ended.code == 0 and "canned" not in ended.stderr
+
+
+def test_a_mock_that_replaces_a_provider_of_promptfoo_is_warned_about(folder, command):
+    folder.write("targets.yaml", {"targets": [{**MOCK, "name": "openai:gpt-5"}]})
+    folder.write("promptfooconfig.yaml", {**ECHO, "providers": ["openai:gpt-5"]})
+    ended = command("eval", "promptfooconfig.yaml", "--threshold", "0.5")
+    assert "target 'openai:gpt-5' is a mock" in ended.stderr, ended
 
 
 def test_fail_fast_stops_at_the_first_failure(project, command):

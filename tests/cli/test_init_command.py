@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 from agentv.cli import cli
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "github-actions.md"
+
 
 def run(*arguments, **options):
     return CliRunner().invoke(cli, list(map(str, arguments)), **options)
@@ -87,6 +89,12 @@ def test_a_project_for_each_kind_is_valid_and_runs(folder, command, kind):
     assert (target["scored"], target["errors"], target["pass_rate"]) == (6, 0, 5 / 6)
     readme = Path("evals/README.md").read_text(encoding="utf-8")
     assert "NEXT" not in readme and ("service.py" in readme) == (kind == "http")
+
+
+def test_the_how_to_shows_the_workflow_that_is_written(folder, command):
+    command("init", "--for", "model", "--ci")
+    page = PAGE.read_text(encoding="utf-8")
+    assert f"```yaml .github/workflows/evals.yaml\n{Path('.github/workflows/evals.yaml').read_text()}```" in page
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -74,6 +74,12 @@ def test_a_refused_case_fails_the_gates_like_any_error(suite, command):
     assert "2 of 4 jobs errored" in ended.stderr
 
 
+def test_retrying_is_not_suggested_for_a_refused_case(suite, command):
+    shown = command("eval", "suite.yaml", "--out", "run").stdout
+    assert "--retry-errors" not in shown
+    assert "Errors of the class case recur until their cause is fixed." in " ".join(shown.split())
+
+
 def test_cases_with_an_evaluator_that_cannot_run_are_refused(folder, command):
     folder.write("suite.yaml", MISSING)
     command("eval", "suite.yaml", "--out", "run")

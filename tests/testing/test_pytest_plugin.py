@@ -92,6 +92,19 @@ def test_an_invalid_dataset_is_an_error_with_its_message(project):
     assert "evals/none.yaml" in printed and "Traceback" not in printed and "load_cases" not in printed
 
 
+def test_a_refused_case_is_an_error_and_its_test_does_not_run(project):
+    broken = {"description": "broken", "vars": {"x": "b"}, "assert": [{"type": "regex", "value": "("}]}
+    fine = {"description": "fine", "vars": {"x": "a"}, "assert": [{"type": "regex", "value": "a"}]}
+    project.write("suite.yaml", {"prompts": ["{{x}}"], "providers": ["echo"], "tests": [fine, broken]})
+    project.write("test_x.py", module_source("'suite.yaml'", "print('ran', case.id)"))
+    shown = project.pytest("test_x.py", "-s", "--agentv-report", code=1)
+    assert "1 passed" in shown and "1 error" in shown
+    assert "refused case 'broken'" in shown and "not a valid regular expression" in shown
+    assert "ran fine" in shown and "ran broken" not in shown
+    _, found = run_records()
+    assert (found["broken"]["status"], found["broken"]["error"]["stage"]) == ("error", "setup")
+
+
 def test_tests_from_cases_become_a_run(project):
     project.write("tests/test_answers.py", TEST)
     printed = project.pytest("tests", "--agentv-report", code=1)

@@ -212,6 +212,12 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
         return case_gates(self.options.gates, self.cases.sources, self.project.file.environment.variables.get)
 
     @property
+    def is_gated(self) -> bool:
+        """Whether scores decide the exit code: by a gate of the command, or by one written in a file."""
+        by_command = self.options.gates is not None and self.options.gates.is_set
+        return by_command or bool(self.gate_thresholds) or bool(self.case_gates.tolerances)
+
+    @property
     def live_early_stop(self) -> EarlyStopping | None:
         """The early stopping that decides which cases run; None in a rescore, where it is applied at the end."""
         return self.early_stop if self.rescored is None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentTypeError
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,19 @@ def pytest_configure(config: pytest.Config) -> None:
         from agentv.pytest_plugin.recorded_tests import RunRecorder  # late: it imports the reports
 
         config.pluginmanager.register(RunRecorder(config), "agentv-recording")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """End a test of a refused case in an error with the reason."""
+    if "agentv.model.case" not in sys.modules:
+        return  # no test has a case
+    from agentv.model.case import EvalCase
+
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    for case in parameters.values():
+        if isinstance(case, EvalCase) and case.case_error is not None:
+            pytest.fail(f"{case.path}, line {case.line}: refused case '{case.id}': {case.case_error}", pytrace=False)
 
 
 @pytest.fixture

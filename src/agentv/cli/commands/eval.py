@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from agentv.report.traces.run_export import RunExport
     from agentv.report.traces.span_sender import Delivery
 
-PERMANENT = frozenset({"auth", "invalid_response", "refused"})
+PERMANENT = frozenset({"auth", "case", "invalid_response", "refused"})
 """Classes of errors that the same call would end in again."""
 _FAILED = frozenset({"auth", "network", "errors", "judge_auth", "judge_network", "judge_server", "judge_verdict"})
 """The reasons of stopped runs whose errors are repeated after their cause is fixed."""
@@ -59,6 +60,7 @@ def evaluate(args: EvalArguments) -> None:
     plan = prepare(options, options.open_cases(*output.listeners(args.quiet)), evaluators=specs, written=written)
     if not args.quiet:
         _print_foreign_notes(plan)
+        _warn_of_gated_mocks(plan)
     if args.dry_run:
         from agentv.cli.dry_run import print_plan  # late: rarely needed
 
@@ -88,6 +90,19 @@ def _print_foreign_notes(plan: RunPlan) -> None:
         output.note(note)
     if gates is not None and gates.threshold is not None and uses_tests(sources):
         output.note(THRESHOLD_NOTE)
+
+
+def _warn_of_gated_mocks(plan: RunPlan) -> None:
+    """Warn if a gate checks targets whose answers are fixed. promptfoo's `echo` returns the prompt by design."""
+    names = [target.name for target in plan.targets if target.provider == "mock" and target.name in plan.called]
+    if not names or not plan.is_gated:
+        return
+    own = (entry for source in plan.cases.sources for entry in source.format.targets(source))
+    echoes = {entry["name"] for entry in own if entry.get("provider") == "mock"}
+    mocks = [f"'{name}'" for name in names if name not in echoes]
+    if mocks:
+        which = f"target {mocks[0]} is a mock" if len(mocks) == 1 else f"targets {', '.join(mocks)} are mocks"
+        output.warn(f"The gate checks canned answers: {which}.")
 
 
 def _export(endpoint: str | None) -> RunExport | None:
@@ -233,8 +248,9 @@ def _notes(outcome: Outcome) -> list[str]:
             "Stopped early: the --stop-when condition is decided. The intervals are valid at any stopping time, "
             "but the means are biased: the run stopped when they were far from the limit."
         )
-    if any(PERMANENT & set(details.error_classes) for details in outcome.details.values()):
-        notes.append(f"Errors of the classes {', '.join(sorted(PERMANENT))} recur until their cause is fixed.")
+    if permanent := PERMANENT.intersection(chain(*(each.error_classes for each in outcome.details.values()))):
+        label = "class" if len(permanent) == 1 else "classes"
+        notes.append(f"Errors of the {label} {', '.join(sorted(permanent))} recur until their cause is fixed.")
     unrecorded, stored = outcome.manifest.unrecorded_cost_usd, outcome.manifest.stored_cost_usd
     if unrecorded:
         part = f"; {usd(stored)} of it for stored answers, which --resume scores" if stored else ""
