@@ -5,6 +5,7 @@ import pty
 import resource
 import signal
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -125,6 +126,75 @@ def test_a_terminal_that_is_not_read_does_not_block_the_run(project, options):
     finally:
         os.close(reading)
         os.close(writing)
+
+
+FROZEN = """
+import asyncio, os
+async def answer(prompt):
+    number = int(prompt.split()[1])
+    while not os.path.exists("frozen"):
+        open("started", "w").close()
+        await asyncio.sleep(0.01)
+    if {prints}:
+        os.path.exists("printed") or open("printed", "w").close()
+        print("x" * 300_000)
+    if number >= 20:
+        await asyncio.Event().wait()
+    return prompt
+"""
+
+
+def freeze(reading, writing):
+    """Let nothing more be written: Ctrl-S on a terminal, or a pipe that is full."""
+    if os.isatty(reading):
+        os.write(reading, b"\x13")
+        return
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 512)
+    os.set_blocking(writing, True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
+@pytest.mark.parametrize("prints", [False, True], ids=["results", "prints"])
+@pytest.mark.parametrize("open_stream", [pty.openpty, os.pipe], ids=["terminal", "pipe"])
+def test_ctrl_c_stops_a_run_whose_terminal_is_frozen(project, open_stream, prints):
+    project.write("agent.py", FROZEN.format(prints=prints))
+    project.targets({"name": "default", "provider": "python", "function": "agent.py:answer", "workers": 30})
+    project.dataset(*(f"yes {number}" for number in range(40)))
+    reading, writing = open_stream()
+    with project.spawn("d.yaml", "--out", "out", "--verbose", stderr=writing, stdout=writing) as process:
+        try:
+            wait_until((project.path / "started").exists, process)
+            freeze(reading, writing)
+            (project.path / "frozen").touch()
+            results = project.path / "out" / "results.jsonl"
+            wait_until((project.path / "printed").exists if prints else lambda: whole_lines(results) == 20, process)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == 130
+        finally:
+            process.kill()
+            os.close(reading)
+            os.close(writing)
+    assert project.manifest()["exit_code"] == 130
+    assert prints or len(project.records()) == 20
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_ctrl_c_ends_a_command_whose_summary_is_not_read(project):
+    project.dataset("yes", "no")
+    reading, writing = os.pipe()
+    freeze(reading, writing)
+    with project.spawn("d.yaml", "--out", "out", stderr=writing, stdout=writing) as process:
+        try:
+            wait_until((project.path / "out" / "summary.json").exists, process)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == 130
+        finally:
+            process.kill()
+            os.close(reading)
+            os.close(writing)
 
 
 def test_a_target_that_changes_the_working_directory_moves_no_output(project):

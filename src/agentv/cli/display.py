@@ -188,6 +188,7 @@ class RunDisplay(Observer):
     @contextmanager
     def watch(self, running: RunInProgress) -> Iterator[None]:
         """Show progress, and redirect prints of user code to stderr: stdout is for the command's own output."""
+        output.drop_unread_output_if(lambda: running.loop.interrupted)
         if self._export is not None:
             self._export.start(running.manifest, running.store.folder)
         log = self._show_log() if self._verbose else nullcontext()

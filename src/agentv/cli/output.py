@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from io import BufferedWriter, FileIO, StringIO, TextIOWrapper
+from io import BufferedWriter, FileIO, RawIOBase, StringIO, TextIOWrapper
+from threading import RLock
+from time import monotonic
 from typing import Any
 
 import click
@@ -22,6 +26,9 @@ def run(cli: click.Command) -> int:
     warnings.simplefilter("always", RunWarning)
     try:
         code = _exit_code(cli)
+    except KeyboardInterrupt:  # while a message was printed
+        drop_unread_output_if(lambda: True)
+        code = EXIT_INTERRUPTED
     except OSError:
         code = EXIT_USAGE
         if stdout_error() is None:
@@ -172,9 +179,10 @@ def prepare() -> None:
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _open_closed_streams()
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.fileno() == 1:
-        sys.stdout = _text(_Watched(1, "w", closefd=False), sys.stdout.encoding, lines=sys.stdout.line_buffering)
+        sys.stdout = _text(BufferedWriter(_Watched(1)), sys.stdout.encoding, lines=sys.stdout.line_buffering)
     if isinstance(sys.stderr, TextIOWrapper) and sys.stderr.fileno() == 2:
-        sys.stderr = _text(_IgnoreWriteErrors(2, "w", closefd=False), sys.stderr.encoding, lines=True)
+        # Without a BufferedWriter: waiting for its lock, which another thread may have, ignores signals.
+        sys.stderr = _text(_IgnoreWriteErrors(2), sys.stderr.encoding, lines=True)
     for stream in (sys.stdout, sys.stderr):
         fit_stream(stream)
 
@@ -190,7 +198,66 @@ def stdout_error() -> OSError | None:
     return None if isinstance(failure, BrokenPipeError) else failure
 
 
-class _Watched(FileIO):
+_FROZEN_S = 2.0
+"""How long an interrupted command waits for a terminal or a pipe that is not read."""
+_CHECK_S = 0.1
+_TERMINAL_PIECES = re.compile(rb"[\b\t\r\n]|[^\b\t\r\n]{1,256}")
+_PIPE_PIECES = re.compile(rb"(?s:.{1,4096})")
+"""What a stream that is writable takes without blocking."""
+
+_is_interrupted: Callable[[], bool] = bool
+
+
+def drop_unread_output_if(is_interrupted: Callable[[], bool]) -> None:
+    """Do not wait for a frozen terminal, for example after Ctrl-S, once this returns true."""
+    global _is_interrupted
+    _is_interrupted = is_interrupted
+
+
+class _Stream(FileIO):
+    """A standard stream. If it is not read, an interrupted command drops its output instead of blocking."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number, "w", closefd=False)
+        mode = os.fstat(number).st_mode
+        self._pieces = _TERMINAL_PIECES if self.isatty() else _PIPE_PIECES
+        self._can_block = os.name == "posix" and (self.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+        self._is_frozen = False
+        self._renew_lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._renew_lock)
+
+    def _renew_lock(self) -> None:
+        self._lock = RLock()
+
+    def write(self, data: Any) -> int:
+        if not self._can_block:
+            return super().write(data)
+        if isinstance(sys.exc_info()[1], KeyboardInterrupt):  # click writes a line while it handles it
+            drop_unread_output_if(lambda: True)
+        with self._lock:
+            for piece in self._pieces.finditer(data):
+                rest = piece.group()
+                while rest and self._wait_until_writable():
+                    rest = rest[super().write(rest) :]
+        return len(data)
+
+    def _wait_until_writable(self) -> bool:
+        """Return False if the command was interrupted and the stream is still not read after a while."""
+        from select import select  # late: `--help` does not need it
+
+        end_s = None
+        while not select([], [self.fileno()], [], 0 if self._is_frozen else _CHECK_S)[1]:
+            if self._is_frozen:
+                return False
+            if _is_interrupted():
+                end_s = end_s or monotonic() + _FROZEN_S
+                self._is_frozen = monotonic() >= end_s
+        self._is_frozen = False
+        return True
+
+
+class _Watched(_Stream):
     """A stream that stores its first write error.
 
     A reader that closes the pipe early, such as `head`, is not an error: the command continues to its exit code.
@@ -209,7 +276,7 @@ class _Watched(FileIO):
         return len(data)
 
 
-class _IgnoreWriteErrors(FileIO):
+class _IgnoreWriteErrors(_Stream):
     """A stream for messages. Messages that cannot be written do not end a run."""
 
     def write(self, data: Any) -> int:
@@ -247,5 +314,5 @@ class _CommandlessText(TextIOWrapper):
         return len(text)
 
 
-def _text(raw: FileIO, encoding: str, *, lines: bool) -> TextIOWrapper:
-    return _CommandlessText(BufferedWriter(raw), encoding=encoding, line_buffering=lines)
+def _text(stream: BufferedWriter | RawIOBase, encoding: str, *, lines: bool) -> TextIOWrapper:
+    return _CommandlessText(stream, encoding=encoding, line_buffering=lines)  # type: ignore[arg-type]
