@@ -9,6 +9,7 @@ from typing import Any
 from agentv.datasets.foreign.foreign_format import (
     ForeignFormat,
     Lose,
+    Mapper,
     all_have,
     any_has,
     document_of,
@@ -30,7 +31,7 @@ from agentv.datasets.foreign.values import (
     with_outcome,
 )
 from agentv.datasets.foreign.written_case import calls_of, chat_messages, count_losses, extra_data, text_in
-from agentv.datasets.formats.dataset_format import Content
+from agentv.datasets.formats.dataset_format import Content, Document
 from agentv.model.case import EvalCase
 
 _MARKS = (
@@ -44,6 +45,7 @@ _USED = (
     *("additional_metadata", "additionalMetadata", "expected_tools", "expectedTools", "scenario", "expected_outcome"),
     *("expectedOutcome", "turns", "user_description", "userDescription", "persona"),
 )
+_DATA = "`equals` compares an expected output that is JSON as data, and ExactMatch of DeepEval as text"
 
 
 class _DeepEvalGoldens(ForeignFormat):
@@ -63,6 +65,18 @@ class _DeepEvalGoldens(ForeignFormat):
             yield from file.records()
         for key in _LISTS:
             yield from items_of(document[key]) if isinstance(document.get(key), list) else ()
+
+    def mapper(self, document: Document) -> Mapper:
+        mapped = document.mapped
+        assert mapped is not None
+
+        def rows(record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
+            reference = first_of(record.data, "expected_output", "expectedOutput")
+            if parsed(reference) is not reference:
+                mapped.differ(_DATA)
+            return self.rows(record, lose)
+
+        return rows
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
         data = record.data
