@@ -31,7 +31,7 @@ from fork_server import MOMENTS, ForkServer
 from shapes import SHAPES, Project, project
 
 STOPS_PER_COMMAND = 12
-EXECUTORS = ("local", "process")
+EXECUTORS = ("local", "process", "ray")
 WRONG = ("missing", "twice", "cases_wrong", "wrong_scores", "damage", "overpaid", "unpaid", "failed")
 DURATIONS: defaultdict[tuple[str, str], float] = defaultdict(lambda: 0.5)
 """About how long a command of a shape and executor takes, in seconds."""
