@@ -1,5 +1,6 @@
 """What the tests share: files written into a folder of their own, datasets loaded with their warnings, the command."""
 
+import faulthandler
 import json
 import os
 import sys
@@ -29,6 +30,21 @@ def pytest_xdist_auto_num_workers() -> int:
     """Twice as many workers as cores, up to 4 more: many tests wait for the processes they start."""
     cores = os.cpu_count() or 1
     return cores + min(cores, 4)
+
+
+UNWIND_S = 60.0
+"""How long a test that timed out may take to end, for example while it waits for a program it started."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
+    """A timeout fails only its test. If the test does not end even then, end the worker."""
+    faulthandler.dump_traceback_later(settings.timeout + UNWIND_S, exit=True, file=sys.__stderr__)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_cancel_timer(item: pytest.Item) -> None:
+    faulthandler.cancel_dump_traceback_later()
 
 
 # What changes how programs print, where they send a request or which key they find, on one machine and not on another.

@@ -17,6 +17,7 @@ def test_a_pattern_is_found():
     assert search(re.compile(r"(\d+)-(\d+)"), "never") is None
 
 
+@pytest.mark.timeout(method="thread")  # the other method has a timer of its own
 def test_an_endless_search_is_stopped_and_its_timer_is_cleared():
     before = signal.getsignal(signal.SIGALRM)
     with pytest.raises(SlowPattern, match=r"longer than 0.01 s"):
