@@ -123,7 +123,7 @@ def test_a_dataset_can_require_a_mean_of_an_evaluator(project, command, minimum,
 
 
 def test_a_threshold_of_a_dataset_allows_no_errors(project, command):
-    dataset(project, *ERRORS, execution={"execution": {"thresholds": {"says-yes": 0.5}}})
+    dataset(project, *ERRORS, execution={"thresholds": {"says-yes": 0.5}})
     assert command("eval", "d.yaml").code == 3
 
 
