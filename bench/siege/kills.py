@@ -52,7 +52,7 @@ def main() -> int:
     options = parser.parse_args()
     runs = read_report(options.report)
     shapes, executors = options.shapes.split(","), options.executors.split(",")
-    pairs = [(shape, executor) for executor in executors for shape in shapes if (shape, executor) not in REFUSED]
+    pairs = [(shape, executor) for shape in shapes for executor in executors if (shape, executor) not in REFUSED]
     pairs = [(shape, executor) for shape, executor in pairs if executor == "local" or not SHAPES[shape].rescored]
     with ForkServer() as server:
         preload(server, dict(pairs))
