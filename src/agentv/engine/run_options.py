@@ -14,7 +14,7 @@ from agentv.datasets.case.header import config_file
 from agentv.datasets.dataset import Options as Reading
 from agentv.datasets.files import ignored_marks
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
-from agentv.datasets.formats.yaml_dataset import parse_yaml_file
+from agentv.datasets.formats.yaml_dataset import parse_settings_file
 from agentv.datasets.formats.yaml_parser import locate
 from agentv.datasets.loader import CaseSource, case_source
 from agentv.datasets.selection import Selection, read_case_list
@@ -276,7 +276,7 @@ def load_defaults(folder: str, root: str, warn: Callable[[DatasetWarning], None]
         path = None
     if path is None:
         return RunDefaults()
-    data = parse_yaml_file(path)
+    data = parse_settings_file(path)
     for problem in check_config(data):
         mark = locate(data, problem.path)
         line = mark.line if mark else 1

@@ -13,7 +13,7 @@ import msgspec
 from agentv.datasets.dataset import open_document
 from agentv.datasets.files import project_root
 from agentv.datasets.formats.dataset_format import Source
-from agentv.datasets.formats.yaml_dataset import parse_yaml_file
+from agentv.datasets.formats.yaml_dataset import parse_settings_file
 from agentv.datasets.formats.yaml_parser import locate
 from agentv.engine.job.artifacts import ANSWERS, BATCHES, LOGS, PROMPTS, TRACES, WORKSPACES
 from agentv.engine.job.spec import RunFiles
@@ -24,6 +24,7 @@ from agentv.model.manifest import TargetEntry
 from agentv.model.values import digest
 from agentv.registry import EXECUTORS
 from agentv.settings.environment import load_environment
+from agentv.settings.frozen_settings import frozen_settings
 from agentv.settings.sandbox import Engine, RunSandbox, settings_of
 from agentv.settings.settings_reader import RunDefaults
 from agentv.support.isolation.availability import sandbox_of
@@ -68,7 +69,7 @@ def open_targets(
     folder = settings_folder(folder)
     root = project_root(folder)
     path = named_targets_file(file) if file is not None else find_targets_file(folder, root)
-    data = None if path is None else parse_yaml_file(path)
+    data = None if path is None else parse_settings_file(path)
     if path is not None and not in_project(os.path.realpath(path)):
         entries = named_entries(data)
         require_trust(path, target_inventory(entries, entries, path))
@@ -107,7 +108,10 @@ class Project:
         self.folders = tuple(dict.fromkeys(folders)) or (os.getcwd(),)
         file = open_targets(folder, options.targets_file, options.sandbox, self.defaults)
         for each in sources:
-            file = file.with_entries(each.format.targets(each), each.path)
+            own = each.format.targets(each)
+            if (frozen := frozen_settings()) is not None:
+                frozen.check_targets(each.path, own)
+            file = file.with_entries(own, each.path)
         file = file.with_models((*options.targets, *((options.judge,) if options.judge else ())))
         self.file = file.with_variants(options.variants)
         self.replay = None if options.replay is None else os.path.abspath(run_path(options.replay))

@@ -13,6 +13,7 @@ import msgspec
 
 from agentv.errors import AgentvError
 from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
+from agentv.settings.frozen_settings import check_settings_file
 from agentv.settings.sandbox import RunSandbox
 from agentv.support.patterns import upward
 from agentv.trust.roots import advice, distrust, is_trusted
@@ -275,7 +276,10 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 
 def _read_file(path: str) -> dict[str, str]:
     try:
-        return read_dotenv(Path(path).read_text(encoding="utf-8-sig"), path)
+        content = Path(path).read_bytes()
+        check_settings_file(path, content)
+        text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        return read_dotenv(text, path)
     except OSError as error:
         raise AgentvError(f"Cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:

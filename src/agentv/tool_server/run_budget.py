@@ -35,6 +35,11 @@ class ServerBudget:
         self.is_cost_unknown = False
 
     @property
+    def allows_runs(self) -> bool:
+        """Whether the user set a budget."""
+        return self._usd is not None or self._jobs is not None
+
+    @property
     def left_usd(self) -> float | None:
         """The money that is left; None if the budget has no such limit."""
         return None if self._usd is None else max(0.0, self._usd - self.spent_usd)
@@ -49,7 +54,7 @@ class ServerBudget:
 
     def check(self) -> None:
         """Raise UsageError if there is no budget, or if it is used up."""
-        if self._usd is None and self._jobs is None:
+        if not self.allows_runs:
             raise UsageError(
                 "run_cases needs a budget that only the user can set",
                 "The server was started without one. Everything else works.",

@@ -20,6 +20,7 @@ from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_in_progress import Observer, RunInProgress
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import RunPlan
+from agentv.engine.run_project import is_remote
 from agentv.errors import UsageError, plural
 from agentv.model.manifest import RunSummary
 from agentv.model.result import Result
@@ -118,11 +119,12 @@ def run_cases(project: ServedProject, given: RunCasesArguments, call: CallInProg
             raise UsageError("Cancelled before the run started")
     try:
         project.budget.check()
-        options, folder = _chosen(project, given)
-        with importing_nothing():  # what the run would use is known before any of it is used
-            open_jobs = _open_jobs(_prepared(project, options), folder)
-            project.budget.check_jobs(open_jobs, is_resumed=folder is not None)
-        return _ran(project, _prepared(project, options), folder, call)
+        with project.snapshot.enforced():
+            options, folder = _chosen(project, given)
+            with importing_nothing():  # what the run would use is known before any of it is used
+                open_jobs = _open_jobs(_prepared(project, options), folder)
+                project.budget.check_jobs(open_jobs, is_resumed=folder is not None)
+            return _ran(project, _prepared(project, options), folder, call)
     finally:
         project.run_lock.release()
 
@@ -158,7 +160,15 @@ def _chosen(project: ServedProject, given: RunCasesArguments) -> tuple[EvalOptio
 
 
 def _check_stored(project: ServedProject, options: EvalOptions) -> None:
-    """Raise UsageError if an option that comes from a run folder names a file or run outside the project."""
+    """Raise UsageError if options that come from a run folder would use more than the server may.
+
+    That is a file or run outside the project, another sandbox than the user chose, or other machines.
+    """
+    if project.sandbox is not None and options.sandbox != project.sandbox:
+        headline = f"The run was not started with --sandbox {project.sandbox}, which the user chose for this server"
+        raise UsageError(headline, hint="Start a new run with `datasets`")
+    if is_remote(options.executor):
+        raise UsageError("The run was started on other machines", hint="Start a new run with `datasets`")
     for path in options.paths:
         check_path(path)
     for name in _STORED_PATHS:
@@ -174,6 +184,7 @@ def _check_stored(project: ServedProject, options: EvalOptions) -> None:
 def _prepared(project: ServedProject, options: EvalOptions) -> RunPlan:
     cases = options.open_cases(ignore, ignore)
     project.check_sources(cases.sources)
+    project.snapshot.check_sources(cases.sources)
     try:
         return prepare(options, cases)
     except UnknownPrice as error:

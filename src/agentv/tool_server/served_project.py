@@ -17,6 +17,7 @@ from agentv.runs.redaction import Redactor
 from agentv.settings.environment import load_environment
 from agentv.settings.sandbox import Engine
 from agentv.tool_server.run_budget import ServerBudget
+from agentv.tool_server.settings_snapshot import SettingsSnapshot
 from agentv.trust.policy import denying_programs
 from agentv.trust.roots import Advice, in_project, own_root, trusting
 
@@ -33,6 +34,18 @@ class ServedProject:
         self.run_lock = Lock()
         self._allows_programs = allows_programs
         self._advice = advice
+        self._snapshot: SettingsSnapshot | None = None
+
+    def freeze(self) -> None:
+        """Read the settings that runs may use. Those that are new or changed later are refused."""
+        if self.budget.allows_runs:
+            self._snapshot = SettingsSnapshot(self.targets_file)
+
+    @property
+    def snapshot(self) -> SettingsSnapshot:
+        """The settings that runs may use."""
+        assert self._snapshot is not None, "call freeze() before runs"
+        return self._snapshot
 
     @contextmanager
     def limits(self) -> Iterator[None]:

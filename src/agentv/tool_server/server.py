@@ -84,7 +84,8 @@ async def _serve(project: ServedProject) -> None:
 
 
 def build_server(project: ServedProject) -> Server[Any]:
-    """Return a server with the tools for a project, not connected to any client yet."""
+    """Return a server with the tools for a project, not connected to any client yet. Freezes its settings."""
+    project.freeze()
 
     async def list_tools(_: Any, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_described(tool) for tool in TOOLS.values()])

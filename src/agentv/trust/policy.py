@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from pathlib import Path
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ import msgspec
 
 from agentv.errors import AgentvError, UsageError
 from agentv.settings.diagnostics import Problems, type_word
+from agentv.settings.frozen_settings import check_settings_file, frozen_settings
 from agentv.settings.settings_reader import read_settings
 
 FILE_NAME = "policy.yaml"
@@ -93,7 +95,10 @@ def _users_policy() -> Policy:
     path = policy_path()
     try:
         status = os.stat(path)
+        if frozen_settings() is not None:
+            check_settings_file(path, Path(path).read_bytes())
     except FileNotFoundError:
+        check_settings_file(path, None)
         return Policy()
     except OSError as error:
         raise AgentvError(f"Cannot read the policy {path}", error.strerror or str(error)) from None

@@ -24,6 +24,7 @@ from agentv.datasets.variables import MARK, insert_environment
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError, DatasetWarning, InvalidDatasetError
 from agentv.model.values import to_json
 from agentv.settings.diagnostics import nearest, type_word
+from agentv.settings.frozen_settings import check_settings_file
 
 _BOM = b"\xef\xbb\xbf"
 _ANCHOR_KEYS = ("expected_outcome", "outcome", "criteria", "input", "id")
@@ -207,7 +208,17 @@ def case_list_key(data: Any) -> str | None:
 
 def parse_yaml_file(path: str) -> Any:
     """Parse a YAML file to data with line numbers. Raises DatasetParseError."""
+    return _parse(path, _read(path))
+
+
+def parse_settings_file(path: str) -> Any:
+    """Parse a YAML file with settings. Raises DatasetParseError, or UsageError if a server froze other contents."""
     data = _read(path)
+    check_settings_file(path, data)
+    return _parse(path, data)
+
+
+def _parse(path: str, data: bytes) -> Any:
     headline = f"Failed to parse YAML file: {path}"
     if data.startswith(LFS_POINTER):
         raise DatasetParseError(headline, *LFS_PROBLEM, path=path, line=1)
