@@ -161,6 +161,17 @@ def store(project, run, options):
     manifest.write_text(json.dumps({**data, **changed}))
 
 
+def test_the_price_of_a_target_is_not_that_of_another_model(project, models):
+    with served(usd=1) as server:
+        for name in ("default:costly", "by-address:costly"):
+            message = server.error("run_cases", datasets=["evals/cases.jsonl"], targets=[name])
+            assert f"price of '{name}' is unknown" in message and "are for the model 'm'" in message
+        server.call("run_cases", datasets=["evals/cases.jsonl"], targets=["default:m"])
+    with served(jobs=9) as server:
+        server.call("run_cases", datasets=["evals/cases.jsonl"], targets=["default:costly"])
+    assert models[0].counts.requests == 2
+
+
 def test_targets_of_a_dataset_are_frozen_but_not_its_tests(project, models):
     own, other = models
     project.write("evals/promptfooconfig.yaml", suite(own.url))

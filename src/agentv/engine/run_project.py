@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from agentv.datasets.dataset import open_document
-from agentv.datasets.files import project_root
+from agentv.datasets.files import CONFIG_FILE, project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.formats.yaml_dataset import parse_settings_file
 from agentv.datasets.formats.yaml_parser import locate
@@ -48,6 +48,8 @@ from agentv.trust.roots import in_project, is_trusted
 
 RESULTS = os.path.join(".agentv", "results")
 CACHE = os.path.join(".agentv", "cache")
+SETTINGS_FILES = (*FILE_NAMES, CONFIG_FILE, ".env")
+"""The files of a folder with settings for the datasets in it and below."""
 
 
 def is_remote(executor: str | None) -> bool:

@@ -186,10 +186,24 @@ def _prepared(project: ServedProject, options: EvalOptions) -> RunPlan:
     project.check_sources(cases.sources)
     project.snapshot.check_sources(cases.sources)
     try:
-        return prepare(options, cases)
+        plan = prepare(options, cases)
+        if options.budget_usd is not None:
+            _check_prices(plan)
+        return plan
     except UnknownPrice as error:
         hint = "Ask the user to set `prices` of the target, or to start `agentv mcp` with --max-jobs N only"
         raise UsageError(error.headline, error.detail, hint) from None
+
+
+def _check_prices(plan: RunPlan) -> None:
+    """Raise UnknownPrice for `TARGET:MODEL` if the target has prices, which are for another model."""
+    file, options = plan.project.file, plan.options
+    for name in (*options.targets, *((options.judge,) if options.judge else ())):
+        base, _, model = name.partition(":")
+        settings = file.raw(base) if model and base in file.names else {}
+        if settings.get("prices") is not None and settings.get("model") != model:
+            detail = f"The `prices` of target '{base}' are for the model '{settings.get('model')}'"
+            raise UnknownPrice(f"The price of '{name}' is unknown", detail)
 
 
 def _open_jobs(plan: RunPlan, folder: str | None) -> int:

@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from agentv.datasets.discovery import find_datasets
-from agentv.datasets.files import CONFIG_FILE, is_too_wide, project_root
+from agentv.datasets.files import is_too_wide, project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import ignore
+from agentv.engine.run_project import SETTINGS_FILES
 from agentv.errors import AgentvError, UsageError
 from agentv.settings.frozen_settings import FrozenSettings, content_hash, enforcing, target_hash
 from agentv.support.patterns import upward
 from agentv.support.user_code import importing_nothing
-from agentv.targets.catalog import FILE_NAMES, named_targets_file
 from agentv.trust.policy import denying_programs, policy_path
 from agentv.trust.roots import own_root
 
-_NAMES = (*FILE_NAMES, CONFIG_FILE, ".env")
 _SKIPPED_FOLDERS = frozenset((".git", ".agentv", "node_modules", "__pycache__", "venv", "site-packages"))
 _SUITES = (".yaml", ".yml", ".json")
 _LARGEST_SUITE = 4_000_000
@@ -38,14 +37,17 @@ class SettingsSnapshot:
         self._repositories: set[str] = set()
         paths = [policy_path()]
         if targets_file is not None:
-            paths.append(os.path.abspath(named_targets_file(targets_file)))
+            paths += (
+                targets_file,
+                *(os.path.join(targets_file, name) for name in SETTINGS_FILES),
+            )  # a file or a folder
         suites: list[str] = []
         for folder, names in _folders(self._root):
-            paths += (os.path.join(folder, name) for name in _NAMES)
+            paths += (os.path.join(folder, name) for name in SETTINGS_FILES)
             suites += (os.path.join(folder, name) for name in names if name.endswith(_SUITES))
             if os.path.lexists(os.path.join(folder, ".git")):
                 self._repositories.add(folder)
-        files = {path: content_hash(Path(path).read_bytes()) for path in paths if os.path.isfile(path)}
+        files = {os.path.abspath(path): content_hash(Path(path).read_bytes()) for path in paths if os.path.isfile(path)}
         with importing_nothing(), denying_programs("The server only reads the targets of datasets when it starts"):
             targets = frozenset(target_hash(entry) for path in suites for entry in _targets_of(path))
         self._frozen = FrozenSettings(files, targets)
@@ -65,7 +67,7 @@ class SettingsSnapshot:
                 hint = "Remove its `.git`, or ask the user to restart the server"
                 raise UsageError(headline, "Other settings would apply to its datasets", hint)
             for parent in upward(folder, root):
-                for path in (os.path.join(parent, name) for name in _NAMES):
+                for path in (os.path.join(parent, name) for name in SETTINGS_FILES):
                     if path in self._frozen.files and not os.path.isfile(path):
                         self._frozen.check_file(path, None)
 

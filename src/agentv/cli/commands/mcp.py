@@ -21,7 +21,8 @@ class McpArguments(TargetsFileOption):
     """An MCP server over stdin and stdout, with tools to list runs, read failures, compare two runs, validate datasets,
     read cases, and run cases. Needs `pip install 'agentv[mcp]'`. Reading works without options. Cases run only within a
     budget for the whole life of the server, which the agent cannot change, and start programs only with
-    --allow-programs. Only files of the project are read.
+    --allow-programs. Only files of the project are read. Targets, prices, hosts and variables that change after the
+    start are refused until the server is restarted.
 
     \b
     Claude Code:  claude mcp add agentv -- agentv mcp --budget-usd 2
