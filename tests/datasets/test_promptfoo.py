@@ -352,7 +352,7 @@ def test_tests_without_a_configuration_are_read_too(folder):
     ("text", "message"),
     [
         ("targets: [echo]\nredteam: {plugins: [harmful]}\n", "It is a red-team configuration"),
-        ("prompts: [file://make.js]\nproviders: [echo]\n", "no prompt that is text"),
+        ("prompts: [file://make.js]\nproviders: [echo]\n", "No prompt can be used: the prompt function"),
         ("prompts: [x]\nproviders: [echo]\ntests: file://none.yaml\n", "were not found"),
         ("prompts: [x]\nproviders: [echo]\ntests: file://../../etc/passwd\n", "were not found"),
         ("prompts: [x]\nproviders: [echo]\ntests: [{vars: {a: file://get.js}}]\n", "made by a program"),

@@ -31,8 +31,12 @@ class PromptTemplate(msgspec.Struct, frozen=True):
     @property
     def names(self) -> frozenset[str]:
         """The variables that the prompt uses."""
-        texts = [self.content] if isinstance(self.content, str) else map(text_of, _contents(self.content))
-        return frozenset(name for text in texts for name in names_of(text))
+        return frozenset(name for text in self.texts for name in names_of(text))
+
+    @property
+    def texts(self) -> list[str]:
+        """The text, or the texts of the messages."""
+        return [self.content] if isinstance(self.content, str) else [text_of(part) for part in _contents(self.content)]
 
     def wrapped(self, prefix: str, suffix: str) -> PromptTemplate:
         """Return the prompt with a text before and after it."""

@@ -11,7 +11,7 @@ import msgspec
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, objects, record_file
 from agentv.datasets.foreign.promptfoo.assertion_entries import Grading, entries_of
-from agentv.datasets.foreign.promptfoo.nunjucks import rendered, with_variable_marks
+from agentv.datasets.foreign.promptfoo.nunjucks import printed_names, rendered, unset_values, with_variable_marks
 from agentv.datasets.foreign.promptfoo.prompt_sources import PromptTemplate, read_prompts
 from agentv.datasets.foreign.promptfoo.suite_files import SuiteFiles
 from agentv.datasets.foreign.promptfoo.suite_targets import SuiteTargets
@@ -30,6 +30,7 @@ from agentv.datasets.foreign.values import is_blank, metadata_of, object_at, que
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, Document, ReadOptions, Source
 from agentv.datasets.variables import insert_environment
 from agentv.errors import DatasetError, InvalidDatasetError
+from agentv.support.templates import printed_in_javascript
 
 _LOST = {
     "sharing": "sharing: reports are local files",
@@ -52,6 +53,7 @@ class Suite:
 
     def __init__(self, path: str, document: dict[str, Any], lose: Lose) -> None:
         self.path = path
+        self.differ: Lose = _ignore
         self.files = SuiteFiles(os.path.dirname(path))
         own = {str(key): value for key, value in object_at(document, "env").items()}
         providers = document.get("providers", document.get("targets"))
@@ -60,7 +62,12 @@ class Suite:
         hidden = ("providers", "targets")
         rest = {key: value for key, value in marked.items() if key not in hidden}
         self.data: dict[str, Any] = insert_environment(rest, path, self.files.folder)
-        self.prompts = read_prompts(self.data.get("prompts"), self.files, lose)
+        reasons: list[str] = []
+        self.prompts = read_prompts(self.data.get("prompts"), self.files, reasons.append)
+        if reasons and not self.prompts:
+            raise ValueError(f"No prompt can be used: {'; '.join(reasons)}")
+        for reason in reasons:
+            lose(reason)
         self.default = self._default_test()
         self.lines = document.get("tests")
 
@@ -177,6 +184,8 @@ class _PromptfooConfig(ForeignFormat):
 
     def mapper(self, document: Document) -> Any:
         suite = _with_graders(_suite(document.source.files[0], _ignore), _ignore)
+        if document.mapped is not None:
+            suite.differ = document.mapped.differ
         return lambda record, lose: case_rows(suite, record.data, lose)
 
 
@@ -315,7 +324,13 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
     names = frozenset(name for prompt in suite.prompts for name in prompt.names)
     if "_conversation" in names:
         lose("'_conversation': each test is a case of its own; use `turns` for a conversation")
-    missing = dict.fromkeys(sorted(names - variables.keys()), "")
+    texts = "\n".join(text for prompt in suite.prompts for text in prompt.texts)
+    for name in printed_names(texts):
+        if isinstance(variables.get(name), list | dict):
+            suite.differ(
+                f"'{{{{{name}}}}}' inserts JSON; promptfoo inserts {printed_in_javascript(variables[name])[:60]}"
+            )
+    missing = unset_values(texts, sorted(names - variables.keys()))
     context = variables.get("context")
     row: dict[str, Any] = {
         "input": {**missing, **variables},
@@ -361,6 +376,7 @@ class _LooseTests(Suite):
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.differ = _ignore
         self.files = SuiteFiles(os.path.dirname(path))
         self.targets = SuiteTargets([], self.files, _ignore)
         self.data, self.prompts, self.default, self.lines = {}, [], {}, None
