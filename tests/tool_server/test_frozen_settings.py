@@ -1,6 +1,7 @@
 """An agent that edits settings while `agentv mcp` runs: nothing is called with them until the server is restarted."""
 
 import json
+import os
 
 import pytest
 from connection import connected, served
@@ -200,6 +201,16 @@ def test_cases_and_targets_of_other_folders_still_run(project, models):
         assert "other/targets.yaml has changed" in server.error("run_cases", datasets=["other"])
         server.call("run_cases", datasets=["evals/deep"])
     assert models[0].counts.requests == 5
+
+
+def test_files_that_cannot_be_read_do_not_stop_the_server(project):
+    os.mkfifo(project.path / "pipe.yaml")
+    (project.path / "gone.yaml").symlink_to("nowhere")
+    (project.path / "evals/deep/.env").mkdir()
+    project.write("broken.yaml", "providers: [")
+    project.write("odd.json", {"prompts": [1], "providers": {"a": [None]}, "tests": 3})
+    with served(usd=1) as server:
+        server.call("run_cases", datasets=["evals/deep"])
 
 
 def test_a_changed_policy_and_named_targets_file_are_refused_and_accepted_after_a_restart(project, models):

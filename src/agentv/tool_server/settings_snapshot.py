@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -47,7 +48,8 @@ class SettingsSnapshot:
             suites += (os.path.join(folder, name) for name in names if name.endswith(_SUITES))
             if os.path.lexists(os.path.join(folder, ".git")):
                 self._repositories.add(folder)
-        files = {os.path.abspath(path): content_hash(Path(path).read_bytes()) for path in paths if os.path.isfile(path)}
+        contents = {os.path.abspath(path): _content(path) for path in paths}
+        files = {path: content_hash(content) for path, content in contents.items() if content is not None}
         with importing_nothing(), denying_programs("The server only reads the targets of datasets when it starts"):
             targets = frozenset(target_hash(entry) for path in suites for entry in _targets_of(path))
         self._frozen = FrozenSettings(files, targets)
@@ -89,12 +91,19 @@ def _is_skipped(parent: str, name: str) -> bool:
     return name in _SKIPPED_FOLDERS or os.path.exists(os.path.join(parent, name, "pyvenv.cfg"))
 
 
+def _content(path: str, most_bytes: float = math.inf) -> bytes | None:
+    """Return the contents of a regular file; None if there is none that can be read, or if it is larger."""
+    try:
+        is_read = os.path.isfile(path) and os.path.getsize(path) <= most_bytes
+        return Path(path).read_bytes() if is_read else None
+    except OSError:
+        return None
+
+
 def _targets_of(path: str) -> list[dict[str, Any]]:
     """Return the targets that a dataset defines; none if the file is something else or cannot be read."""
     try:
-        if os.path.getsize(path) > _LARGEST_SUITE:
-            return []
-        content = Path(path).read_bytes()
+        content = _content(path, _LARGEST_SUITE) or b""
         if b"providers" not in content and b"targets" not in content:
             return []
         sources = find_datasets(os.path.relpath(path), ignore, ignore)
