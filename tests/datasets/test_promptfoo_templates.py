@@ -1,6 +1,7 @@
 """Nunjucks in configurations of promptfoo; the values are compared with promptfoo's in tests/data/peers."""
 
 import json
+import sys
 
 import pytest
 
@@ -64,3 +65,33 @@ def test_a_list_or_an_object_in_a_prompt_is_a_difference(folder):
     notes = [str(each) for each in folder.load("promptfooconfig.yaml").warnings if isinstance(each, LossWarning)]
     assert any("'{{items}}' inserts JSON; promptfoo inserts 1,2" in note for note in notes)
     assert any("'{{thing}}' inserts JSON; promptfoo inserts [object Object]" in note for note in notes)
+
+
+CHAT = '[{"role": "system", "content": "Be {{who}}"}, {"role": "user", "content": "Say\\n\\"{{x}}\\" ü"}]'
+SENT = [{"role": "system", "content": "Be kind"}, {"role": "user", "content": 'Say\n"hello" ü'}]
+PROGRAM = """\
+import sys
+
+def call_api(prompt, options, context):
+    return {"output": prompt}
+
+if __name__ == "__main__":
+    print(sys.argv[1], end="")
+"""
+
+
+@pytest.mark.parametrize("provider", ["python:dump.py", f"exec:{sys.executable} dump.py"])
+def test_a_program_receives_a_chat_as_the_json_of_its_messages(folder, command, provider):
+    folder.write("dump.py", PROGRAM)
+    tests = [{"vars": {"who": "kind", "x": "hello"}, "assert": [{"type": "is-json"}]}]
+    folder.write("promptfooconfig.yaml", json.dumps({"prompts": [CHAT], "providers": [provider], "tests": tests}))
+    command("eval", "promptfooconfig.yaml", "--out", "run")
+    assert answer() == json.dumps(SENT, ensure_ascii=False, indent=2)
+
+
+def test_chats_next_to_texts_are_a_loss_for_programs(folder):
+    folder.write("dump.py", PROGRAM)
+    data = {"prompts": [CHAT, "Say {{x}}"], "providers": ["python:dump.py"], "tests": [{"vars": {"x": "a"}}]}
+    folder.write("promptfooconfig.yaml", json.dumps(data))
+    notes = [str(each) for each in folder.load("promptfooconfig.yaml").warnings]
+    assert any("the JSON of chat prompts for the provider 'python:dump.py'" in note for note in notes)

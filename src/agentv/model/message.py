@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -9,6 +10,7 @@ import msgspec
 
 from agentv.model.values import ComparedByContent
 
+ChatFormat = Literal["text", "json"]
 Role = Literal["system", "user", "assistant", "tool"]
 ROLES: tuple[str, ...] = get_args(Role)
 
@@ -87,6 +89,11 @@ def message_to_data(message: Message) -> dict[str, Any]:
     if message.tool_calls:
         data["tool_calls"] = [msgspec.to_builtins(call) for call in message.tool_calls]
     return data
+
+
+def messages_as_json(messages: Sequence[Message]) -> str:
+    """Return a chat as an indented JSON list, which is the prompt of a program with `chat_format: json`."""
+    return json.dumps([message_to_data(message) for message in messages], ensure_ascii=False, indent=2)
 
 
 def _part_to_data(part: Part) -> dict[str, str]:

@@ -12,6 +12,7 @@ import msgspec
 
 from agentv.errors import UsageError
 from agentv.model.call_trace import COMMAND_TRACE_WAIT_S
+from agentv.model.message import ChatFormat
 from agentv.settings.addresses import address_complaints, host_of
 from agentv.settings.diagnostics import did_you_mean
 from agentv.settings.environment import REFERENCE, environment_of
@@ -194,8 +195,8 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
     `files_format` is the format of each file in `{FILES}`, with `{path}` and `{basename}`. `env` sets environment
     variables for the command; `pass_env` lists inherited variables to pass on although they look like secrets. `cwd`
     is relative to the dataset's folder, which is also the default. `sandbox` isolates the command: it may write to its
-    workspace only. With `traces`, the spans that the command exports become the messages and tool calls of its answers;
-    see `trace_wait`.
+    workspace only. With `chat_format: json`, the prompt is the JSON list of the messages. With `traces`, the spans that
+    the command exports become the messages and tool calls of its answers; see `trace_wait`.
     """
 
     aliases: ClassVar[dict[str, str]] = {
@@ -209,6 +210,7 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
 
     command_template: str
     files_format: str = "{path}"
+    chat_format: ChatFormat = "text"
     env: dict[str, str] = {}
     pass_env: tuple[str, ...] = ()
     healthcheck: Healthcheck | None = None

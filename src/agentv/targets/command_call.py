@@ -17,7 +17,7 @@ import msgspec
 
 from agentv.errors import end_of
 from agentv.model.call_trace import trace_variables
-from agentv.model.message import message_to_data
+from agentv.model.message import message_to_data, messages_as_json
 from agentv.model.response import Arrived, Request, Response, TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.model.values import to_json
@@ -136,7 +136,9 @@ class CommandResponder:
     async def _run(self, requests: Sequence[Request], reader: _LineReader | None = None) -> str:
         """Run the command for some requests and return its output. The longest of their timeouts applies."""
         first, names = requests[0], self._template.names
-        prompt, id = ("", "batch") if self.batching else (first.prompt_with_references, first.case.id)
+        is_json = self._settings.chat_format == "json"
+        prompt = "" if self.batching else messages_as_json(first.messages) if is_json else first.prompt_with_references
+        id = "batch" if self.batching else first.case.id
         values = {"PROMPT": prompt, "GUIDELINES": first.guidelines, "EVAL_ID": id, "ATTEMPT": str(first.attempt)}
         files = tuple(dict.fromkeys(path for request in requests for path in request.files))
         cwd, timeout_s = self._cwd(first), max(request.timeout_s for request in requests)

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, ClassVar
 
+import msgspec
+
+from agentv.model.message import ChatFormat
 from agentv.model.response import Responder
 from agentv.settings.environment import REFERENCE
 from agentv.support.hashes import file_of
@@ -21,12 +24,14 @@ class PythonTarget(Target, frozen=True, kw_only=True):
     """A sync or async function, as `module:name` or `file.py:name`; `name` may be a method, such as `agent.ask`.
 
     Its parameters may be `messages`, `prompt`, `case`, `variables` and `trial`; one parameter with any other name gets
-    the prompt. A function for embeddings takes `texts` and returns a vector for each.
+    the prompt. A function for embeddings takes `texts` and returns a vector for each. With `chat_format: json`, the
+    prompt is the JSON list of the messages.
     """
 
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "callable": "function"}
 
     function: str
+    chat_format: ChatFormat = "text"
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:
@@ -41,7 +46,8 @@ class PythonTarget(Target, frozen=True, kw_only=True):
             call = _unknown
         if isinstance(call, type):
             call = built(call, self.function, home)
-        return FunctionTarget(name=self.name, provider=self.provider, call=call, reference=self.function).open(home)
+        made = FunctionTarget(name=self.name, provider=self.provider, call=call, reference=self.function)
+        return msgspec.structs.replace(made, chat_format=self.chat_format).open(home)
 
     def open_embeddings(self, home: str) -> Responder:
         """Open the function, which must return vectors."""
@@ -71,6 +77,7 @@ class FunctionTarget(Target, frozen=True, kw_only=True):
 
     call: Callable[..., Any]
     reference: str = ""
+    chat_format: ChatFormat = "text"
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """Return the function's file."""

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agentv.model.case import case_to_data
-from agentv.model.message import message_to_data
+from agentv.model.message import message_to_data, messages_as_json
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.support.byte_gate import LARGE_BYTES, hold_bytes
@@ -49,7 +49,10 @@ class FunctionResponder:
         label = settings.reference or getattr(call, "__qualname__", settings.name)
         self.endpoint = f"python:{label}"
         self._home = home or os.getcwd()
-        self._function: FunctionCall[Request] = FunctionCall(call, label, KNOWN, "prompt", _ALWAYS)
+        self._arguments = dict(KNOWN)
+        if settings.chat_format == "json":
+            self._arguments["prompt"] = lambda request: messages_as_json(request.messages)
+        self._function: FunctionCall[Request] = FunctionCall(call, label, self._arguments, "prompt", _ALWAYS)
         self._is_call_api = {"options", "context"} <= set(self._function.names)
         self._threads = DaemonThreads()
         self._answers = 0
@@ -98,7 +101,7 @@ class FunctionResponder:
 
     def sends(self, request: Request) -> dict[str, Any]:
         """Return the arguments by name, with the case as `agentv cases` prints it."""
-        found = {name: KNOWN[name](request) for name in self._function.names}
+        found = {name: self._arguments[name](request) for name in self._function.names}
         return {**found, "case": case_to_data(request.case)} if "case" in found else found
 
     async def aclose(self) -> None:

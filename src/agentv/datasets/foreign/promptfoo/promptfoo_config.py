@@ -68,6 +68,7 @@ class Suite:
             raise ValueError(f"No prompt can be used: {'; '.join(reasons)}")
         for reason in reasons:
             lose(reason)
+        self.targets.set_chat_format([prompt.content for prompt in self.prompts])
         self.default = self._default_test()
         self.lines = document.get("tests")
 

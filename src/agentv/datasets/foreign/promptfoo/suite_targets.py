@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
@@ -14,6 +14,8 @@ from agentv.model.values import to_json
 
 _EMBEDDINGS = "openai:embedding:text-embedding-3-large"
 """The model that promptfoo compares texts with by default."""
+
+_PROGRAMS = ("python", "cli")
 
 
 class SuiteTargets:
@@ -71,6 +73,16 @@ class SuiteTargets:
         if isinstance(options.get("prompts"), list):
             self._prompts[name] = [str(each) for each in options["prompts"]]
         return name
+
+    def set_chat_format(self, prompts: Sequence[str | list[dict[str, Any]]]) -> None:
+        """Send chats to programs as the JSON of their messages, if all prompts are chats with texts."""
+        chats = [prompt for prompt in prompts if not isinstance(prompt, str)]
+        is_plain = all(isinstance(message.get("content"), str) for chat in chats for message in chat)
+        for entry in self.entries if chats else ():
+            if entry["provider"] in _PROGRAMS and is_plain and len(chats) == len(prompts):
+                entry["chat_format"] = "json"
+            elif entry["provider"] in (*_PROGRAMS, "http", "mock"):
+                self._lose(f"the JSON of chat prompts for the provider '{entry['name']}': it receives their text")
 
     def is_selected(self, name: str, wanted: list[str]) -> bool:
         """Whether a test's filter selects a target: by its name, its id, or `prefix*`."""
