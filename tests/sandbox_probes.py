@@ -40,6 +40,8 @@ TRIES = {
     "read a key of the user": ("open(key).read()", False),
     "list the keys of the user": ("os.listdir(os.path.dirname(key))", False),
     "read the variables of the project": ("open(os.path.join(os.path.dirname(path), '.env')).read()", False),
+    "read secrets in folders of the project": ("any(map(can_read, secrets))", False),
+    "read secrets through links": ("any(map(can_read, links))", False),
     "read the passwords of the system": ("open('/etc/shadow').read()", False),
     "read a device": ("open('/dev/kmsg', 'rb').read(1)", False),
     "make a device": ("os.mknod(tempfile.mktemp(), 0o20666, os.makedev(1, 5)) is None", False),
@@ -68,6 +70,11 @@ TRIES = {
 TRY = """
 import ctypes, json, os, socket, subprocess, sys, tempfile
 libc = ctypes.CDLL(None)
+def can_read(path):
+    try:
+        return "secret" in open(path).read()
+    except OSError:
+        return False
 def attempt(code, given):
     try:
         return bool(eval(code, globals(), {**given, "server": tuple(given["server"])}))
@@ -77,6 +84,13 @@ def attempts(config):
     return {"score": 1, "details": {name: attempt(code, config) for name, code in config.pop("tries").items()}}
 """
 
+SECRETS = (
+    "a/b/.env", "a/.env.local", "a/.netrc", "a/.npmrc", "a/.pypirc", "a/.git-credentials", "a/node_modules/b/.env",
+    "a/.aws/credentials", "a/.ssh/id", "a/.kube/config", "a/.gnupg/key", "a/.azure/tokens", "a/.docker/config.json",
+    "a/.config/gh/hosts.yml", "a/.config/gcloud/key.json", "a/.cargo/credentials.toml", ".venv/lib/.env",
+)  # fmt: skip
+LINKS = {"notes": ".env", "a/notes": "b/.env", "a/keys": ".ssh"}
+
 _SHARED_KEY, _CREATE, _REMOVE = 0x41475631, 0o1000, 0
 
 
@@ -85,6 +99,14 @@ def attacked(project: Path, home: Path):
     """A project, a home and servers that a program tries to get at; yields their addresses."""
     (project / "file").write_text("secret")
     (project / ".env").write_text("MY_API_KEY=secret")
+    for name in SECRETS:
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("secret")
+    for name, place in LINKS.items():
+        (project / name).symlink_to(place)
+    (project / "plain").write_text("secret")
+    (project / "a/c").mkdir()
+    (project / "a/c/.env").symlink_to("../../plain")
     (home / ".ssh").mkdir()
     (home / ".ssh" / "id").write_text("secret")
     local, abstract, queue = str(home / "socket"), f"\0{home}", f"/agentv-{os.getpid()}"
@@ -105,7 +127,8 @@ def attacked(project: Path, home: Path):
         yield {
             "path": str(project / "file"), "key": str(home / ".ssh" / "id"), "server": server.getsockname(),
             "local": local, "datagrams": f"{local}-datagrams", "abstract": abstract, "parent": os.getpid(),
-            "shared": key, "queue": queue,
+            "shared": key, "queue": queue, "secrets": [str(project / name) for name in SECRETS],
+            "links": [str(project / name) for name in ("notes", "a/notes", "a/keys/id", "plain", "a/c/.env")],
         }  # fmt: skip
 
 

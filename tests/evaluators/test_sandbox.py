@@ -17,6 +17,7 @@ from agentv.support.isolation import methods
 from agentv.support.isolation.confinement import Confinement
 from agentv.support.isolation.landlock import landlock_problem
 from agentv.support.isolation.methods import CannotConfine
+from agentv.support.isolation.visibility import hidden_paths
 from sandbox_probes import TRIES, TRY, attacked
 
 CONFINEMENTS = {
@@ -69,6 +70,7 @@ def config(tmp_path, tmp_path_factory, monkeypatch):
 @pytest.mark.parametrize("text", [COLD, WARM], ids=["started", "warm"])
 def test_what_an_isolated_judge_can_do(scoring, tmp_path, config, way, text):
     (tmp_path / "judge.py").write_text(text)
+    before = os.listdir(tmp_path)
     entry = {
         "script": [sys.executable, "judge.py"],
         "config": {**config, "tries": {name: code for name, (code, _) in TRIES.items()}},
@@ -78,7 +80,7 @@ def test_what_an_isolated_judge_can_do(scoring, tmp_path, config, way, text):
     assert score.details.pop("sandbox") == {"level": "isolated", "by": way, "network": "none"}
     assert score.details == {name: allowed for name, (_, allowed) in TRIES.items()}
     assert (tmp_path / "file").read_text() == "secret"
-    assert {each.name for each in tmp_path.iterdir()} <= {"file", ".env", "judge.py", "__pycache__"}
+    assert {each.name for each in tmp_path.iterdir()} <= {*before, "__pycache__"}
 
 
 def test_the_same_attempts_succeed_without_isolation(scoring, tmp_path, config):
@@ -132,6 +134,47 @@ def test_secrets_next_to_installed_programs_are_hidden(scoring, tmp_path, tmp_pa
     code = 'test "$(tool data)" = data && ! tool credentials.toml | grep secret'
     score = scoring.score("command", {"command": code, "sandbox": "required"}, workdir=str(tmp_path))
     assert score.score == 1, score.reasoning
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=WAYS[name]) for name in ("landlock", "bubblewrap")])
+def test_folders_with_secrets_stay_importable(scoring, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(methods, "best_confinement", lambda: CONFINEMENTS[name])
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / ".env").write_text("secret")
+    (tmp_path / ".env").write_text("secret")
+    (tmp_path / "package" / "helper.py").write_text("")
+    entry = {"command": [sys.executable, "-c", "import package.helper"], "sandbox": "required"}
+    score = scoring.score("command", entry, workdir=str(tmp_path))
+    assert score.score == 1, score.reasoning
+
+
+@pytest.mark.parametrize("text", ["", "def agentv_judge(payload): return 1"], ids=["started", "warm"])
+def test_more_folders_than_can_be_searched_are_refused(scoring, tmp_path, monkeypatch, way, text):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.setattr("agentv.support.isolation.secret_files.MOST_FOLDERS", 2)
+    (tmp_path / "judge.py").write_text(text)
+    entry = {"script": [sys.executable, "judge.py"], "sandbox": "required"}
+    message = scoring.failure("code_judge", entry, workdir=str(tmp_path))
+    assert "its readable folders contain more than 2 folders, which cannot all be hidden" in message
+
+
+def test_a_secret_that_is_created_during_a_run_is_hidden(tmp_path):
+    (tmp_path / "a").mkdir()
+    os.utime(tmp_path / "a", (1, 1))
+    assert hidden_paths((str(tmp_path),))[-1] != str(tmp_path / "a" / ".env")
+    (tmp_path / "a" / ".env").write_text("secret")
+    assert str(tmp_path / "a" / ".env") in hidden_paths((str(tmp_path),))
+
+
+def test_a_workspace_a_named_folder_and_a_virtual_environment_are_not_hidden(tmp_path):
+    work, settings = tmp_path / "work", tmp_path / ".aws"
+    for name in ("work/.env", ".aws/config", ".env/pyvenv.cfg", ".env/lib/.env", ".env.local"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    paths = hidden_paths((str(tmp_path), str(settings)), writable=(str(work),))
+    assert {path for path in paths if path.startswith(str(tmp_path))} == {
+        str(tmp_path / ".env.local"), str(tmp_path / ".env" / "lib" / ".env"),
+    }  # fmt: skip
 
 
 BOMB = "import os, time\nfor _ in range(8): os.fork()\ntime.sleep(60)\n"

@@ -261,6 +261,9 @@ class ForkServerProcess:
                     pass_fds=[remote.fileno(), *launch.descriptors],
                     start_new_session=True,
                 )
+        except OSError as error:
+            self._control.close()
+            raise EvaluatorFailure(f"{self._setup.reference} cannot be started: {error}") from None
         except BaseException:
             self._control.close()
             raise

@@ -85,7 +85,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
             return self._in_container(command, cwd, env)
         program = os.path.dirname(command[0]) if os.path.isabs(command[0]) else ""
         readable = readable_paths(env.get("PATH", os.defpath), (cwd, program, *self.readable))
-        hidden = hidden_paths(readable, self.secret_files)
+        hidden = hidden_paths(readable, self.secret_files, self.writable)
         options = {
             "command": list(command),
             "env": dict(env),
@@ -136,7 +136,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         from agentv.support.isolation import container  # late: judging processes never start one
 
         readable = tuple(dict.fromkeys((cwd, *self.readable)))
-        mounts = container.mounts_of(readable, self.writable, hidden_paths(readable, self.secret_files))
+        hidden = hidden_paths(readable, self.secret_files, self.writable)
+        mounts = container.mounts_of(self.method, readable, self.writable, hidden)
         variables = container.container_variables(env, self.passed)
         if self.channel:
             command = container.listening_command(command, self.channel)

@@ -65,13 +65,19 @@ def container_options(mounts: Sequence[str], env: Mapping[str, str], memory_mb: 
     return options
 
 
-def mounts_of(readable: Sequence[str], writable: Sequence[str], hidden: Sequence[str]) -> list[str]:
-    """Return the mounts of folders at their own paths; hidden files and folders in them are empty."""
+def mounts_of(engine: str, readable: Sequence[str], writable: Sequence[str], hidden: Sequence[str]) -> list[str]:
+    """Return the mounts of folders at their own paths; hidden files and folders in them are empty.
+
+    Podman copies the contents of a folder to a file system in memory that is mounted over it, unless told not to.
+    """
+    suffix = ",notmpcopyup" if engine == "podman" else ""
     mounts = [f"type=bind,source={path},target={path},readonly" for path in sorted({*readable} - {*writable})]
     for path in hidden:
-        if any(path.startswith(os.path.join(each, "")) for each in readable):
-            empty = f"type=tmpfs,target={path}" if os.path.isdir(path) else f"type=bind,source=/dev/null,target={path}"
-            mounts.append(empty)
+        if any(path.startswith(os.path.join(each, "")) for each in readable) and not os.path.islink(path):
+            is_folder = os.path.isdir(path)
+            mounts.append(
+                f"type=tmpfs,target={path}{suffix}" if is_folder else f"type=bind,source=/dev/null,target={path}"
+            )
     return [*mounts, *(f"type=bind,source={path},target={path}" for path in sorted({*writable}))]
 
 

@@ -38,16 +38,19 @@ def main(arguments: list[str]) -> None:
 
 
 def _isolate(options: dict[str, Any]) -> None:
-    is_landlock, writable = options["method"] == "landlock", options["writable"]
+    is_landlock, writable, hidden = options["method"] == "landlock", options["writable"], options["hidden"]
+    reachable = (*options["readable"], *writable)
     if is_landlock and options["namespaces"]:
-        writable = namespaces.enter_namespaces(writable, options["shared_memory_bytes"])
+        masked = [path for path in hidden if not any(each.startswith(os.path.join(path, "")) for each in reachable)]
+        hidden = [path for path in hidden if path not in masked]
+        writable = namespaces.enter_namespaces(writable, options["shared_memory_bytes"], masked)
     if options["listener"] is not None:
         send_listener(options["listener"])
     namespaces.adopt_orphans()
     namespaces.drop_privileges()
     has_own = not is_landlock or options["namespaces"]
     if is_landlock:
-        readable = [path for each in options["readable"] for path in paths_below(each, options["hidden"])]
+        readable = [path for each in options["readable"] for path in paths_below(each, hidden)]
         landlock.restrict_files(readable, writable, has_network=has_own)
     system_calls.filter_system_calls(has_network=has_own, has_mounts=has_own)
     if namespaces.has_capabilities():
@@ -66,16 +69,27 @@ def _check_kernel_settings() -> None:
 
 
 def paths_below(path: str, hidden: list[str]) -> list[str]:
-    """Return a path, or if a hidden one is below it, the entries of the folder that are not hidden."""
-    if path in hidden:
-        return []
-    if not any(each.startswith(os.path.join(path, "")) for each in hidden):
-        return [path]
-    try:
-        entries = [entry.path for entry in os.scandir(path)]
-    except OSError:
-        return []
-    return [below for entry in entries for below in paths_below(entry, hidden)]
+    """Return a path, or if a hidden one is below it, the entries of the folder that are not hidden.
+
+    Links are left out: a rule for a link would allow the file that it leads to.
+    """
+    parents = set()
+    for each in hidden:
+        while each != (each := os.path.dirname(each)):
+            parents.add(each)
+    waiting, visible = [path], []
+    while waiting:
+        path = waiting.pop()
+        if path in hidden:
+            continue
+        if path not in parents:
+            visible.append(path)
+            continue
+        try:
+            waiting += [entry.path for entry in os.scandir(path) if not entry.is_symlink()]
+        except OSError:
+            continue
+    return visible
 
 
 def send_listener(descriptor: int) -> None:

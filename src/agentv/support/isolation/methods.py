@@ -9,7 +9,7 @@ import sys
 from functools import lru_cache
 
 from agentv.settings.sandbox import CONTAINERS
-from agentv.support.isolation.confinement import NO_SANDBOX_HINT, Confinement
+from agentv.support.isolation.confinement import NO_SANDBOX_HINT, Confinement, Launch
 
 PROBE_S = 10.0
 
@@ -91,8 +91,9 @@ def _problem(confinement: Confinement) -> str:
     """Try an isolation; return why it does not work."""
     if not sys.platform.startswith("linux"):
         return f"programs cannot be isolated on {sys.platform}"
-    launch = confinement.launch(["true"], "/", {"PATH": os.defpath})
+    launch = Launch([], {})
     try:
+        launch = confinement.launch(["true"], "/usr", {"PATH": os.defpath})
         done = subprocess.run(  # noqa: S603 - our own program
             launch.arguments, env=launch.env, pass_fds=launch.descriptors, capture_output=True, text=True,
             timeout=PROBE_S, check=False,

@@ -23,8 +23,10 @@ _NO_NEW_PRIVILEGES, _DROP_BOUND, _CLEAR_AMBIENT, _ADOPT_ORPHANS = 38, 24, 47, 36
 _CAPABILITIES_VERSION = 0x20080522
 
 
-def enter_namespaces(writable: list[str], shared_memory_bytes: int) -> list[str]:
+def enter_namespaces(writable: list[str], shared_memory_bytes: int, hidden: list[str]) -> list[str]:
     """Move this process to a network with a loopback device only, and make all mounts read-only but these folders.
+
+    Hidden files and folders become empty.
 
     Returns the writable folders, with one for shared memory of its own, which Python's `multiprocessing` needs.
     """
@@ -41,7 +43,7 @@ def enter_namespaces(writable: list[str], shared_memory_bytes: int) -> list[str]
         file.write(str(shared_memory_bytes // os.sysconf("SC_PAGE_SIZE")))
     here = os.getcwd()
     folders = [os.path.realpath(folder) for folder in writable]
-    _make_mounts_read_only(folders)
+    _make_mounts_read_only(folders, hidden)
     if os.path.isdir(SHARED_MEMORY):
         flags = ctypes.c_ulong(_NO_SUID | _NO_DEVICES)
         size = f"size={shared_memory_bytes}".encode()
@@ -52,15 +54,30 @@ def enter_namespaces(writable: list[str], shared_memory_bytes: int) -> list[str]
     return folders
 
 
-def _make_mounts_read_only(writable: list[str]) -> None:
+def _make_mounts_read_only(writable: list[str], hidden: list[str]) -> None:
     mount = libc().mount
     check(mount(b"none", b"/", None, ctypes.c_ulong(_RECURSIVE | _PRIVATE), None), "mount")
     for folder in writable:
         path = os.fsencode(folder)
         check(mount(path, path, None, ctypes.c_ulong(_BIND | _RECURSIVE), None), f"mount {folder}")
+    for each in hidden:
+        _cover(each)
     _set_read_only(b"/", below=True, read_only=True)
     for folder in writable:
         _set_read_only(os.fsencode(folder), below=False, read_only=False)
+
+
+def _cover(path: str) -> None:
+    """Mount nothing over a file or a folder. What a link leads to is hidden by its own path."""
+    if os.path.islink(path):
+        return
+    place = os.fsencode(path)
+    if os.path.isdir(path):
+        done = libc().mount(b"tmpfs", place, b"tmpfs", ctypes.c_ulong(_NO_SUID | _NO_DEVICES), b"size=4k,mode=755")
+    else:
+        done = libc().mount(b"/dev/null", place, None, ctypes.c_ulong(_BIND), None)
+    if done < 0 and os.path.lexists(path):  # otherwise it was removed
+        check(done, f"mount {path}")
 
 
 def _set_read_only(path: bytes, *, below: bool, read_only: bool) -> None:

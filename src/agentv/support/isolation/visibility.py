@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
+
+from agentv.support.isolation.secret_files import link_targets, secrets_below
 
 AGENTV = str(Path(__file__).parents[3])
 """The folder that agentv is imported from."""
@@ -25,7 +27,6 @@ _HIDDEN_AT_HOME = (
 )
 """Secrets next to installed programs, which are readable."""
 
-_SECRET_NAMES = (".env", ".netrc", ".pypirc", ".git-credentials")
 _PROGRAM_FOLDERS = ("bin", "sbin", "shims")
 
 
@@ -35,17 +36,40 @@ def readable_paths(search_path: str, folders: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_installed(search_path, tuple(sys.path)), *own)))
 
 
-def hidden_paths(readable: Iterable[str], secret_files: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the paths below readable ones that a program may not read: `.env` files, and settings in the home."""
-    hidden = [*_HIDDEN, *(os.path.realpath(path) for path in secret_files)]
-    home = os.path.realpath(os.path.expanduser("~"))
+def hidden_paths(
+    readable: Iterable[str], secret_files: Iterable[str] = (), writable: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Return the paths below readable ones that a program may not read: secrets at every depth, and all of the home.
+
+    A path that is itself in `readable` or `writable` is not hidden, nor is what is below a writable one: a workspace is
+    data of the case. Raises TooManyFolders if there is too much to search.
+    """
+    named, home = frozenset((*readable, *writable)), os.path.realpath(os.path.expanduser("~"))
+    packages = _package_folders()
+    roots = [folder for folder in readable if folder not in _SYSTEM and folder not in packages]
+    secrets = secrets_below(roots, {*_SYSTEM, *packages, *named})
+    targets = [*map(os.path.realpath, secret_files), *link_targets(secrets)]
+    hidden = [*_HIDDEN, *secrets, *(path for target in targets for path in _paths_to(target, roots))]
     for folder in readable:
-        if folder not in _SYSTEM:
-            hidden += _entries(folder, _SECRET_NAMES)
         if folder in (os.sep, home) or home.startswith(os.path.join(folder, "")):
             hidden += _entries(home, (".",))
     hidden += (os.path.join(home, each) for each in _HIDDEN_AT_HOME)
     return tuple(dict.fromkeys(path for path in hidden if os.path.lexists(path)))
+
+
+def _package_folders() -> set[str]:
+    """Return the folders of this Python's installed packages: too many to search before a program starts."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    libraries = [os.path.join(prefix, "lib", version) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)]
+    return {os.path.join(library, "site-packages") for library in libraries}
+
+
+def _paths_to(target: str, roots: Iterable[str]) -> Iterator[str]:
+    """Yield the paths to a real path that is below a folder, which may be named through a link."""
+    for root in roots:
+        real = os.path.join(os.path.realpath(root), "")
+        if target.startswith(real):
+            yield os.path.join(root, target[len(real) :])
 
 
 @lru_cache(maxsize=64)
