@@ -167,7 +167,6 @@ def test_trust_is_remembered_until_a_script_changes(stranger, command):
     stranger.write(stranger.theirs, "helper.py", "")
     assert command("eval", path, "--trust", "../theirs").code == 0
     assert command("eval", path).code == 0
-    stranger.write(stranger.theirs, "notes.txt", "Data may change.")
     stranger.dataset({"type": "code_judge", "script": [PYTHON, "judge.txt"]}, input="Another question")
     assert command("eval", path).code == 0
     for name in ("judge.txt", "helper.py", "sitecustomize.py"):
@@ -215,6 +214,41 @@ def test_trust_ends_when_a_compiled_module_runs_instead_of_its_source(stranger, 
     py_compile.compile(str(other), importlib.util.cache_from_source(str(helper)), invalidation_mode=mode)
     ended = command("eval", path)
     assert (ended.code, stranger.has_run) == (2, False)
+
+
+DATA = (
+    ".agentv/cache/answer.json", "lib.zip", "package.whl", "app.pyz", "lib.tar.gz", "model.pkl", "model.joblib",
+    "model.pt", "weights.npz", "rules.txt", "data/prompt.md", "settings.json", "plain",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_trust_ends_when_a_file_changes_that_code_may_read(stranger, command, name):
+    path = stranger.dataset({"type": "code_judge", "script": [PYTHON, "judge.py"]})
+    stranger.write(stranger.theirs, name, "before")
+    stranger.write(stranger.theirs, ".agentv/results/run/results.jsonl", "before")
+    assert command("eval", path, "--trust", "../theirs").code == 0
+    stranger.write(stranger.theirs, ".agentv/results/run/results.jsonl", "after")
+    assert command("eval", path).code == 0
+    stranger.write(stranger.theirs, name, "after")
+    ended = command("eval", path)
+    assert (ended.code, "has changed since" in ended.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MOST_FILES", 15), ("MOST_BYTES", 3000)])
+def test_files_that_are_not_covered_are_announced(stranger, command, monkeypatch, limit, value):
+    monkeypatch.setattr(f"agentv.trust.memory.{limit}", value)
+    path = stranger.dataset({"type": "code_judge", "script": [PYTHON, "judge.py"]})
+    for number in range(20):
+        stranger.write(stranger.theirs, f"data/{number}.txt", "x" * 200)
+    stranger.write(stranger.theirs, "lib.zip", "before")
+    ended = command("eval", path)
+    assert "changes of other files are not noticed" in ended.stderr
+    assert command("eval", path, "--trust", "../theirs").code == 0
+    stranger.write(stranger.theirs, "data/1.txt", "after")
+    assert command("eval", path).code == 0
+    stranger.write(stranger.theirs, "lib.zip", "after")
+    assert command("eval", path).code == 2
 
 
 @pytest.mark.parametrize("path", ["/", os.path.expanduser("~"), "no-such-folder"])

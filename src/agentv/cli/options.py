@@ -234,7 +234,7 @@ class TrustOption(Arguments):
     trusted: tuple[str, ...] = option(
         "--trust PATH",
         "Trust a file or folder outside the project: run its programs, import its code and let it read variables. "
-        "Remembered until one of its programs changes. Repeatable.",
+        "Remembered until one of its files changes. Repeatable.",
         PATH,
         multiple=True,
     )

@@ -131,6 +131,8 @@ def _refusal(file: str, folder: str, inventory: Inventory) -> UntrustedError:
     changed = " It was trusted before, but has changed since." if memory.is_known(file) else ""
     lines = [f"It would use {inventory.totals}:", *(f"  {line}" for line in inventory.lines())]
     lines.append(f"Nothing was run, imported or read.{changed}")
+    if gap := memory.coverage_gap(folder, inventory):
+        lines.append(gap)
     headline = f"{short(file)} {_place(file)} and is not trusted"
     return UntrustedError(headline, "\n".join(lines), advice(folder))
 
@@ -145,9 +147,10 @@ def _place(file: str) -> str:
 
 def _question(file: str, folder: str, inventory: Inventory) -> str:
     changed = " It has changed since you trusted it." if memory.is_known(file) else ""
+    covered = f"Trust in {folder} is remembered until one of its files changes, other than results and Git's own."
     lines = [
         f"{short(file)} {_place(file)}.{changed} It would use {inventory.totals}:",
         *(f"  {line}" for line in inventory.lines()),
-        f"Trust in {folder} is remembered until one of its programs changes.",
+        memory.coverage_gap(folder, inventory) or covered,
     ]
     return "\n".join(lines)

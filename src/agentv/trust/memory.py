@@ -1,4 +1,4 @@
-"""Remembered trust: the folders that the user trusted, with hashes of the files in them that can execute."""
+"""Remembered trust: the folders that the user trusted, with hashes of the files in them."""
 
 from __future__ import annotations
 
@@ -19,22 +19,27 @@ from agentv.trust.policy import config_folder
 
 FILE_NAME = "trust.json"
 MOST_FILES = 20_000
+MOST_BYTES = 256 * 1024 * 1024
+"""Folders with more than that are remembered with the files that can execute only."""
 
 _CODE = re.compile(
     r"""\.(py[wicdx]?|pth|so|dll|dylib|exe|jar|wasm|(ba|z|fi)?sh|ps1|bat|cmd|[cm]?[jt]sx?|rb|p[lm]|php|lua|tcl|awk|sed|r|jl
     |go|rs|java|kts?|scala|groovy|gradle|clj|exs?|erl|hs|ml|swift|[chm]|cc|[ch]pp|cxx|mm|[cf]s|sql|mk|cmake|nix|bzl|bazel
-    |ipynb|ya?ml|toml|ini|cfg|conf|env|mdx|service)$
+    |ipynb|ya?ml|toml|ini|cfg|conf|env|mdx|service|j2|jinja2?
+    |zip|whl|egg|pyz|tar|t?gz|tbz2?|bz2|t?xz|zst|7z|rar|war|deb|rpm|asar
+    |pkl|pickle|p|dill|joblib|pt|ckpt|bin|npy|npz|h5|hdf5|keras|onnx|pb|tflite|safetensors|gguf|rds|rdata|mat|parquet)$
     |^((gnu)?make|just|rake|gem|proc|docker|container|jenkins|vagrant|brew)file
     |^(package|composer|deno|tsconfig|settings|settings\.local|\.?mcp|opencode)\.json$
     |^(agents|claude|gemini|skill)\.md$""",
     re.VERBOSE,
 )
-"""Names of programs, and of files that programs are configured with."""
+"""Names of programs, of archives and pickles, and of files that programs are configured with."""
 _HIDDEN = (".env", ".npmrc", ".yarnrc", ".gitattributes", ".gitmodules", ".pythonrc", ".bash", ".zsh", ".profile")
 """The beginnings of hidden files that programs read their settings from."""
 _GIT_SETTINGS = ("config", "config.worktree", "commondir")
 """Files of a repository that tell Git which programs to run; a bare one may have any name."""
-_OWN = frozenset((os.path.join(".agentv", "results"), os.path.join(".agentv", "cache")))
+_RESULTS = os.path.join(".agentv", "results")
+_IN_PART = "(only files that can execute)"
 
 
 _SYSTEM = ("/proc", "/sys", "/dev")
@@ -46,7 +51,7 @@ class _TooMuchError(Exception):
 
 
 class TrustedFolder(msgspec.Struct, frozen=True):
-    """The hashes of what could execute when a folder was trusted, by path relative to it."""
+    """The hashes of the files when a folder was trusted, by path relative to it."""
 
     files: dict[str, str]
 
@@ -59,7 +64,7 @@ class Memory(msgspec.Struct, frozen=True):
 
 
 def is_remembered(path: str, inventory: Inventory) -> str | None:
-    """Return the trusted folder that contains a path, if nothing that can execute in it is new or changed."""
+    """Return the trusted folder that contains a path, if no file in it is new or changed."""
     real = os.path.realpath(path)
     for folder, then in _read().folders.items():
         if is_inside(real, folder):
@@ -86,6 +91,18 @@ def remember(path: str, inventory: Inventory) -> bool:
     if known is None or known.files != {**kept, **files}:
         _write(msgspec.structs.replace(memory, folders=memory.folders | {real: TrustedFolder({**kept, **files})}))
     return True
+
+
+def coverage_gap(path: str, inventory: Inventory) -> str:
+    """Describe the changes in a folder that would not end the trust in it; empty if all would."""
+    files = _snapshot(os.path.realpath(path), inventory)
+    if files is None:
+        return f"Trust in {path} is not remembered: it has too many programs to check."
+    if _IN_PART not in files:
+        return ""
+    size = f"{MOST_FILES:,} files or {MOST_BYTES / 1024 / 1024:.0f} MiB"
+    end = f"It has more than {size}, so changes of other files are not noticed."
+    return f"Trust in {path} is remembered until one of its programs, archives or pickles changes. {end}"
 
 
 def memory_path() -> str:
@@ -122,19 +139,25 @@ def _write(memory: Memory) -> None:
 
 
 def _snapshot(root: str, inventory: Inventory) -> dict[str, str] | None:
-    """Return the hashes of what can execute below a folder, or is reached from it by links; None if there is too much.
+    """Return the hashes of all files below a folder, or reached from it by links; None if too many can execute.
 
-    Of a dataset it is what the dataset would use: its data may change. Results and caches are left out.
+    If there are too many other files, those are left out. Of a dataset it is what the dataset would use: its data may
+    change. Results, and modules that Python compiles itself, are left out.
     """
     found: dict[str, str] = {}
     datasets = {os.path.realpath(file) for file in inventory.files}
     named = set(_named_files(inventory, root))
     commands = "\n".join(use.value for use in inventory.running)
     try:
-        for path in (*_files_below(root), *sorted(named)):
-            if path in named or (path not in datasets and (os.path.basename(path) in commands or _can_execute(path))):
+        paths = [path for path in _files_below(root) if path not in datasets]
+        is_small = _is_small(paths)
+        if not is_small:
+            found[_IN_PART] = ""
+        for path in (*paths, *sorted(named)):
+            is_read = is_small or os.path.basename(path) in commands or _can_execute(path)
+            if path in named or (is_read and _is_hashed(path)):
                 found.setdefault(os.path.relpath(path, root), _digest(path))
-            if len(found) > MOST_FILES:
+            if not is_small and len(found) > MOST_FILES:
                 return None
     except _TooMuchError:
         return None
@@ -143,6 +166,21 @@ def _snapshot(root: str, inventory: Inventory) -> dict[str, str] | None:
             what = "uses with values" if inventory.has_values else "uses"
             found[f"{os.path.relpath(file, root)} {what}"] = _uses_digest(file, inventory)
     return found
+
+
+def _is_small(paths: list[str]) -> bool:
+    """Whether all files can be hashed before each run."""
+    if len(paths) > MOST_FILES:
+        return False
+    return sum(os.stat(path).st_size for path in paths if os.path.isfile(path)) <= MOST_BYTES
+
+
+def _is_hashed(path: str) -> bool:
+    """Whether a path is a link, or a file other than a module that Python compiles again. A pipe would wait."""
+    if os.path.islink(path) or not os.path.isfile(path):
+        return os.path.islink(path)
+    is_module = path.endswith(".pyc") and os.path.basename(os.path.dirname(path)) == "__pycache__"
+    return not (is_module and _is_written_by_python(path))
 
 
 def _files_below(root: str) -> Iterator[str]:
@@ -174,7 +212,7 @@ def _kept(root: str, parent: str, folders: list[str], files: list[str]) -> list[
         files = [name for name in files if name in _GIT_SETTINGS]
     if root:
         below = os.path.relpath(parent, root)
-        folders[:] = [name for name in folders if os.path.normpath(os.path.join(below, name)) not in _OWN]
+        folders[:] = [name for name in folders if os.path.normpath(os.path.join(below, name)) != _RESULTS]
     folders.sort()
     return files
 
@@ -190,10 +228,6 @@ def _can_execute(path: str) -> bool:
     name = os.path.basename(path).lower()
     if os.path.islink(path) or name.startswith(_HIDDEN):
         return True
-    if not os.path.isfile(path):
-        return False  # opening a pipe would wait
-    if name.endswith(".pyc") and os.path.basename(os.path.dirname(path)) == "__pycache__":
-        return not _is_written_by_python(path)
     if _CODE.search(name) or name in _GIT_SETTINGS or f"{os.sep}.git{os.sep}" in path or os.access(path, os.X_OK):
         return True
     with suppress(OSError), open(path, "rb") as file:
