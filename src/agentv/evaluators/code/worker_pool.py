@@ -263,6 +263,8 @@ class ForkServerProcess:
                 )
         except OSError as error:
             self._control.close()
+            self._output.close()
+            self._resources.close()
             raise EvaluatorFailure(f"{self._setup.reference} cannot be started: {error}") from None
         except BaseException:
             self._control.close()
