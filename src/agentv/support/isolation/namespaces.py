@@ -14,7 +14,7 @@ from agentv.support.isolation.kernel import CannotIsolate, check, libc, system_c
 _NEW_MOUNTS, _NEW_IPC, _NEW_USER, _NEW_NETWORK = 0x00020000, 0x08000000, 0x10000000, 0x40000000
 _NAMESPACES = _NEW_MOUNTS | _NEW_IPC | _NEW_NETWORK
 _NO_SUID, _NO_DEVICES, _BIND, _RECURSIVE, _PRIVATE = 0x2, 0x4, 0x1000, 0x4000, 0x40000
-_MOUNT_SETATTR, _BELOW, _READ_ONLY = 442, 0x8000, 1
+_MOUNT_SETATTR, _BELOW, _READ_ONLY, _WITHOUT_DEVICES = 442, 0x8000, 1, 4
 _HERE = -100
 
 _INET, _DATAGRAM = 2, 2
@@ -68,22 +68,28 @@ def _make_mounts_read_only(writable: list[str], hidden: list[str]) -> None:
 
 
 def _cover(path: str) -> None:
-    """Mount nothing over a file or a folder. What a link leads to is hidden by its own path."""
+    """Mount a device or an empty folder that cannot be opened over a path. Targets of links have paths of their own."""
     if os.path.islink(path):
         return
     place = os.fsencode(path)
     if os.path.isdir(path):
-        done = libc().mount(b"tmpfs", place, b"tmpfs", ctypes.c_ulong(_NO_SUID | _NO_DEVICES), b"size=4k,mode=755")
+        done = libc().mount(b"tmpfs", place, b"tmpfs", ctypes.c_ulong(_NO_SUID | _NO_DEVICES), b"size=4k,mode=000")
     else:
         done = libc().mount(b"/dev/null", place, None, ctypes.c_ulong(_BIND), None)
     if done < 0 and os.path.lexists(path):  # otherwise it was removed
         check(done, f"mount {path}")
+    if done == 0:
+        _set_attributes(place, 0, _READ_ONLY | _WITHOUT_DEVICES, 0)
 
 
 def _set_read_only(path: bytes, *, below: bool, read_only: bool) -> None:
     values = (_READ_ONLY, 0) if read_only else (0, _READ_ONLY)
-    attributes = ctypes.create_string_buffer(struct.pack("=QQQQ", *values, 0, 0))
-    done = system_call(_MOUNT_SETATTR, _HERE, path, _BELOW if below else 0, attributes, 32)
+    _set_attributes(path, _BELOW if below else 0, *values)
+
+
+def _set_attributes(path: bytes, flags: int, added: int, removed: int) -> None:
+    attributes = ctypes.create_string_buffer(struct.pack("=QQQQ", added, removed, 0, 0))
+    done = system_call(_MOUNT_SETATTR, _HERE, path, flags, attributes, 32)
     check(done, f"mount_setattr {os.fsdecode(path)}")
 
 
