@@ -92,6 +92,25 @@ def test_cases_with_an_evaluator_that_cannot_run_are_refused(folder, command):
     assert checked.stdout.count("File 'nope.py' was not found") == 2 and checked.code == 0
 
 
+@pytest.mark.parametrize(
+    ("variables", "assertion"),
+    [
+        ({"x": "file://nope.txt"}, {"type": "contains", "value": "a"}),
+        ({"x": ["file://nope.txt", "b"]}, {"type": "contains", "value": "a"}),
+        ("file://nope.yaml", {"type": "contains", "value": "a"}),
+        ({"x": "a"}, {"type": "contains", "value": "file://nope.txt"}),
+        ({"x": "a"}, {"type": "is-json", "value": "file://nope.json"}),
+    ],
+)
+def test_a_missing_file_of_promptfoo_refuses_only_its_case(folder, variables, assertion):
+    fine = {"description": "fine", "vars": {"x": "a"}, "assert": [{"type": "contains", "value": "a"}]}
+    tests = [{"description": "broken", "vars": variables, "assert": [assertion]}, fine]
+    folder.write("suite.yaml", json.dumps({"prompts": ["Say {{x}}"], "providers": ["echo"], "tests": tests}))
+    broken, other = folder.load("suite.yaml")
+    assert (broken.id, other.id) == ("broken", "fine")
+    assert "nope" in broken.case_error and other.case_error is None
+
+
 def test_a_file_whose_cases_are_all_refused_is_refused(folder, command):
     folder.write("suite.yaml", MISSING.replace("type: contains, value: hello", 'type: python, value: "file://nope.py"'))
     assert command("eval", "suite.yaml").code == 2

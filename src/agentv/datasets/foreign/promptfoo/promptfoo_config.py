@@ -47,6 +47,9 @@ _OPTIONS = (
     *("disableDefaultAsserts", "runSerially", "disableConversationVar"),
 )
 
+_PROBLEM = "agentv:problem"
+"""The key of a test with the reason why its variables cannot be read."""
+
 
 class Suite:
     """An open configuration: its prompts, targets and tests. Losses of the settings are passed to `lose`."""
@@ -105,7 +108,10 @@ class Suite:
             line = lines[number] if number < len(lines) else 1
             data = record.data
             if isinstance(data, dict):
-                data = merged_test(self.default, with_variable_files(data, self.files))
+                try:
+                    data = merged_test(self.default, with_variable_files(data, self.files))
+                except ValueError as error:
+                    data = {**merged_test(self.default, {**data, "vars": {}}), _PROBLEM: str(error)}
             yield Record(line, data)
 
 
@@ -238,17 +244,25 @@ def case_rows(suite: Suite, test: dict[str, Any], lose: Lose) -> Iterable[dict[s
             raise ValueError(f"'{key}' is JavaScript that changes the variables of a test. Write their values")
     if "providerOutput" in test:
         lose("'providerOutput': the target answers itself")
-    variables = with_files(object_at(test, "vars"), suite.files)
+    variables = object_at(test, "vars")
+    try:
+        if _PROBLEM in test:
+            raise ValueError(test[_PROBLEM])
+        variables = with_files(variables, suite.files)
+    except ValueError as error:
+        yield _refused(error, _case_name(test, variables, ""), variables)
+        return
     found = [(variables, "")] if options.get("disableVarExpansion") else combinations(variables)
     for values, told_apart in found:
         try:
             yield from _variants(suite, test, resolved(values), told_apart, lose)
         except ValueError as error:
-            name = _case_name(test, values, told_apart)
-            named = {"id": name} if isinstance(name, str) and name.strip() else {}
-            yield BadRow(
-                str(error), hint="The file was read as a configuration of promptfoo", row={**named, "input": values}
-            )
+            yield _refused(error, _case_name(test, values, told_apart), values)
+
+
+def _refused(error: ValueError, name: Any, values: dict[str, Any]) -> BadRow:
+    hint = "The file was read as a configuration of promptfoo"
+    return BadRow(str(error), hint=hint, row=_identified({"input": values}, name))
 
 
 def _variants(
