@@ -240,7 +240,10 @@ class TestProjectBoundary:
         part = project.load("project/evals/d.jsonl", allow_outside_files=True)[0].input[0].parts[0]
         assert part.path == str(project.path / "secret")
 
-    HIDDEN = ("/.env", "../.env", "/.git/config", ".hidden/notes.txt", "/.agentv/targets.yaml", "/.github/.token")
+    HIDDEN = (
+        "/.env", "../.env", "/.git/config", ".hidden/notes.txt", "/.agentv/targets.yaml", "/.github/.token",
+        "a/b/.env", "/a/.docker/config.json", "/.github/a/b/.env.local", "/.claude/skills/a/.aws/credentials",
+    )  # fmt: skip
 
     @pytest.mark.parametrize("name", [*HIDDEN, "link.txt", "linked/config"])
     @pytest.mark.parametrize("key", ["input", "prompt"])
