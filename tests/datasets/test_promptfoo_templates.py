@@ -59,6 +59,17 @@ def test_an_assertion_with_a_method_without_a_counterpart_refuses_its_case(folde
     assert "The method 'at'" in first.case_error and second.case_error is None
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["one{{ o.q }}", "one{{ o.q.r }}{{ x.y }}", "{% if o.q %}two{% else %}one{% endif %}", "{{o.q|default('one')}}"],
+)
+def test_a_missing_part_of_a_variable_is_empty_in_an_assertion(folder, value):
+    tests = [{"vars": {"o": {"a": 1}}, "assert": [{"type": "equals", "value": value}]}]
+    folder.write("promptfooconfig.yaml", config("one", tests))
+    (case,) = folder.load("promptfooconfig.yaml")
+    assert case.evaluators[0].settings["value"] == "one"
+
+
 def test_a_list_or_an_object_in_a_prompt_is_a_difference(folder):
     test = {"vars": {"items": [1, 2], "thing": {"a": 1}}}
     folder.write("promptfooconfig.yaml", config("{{items}} {{ thing }} {{ items | dump }}", [test]))

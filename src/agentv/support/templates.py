@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import minijinja
 import msgspec
@@ -286,10 +286,12 @@ _JAVASCRIPT: dict[str, Callable[..., Any]] = {
 
 
 @cache
-def environment(finalizer: Callable[[Any], Any] = as_text) -> BoundedEnvironment:
-    """Return the template engine: strict about undefined names, without escaping, with a step limit."""
+def environment(
+    finalizer: Callable[[Any], Any] = as_text, undefined: Literal["strict", "chainable"] = "strict"
+) -> BoundedEnvironment:
+    """Return the template engine: by default strict about undefined names, without escaping, with a step limit."""
     made = BoundedEnvironment(
-        undefined_behavior="strict",
+        undefined_behavior=undefined,
         finalizer=finalizer,
         auto_escape_callback=lambda _: False,
         keep_trailing_newline=True,

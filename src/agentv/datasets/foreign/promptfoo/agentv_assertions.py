@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.foreign.promptfoo.assertion_entries import EMBEDDED, JUDGED, REFUSED, Grading, entries_of
-from agentv.datasets.foreign.promptfoo.nunjucks import names_of, rendered
+from agentv.datasets.foreign.promptfoo.nunjucks import names_of, rendered_strictly
 from agentv.datasets.foreign.promptfoo.transform_code import transforms_of
 from agentv.datasets.foreign.values import is_blank, text_of
 
@@ -128,7 +128,7 @@ def _inserted(value: Any, grading: Grading) -> Any:
     for text in _texts(value):
         for name in sorted(names_of(text) - grading.variables.keys()):
             grading.lose(f"'{{{{ {name} }}}}' in an assertion: the test has no such variable, so that it is empty")
-    return rendered(value, grading.variables)
+    return rendered_strictly(value, grading.variables)
 
 
 def _texts(value: Any) -> list[str]:

@@ -12,7 +12,7 @@ from agentv.datasets.files import project_root
 from agentv.datasets.foreign.foreign_format import Lose, document_of, record_file
 from agentv.datasets.foreign.promptfoo.agentv_assertions import evaluators_of
 from agentv.datasets.foreign.promptfoo.assertion_entries import Grading
-from agentv.datasets.foreign.promptfoo.nunjucks import rendered
+from agentv.datasets.foreign.promptfoo.nunjucks import rendered_strictly
 from agentv.datasets.foreign.promptfoo.promptfoo_config import Suite
 from agentv.datasets.foreign.promptfoo.suite_files import SuiteFiles
 from agentv.datasets.foreign.promptfoo.test_sources import combinations, resolved, with_files
@@ -159,7 +159,7 @@ def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lo
     if not is_blank(expected):
         row["expected_output"] = expected
     if not is_blank(test.get("criteria")):
-        row["criteria"] = rendered(test["criteria"], variables)
+        row["criteria"] = rendered_strictly(test["criteria"], variables)
     if assertions:
         row["evaluators"] = evaluators_of(assertions, grading, transform)
     elif not is_blank(test.get("description")):
@@ -173,7 +173,7 @@ def _details(suite: AgentvSuite, test: dict[str, Any], grading: Grading) -> dict
         if not is_blank(test[key]):
             grading.lose(f"'{key}' of a test")
     if not is_blank(test.get("description")):
-        found["description"] = text_of(rendered(test["description"], grading.variables))
+        found["description"] = text_of(rendered_strictly(test["description"], grading.variables))
     if not is_blank(test.get("metadata")):
         found["metadata"] = test["metadata"]
     if not is_blank(test.get("environment")):
@@ -188,14 +188,14 @@ def _turn(turn: Any, grading: Grading) -> Any:
         return turn
     found = {key: value for key, value in turn.items() if key not in ("assert", "assertions")}
     assertions = first_of(turn, "assert", "assertions")
-    texts = rendered(found, grading.variables)
+    texts = rendered_strictly(found, grading.variables)
     return {**texts, "evaluators": evaluators_of(assertions, grading)} if assertions else texts
 
 
 def _input(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any]) -> Any:
     """Return the input of a case: its own, the variable that is the prompt, or variables for the prompts."""
     if not is_blank(test.get("input")):
-        return rendered(test["input"], variables)
+        return rendered_strictly(test["input"], variables)
     name = suite.whole_variable or (None if suite.prompts else "input")
     if name is None:
         used = frozenset(each for prompt in suite.prompts for each in prompt.names)
@@ -209,7 +209,7 @@ def _input(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any]) 
         first = turns[0].get("input") if isinstance(turns, list) and turns and isinstance(turns[0], dict) else None
         if is_blank(first):
             raise ValueError(f"The variable '{name}', which is the prompt, is missing in this test")
-        return rendered(first, variables)
+        return rendered_strictly(first, variables)
     if isinstance(value, str) or is_message(value) or _is_messages(value):
         return value
     return [{"role": "user", "content": value if isinstance(value, dict) else text_of(value)}]

@@ -122,21 +122,27 @@ def printed_names(text: str) -> list[str]:
     return sorted(set(_PRINTED.findall(text)))
 
 
-def rendered(value: Any, variables: Mapping[str, Any]) -> Any:
+def rendered_strictly(value: Any, variables: Mapping[str, Any]) -> Any:
+    """Return a value with the templates of AgentV rendered: missing parts are invalid, and objects are JSON."""
+    return rendered(value, variables, environment())
+
+
+def rendered(value: Any, variables: Mapping[str, Any], engine: minijinja.Environment | None = None) -> Any:
     """Return a value with its templates rendered; a text that is not a valid template is left as it is.
 
     Raises ValueError for a method or a filter that does not exist here.
     """
+    engine = engine or environment(printed_in_javascript, "chainable")
     if isinstance(value, list):
-        return [rendered(item, variables) for item in value]
+        return [rendered(item, variables, engine) for item in value]
     if isinstance(value, dict):
-        return {key: rendered(item, variables) for key, item in value.items()}
+        return {key: rendered(item, variables, engine) for key, item in value.items()}
     if not isinstance(value, str) or not is_template(value):
         return value
     template = template_of(value)
     try:
         missing = unset_values(template, names_of(value) - variables.keys())
-        return environment(printed_in_javascript).render_str(template, **{**missing, **variables})
+        return engine.render_str(template, **{**missing, **variables})
     except TemplateProblem:
         return value
     except minijinja.TemplateError as error:
