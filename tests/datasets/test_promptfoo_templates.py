@@ -70,6 +70,14 @@ def test_a_missing_part_of_a_variable_is_empty_in_an_assertion(folder, value):
     assert case.evaluators[0].settings["value"] == "one"
 
 
+@pytest.mark.parametrize("value", ["a{{", "{% if", ["{{", "hello"], "{% nope %}hello"])
+def test_an_assertion_with_an_invalid_template_refuses_its_case(folder, value):
+    kind = "not-contains-any" if isinstance(value, list) else "not-contains"
+    tests = [{"assert": [{"type": kind, "value": value}]}, {"assert": [{"type": "contains", "value": "one"}]}]
+    folder.write("promptfooconfig.yaml", config("one", tests))
+    assert "is not a valid template" in folder.load("promptfooconfig.yaml")[0].case_error
+
+
 def test_a_list_or_an_object_in_a_prompt_is_a_difference(folder):
     test = {"vars": {"items": [1, 2], "thing": {"a": 1}}}
     folder.write("promptfooconfig.yaml", config("{{items}} {{ thing }} {{ items | dump }}", [test]))

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.promptfoo.nunjucks import rendered
+from agentv.datasets.foreign.promptfoo.nunjucks import check_templates, rendered
 from agentv.datasets.foreign.promptfoo.text_assertions import OVERLAP, TEXT_TYPES, is_number, text_entry
 from agentv.datasets.foreign.promptfoo.transform_code import transforms_of
 from agentv.datasets.foreign.values import is_blank, text_of
@@ -163,6 +163,7 @@ def _common(assertion: dict[str, Any], grading: Grading, least: float) -> dict[s
 def _value(value: Any, type_: str, grading: Grading) -> Any:
     if isinstance(value, str) and value.startswith("file://"):
         return value if _CODE_FILE.match(value) or type_ in ("javascript", "python") else grading.read_file(value)
+    check_templates(value)
     return rendered(value, grading.variables)
 
 

@@ -122,6 +122,16 @@ def printed_names(text: str) -> list[str]:
     return sorted(set(_PRINTED.findall(text)))
 
 
+def check_templates(value: Any) -> None:
+    """Raise ValueError if a text, or one in a list, is not a valid template; promptfoo fails on it too."""
+    for text in value if isinstance(value, list) else [value]:
+        if isinstance(text, str) and is_template(text):
+            try:
+                names_in(template_of(text))
+            except TemplateProblem as problem:
+                raise ValueError(f"'{text[:80]}' is not a valid template: {problem}") from None
+
+
 def rendered_strictly(value: Any, variables: Mapping[str, Any]) -> Any:
     """Return a value with the templates of AgentV rendered: missing parts are invalid, and objects are JSON."""
     return rendered(value, variables, environment())
@@ -143,8 +153,6 @@ def rendered(value: Any, variables: Mapping[str, Any], engine: minijinja.Environ
     try:
         missing = unset_values(template, names_of(value) - variables.keys())
         return engine.render_str(template, **{**missing, **variables})
-    except TemplateProblem:
-        return value
     except minijinja.TemplateError as error:
         if error.kind in _UNSUPPORTED:
             raise ValueError(f"The template '{value[:80]}': {first_line(error)}") from None
