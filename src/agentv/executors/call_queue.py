@@ -7,74 +7,98 @@ from collections import deque
 from itertools import chain, count
 
 from agentv.executors.outage import EndpointDown
+from agentv.model.response import FailedCalls
 
 UNLIMITED = float("inf")
 _MOST_DISMISSED = 20
 """Jobs that fail together before their first call. The run may stop because of them, which drops the others."""
+_RETRY_TURN = 5
+"""While requests that have never failed wait, one start of this many is a retry."""
 
 _Call = tuple[int, "asyncio.Future[None]", float]
 _numbers = count()
 
 
 class WaitingCalls:
-    """Calls that wait for a place: those of jobs that have begun, then the first calls of jobs, in order of arrival.
+    """Calls that wait for a place, in order of arrival: of jobs that have begun, of new jobs, and those that failed.
 
-    Retries and judges come before new jobs, so that few jobs are unfinished at a time. Each call has the longest outage
-    that it waits for.
+    Judges come before new jobs, so that few jobs are unfinished at a time. Requests that failed come last, and those
+    that failed in isolation after the others; but outside outages one start of `_RETRY_TURN` is theirs. An outage is
+    therefore probed with requests that have never failed. Each call has the longest outage that it waits for.
     """
 
     def __init__(self) -> None:
         self._begun: deque[_Call] = deque()
         self._opening: deque[_Call] = deque()
+        self._failed: deque[_Call] = deque()
+        self._isolated: deque[_Call] = deque()
+        self._starts = 0
 
     def __len__(self) -> int:
-        return len(self._begun) + len(self._opening)
+        return sum(map(len, self._queues()))
 
-    def add(self, patience_s: float, opens_job: bool) -> asyncio.Future[None]:
+    def add(self, patience_s: float, opens_job: bool, failed: FailedCalls | None = None) -> asyncio.Future[None]:
         """Return a future that is done when the call may start."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        (self._opening if opens_job else self._begun).append((next(_numbers), place, patience_s))
+        if failed is not None:
+            queue = self._isolated if failed.is_isolated else self._failed
+        else:
+            queue = self._opening if opens_job else self._begun
+        queue.append((next(_numbers), place, patience_s))
         return place
 
-    @property
-    def next_in_line(self) -> tuple[bool, int] | None:
-        """What the calls of several lanes are ordered by: whether the next call is the first of its job, its number."""
-        for calls in (self._begun, self._opening):
+    def _queues(self, in_outage: bool = True) -> tuple[deque[_Call], ...]:
+        """Return the queues in the order in which they are served now."""
+        first, then = (self._begun, self._opening), (self._failed, self._isolated)
+        return (*then, *first) if not in_outage and self._starts % _RETRY_TURN == _RETRY_TURN - 1 else (*first, *then)
+
+    def next_in_line(self, in_outage: bool = False) -> tuple[int, int] | None:
+        """Return what the calls of several lanes are ordered by: the place of the queue, and the number of the call."""
+        for place, calls in enumerate(self._queues(in_outage)):
             while calls and calls[0][1].done():
                 calls.popleft()
             if calls:
-                return calls is self._opening, calls[0][0]
+                return place, calls[0][0]
         return None
 
     @property
-    def has_begun_jobs(self) -> bool:
-        """Whether one of the calls belongs to a job that has made a call before."""
-        return bool(self._begun)
+    def first_kind(self) -> tuple[bool, FailedCalls | None]:
+        """Whether the next call opens a job, and its failed calls."""
+        if self._begun:
+            return False, None
+        if self._opening:
+            return True, None
+        return False, FailedCalls(0, 0.0, is_isolated=not self._failed)
 
-    def start_next(self) -> bool:
+    def start_next(self, in_outage: bool = False) -> bool:
         """Let the next call start; return whether there was one."""
-        if self.next_in_line is None:
+        next_in_line = self.next_in_line(in_outage)
+        if next_in_line is None:
             return False
-        (self._begun or self._opening).popleft()[1].set_result(None)
+        self._queues(in_outage)[next_in_line[0]].popleft()[1].set_result(None)
+        self._starts += 1
         return True
 
     def prune(self) -> int:
         """Remove cancelled calls; return the number of calls left."""
-        self._begun = deque(each for each in self._begun if not each[1].done())
-        self._opening = deque(each for each in self._opening if not each[1].done())
+        for calls in self._queues():
+            waiting = [each for each in calls if not each[1].done()]
+            calls.clear()
+            calls.extend(waiting)
         return len(self)
 
     @property
     def least_patience_s(self) -> float:
         """The shortest outage that one of the calls waits for."""
-        return min((patience_s for _, _, patience_s in chain(self._begun, self._opening)), default=UNLIMITED)
+        return min((patience_s for _, _, patience_s in chain(*self._queues())), default=UNLIMITED)
 
     def dismiss(self, down_for_s: float, longest_s: float = UNLIMITED) -> bool:
         """Fail calls that do not wait for an outage of this length, none longer than `longest_s`; not all new jobs.
 
         Returns whether there are more of them.
         """
-        impatient = [each for each in self._begun if min(each[2], longest_s) <= down_for_s]
+        begun = chain(self._begun, self._failed, self._isolated)
+        impatient = [each for each in begun if min(each[2], longest_s) <= down_for_s]
         opening = [each for each in self._opening if min(each[2], longest_s) <= down_for_s]
         for _, place, _ in (*impatient, *opening[:_MOST_DISMISSED]):
             if not place.done():
@@ -90,8 +114,8 @@ class WaitingCalls:
 
     def fail(self, error: Exception) -> None:
         """Fail all calls."""
-        for _, place, _ in chain(self._begun, self._opening):
-            if not place.done():
-                place.set_exception(error)
-        self._begun.clear()
-        self._opening.clear()
+        for calls in self._queues():
+            for _, place, _ in calls:
+                if not place.done():
+                    place.set_exception(error)
+            calls.clear()

@@ -7,6 +7,7 @@ returns unused permits within `_FLUSH_S`, or immediately if another worker waits
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from agentv.executors.call_queue import UNLIMITED, WaitingCalls
 from agentv.executors.executor import Load, LocalLimits, StoppableLimits
 from agentv.executors.limiter import ANSWERED, UNANSWERED, CallReport, Lane, Limiter
 from agentv.executors.outage import EndpointDown
+from agentv.model.response import FailedCalls
 
 _FLUSH_S = 0.1
 
@@ -38,7 +40,6 @@ class EndpointState(NamedTuple):
 
     has_room: bool = False
     answers: int = 0
-    failures: int = 0
     failures_in_a_row: int = 0
     down_for_s: float = 0.0
     may_be_down: bool = False
@@ -47,7 +48,7 @@ class EndpointState(NamedTuple):
     @classmethod
     def of(cls, limiter: Limiter, lane: Lane) -> EndpointState:
         """Return the state of a lane."""
-        counts = (lane.answers, lane.failures, lane.failures_in_a_row)
+        counts = (lane.answers, lane.failures_in_a_row)
         return cls(limiter.has_room(lane), *counts, lane.down_for_s, lane.may_be_down, lane.longest_wait_s)
 
 
@@ -70,12 +71,20 @@ class LimitHub(BudgetHub):
         return self._limits.load()
 
     async def take(
-        self, worker: str, endpoint: Endpoint, wanted: int, patience_s: float = UNLIMITED, opens_job: bool = False
+        self,
+        worker: str,
+        endpoint: Endpoint,
+        wanted: int,
+        patience_s: float = UNLIMITED,
+        first: tuple[bool, FailedCalls | None] = (False, None),
     ) -> tuple[int, EndpointState]:
-        """Wait for a permit; return the number granted, 0 after an outage of `patience_s`."""
+        """Wait for a permit; return the number granted, 0 after an outage of `patience_s`.
+
+        `first` is whether the first call that waits opens a job, and its failed calls.
+        """
         limiter, lane = self._lane(endpoint)
         try:
-            await lane.enter(patience_s, opens_job=opens_job)
+            await lane.enter(patience_s, opens_job=first[0], failed=first[1])
         except EndpointDown:
             return 0, EndpointState.of(limiter, lane)
         granted = 1
@@ -93,7 +102,7 @@ class LimitHub(BudgetHub):
         held = self._held.get(worker, Counter[Endpoint]())
         for report in reports[: held[endpoint]]:
             held[endpoint] -= 1
-            lane.leave(report)
+            lane.leave(report if report.request is None else report._replace(request=(worker, report.request)))
         return EndpointState.of(limiter, lane)
 
     def _lane(self, endpoint: Endpoint) -> tuple[Limiter, Lane]:
@@ -137,7 +146,10 @@ class LeasedLimits(StoppableLimits):
 
 
 class LeasedLimit:
-    """The limit of one lane in one worker. Its counters are those of the hub, as of the last message."""
+    """The limit of one lane in one worker. Its counters are those of the hub, as of the last message.
+
+    `answered_start` is the start of the last call that was answered in this worker.
+    """
 
     def __init__(self, endpoint: Endpoint, call: Call) -> None:
         self._endpoint = endpoint
@@ -151,16 +163,12 @@ class LeasedLimit:
         self._taking: asyncio.Task[None] | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._is_stopped = False
+        self.answered_start = -UNLIMITED
 
     @property
     def answers(self) -> int:
         """The number of answered calls."""
         return self._state.answers
-
-    @property
-    def failures(self) -> int:
-        """The number of calls that failed because of the endpoint."""
-        return self._state.failures
 
     @property
     def failures_in_a_row(self) -> int:
@@ -182,6 +190,10 @@ class LeasedLimit:
         """How long calls may wait for an answer."""
         return self._state.longest_wait_s
 
+    def now(self) -> float:
+        """Return the time of a clock of this process."""
+        return time.monotonic()
+
     def ignore_outages(self) -> None:
         """Never wait for this endpoint: failures are not an outage."""
         self._endpoint = self._endpoint._replace(ignores_outages=True)
@@ -194,7 +206,9 @@ class LeasedLimit:
         self._least_idle = min(self._least_idle, self._idle)
         return True
 
-    async def enter(self, patience_s: float = UNLIMITED, *, opens_job: bool = False) -> None:
+    async def enter(
+        self, patience_s: float = UNLIMITED, *, opens_job: bool = False, failed: FailedCalls | None = None
+    ) -> None:
         """Wait for a permit. Raises EndpointDown after an outage of `patience_s`.
 
         After `stop`, a call that `opens_job` is cancelled.
@@ -203,7 +217,7 @@ class LeasedLimit:
             return
         if self._is_stopped and opens_job:
             raise asyncio.CancelledError
-        place = self._waiting.add(patience_s, opens_job)
+        place = self._waiting.add(patience_s, opens_job, failed)
         if self._taking is None or self._taking.done():
             self._taking = asyncio.create_task(self._take())
         try:
@@ -213,8 +227,10 @@ class LeasedLimit:
                 self._return(UNANSWERED)
             raise
 
-    def leave(self, report: CallReport = ANSWERED) -> None:
+    def leave(self, report: CallReport = ANSWERED, started: float = -UNLIMITED) -> None:
         """Keep the permit for the next call if the endpoint has room, else return it to the hub."""
+        if report.ok and started > self.answered_start:
+            self.answered_start = started
         if report.ok and self._state.has_room and not self._waiting and not report.retry_after_s:
             self._reused += 1
             self._idle += 1
@@ -233,15 +249,15 @@ class LeasedLimit:
 
     def _add(self, permits: int) -> None:
         self._idle += permits
-        while self._idle and self._waiting.start_next():
+        while self._idle and self._waiting.start_next(self._state.down_for_s > 0):
             self._idle -= 1
 
     async def _take(self) -> None:
         waiting = self._waiting
         try:
             while wanted := waiting.prune():
-                patience_s, opens_job = waiting.least_patience_s, not waiting.has_begun_jobs
-                granted, self._state = await self._call("take", self._endpoint, wanted, patience_s, opens_job)
+                patience_s, first = waiting.least_patience_s, waiting.first_kind
+                granted, self._state = await self._call("take", self._endpoint, wanted, patience_s, first)
                 self._add(granted)
                 if not granted and waiting.dismiss(self._state.down_for_s, self._state.longest_wait_s):
                     await asyncio.sleep(_FLUSH_S)  # the run may stop

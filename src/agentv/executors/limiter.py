@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from agentv.executors.call_pace import CallPace
 from agentv.executors.call_queue import UNLIMITED, WaitingCalls
 from agentv.executors.lease_file import Adapted, LeaseFile
 from agentv.executors.outage import Congestion, Outage
+from agentv.model.response import FailedCalls
 
 _TICK_S, _DOUBLING_S = 0.25, 2.0
 """While calls wait, the limit grows this often, and doubles in this time, whatever their latency."""
@@ -28,13 +29,16 @@ _RESUMED = 0.5
 GRACE_S = 10.0
 """How long calls wait for an endpoint that has not accepted a connection in this run: it may be starting."""
 _DISMISSAL_S = 0.05
+_AGREEMENT = 3
+"""The requests in a row that have to ask for a wait (Retry-After) before others wait as well."""
 
 
 class CallReport(NamedTuple):
     """How a call ended: answered, refused because of a rate limit, or failed: the endpoint is overloaded or down.
 
     `unreached` if there was no server at its address, `unavailable` if a server replied that it cannot answer now. A
-    call that ended in another way, such as a cancelled one, does not count.
+    call that ended in another way, such as a cancelled one, does not count. `request` identifies the request if it
+    failed: it is no evidence of an outage if it `is_isolated`, and changes no limit if it `was_isolated` before.
     """
 
     ok: bool = True
@@ -43,6 +47,9 @@ class CallReport(NamedTuple):
     retry_after_s: float | None = None
     unreached: bool = False
     unavailable: bool = False
+    request: Hashable = None
+    is_isolated: bool = False
+    was_isolated: bool = False
 
 
 ANSWERED, UNANSWERED = CallReport(), CallReport(ok=False)
@@ -51,16 +58,16 @@ ANSWERED, UNANSWERED = CallReport(), CallReport(ok=False)
 class Lane:
     """The state of a lane. Calls to one model may fail while the endpoint answers those to another.
 
-    `answers` and `failures` count calls by how they ended. `answers_before` are those of the whole endpoint when the
-    calls of this lane began to fail.
+    `answers` counts answered calls, of which the one that started last started at `answered_start`. `answers_before`
+    are those of the whole endpoint when the calls of this lane began to fail.
     """
 
     def __init__(self, endpoint: Limiter) -> None:
         self._endpoint = endpoint
         self.waiting = WaitingCalls()
         self.outage = Outage()
-        self.in_flight = self.answers = self.failures = 0
-        self.answers_before = 0
+        self.in_flight = self.answers = self.answers_before = 0
+        self.answered_start = -UNLIMITED
         self.ignores_outages = False
 
     @property
@@ -91,6 +98,10 @@ class Lane:
         """How long calls may wait for an answer: not long if the endpoint has never accepted a connection."""
         return GRACE_S if self.outage.is_unreached else UNLIMITED
 
+    def now(self) -> float:
+        """Return the time of the limiter's clock."""
+        return self._endpoint.now()
+
     def ignore_outages(self) -> None:
         """Never wait for this endpoint: failures are not an outage."""
         self.ignores_outages = True
@@ -99,19 +110,23 @@ class Lane:
         """Take a place if one is free, without waiting."""
         return self._endpoint.try_enter(self)
 
-    async def enter(self, patience_s: float = UNLIMITED, *, opens_job: bool = False) -> None:
+    async def enter(
+        self, patience_s: float = UNLIMITED, *, opens_job: bool = False, failed: FailedCalls | None = None
+    ) -> None:
         """Wait for a place; see `Limiter.enter`."""
-        await self._endpoint.enter(patience_s, opens_job=opens_job, lane=self)
+        await self._endpoint.enter(patience_s, opens_job=opens_job, failed=failed, lane=self)
 
-    def leave(self, report: CallReport = ANSWERED) -> None:
-        """Give a place back; see `Limiter.leave`."""
+    def leave(self, report: CallReport = ANSWERED, started: float = -UNLIMITED) -> None:
+        """Give a place back, with the time at which the call started; see `Limiter.leave`."""
+        if report.ok and started > self.answered_start:
+            self.answered_start = started
         self._endpoint.leave(report, self)
 
 
 class Limiter:
     """The limit of one endpoint, shared by all targets and judges that call it. Used in one event loop only.
 
-    `answers` and `failures` count calls by how they ended. Methods without a lane use the first one.
+    `answers` counts answered calls. Methods without a lane use the first one.
     """
 
     def __init__(
@@ -125,12 +140,13 @@ class Limiter:
         self.most = max(start, most)
         self._is_fixed = start == most
         self.in_flight = 0
-        self.answers = self.failures = 0
+        self.answers = 0
         self.lanes: dict[str, Lane] = {}
         self._unresumed = 0  # calls in `enter`: those that wait, and those that go on in this turn of the loop
         self._first_lane = self.lane("")
         self._is_stopped = False
         self._closed_until = 0.0
+        self._waits: dict[Hashable, float] = {}
         self._halved_at = float("-inf")
         self._goal = float(self.most)
         self._pace = CallPace()
@@ -213,17 +229,24 @@ class Limiter:
         self._pace.started(now)
         return True
 
-    async def enter(self, patience_s: float = UNLIMITED, *, opens_job: bool = False, lane: Lane | None = None) -> None:
+    async def enter(
+        self,
+        patience_s: float = UNLIMITED,
+        *,
+        opens_job: bool = False,
+        failed: FailedCalls | None = None,
+        lane: Lane | None = None,
+    ) -> None:
         """Wait for a place; see `WaitingCalls` for the order. Raises EndpointDown after an outage of `patience_s`.
 
         After `stop`, a call that `opens_job` is cancelled.
         """
         lane = lane or self._first_lane
-        if self.try_enter(lane):
+        if (failed is None or not self._waiting) and self.try_enter(lane):
             return
         if self._is_stopped and opens_job:
             raise asyncio.CancelledError
-        place = lane.waiting.add(patience_s, opens_job)
+        place = lane.waiting.add(patience_s, opens_job, failed)
         if self._lease is not None and self._asking is None:
             self._renew_lease(self._lease)
         self._unresumed += 1
@@ -247,6 +270,8 @@ class Limiter:
         if report.ok:
             self.answers += 1
             lane.answers += 1
+            if self._waits:
+                self._waits.clear()
             if lane.outage.failures:
                 self._recover(lane)
             if report.retry_after_s:
@@ -256,8 +281,8 @@ class Limiter:
                 self._grow()
         elif report.refused or report.overloaded:
             self._back_off(lane, report)
-        elif report.retry_after_s:
-            self._closed_until = max(self._closed_until, self._clock() + report.retry_after_s)
+        else:
+            self._close(report)
         if self._unresumed:
             self._wake()
 
@@ -317,9 +342,7 @@ class Limiter:
 
     def _back_off(self, lane: Lane, report: CallReport) -> None:
         now, limit, outage, refused = self._clock(), self._limit, lane.outage, report.refused
-        self.failures += 1
-        lane.failures += 1
-        self._closed_until = max(self._closed_until, now + (report.retry_after_s or 0.0))
+        self._close(report)
         if not outage.failures:
             outage.limit_before, outage.rate_before = limit, self._pace.rate
             lane.answers_before = self.answers
@@ -328,9 +351,9 @@ class Limiter:
             outage.unreached(now)
             return
         outage.is_unavailable = outage.is_unavailable or report.unavailable
-        outage.failed(now, lane.may_be_down, lane.in_flight, refused)
-        if outage.since is not None:
-            return  # probes do not change the limits
+        outage.failed(now, lane.may_be_down, lane.in_flight, report)
+        if outage.since is not None or report.was_isolated:
+            return  # probes do not change the limits, nor do requests that fail whatever the limits are
         if refused:
             was_paced = self._pace.is_limited
             # Calls in flight together fail together: count them as one event.
@@ -340,6 +363,18 @@ class Limiter:
             self._limit = self._congestion.failed(now, self.answers, self.in_flight, limit)
         if self._limit < limit:
             self._goal = 0.0
+
+    def _close(self, report: CallReport) -> None:
+        """Start no calls for the longest time that several requests in a row have asked for."""
+        wait_s = report.retry_after_s
+        if not wait_s or report.was_isolated:
+            return
+        if report.request is not None:
+            self._waits[report.request] = wait_s
+            if len(self._waits) < max(_AGREEMENT, self.in_flight):
+                return
+            wait_s = sorted(self._waits.values())[-_AGREEMENT]
+        self._closed_until = max(self._closed_until, self._clock() + wait_s)
 
     def _delay_s(self, lane: Lane, now: float) -> float:
         return max(self._closed_until - now, lane.outage.probe_delay_s(now), self._pace.delay_s(now))
@@ -365,7 +400,7 @@ class Limiter:
                     self._timer.cancel()
                 self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
                 return
-            if lane.waiting.start_next():
+            if lane.waiting.start_next(lane.outage.since is not None):
                 self._start(lane, now)
         if self._ramp is None and self._limit < self._goal and self._waiting:
             self._ramp = asyncio.get_running_loop().call_later(_TICK_S, self._ramp_up)
@@ -373,9 +408,9 @@ class Limiter:
     def _next_lane(self) -> Lane | None:
         """Return the lane whose next call starts first: after the shortest delay, then in the order of the calls."""
         best: Lane | None = None
-        best_key = (UNLIMITED, (True, 0))
+        best_key = (UNLIMITED, (0, 0))
         for lane in self.lanes.values():
-            order = lane.waiting.next_in_line
+            order = lane.waiting.next_in_line(lane.outage.since is not None)
             if order is not None and self.in_flight < self._room(lane):
                 key = (max(0.0, lane.outage.probe_delay_s(self._clock())), order)
                 best, best_key = (lane, key) if best is None or key < best_key else (best, best_key)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Hashable
+from typing import NamedTuple, Protocol
 
 _LEAST_FAILURES, _LEAST_S, _LEAST_REFUSED_S = 5, 0.5, 1.5
-"""An outage begins after this many failures and this much time without an answer; more if calls are refused (429)."""
+"""An outage begins after this many requests failed and this much time without an answer; more if refused (429)."""
 _FIRST_PROBE_S, _LAST_PROBE_S, _PROBE_FRACTION = 0.25, 5.0, 0.1
 """The interval of probes: a fraction of the outage so far, within limits."""
 
@@ -18,17 +19,32 @@ class EndpointDown(Exception):
         self.down_for_s = down_for_s
 
 
+class Failure(Protocol):
+    """A failed call; see `agentv.executors.limiter.CallReport`."""
+
+    @property
+    def refused(self) -> bool: ...
+
+    @property
+    def request(self) -> Hashable: ...
+
+    @property
+    def is_isolated(self) -> bool: ...
+
+
 class Outage:
     """Whether an endpoint is down.
 
     It has to have answered once, never accepted a connection (`is_unreached`), or replied so (`is_unavailable`).
-    `failures` counts those since the last answer. `since` is the time of the first of them once the endpoint is down;
-    `limit_before` and `rate_before` are the limits on calls in flight and on calls per second at that time.
+    `failures` counts those since the last answer. The different requests among them that do not fail in isolation are
+    evidence. `since` is the time of the first of these once the endpoint is down; `limit_before` and `rate_before` are
+    the limits on calls in flight and on calls per second at that time.
     """
 
     def __init__(self) -> None:
         self.since: float | None = None
         self.failures = 0
+        self._evidence: set[Hashable] = set()
         self.limit_before = self.rate_before = float("inf")
         self.survivors = 0
         self.is_unreached = self.is_unavailable = False
@@ -43,14 +59,18 @@ class Outage:
         self.failures += 1
         self.is_unreached = True
 
-    def failed(self, now: float, may_be_down: bool, in_flight: int, refused: bool) -> None:
+    def failed(self, now: float, may_be_down: bool, in_flight: int, report: Failure) -> None:
         """Count a failed call, given whether there may be an outage, and the number of calls that may be answered."""
         if not self.failures:
-            self._first_at, self._has_refusals = now, False
+            self._has_refusals = False
         self.failures += 1
-        self._has_refusals = self._has_refusals or refused
-        least_s = _LEAST_REFUSED_S if refused else _LEAST_S
-        is_clear = self.failures >= max(_LEAST_FAILURES, in_flight) and now - self._first_at >= least_s
+        self._has_refusals = self._has_refusals or report.refused
+        if not report.is_isolated:
+            if not self._evidence:
+                self._first_at = now
+            self._evidence.add(self.failures if report.request is None else report.request)
+        least_s = _LEAST_REFUSED_S if report.refused else _LEAST_S
+        is_clear = len(self._evidence) >= max(_LEAST_FAILURES, in_flight) and now - self._first_at >= least_s
         if not may_be_down:
             self.since = None
         elif self.since is None and is_clear:
@@ -59,6 +79,7 @@ class Outage:
     def answered(self) -> None:
         """Take note that a call was answered."""
         self.since, self.failures, self.is_unreached, self.is_unavailable = None, 0, False, False
+        self._evidence.clear()
 
     @property
     def was_total(self) -> bool:

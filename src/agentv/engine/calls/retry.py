@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
@@ -16,13 +15,8 @@ from agentv.targets.target import Target
 MAX_RETRIES = 3
 
 _RETRYABLE = frozenset({"timeout", "rate_limit", "server", "network"})
-_DISTURBED = 0.25
-"""How much an attempt counts that failed among other failures, or timed out while there was no answer."""
-_IN_COMPANY = 3
-_CHANCE, _MANY_ANSWERS = frozenset({"server", "network"}), 4
-"""A failure of these classes is isolated if this many times more other calls were answered meanwhile."""
-_ALONE_S, _SUSPECT_S = 60.0, 15.0
-"""How long a request waits for an outage of which it may be the cause."""
+_CERTAIN_S = 2.0
+"""An outage that has begun is certain after this time."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -67,61 +61,55 @@ def policy_of(target: Target, max_retries: int | None = None) -> RetryPolicy:
 
 
 class SpentAttempts:
-    """Counts the failed attempts of a request by what happened to other calls since its last failure.
+    """Counts the failed attempts of a request.
 
-    If the endpoint answered them, the request itself fails. If it answered none, it is down, and the attempt does not
-    count, up to `max_outage_s`. An endpoint that has never answered is not down, but may be starting.
+    Those in an outage do not count, up to `max_outage_s`. Others count; but as long as no other call is answered,
+    they may be the begin of one, and no longer count once it is certain. An endpoint that has never answered is not down,
+    but may be starting.
     """
 
-    __slots__ = (
-        *("_answers", "_down_since", "_failures", "_is_suspect", "_limit", "_max_outage_s", "_own"),
-        *("count", "is_isolated"),
-    )
+    __slots__ = ("_count", "_limit", "_max_outage_s", "_undecided", "_undecided_since")
 
-    def __init__(self, limit: EndpointLimit, answers: int, failures: int, max_outage_s: float) -> None:
-        self.count = 0.0
+    def __init__(self, limit: EndpointLimit, max_outage_s: float) -> None:
+        self._count = self._undecided = 0
+        self._undecided_since = 0.0
         self._limit = limit
-        self._answers = answers
-        self._failures = failures
         self._max_outage_s = max_outage_s
-        self._own = 0
-        self._is_suspect = False
-        self.is_isolated = False
-        self._down_since = 0.0
 
-    def add(self, failure: TargetFailure) -> None:
+    @property
+    def count(self) -> int:
+        """The attempts outside outages."""
+        return self._count + self._undecided
+
+    def add(self, failure: TargetFailure, *, others_answered: bool) -> None:
         """Count a failed attempt."""
         limit = self._limit
-        answered, failed = limit.answers - self._answers, limit.failures - self._failures - 1
-        self._answers, self._failures = limit.answers, limit.failures
-        self.is_isolated = failure.error_class in _CHANCE and answered > _MANY_ANSWERS * (failed + 1)
-        if answered or not self._own:
-            # It failed before, and then others were answered.
-            self._is_suspect = self._own > 0
-            self._own, self._down_since = 0, asyncio.get_running_loop().time()
-        self._own += 1
         if not (limit.may_be_down and self._max_outage_s and failure.error_class in _RETRYABLE):
-            self.count += 1
-        elif answered:
-            in_company = failed > answered or limit.failures_in_a_row >= _IN_COMPANY
-            self.count += _DISTURBED if in_company else 1
-        elif self._is_final() or not (limit.answers or self.count):  # one failure is not yet an outage
-            self.count += 1
-        elif failure.error_class == "timeout":
-            self.count += _DISTURBED
+            self._decide()
+        elif limit.down_for_s:
+            self._undecided = 0
+        elif others_answered:
+            self._decide()
+        else:
+            if not self._undecided:
+                self._undecided_since = limit.now()
+            self._undecided += 1
 
-    def _is_final(self) -> bool:
-        """Whether the request is probably the cause of the outage. The limit ends the wait for a long outage."""
-        waited_s = asyncio.get_running_loop().time() - self._down_since
-        is_alone = self._limit.failures_in_a_row <= self._own
-        return (is_alone and waited_s > _ALONE_S) or (self._is_suspect and waited_s > _SUSPECT_S)
+    def _decide(self) -> None:
+        self._count += self._undecided + 1
+        self._undecided = 0
+
+    @property
+    def least_delay_s(self) -> float:
+        """How long the last attempt has to wait at least: until an outage that has begun is certain."""
+        return self._undecided_since + _CERTAIN_S - self._limit.now() if self._undecided else 0.0
 
 
 class RetryWrapper(ResponderWrapper):
     """Repeats failed attempts. `request.attempt` is the number of the current one, without those lost to an outage.
 
-    `sleep` waits for the next attempt. Attempts that failed because the endpoint was down or overloaded count less or
-    not at all, unless `max_outage_s` is 0.
+    `sleep` waits for the next attempt. Attempts that failed because the endpoint was down do not count, unless
+    `max_outage_s` is 0.
     """
 
     def __init__(
@@ -137,7 +125,7 @@ class RetryWrapper(ResponderWrapper):
         """Answer, or raise the last failure. Failures with a status in `final` are not retried."""
         request.attempt = 1
         limit = self.limit
-        answers, failures = limit.answers, limit.failures
+        request.failed_calls = None
         failed: TargetFailure | None = None
         spent: SpentAttempts | None = None
         while True:
@@ -146,11 +134,14 @@ class RetryWrapper(ResponderWrapper):
                 return response if failed is None else failed.added_to(response)
             except TargetFailure as failure:
                 failed = failure.add_use(failed)
-                spent = spent or SpentAttempts(limit, answers, failures, self._max_outage_s)
-                spent.add(failure)
-                retries = max(0, int(spent.count) - 1)
-                delay_s = self.policy.delay_s(failure, retries, is_isolated=spent.is_isolated)
+                spent = spent or SpentAttempts(limit, self._max_outage_s)
+                calls = request.failed_calls
+                spent.add(failure, others_answered=calls is not None and calls.others_answered)
+                retries = max(0, spent.count - 1)
+                delay_s = self.policy.delay_s(failure, retries, is_isolated=calls is not None and calls.is_isolated)
                 if delay_s is None or failure.status in final or isinstance(failure, OutageFailure):
                     raise
+            if spent.count == self.policy.max_retries:
+                delay_s = max(delay_s, spent.least_delay_s)
             await self._sleep(delay_s)
-            request.attempt = 1 + int(spent.count)
+            request.attempt = 1 + spent.count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable
+from itertools import count
 
 import msgspec
 
@@ -11,13 +12,25 @@ from agentv.executors.call_queue import UNLIMITED
 from agentv.executors.executor import EndpointLimit
 from agentv.executors.limiter import ANSWERED, UNANSWERED, CallReport
 from agentv.executors.outage import EndpointDown
-from agentv.model.response import Hold, Prepare, Request, Responder, ResponderWrapper, Response, TargetFailure
+from agentv.model.response import (
+    FailedCalls,
+    Hold,
+    Prepare,
+    Request,
+    Responder,
+    ResponderWrapper,
+    Response,
+    TargetFailure,
+)
 
 _OVERLOADED = frozenset({"server", "network", "timeout"})
 _RESPONDED = frozenset({"auth", "refused", "invalid_response"})
 _UNAVAILABLE = frozenset({502, 503, 504})
 _LONGEST_DOWN_S = 60.0
 """A server that is down does not know for how long: one call tries again after this time, whatever it asked for."""
+
+
+_numbers = count(1)
 
 
 class OutageFailure(TargetFailure):
@@ -43,11 +56,11 @@ class LimitWrapper(ResponderWrapper):
 
     async def respond(self, request: Request) -> Response:
         limiter = self._limiter
-        if not limiter.try_enter():
+        if request.failed_calls is not None or not limiter.try_enter():
             await self._enter(request)
         if request.hold is not None and request.opens_job and request.hold.is_closed:
             await self._enter_later(request, request.hold)
-        report = UNANSWERED
+        report, entered_at = UNANSWERED, limiter.now()
         try:
             started = time.perf_counter()
             response = await self._inner.respond(request)
@@ -56,12 +69,12 @@ class LimitWrapper(ResponderWrapper):
             if failure.duration_ms is None:
                 failure.duration_ms = _milliseconds_since(started)
             self._reclassify(failure)
-            report = _report(failure)
+            report = self._report(failure, request, entered_at)
             self._last_failure = failure
             request.opens_job = False
             raise
         finally:
-            limiter.leave(report)
+            limiter.leave(report, entered_at)
         return response if response.duration_ms is not None or not self._timed else _timed(response, started)
 
     def _reclassify(self, failure: TargetFailure) -> None:
@@ -75,6 +88,20 @@ class LimitWrapper(ResponderWrapper):
             # Half of the patience, so that a call tries again before jobs give up.
             failure.retry_after_s = min(failure.retry_after_s, self._patience_s / 2 or _LONGEST_DOWN_S, _LONGEST_DOWN_S)
 
+    def _report(self, failure: TargetFailure, request: Request, started: float) -> CallReport:
+        """Return how a call failed, and take note whether its request fails in isolation."""
+        refused, overloaded = failure.error_class == "rate_limit", failure.error_class in _OVERLOADED
+        ok, wait_s = failure.error_class in _RESPONDED and not failure.is_page, failure.retry_after_s
+        report = CallReport(ok, refused, overloaded, wait_s, failure.is_unreachable, failure.status in _UNAVAILABLE)
+        if ok:
+            return report
+        past = request.failed_calls or FailedCalls(next(_numbers), started)
+        was_isolated = past.is_isolated
+        past.others_answered = self._limiter.answered_start >= past.started
+        past.is_isolated = was_isolated or past.others_answered
+        past.started, request.failed_calls = started, past
+        return report._replace(request=past.number, is_isolated=past.is_isolated, was_isolated=was_isolated)
+
     async def _enter_later(self, request: Request, hold: Hold) -> None:
         """Give the place back until the first calls of jobs may start."""
         while hold.is_closed:
@@ -84,7 +111,7 @@ class LimitWrapper(ResponderWrapper):
 
     async def _enter(self, request: Request) -> None:
         try:
-            await self._limiter.enter(self._patience_s, opens_job=request.opens_job)
+            await self._limiter.enter(self._patience_s, opens_job=request.opens_job, failed=request.failed_calls)
         except EndpointDown as down:
             raise self._outage_failure(down.down_for_s) from None
 
@@ -98,12 +125,6 @@ class LimitWrapper(ResponderWrapper):
         if last is None:
             return OutageFailure("network", message)
         return OutageFailure(last.error_class, f"{message}: {last.message}", status=last.status)
-
-
-def _report(failure: TargetFailure) -> CallReport:
-    refused, overloaded = failure.error_class == "rate_limit", failure.error_class in _OVERLOADED
-    ok, wait_s = failure.error_class in _RESPONDED and not failure.is_page, failure.retry_after_s
-    return CallReport(ok, refused, overloaded, wait_s, failure.is_unreachable, failure.status in _UNAVAILABLE)
 
 
 class TimeoutWrapper(ResponderWrapper):

@@ -12,7 +12,7 @@ from agentv.datasets.files import is_address, is_guideline, read_image, read_tex
 from agentv.model.call_trace import CallTrace
 from agentv.model.case import EvalCase
 from agentv.model.message import FilePart, ImagePart, Message, TextPart, message_to_data
-from agentv.model.response import Hold, OpenLog, Prepare, content_text
+from agentv.model.response import FailedCalls, Hold, OpenLog, Prepare, content_text
 from agentv.model.values import to_json
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class CaseRequest:
     open_log: OpenLog | None = None
     job_workspace: JobWorkspace | None = None
     opens_job = False
+    failed_calls: FailedCalls | None = None
     hold: Hold | None = None
     trace: CallTrace | None = None
 
