@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from agentv.executors.leases import Endpoint, LeasedLimits, LimitHub
-from agentv.executors.limiter import CallReport
+from agentv.executors.outage import CallReport
 
 
 class Hub(LimitHub):

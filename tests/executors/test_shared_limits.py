@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from agentv.executors.lease_file import LeaseFile
-from agentv.executors.limiter import CallReport, Limiter
+from agentv.executors.limiter import Limiter
+from agentv.executors.outage import CallReport
 from virtual_time import passes, run
 
 MOST = 60

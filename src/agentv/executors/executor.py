@@ -13,7 +13,8 @@ import msgspec
 
 from agentv.executors.budget import Budget, BudgetTerms
 from agentv.executors.lease_file import LeaseFile
-from agentv.executors.limiter import CallReport, Lane, Limiter
+from agentv.executors.limiter import Lane, Limiter
+from agentv.executors.outage import CallReport
 from agentv.model.job import Job
 from agentv.model.response import FailedCalls
 from agentv.model.result import Result

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from agentv.executors.budget import BudgetHub, BudgetTerms, LeasedBudget
 from agentv.executors.call_queue import UNLIMITED, WaitingCalls
 from agentv.executors.executor import Load, LocalLimits, StoppableLimits
-from agentv.executors.limiter import ANSWERED, UNANSWERED, CallReport, Lane, Limiter
-from agentv.executors.outage import EndpointDown
+from agentv.executors.limiter import Lane, Limiter
+from agentv.executors.outage import ANSWERED, UNANSWERED, CallReport, EndpointDown
 from agentv.model.response import FailedCalls
 
 _FLUSH_S = 0.1

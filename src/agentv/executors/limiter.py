@@ -13,12 +13,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
 
 from agentv.executors.call_pace import CallPace
 from agentv.executors.call_queue import UNLIMITED, WaitingCalls
 from agentv.executors.lease_file import Adapted, LeaseFile
-from agentv.executors.outage import Congestion, Outage
+from agentv.executors.outage import ANSWERED, CallReport, Congestion, Outage
 from agentv.model.response import FailedCalls
 
 _TICK_S, _DOUBLING_S = 0.25, 2.0
@@ -31,28 +30,6 @@ GRACE_S = 10.0
 _DISMISSAL_S = 0.05
 _AGREEMENT = 3
 """The requests in a row that have to ask for a wait (Retry-After) before others wait as well."""
-
-
-class CallReport(NamedTuple):
-    """How a call ended: answered, refused because of a rate limit, or failed: the endpoint is overloaded or down.
-
-    `unreached` if there was no server at its address, `unavailable` if a server replied that it cannot answer now. A
-    call that ended in another way, such as a cancelled one, does not count. `request` identifies the request if it
-    failed: it is no evidence of an outage if it `is_isolated`, and changes no limit if it `was_isolated` before.
-    """
-
-    ok: bool = True
-    refused: bool = False
-    overloaded: bool = False
-    retry_after_s: float | None = None
-    unreached: bool = False
-    unavailable: bool = False
-    request: Hashable = None
-    is_isolated: bool = False
-    was_isolated: bool = False
-
-
-ANSWERED, UNANSWERED = CallReport(), CallReport(ok=False)
 
 
 class Lane:
@@ -229,7 +206,7 @@ class Limiter:
         self._pace.started(now)
         return True
 
-    async def enter(
+    async def enter(  # fmt: skip
         self,
         patience_s: float = UNLIMITED,
         *,
@@ -270,8 +247,7 @@ class Limiter:
         if report.ok:
             self.answers += 1
             lane.answers += 1
-            if self._waits:
-                self._waits.clear()
+            self._waits.clear()
             if lane.outage.failures:
                 self._recover(lane)
             if report.retry_after_s:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 _LEAST_FAILURES, _LEAST_S, _LEAST_REFUSED_S = 5, 0.5, 1.5
 """An outage begins after this many requests failed and this much time without an answer; more if refused (429)."""
@@ -19,17 +19,26 @@ class EndpointDown(Exception):
         self.down_for_s = down_for_s
 
 
-class Failure(Protocol):
-    """A failed call; see `agentv.executors.limiter.CallReport`."""
+class CallReport(NamedTuple):
+    """How a call ended: answered, refused because of a rate limit, or failed: the endpoint is overloaded or down.
 
-    @property
-    def refused(self) -> bool: ...
+    `unreached` if there was no server at its address, `unavailable` if a server replied that it cannot answer now. A
+    call that ended in another way, such as a cancelled one, does not count. `request` identifies the request if it
+    failed: it is no evidence of an outage if it `is_isolated`, and changes no limit if it `was_isolated` before.
+    """
 
-    @property
-    def request(self) -> Hashable: ...
+    ok: bool = True
+    refused: bool = False
+    overloaded: bool = False
+    retry_after_s: float | None = None
+    unreached: bool = False
+    unavailable: bool = False
+    request: Hashable = None
+    is_isolated: bool = False
+    was_isolated: bool = False
 
-    @property
-    def is_isolated(self) -> bool: ...
+
+ANSWERED, UNANSWERED = CallReport(), CallReport(ok=False)
 
 
 class Outage:
@@ -59,7 +68,7 @@ class Outage:
         self.failures += 1
         self.is_unreached = True
 
-    def failed(self, now: float, may_be_down: bool, in_flight: int, report: Failure) -> None:
+    def failed(self, now: float, may_be_down: bool, in_flight: int, report: CallReport) -> None:
         """Count a failed call, given whether there may be an outage, and the number of calls that may be answered."""
         if not self.failures:
             self._has_refusals = False

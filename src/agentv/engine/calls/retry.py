@@ -9,7 +9,7 @@ import msgspec
 
 from agentv.engine.calls.wrappers import OutageFailure
 from agentv.executors.executor import EndpointLimit
-from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
+from agentv.model.response import FailedCalls, Request, Responder, ResponderWrapper, Response, TargetFailure
 from agentv.targets.target import Target
 
 MAX_RETRIES = 3
@@ -64,13 +64,14 @@ class SpentAttempts:
     """Counts the failed attempts of a request.
 
     Those in an outage do not count, up to `max_outage_s`. Others count; but as long as no other call is answered,
-    they may be the begin of one, and no longer count once it is certain. An endpoint that has never answered is not down,
-    but may be starting.
+    they may be the beginning of one, and are taken back once it is certain. An endpoint that has never answered is not
+    down, but may be starting.
     """
 
-    __slots__ = ("_count", "_limit", "_max_outage_s", "_undecided", "_undecided_since")
+    __slots__ = ("_count", "_limit", "_max_outage_s", "_undecided", "_undecided_since", "is_isolated")
 
     def __init__(self, limit: EndpointLimit, max_outage_s: float) -> None:
+        self.is_isolated = False
         self._count = self._undecided = 0
         self._undecided_since = 0.0
         self._limit = limit
@@ -81,14 +82,15 @@ class SpentAttempts:
         """The attempts outside outages."""
         return self._count + self._undecided
 
-    def add(self, failure: TargetFailure, *, others_answered: bool) -> None:
-        """Count a failed attempt."""
+    def add(self, failure: TargetFailure, calls: FailedCalls | None) -> None:
+        """Count a failed attempt, given the failed calls of its request, this one included."""
+        self.is_isolated = calls is not None and calls.is_isolated
         limit = self._limit
         if not (limit.may_be_down and self._max_outage_s and failure.error_class in _RETRYABLE):
             self._decide()
         elif limit.down_for_s:
             self._undecided = 0
-        elif others_answered:
+        elif calls is not None and calls.others_answered:
             self._decide()
         else:
             if not self._undecided:
@@ -135,10 +137,9 @@ class RetryWrapper(ResponderWrapper):
             except TargetFailure as failure:
                 failed = failure.add_use(failed)
                 spent = spent or SpentAttempts(limit, self._max_outage_s)
-                calls = request.failed_calls
-                spent.add(failure, others_answered=calls is not None and calls.others_answered)
+                spent.add(failure, request.failed_calls)
                 retries = max(0, spent.count - 1)
-                delay_s = self.policy.delay_s(failure, retries, is_isolated=calls is not None and calls.is_isolated)
+                delay_s = self.policy.delay_s(failure, retries, is_isolated=spent.is_isolated)
                 if delay_s is None or failure.status in final or isinstance(failure, OutageFailure):
                     raise
             if spent.count == self.policy.max_retries:

@@ -10,8 +10,7 @@ import msgspec
 
 from agentv.executors.call_queue import UNLIMITED
 from agentv.executors.executor import EndpointLimit
-from agentv.executors.limiter import ANSWERED, UNANSWERED, CallReport
-from agentv.executors.outage import EndpointDown
+from agentv.executors.outage import ANSWERED, UNANSWERED, CallReport, EndpointDown
 from agentv.model.response import (
     FailedCalls,
     Hold,
