@@ -41,6 +41,7 @@ class Lane:
 
     def __init__(self, endpoint: Limiter) -> None:
         self._endpoint = endpoint
+        self.now = endpoint.now
         self.waiting = WaitingCalls()
         self.outage = Outage()
         self.in_flight = self.answers = self.answers_before = 0
@@ -74,10 +75,6 @@ class Lane:
     def longest_wait_s(self) -> float:
         """How long calls may wait for an answer: not long if the endpoint has never accepted a connection."""
         return GRACE_S if self.outage.is_unreached else UNLIMITED
-
-    def now(self) -> float:
-        """Return the time of the limiter's clock."""
-        return self._endpoint.now()
 
     def ignore_outages(self) -> None:
         """Never wait for this endpoint: failures are not an outage."""
@@ -206,7 +203,7 @@ class Limiter:
         self._pace.started(now)
         return True
 
-    async def enter(  # fmt: skip
+    async def enter(
         self,
         patience_s: float = UNLIMITED,
         *,
