@@ -24,7 +24,7 @@ class CallReport(NamedTuple):
 
     `unreached` if there was no server at its address, `unavailable` if a server replied that it cannot answer now. A
     call that ended in another way, such as a cancelled one, does not count. `request` identifies the request if it
-    failed: it is no evidence of an outage if it `is_isolated`, and changes no limit if it `was_isolated` before.
+    failed: it is not evidence of an outage if it `is_isolated`, and changes no limit if it `was_isolated` before.
     """
 
     ok: bool = True
