@@ -29,7 +29,7 @@ if __name__ == "__main__":
     print(json.dumps({"text": "found " + " ".join(found)}))
 """
 
-TARGET = {"name": "default", "provider": "cli", "command_template": f"{sys.executable} look.py"}
+TARGET = {"name": "default", "provider": "cli", "command_template": f"{sys.executable} look.py", "pass_env": ["TOP"]}
 EVALUATORS = [
     {"type": "code_judge", "script": [sys.executable, "look.py"]},
     {"type": "command", "command": f"{sys.executable} look.py | grep -q '\"found \"'"},
@@ -43,6 +43,7 @@ def test_a_program_finds_no_secret_in_the_processes_above_it(folder, executor):
     case = {"id": "a", "criteria": "x", "input": "hi", "evaluators": EVALUATORS}
     folder.write("cases.yaml", {"evalcases": [case]})
     folder.write("targets.yaml", {"targets": [TARGET]})
+    folder.write(".agentv/config.yaml", {"execution": {"pass_env": ["TOP"]}})
     env = {**os.environ, "MY_API_KEY": SECRET, "TOP": str(os.getpid())}
     command = [sys.executable, "-m", "agentv", "eval", "cases.yaml", "--out", "run", "--executor", executor]
     subprocess.run(command, env=env, check=True, capture_output=True)
