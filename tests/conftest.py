@@ -47,6 +47,11 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> None:
     faulthandler.cancel_dump_traceback_later()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    help_text = "Rewrite tests/data/golden with what the commands print now."
+    parser.addoption("--update-golden", action="store_true", help=help_text)
+
+
 # What changes how programs print, where they send a request or which key they find, on one machine and not on another.
 SURROUNDINGS = ("CI", "BUILD_NUMBER", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "CLICOLOR", "CLICOLOR_FORCE")
 SURROUNDINGS += ("PYTEST_ADDOPTS", "COLUMNS", "LINES", "PYTHONWARNINGS", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")

@@ -48,7 +48,7 @@ def archive(path: Path, members: dict[str, str], compression: int = zipfile.ZIP_
         module = zipfile
     with module.ZipFile(path, "w", compression) as file:
         for name, content in members.items():
-            file.writestr(name, content)
+            file.writestr(module.ZipInfo(name), content, compression)  # without a date: the same bytes each time
     return path
 
 
