@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agentv.support.processes import event_loop
 from waiting import wait_until
 
 
@@ -75,6 +76,7 @@ def skipped_ahead(*moments: Callable[[], bool], seconds: float = 3600.0) -> Iter
     skipping = threading.Thread(target=skip_at_each_moment)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio.events, "new_event_loop", new_loop)
+        patch.setattr(event_loop, "StoppableLoop", new_loop)
         skipping.start()
         try:
             yield
