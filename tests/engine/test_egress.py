@@ -71,7 +71,7 @@ def sandbox(request, api, monkeypatch):
 
 
 def ran(sandbox, code, *arguments):
-    spec = ProcessSpec(command=[sys.executable, "-c", code, *arguments], cwd="/", env={"PATH": "/bin"}, timeout_s=30)
+    spec = ProcessSpec(command=[sys.executable, "-c", code, *arguments], cwd="/usr", env={"PATH": "/bin"}, timeout_s=30)
     return asyncio.run(run_process(sandbox.confine(spec, ()))).stdout
 
 
@@ -151,7 +151,7 @@ def test_broken_requests_are_answered_with_an_error(sandbox, request_bytes, stat
     code = "import socket, sys; s = socket.create_connection(('127.0.0.1', 8765)); "
     code += "s.sendall(bytes.fromhex(sys.stdin.read())); print(s.recv(100))"
     spec = ProcessSpec(
-        command=[sys.executable, "-c", code], cwd="/", env={"PATH": "/bin"}, timeout_s=30,
+        command=[sys.executable, "-c", code], cwd="/usr", env={"PATH": "/bin"}, timeout_s=30,
         stdin=request_bytes.hex().encode(),
     )  # fmt: skip
     assert f"HTTP/1.1 {status.decode()}" in asyncio.run(run_process(sandbox.confine(spec, ()))).stdout
