@@ -312,7 +312,7 @@ READERS: dict[str, Reader] = {
     "template": refuses(_template, "TemplateProblem"),
     "glob": refuses(_glob),
     "regex": refuses(_regex, "SlowPattern"),
-    "transform": refuses(_transform, "ValueError"),
+    "transform": refuses(_transform, "TransformFailure", "ValueError"),
     "judge_response": refuses(_judge_response),
 }
 
