@@ -50,6 +50,8 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     help_text = "Rewrite tests/data/golden with what the commands print now."
     parser.addoption("--update-golden", action="store_true", help=help_text)
+    help_text = "Rewrite the output in README.md, docs/ and the examples with what their commands print now."
+    parser.addoption("--update-docs", action="store_true", help=help_text)
 
 
 # What changes how programs print, where they send a request or which key they find, on one machine and not on another.

@@ -8,6 +8,8 @@ A page is run from top to bottom, in a project of its own that contains a copy o
     ```python                 runs after the earlier Python blocks of the page; `# → text` is the expected output
 
 A failing command is followed by `$ echo $?`. `pip install` commands are skipped.
+
+`pytest tests/test_docs.py --update-docs` rewrites the expected output after a deliberate change; read the diff.
 """
 
 import os
@@ -26,6 +28,7 @@ import pytest
 import agentv
 from agentv.cli import cli
 from agentv.registry import EVALUATORS, TARGETS
+from doc_updates import matches, updated, updated_python
 from writing import evaluators as evaluator_pages
 from writing import peer_differences, reference
 from writing import targets as target_pages
@@ -76,10 +79,10 @@ def name_of(page):
 
 def blocks_of(page):
     text = page.read_text(encoding="utf-8")
-    for found in _FENCE.finditer(text):
-        language, _, file = found["info"].strip().partition(" ")
-        before = _FENCE.sub("", text[: found.start()]).rstrip().rsplit("\n\n", 1)[-1]
-        yield Block(language, file, found["body"], text.count("\n", 0, found.start()) + 1, before)
+    for fence in _FENCE.finditer(text):
+        language, _, file = fence["info"].strip().partition(" ")
+        before = _FENCE.sub("", text[: fence.start()]).rstrip().rsplit("\n\n", 1)[-1]
+        yield Block(language, file, fence["body"], text.count("\n", 0, fence.start()) + 1, before)
 
 
 @pytest.fixture(scope="module")
@@ -106,18 +109,29 @@ def project(tmp_path, monkeypatch, programs):
     return folder
 
 
+@pytest.fixture
+def accept(request):
+    """Return whether the pages are rewritten instead of compared."""
+    return request.config.getoption("--update-docs")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_examples_on_page_work(page, project, capsys):
-    names = {}
+def test_examples_on_page_work(page, project, capsys, accept):
+    names, text = {}, page.read_text(encoding="utf-8")
     for block in blocks_of(page):
         place = f"{name_of(page)}, line {block.line}"
+        output = block.text
         if block.language == "console":
-            run_console(block, place)
+            output = run_console(block, place, accept=accept)
         elif block.file:
             write_file(block, place, project)
         elif block.language == "python":
-            run_python(block, place, names, capsys)
+            output = run_python(block, place, names, capsys, accept=accept)
+        if output != block.text:
+            text = text.replace(f"\n{block.text}```\n", f"\n{output}```\n", 1)
     assert (project / "examples").is_dir()
+    if text != page.read_text(encoding="utf-8"):
+        page.write_text(text, encoding="utf-8", newline="\n")
 
 
 def write_file(block, place, project):
@@ -127,18 +141,21 @@ def write_file(block, place, project):
     path.write_text(block.text, encoding="utf-8", newline="\n")
 
 
-def run_console(block, place):
-    status = 0
-    for command, expected in commands_in(block.text, place):
-        assert status == 0 or command == "echo $?", f"{place}: exit code {status} before `{command}`"
-        command = without_install(command)
-        if command is None:
-            continue
-        status, printed = run(f"(exit {status}); {command}", on_terminal=block.file == "terminal")
-        if block.file == "terminal":  # column widths are not part of the contract
-            expected, printed = one_space(expected), one_space(printed)
-        assert matches(expected, printed), f"{place}: `{command}` prints\n{printed}\nand not\n{expected}"
+def run_console(block, place, *, accept=False):
+    """Run the commands of a block, and return its text with the output that it should show."""
+    status, parts = 0, []
+    normal = one_space if block.file == "terminal" else str  # column widths are not part of the contract
+    for line, expected in commands_in(block.text, place):
+        assert status == 0 or line == "echo $?", f"{place}: exit code {status} before `{line}`"
+        command = without_install(line)
+        if command is not None:
+            status, printed = run(f"(exit {status}); {command}", on_terminal=block.file == "terminal")
+            if not matches(normal(expected), normal(printed)):
+                assert accept, f"{place}: `{command}` prints\n{printed}\nand not\n{expected}"
+                expected = updated(expected, printed, normal=normal)
+        parts.append(f"$ {line}\n{expected}")
     assert status == 0, f"{place}: the last command ends with {status}"
+    return "".join(parts)
 
 
 def run(command, *, on_terminal):
@@ -180,18 +197,17 @@ def without_install(command):
     return None if rest in ("", "pytest") else rest
 
 
-def matches(expected, printed):
-    """Return whether an output matches: `…` is any text within a line, or any lines if it is a whole line."""
-    lines = [r"(?:[^\n]*\n)*" if line == "…" else re.escape(line) + "\n" for line in expected.splitlines()]
-    return re.fullmatch("".join(lines).replace("…", r"[^\n]*"), printed) is not None
-
-
-def run_python(block, place, names, capsys):
+def run_python(block, place, names, capsys, *, accept=False):
+    """Run a block after the earlier ones of its page, and return its text with the output that it should show."""
     capsys.readouterr()
     code = compile("\n" * block.line + block.text, place, "exec")
     exec(code, names)
     expected = [line.removeprefix(" ") for line in re.findall(r"# →(.*)$", block.text, re.MULTILINE)]
-    assert capsys.readouterr().out.splitlines() == expected, place
+    printed = capsys.readouterr().out.splitlines()
+    if printed != expected and accept and len(printed) == len(expected):
+        return updated_python(block.text, printed)
+    assert printed == expected, place
+    return block.text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -371,6 +387,29 @@ def test_every_command_and_option_is_in_the_reference(name):
 )
 def test_output_matching(expected, printed, fits):
     assert matches(expected, printed) == fits
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "shown"),
+    [
+        ("a\nb\n", "a\nc\n", "a\nc\n"),
+        ("a\n…\nz\n", "b\nx\ny\nz\n", "b\n…\nz\n"),
+        ("mean 0.5 in …s\n", "average 0.5 in 1.2s\n", "average 0.5 in …s\n"),
+        ("run …\nold\n", "run 17\nnew\nnewer\n", "run …\nnew\nnewer\n"),
+        ("a\n…\n", "b\n", "b\n…\n"),
+        ("a\nb\n…\nc\n", "d\n", "…\n"),
+        ("a\n", "", ""),
+        ("", "a\n", "a\n"),
+        ("a  b\nc  d\n", "a b\nc  e\n", "a  b\nc  e\n"),
+    ],
+)
+def test_updated_output_keeps_the_ellipses_that_match(expected, printed, shown):
+    assert updated(expected, printed, normal=one_space) == shown
+    assert matches(one_space(shown), one_space(printed))
+
+
+def test_updated_python_shows_what_is_printed():
+    assert updated_python("print(a)  # → 1\nprint('')  # → 2\n", ["3", ""]) == "print(a)  # → 3\nprint('')  # →\n"
 
 
 def test_pip_install_is_skipped():
