@@ -16,10 +16,11 @@ SOURCE = Path(agentv.__file__).parent
 MODULES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
 
 # A layer may import the layers listed for it, itself, and the ground layers.
-GROUND = {"errors", "registry", "settings", "support", "trust", "__init__"}
+GROUND = {"errors", "registry", "settings", "support", "trust", "sandbox", "model", "__init__"}
 MAY_IMPORT = {
     "settings": {"model"},
     "support": set(),
+    "sandbox": set(),
     "trust": {"model", "datasets"},
     "model": set(),
     "sessions": {"model"},

@@ -9,9 +9,10 @@ import sys
 import pytest
 
 from agentv.errors import AgentvError, end_of, start_of
+from agentv.model.diagnostics import Problems, nearest
 from agentv.runs.redaction import Redactor
+from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.settings.child_environment import child_environment
-from agentv.settings.diagnostics import Problems, nearest
 from agentv.settings.environment import (
     Environment,
     Home,
@@ -26,7 +27,6 @@ from agentv.settings.environment import (
     redacted,
     references,
 )
-from agentv.support.processes.subprocesses import ProcessFailure, ProcessSpec, run_process
 
 SECRET = "sk-0123456789"
 

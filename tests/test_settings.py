@@ -7,10 +7,10 @@ import pytest
 from msgspec import Meta
 
 from agentv.datasets.case.keys import CaseKeys, HeaderKeys
+from agentv.model.diagnostics import Problems
 from agentv.model.manifest import RunManifest, RunSummary
 from agentv.model.result import Result
 from agentv.registry import EVALUATORS, TARGETS
-from agentv.settings.diagnostics import Problems
 from agentv.settings.settings_reader import (
     ProjectConfig,
     check_config,

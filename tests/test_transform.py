@@ -2,9 +2,9 @@
 
 import pytest
 
+from agentv.model.diagnostics import Problems
 from agentv.model.values import freeze
-from agentv.settings.diagnostics import Problems
-from agentv.support.transform import Transform, TransformFailure, apply_transform, check_transform
+from agentv.settings.transform import Transform, TransformFailure, apply_transform, check_transform
 
 THINKING, FENCES = {"strip": ["thinking"]}, {"strip": ["fences"]}
 

@@ -263,7 +263,7 @@ def _regex(data: bytes, folder: Path) -> object:  # noqa: ARG001
 
 def _transform(data: bytes, folder: Path) -> object:  # noqa: ARG001
     """Apply the first line, a JSON path, to the rest."""
-    from agentv.support.transform import apply_transform
+    from agentv.settings.transform import apply_transform
 
     path, _, text = data.decode("utf-8", "replace").partition("\n")
     return apply_transform(text, {"strip": ["thinking", "fences"], "json_path": path})
@@ -336,7 +336,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "recording": ("targets/recordings",),
     "template": ("support/templates",),
     **dict.fromkeys(("glob", "regex"), ("support/patterns",)),
-    "transform": ("support/transform",),
+    "transform": ("settings/transform",),
     "judge_response": ("evaluators/judges",),
 }
 """The packages of each reader, whose lines are counted."""

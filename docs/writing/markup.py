@@ -26,8 +26,8 @@ from agentv.datasets.case.keys import (
 )
 from agentv.model.evaluator import Verdicts
 from agentv.model.message import ToolCall
+from agentv.model.sandbox_settings import HostKey, SandboxSettings
 from agentv.registry import Registry
-from agentv.settings.sandbox import HostKey, SandboxSettings
 from agentv.settings.settings_reader import RunDefaults, aliases_of
 
 Kind = type[msgspec.Struct]

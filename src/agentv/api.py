@@ -26,13 +26,13 @@ from agentv.engine.run_plan import RunPlan
 from agentv.errors import AgentvError, DatasetWarning, NoEvaluatorsError, UsageError
 from agentv.evaluators.code.function_evaluator import function_spec
 from agentv.model.case import EvalCase
+from agentv.model.diagnostics import SHARE, Problems, did_you_mean
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.manifest import RunSummary
 from agentv.model.result import Result
 from agentv.registry import TARGETS
 from agentv.runs.folder import export_records, output_paths
 from agentv.runs.store import RunStore
-from agentv.settings.diagnostics import SHARE, Problems, did_you_mean
 from agentv.settings.evaluator_reader import named
 from agentv.settings.settings_reader import read_settings
 from agentv.targets.python import FunctionTarget

@@ -89,7 +89,7 @@ class Registry:
 
     def suggestion(self, name: str) -> str:
         """Return a hint for an unknown kind: its replacement, a similar name, or the known names."""
-        from agentv.settings.diagnostics import did_you_mean  # late: only needed for a mistake
+        from agentv.model.diagnostics import did_you_mean  # late: only needed for a mistake
 
         known = [*self._rows, *self._aliases, *self._plugins()]
         instead = self.elsewhere.get(name.replace("_", "-"))

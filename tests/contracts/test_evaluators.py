@@ -9,13 +9,13 @@ from agentv.engine.checks.preflight import Preflight, ProjectFacts
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.scoring.grades import evaluator_result
 from agentv.model.case import CaseDetails, EvalCase
+from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Score
 from agentv.model.job import Judgement
 from agentv.model.message import Message
 from agentv.model.origin import Origin, Place
 from agentv.model.response import Response
 from agentv.registry import EVALUATORS
-from agentv.settings.diagnostics import Problems
 from agentv.settings.evaluator_reader import read_entry
 
 OWN = {

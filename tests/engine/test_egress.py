@@ -9,13 +9,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from agentv.model.sandbox_settings import HostKey, RunSandbox, SandboxSettings
+from agentv.sandbox import methods
+from agentv.sandbox.hosts import AllowedHost
+from agentv.sandbox.methods import CannotConfine
+from agentv.sandbox.sandbox import open_sandbox
+from agentv.sandbox.subprocesses import ProcessSpec, run_process
 from agentv.settings.environment import Environment
-from agentv.settings.sandbox import HostKey, RunSandbox, SandboxSettings
-from agentv.support.isolation import methods
-from agentv.support.isolation.hosts import AllowedHost
-from agentv.support.isolation.methods import CannotConfine
-from agentv.support.isolation.sandbox import open_sandbox
-from agentv.support.processes.subprocesses import ProcessSpec, run_process
 from agentv.targets.agents.agent import ModelHost
 from agentv.targets.agents.vendor_agents import ClaudeCode
 

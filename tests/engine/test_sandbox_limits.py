@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from agentv.model.sandbox_settings import RunSandbox, SandboxSettings
+from agentv.sandbox import methods
+from agentv.sandbox.methods import CannotConfine
+from agentv.sandbox.sandbox import open_sandbox
+from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.settings.environment import Environment
-from agentv.settings.sandbox import RunSandbox, SandboxSettings
-from agentv.support.isolation import methods
-from agentv.support.isolation.methods import CannotConfine
-from agentv.support.isolation.sandbox import open_sandbox
-from agentv.support.processes.subprocesses import ProcessFailure, ProcessSpec, run_process
 
 
 @pytest.fixture(params=["landlock", "bubblewrap"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentv.support.isolation import methods
+from agentv.sandbox import methods
 
 TRY = """
 import json, os, pathlib, sys

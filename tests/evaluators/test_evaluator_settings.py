@@ -5,8 +5,8 @@ import math
 import pytest
 
 from agentv.evaluators.judges.rubric import RubricItem, ranges_in_order, rubric_items
+from agentv.model.diagnostics import Problems
 from agentv.registry import EVALUATORS
-from agentv.settings.diagnostics import Problems
 from agentv.settings.evaluator_reader import read_entries, read_entry
 
 

@@ -12,12 +12,12 @@ import pytest
 
 from agentv.evaluators.code.code_judge import CodeJudge
 from agentv.model.response import answer
+from agentv.sandbox import methods
+from agentv.sandbox.confinement import Confinement
+from agentv.sandbox.landlock import landlock_problem
+from agentv.sandbox.methods import CannotConfine
+from agentv.sandbox.visibility import hidden_paths
 from agentv.settings.environment import Environment
-from agentv.support.isolation import methods
-from agentv.support.isolation.confinement import Confinement
-from agentv.support.isolation.landlock import landlock_problem
-from agentv.support.isolation.methods import CannotConfine
-from agentv.support.isolation.visibility import hidden_paths
 from sandbox_probes import TRIES, TRY, attacked
 
 CONFINEMENTS = {
@@ -151,7 +151,7 @@ def test_folders_with_secrets_stay_importable(scoring, tmp_path, monkeypatch, na
 @pytest.mark.parametrize("text", ["", "def agentv_judge(payload): return 1"], ids=["started", "warm"])
 def test_more_folders_than_can_be_searched_are_refused(scoring, tmp_path, monkeypatch, way, text):
     (tmp_path / "a" / "b").mkdir(parents=True)
-    monkeypatch.setattr("agentv.support.isolation.secret_files.MOST_FOLDERS", 2)
+    monkeypatch.setattr("agentv.sandbox.secret_files.MOST_FOLDERS", 2)
     (tmp_path / "judge.py").write_text(text)
     entry = {"script": [sys.executable, "judge.py"], "sandbox": "required"}
     message = scoring.failure("code_judge", entry, workdir=str(tmp_path))

@@ -19,8 +19,8 @@ from agentv.model.message import FilePart, Message, TextPart
 from agentv.model.origin import Origin, Place
 from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage
+from agentv.sandbox import subprocesses as processes
 from agentv.settings.environment import Environment, Home
-from agentv.support.processes import subprocesses as processes
 from agentv.targets import command_call as command_module
 from agentv.targets.cli import Cli, CommandTemplate, Healthcheck, executed_placeholder
 from virtual_time import skipped_ahead

@@ -65,7 +65,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from agentv.settings.diagnostics import did_you_mean  # late: only needed for a mistake
+            from agentv.model.diagnostics import did_you_mean  # late: only needed for a mistake
 
             names = self.list_commands(ctx)
             hint = did_you_mean(args[0], names) or f"Commands: {', '.join(names)}"

@@ -17,7 +17,7 @@ from agentv.cli.options import (
     flag,
     option,
 )
-from agentv.settings.diagnostics import Range
+from agentv.model.diagnostics import Range
 
 _FRACTION = Number(Range(0, 1, exclusive=True))
 

@@ -23,8 +23,8 @@ from agentv.cli.options import (
     flag,
     option,
 )
-from agentv.settings.diagnostics import MOST_TRIALS, Range
-from agentv.settings.sandbox import ENGINES
+from agentv.model.diagnostics import MOST_TRIALS, Range
+from agentv.model.sandbox_settings import ENGINES
 
 TRIALS = Number(Range(1, MOST_TRIALS, whole=True))
 NOT_NEGATIVE = Number(Range(0))

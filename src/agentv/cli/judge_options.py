@@ -17,7 +17,7 @@ from agentv.cli.options import (
     flag,
     option,
 )
-from agentv.settings.diagnostics import Range
+from agentv.model.diagnostics import Range
 
 CORRELATION = Number(Range(-1, 1))
 

@@ -13,8 +13,8 @@ from msgspec import Struct
 from agentv.cli import COMMANDS
 from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.errors import UsageError
-from agentv.settings import diagnostics
-from agentv.settings.diagnostics import Range
+from agentv.model import diagnostics
+from agentv.model.diagnostics import Range
 
 GROUPS = {
     "Selection": "given_filters tags excluded_tags cases cases_from sample seed shard rows split limit "

@@ -18,9 +18,9 @@ import numpy as np
 from agentv.comparison.case_table import CaseName, CaseTable, first_places, number_codes
 from agentv.comparison.changes.run_change import CaseId
 from agentv.errors import AgentvError, UsageError
+from agentv.model.diagnostics import did_you_mean
 from agentv.runs.record import EvaluatorCalls, EvaluatorScore, ScoreRecord
 from agentv.runs.store import RunStore
-from agentv.settings.diagnostics import did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

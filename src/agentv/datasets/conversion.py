@@ -23,10 +23,10 @@ from agentv.datasets.formats.yaml_writer import WrittenInt
 from agentv.datasets.loader import StrictSink, ignore
 from agentv.errors import AgentvError, DatasetError, DatasetWarning, LossWarning, MappedNote, UsageError, plural
 from agentv.model.case import NO_DETAILS, EvalCase, case_to_data
+from agentv.model.diagnostics import did_you_mean
 from agentv.model.evaluator import execution_to_data
 from agentv.model.values import to_json
 from agentv.registry import FOREIGN_FORMATS
-from agentv.settings.diagnostics import did_you_mean
 from agentv.settings.evaluator_reader import with_agentv_defaults
 from agentv.support.hash_table import PackedIds
 

@@ -31,8 +31,8 @@ from agentv.errors import (
     RefusedCaseWarning,
 )
 from agentv.model.case import EvalCase
+from agentv.model.diagnostics import Problem, Problems, field_name, type_word
 from agentv.model.origin import Origin, Place
-from agentv.settings.diagnostics import Problem, Problems, field_name, type_word
 from agentv.settings.environment import references
 from agentv.support.hash_table import IdSet, PackedIds
 from agentv.trust.roots import is_trusted, noted_variables

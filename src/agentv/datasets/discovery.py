@@ -11,8 +11,8 @@ import msgspec
 from agentv.datasets.detection import MAPPED, detect, unsupported
 from agentv.datasets.formats import dataset_format as formats
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidDatasetError, UsageError
+from agentv.model.diagnostics import nearest
 from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS, FORMATS
-from agentv.settings.diagnostics import nearest
 from agentv.support import patterns as globs
 
 _MAGIC = re.compile(r"[*?\[{]")

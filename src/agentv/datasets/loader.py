@@ -34,8 +34,8 @@ from agentv.errors import (
     UsageError,
 )
 from agentv.model.case import EvalCase
+from agentv.model.diagnostics import Problems
 from agentv.model.origin import Origin, Place
-from agentv.settings.diagnostics import Problems
 from agentv.support.hash_table import IdSet, PackedIds
 from agentv.support.patterns import upward
 from agentv.trust.roots import trusting

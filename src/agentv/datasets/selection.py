@@ -14,8 +14,8 @@ import msgspec
 
 from agentv.errors import UsageError, file_errors, plural
 from agentv.model.case import NO_DETAILS, EvalCase
+from agentv.model.diagnostics import did_you_mean
 from agentv.model.values import draw_rank
-from agentv.settings.diagnostics import did_you_mean
 
 CaseName = tuple[str, str]
 """Dataset name and case id: identifies a case across runs, wherever the dataset is stored."""

@@ -20,9 +20,9 @@ from agentv.datasets.loader import CaseSource, case_source
 from agentv.datasets.selection import Selection, read_case_list
 from agentv.engine.named_runs import Ended, cases_that_ended, check_run_name, lasting_name
 from agentv.errors import DatasetWarning, InvalidDatasetError, UsageError
+from agentv.model.diagnostics import MOST_TRIALS, Problems, did_you_mean
 from agentv.model.evaluator import DEFAULT_TARGET
-from agentv.settings.diagnostics import MOST_TRIALS, Problems, did_you_mean
-from agentv.settings.sandbox import Engine
+from agentv.model.sandbox_settings import Engine
 from agentv.settings.settings_reader import ProjectConfig, RunDefaults, check_config, read_settings
 from agentv.targets.variants import Variant
 from agentv.trust.roots import distrust

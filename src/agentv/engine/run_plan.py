@@ -17,11 +17,11 @@ from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import Project
 from agentv.errors import DatasetWarning, InvalidCaseError, InvalidDatasetError, RefusedCaseWarning, UsageError
 from agentv.model.case import NO_DETAILS, USER_TARGET, EvalCase, refused_case
+from agentv.model.diagnostics import Problem
 from agentv.model.evaluator import EvaluatorSpec, Execution, turn_evaluator_name
 from agentv.model.job import AnswerSource, Job
 from agentv.model.manifest import DatasetEntry, TargetEntry, merged_contents
 from agentv.model.response import content_text
-from agentv.settings.diagnostics import Problem
 from agentv.targets.target import Target
 from agentv.trust.inventory import Inventory
 

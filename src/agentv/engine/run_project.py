@@ -21,13 +21,13 @@ from agentv.engine.named_runs import run_path
 from agentv.engine.run_options import EvalOptions, default_target, load_defaults
 from agentv.errors import AgentvError, DatasetWarning, UsageError
 from agentv.model.manifest import TargetEntry
+from agentv.model.sandbox_settings import Engine, RunSandbox, settings_of
 from agentv.model.values import digest
 from agentv.registry import EXECUTORS
+from agentv.sandbox.availability import sandbox_of
 from agentv.settings.environment import load_environment
 from agentv.settings.frozen_settings import frozen_settings
-from agentv.settings.sandbox import Engine, RunSandbox, settings_of
 from agentv.settings.settings_reader import RunDefaults
-from agentv.support.isolation.availability import sandbox_of
 from agentv.targets.catalog import (
     FILE_NAMES,
     Targets,

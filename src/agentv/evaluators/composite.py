@@ -31,10 +31,10 @@ from agentv.evaluators.judges.judge_prompt import (
     prompt_references,
 )
 from agentv.evaluators.judges.llm_judge import verdict
+from agentv.model.diagnostics import did_you_mean
 from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, FileReference, Needs, Score
 from agentv.model.job import Judgement
 from agentv.model.result import EvaluatorResult
-from agentv.settings.diagnostics import did_you_mean
 
 _Mean = Literal["weighted_average", "weighted-average"]
 _Program = Literal["code_judge", "code-judge", "code_grader", "code-grader"]

@@ -31,13 +31,13 @@ from agentv.evaluators.judges.judge_responses import ResponseFormat, UnusableRes
 from agentv.evaluators.judges.rubric import RubricItem, rubric_complaints
 from agentv.executors.executor import LocalLimits
 from agentv.model.case import EvalCase
+from agentv.model.diagnostics import did_you_mean, type_word
 from agentv.model.evaluator import RUBRIC_TYPE, EvaluatorFailure
 from agentv.model.job import Judgement
 from agentv.model.message import Message
 from agentv.model.response import answer
 from agentv.model.values import freeze, to_json
 from agentv.runs.folder import write_whole
-from agentv.settings.diagnostics import did_you_mean, type_word
 from agentv.support.templates import environment, first_line, missing_name, names_in
 from agentv.trust.consent import check_policy
 

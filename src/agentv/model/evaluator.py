@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
+from agentv.model.diagnostics import KeyPath, Problems
 from agentv.model.result import EvaluatorResult, Share, TokenUsage, Verdict
 from agentv.model.values import ComparedByContent, FrozenDict, digest
-from agentv.settings.diagnostics import KeyPath, Problems
 
 if TYPE_CHECKING:
     from agentv.model.job import Judgement

@@ -62,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _number(range_name: str, text: str) -> float:
-    from agentv.settings import diagnostics  # late: rarely needed
+    from agentv.model import diagnostics  # late: rarely needed
 
     allowed: diagnostics.Range = getattr(diagnostics, range_name)
     try:

@@ -11,10 +11,10 @@ from typing import BinaryIO
 import msgspec
 
 from agentv.errors import AgentvError, UsageError
+from agentv.model.diagnostics import did_you_mean
 from agentv.registry import REPORTS
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
-from agentv.settings.diagnostics import did_you_mean
 
 
 class ReportFormat(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,9 +12,9 @@ from urllib.parse import unquote, unquote_plus
 import msgspec
 
 from agentv.errors import AgentvError
-from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
+from agentv.model.diagnostics import KeyPath, Problems, did_you_mean, field_name
+from agentv.model.sandbox_settings import RunSandbox
 from agentv.settings.frozen_settings import check_settings_file
-from agentv.settings.sandbox import RunSandbox
 from agentv.support.patterns import upward
 from agentv.trust.roots import advice, distrust, is_trusted
 

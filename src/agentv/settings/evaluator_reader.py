@@ -9,12 +9,12 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import UsageError
+from agentv.model.diagnostics import KeyPath, Problems, did_you_mean, field_name
 from agentv.model.evaluator import COMMON_KEYS, RUBRIC_TYPE, Evaluator, EvaluatorSpec
 from agentv.model.values import FrozenDict, FrozenList, freeze
 from agentv.registry import EVALUATORS
-from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, field_name
 from agentv.settings.settings_reader import UNKNOWN_FIELD, field_of, known_keys, read_settings, read_value
-from agentv.support.transform import check_transform
+from agentv.settings.transform import check_transform
 from agentv.support.user_code import FunctionError, UninspectableError, load
 
 _MinimumScore = bool | Annotated[float, Meta(ge=0, le=1)]

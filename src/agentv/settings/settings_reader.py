@@ -17,9 +17,9 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
+from agentv.model.diagnostics import MOST_TRIALS, KeyPath, Problems, did_you_mean, field_name, nearest, type_word
 from agentv.model.evaluator import Verdicts
-from agentv.settings.diagnostics import MOST_TRIALS, KeyPath, Problems, did_you_mean, field_name, nearest, type_word
-from agentv.settings.sandbox import Sandboxed
+from agentv.model.sandbox_settings import Sandboxed
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from agentv.settings.diagnostics import did_you_mean
+from agentv.model.diagnostics import did_you_mean
 
 _TYPES: dict[str, Any] = {
     **{"str": str, "int": int, "float": float, "bool": bool, "bytes": bytes, "None": None, "Any": Any, "object": Any},

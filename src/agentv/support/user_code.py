@@ -13,7 +13,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from agentv.errors import AgentvError, start_of
-from agentv.settings.diagnostics import did_you_mean
+from agentv.model.diagnostics import did_you_mean
 from agentv.support.hashes import file_of
 
 _LONGEST_MESSAGE = 500

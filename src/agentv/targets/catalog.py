@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 import msgspec
 
 from agentv.errors import TargetsError, UsageError
+from agentv.model.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name
 from agentv.model.evaluator import DEFAULT_TARGET
 from agentv.registry import TARGETS
-from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name
 from agentv.settings.environment import (
     MASK,
     SHORTEST_SECRET,

@@ -12,13 +12,13 @@ import msgspec
 
 from agentv.errors import UsageError
 from agentv.model.call_trace import COMMAND_TRACE_WAIT_S
+from agentv.model.diagnostics import did_you_mean
 from agentv.model.message import ChatFormat
+from agentv.model.sandbox_settings import Sandboxed
+from agentv.sandbox.availability import sandbox_of
 from agentv.settings.addresses import address_complaints, host_of
-from agentv.settings.diagnostics import did_you_mean
 from agentv.settings.environment import REFERENCE, environment_of
-from agentv.settings.sandbox import Sandboxed
 from agentv.support.hashes import short, words_in
-from agentv.support.isolation.availability import sandbox_of
 from agentv.targets.target import COMMON_ALIASES, NonNegative, Positive
 from agentv.targets.workspace_target import WorkspaceTarget
 from agentv.trust.inventory import NamedUse

@@ -21,14 +21,8 @@ from agentv.model.message import message_to_data, messages_as_json
 from agentv.model.response import Arrived, Request, Response, TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.model.values import to_json
-from agentv.settings.child_environment import child_environment
-from agentv.settings.environment import environment_of
-from agentv.support.byte_gate import hold_bytes
-from agentv.support.hashes import short
-from agentv.support.isolation.availability import sandbox_of
-from agentv.support.json_values import json_or
-from agentv.support.private_files import TooLarge, read_file
-from agentv.support.processes.subprocesses import (
+from agentv.sandbox.availability import sandbox_of
+from agentv.sandbox.subprocesses import (
     MAX_OUTPUT_BYTES,
     ProcessFailure,
     ProcessOutput,
@@ -36,6 +30,12 @@ from agentv.support.processes.subprocesses import (
     ending_of,
     run_process,
 )
+from agentv.settings.child_environment import child_environment
+from agentv.settings.environment import environment_of
+from agentv.support.byte_gate import hold_bytes
+from agentv.support.hashes import short
+from agentv.support.json_values import json_or
+from agentv.support.private_files import TooLarge, read_file
 from agentv.support.temporary_folders import temporary_folder
 from agentv.targets.answers import is_answer_object, response_from_object, response_from_text
 from agentv.targets.cli import Cli, CommandTemplate, Healthcheck

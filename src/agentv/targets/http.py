@@ -14,11 +14,11 @@ import msgspec
 
 from agentv.errors import UsageError
 from agentv.model.call_trace import TRACE_WAIT_S, trace_headers
+from agentv.model.diagnostics import did_you_mean
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Request, Responder, Response
 from agentv.model.values import to_json
 from agentv.settings.addresses import address_complaints, host_of
-from agentv.settings.diagnostics import did_you_mean
 from agentv.settings.environment import REFERENCE
 from agentv.support.json_values import MISSING, steps_of, value_at
 from agentv.support.templates import TemplateProblem, as_text, environment, names_in, render

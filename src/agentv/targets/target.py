@@ -17,9 +17,9 @@ from agentv.model.values import digest
 from agentv.model.workspace_settings import WorkspaceFile
 from agentv.settings.addresses import address_complaints, host_of
 from agentv.settings.environment import MASK, SecretTexts, is_secret_field, mask_secrets
+from agentv.settings.transform import Transform, functions_of
 from agentv.support.hashes import contents, file_of
 from agentv.support.patterns import upward
-from agentv.support.transform import Transform, functions_of
 from agentv.targets.tools.tool import are_stable, declared_tools, files_of_tools, local_tools, tool_complaints
 from agentv.trust.inventory import ANY_HOST, NamedUse
 

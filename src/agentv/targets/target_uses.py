@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from agentv.model.diagnostics import Problems
 from agentv.registry import TARGETS
 from agentv.settings.addresses import host_of
-from agentv.settings.diagnostics import Problems
 from agentv.settings.environment import references
 from agentv.settings.settings_reader import field_of
-from agentv.support.transform import functions_of
+from agentv.settings.transform import functions_of
 from agentv.targets.target import Target
 from agentv.targets.targets_file import Entry, follow, targets_used
 from agentv.targets.tools.tool import CommandTool, FunctionTool, local_tools

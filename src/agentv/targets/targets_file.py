@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from agentv.model.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name, type_word
 from agentv.registry import TARGETS
-from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name, type_word
 from agentv.settings.environment import REFERENCE, address_secrets, interpolate, is_secret_field, references
 from agentv.settings.settings_reader import declares, field_of, read_settings
 from agentv.targets.target import Target

@@ -13,9 +13,9 @@ from agentv.engine.named_runs import named_run
 from agentv.engine.run_in_progress import Observer
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError
+from agentv.model.sandbox_settings import Engine
 from agentv.runs.redaction import Redactor
 from agentv.settings.environment import load_environment
-from agentv.settings.sandbox import Engine
 from agentv.tool_server.run_budget import ServerBudget
 from agentv.tool_server.settings_snapshot import SettingsSnapshot
 from agentv.trust.policy import denying_programs

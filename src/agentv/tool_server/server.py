@@ -21,9 +21,9 @@ from mcp.server.stdio import stdio_server
 
 from agentv import __version__
 from agentv.errors import AgentvError, RunWarning, UsageError, start_of
+from agentv.model.diagnostics import did_you_mean
 from agentv.report.figures import visible
 from agentv.report.status_line import Pace, status_line
-from agentv.settings.diagnostics import did_you_mean
 from agentv.support.user_code import importing_nothing
 from agentv.tool_server import dataset_tools, failure_tools, run_tool, run_tools
 from agentv.tool_server.served_project import ServedProject

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agentv.errors import AgentvError, UsageError
-from agentv.settings.diagnostics import Problems, type_word
+from agentv.model.diagnostics import Problems, type_word
 from agentv.settings.frozen_settings import check_settings_file, frozen_settings
 from agentv.settings.settings_reader import read_settings
 

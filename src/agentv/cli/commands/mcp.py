@@ -12,7 +12,7 @@ import click
 from agentv.cli import output
 from agentv.cli.options import AT_LEAST_1, FOLDER, POSITIVE, TargetsFileOption, declare, flag, option
 from agentv.errors import UsageError
-from agentv.settings.sandbox import ENGINES
+from agentv.model.sandbox_settings import ENGINES
 
 INSTALL = "pip install 'agentv[mcp]'"
 

@@ -12,11 +12,11 @@ import numpy as np
 from agentv.comparison.behaviour.trajectory import Divergence, Step, align, first_divergence
 from agentv.comparison.scores import GroupedCases
 from agentv.errors import UsageError
+from agentv.model.diagnostics import did_you_mean
 from agentv.model.message import stored_tool_calls
 from agentv.model.result import Result
 from agentv.runs.failure_groups import FailureGroups, TagCounts, group_failures
 from agentv.runs.record import ScoreRecord
-from agentv.settings.diagnostics import did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

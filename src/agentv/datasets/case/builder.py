@@ -28,10 +28,10 @@ from agentv.model.case import (
     Turn,
     refused_case,
 )
+from agentv.model.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.model.message import ROLES, Message
 from agentv.model.origin import Place
 from agentv.model.values import FrozenDict, NestingError, freeze
-from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.settings.settings_reader import aliases_of, known_keys, read_settings, read_value
 
 _CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)})

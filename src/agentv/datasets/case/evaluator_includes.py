@@ -15,8 +15,8 @@ from agentv.datasets.case.keys import LIST_KEYS
 from agentv.datasets.files import FileError, FileFinder
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.errors import DatasetError
+from agentv.model.diagnostics import KeyPath, Problems
 from agentv.registry import EVALUATORS
-from agentv.settings.diagnostics import KeyPath, Problems
 
 _FOLDER = os.path.join(".agentv", "templates")
 _SUFFIXES = (".yaml", ".yml")

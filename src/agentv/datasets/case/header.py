@@ -20,10 +20,10 @@ from agentv.datasets.files import CONFIG_FILE, FileFinder
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.formats.yaml_parser import YamlError, locate, parse_yaml
 from agentv.errors import InvalidDatasetError, UsageError
+from agentv.model.diagnostics import KeyPath, Problem, Problems, field_name
 from agentv.model.evaluator import DEFAULT_EVALUATOR, RUBRIC_TYPE, EvaluatorSpec, Execution
 from agentv.model.values import FrozenDict, freeze
 from agentv.model.workspace_settings import Workspace
-from agentv.settings.diagnostics import KeyPath, Problem, Problems, field_name
 from agentv.settings.evaluator_reader import named, read_entries, read_entry, with_agentv_defaults
 from agentv.settings.settings_reader import read_settings, read_value
 from agentv.support.patterns import upward

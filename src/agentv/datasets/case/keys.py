@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Meta
 
 from agentv.model.case import Aggregation, DependencyFailure
+from agentv.model.diagnostics import MOST_TRIALS, KeyPath, Problems
 from agentv.model.evaluator import Execution, Verdicts
 from agentv.model.values import freeze
-from agentv.settings.diagnostics import MOST_TRIALS, KeyPath, Problems
 from agentv.settings.settings_reader import aliases_of, known_keys
 
 CASE_LIST_KEYS = ("evalcases", "tests", "eval_cases", "cases")

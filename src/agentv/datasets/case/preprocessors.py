@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import DEFAULT_TYPE, EvaluatorSpec
 from agentv.model.values import FrozenDict, freeze
-from agentv.settings.diagnostics import Problems
 from agentv.settings.evaluator_reader import find_kind, read_entry
 from agentv.settings.settings_reader import field_of
 from agentv.support.media_types import media_type_named

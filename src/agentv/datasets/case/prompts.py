@@ -11,8 +11,8 @@ from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.files import FileError, FileFinder, is_address, is_guideline, read_image, read_text
 from agentv.errors import DatasetError
 from agentv.model.case import EvalCase, case_to_data
+from agentv.model.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.model.message import FilePart, ImagePart, Message, TextPart
-from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.support.templates import TemplateProblem, environment, first_line, is_file_name, missing_name, names_in
 
 AGENTMARK_ENDING = ".prompt.mdx"

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from agentv.datasets.case.keys import OUTCOME_KEYS
 from agentv.datasets.files import FileError, FileFinder, is_address
+from agentv.model.diagnostics import KeyPath, Problems, did_you_mean, type_word
 from agentv.model.message import PART_KINDS, ROLES, FilePart, ImagePart, Message, Part, TextPart, ToolCall
 from agentv.model.values import freeze
-from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean, type_word
 from agentv.settings.settings_reader import read_settings
 from agentv.support.hash_table import PackedIds
 

@@ -8,8 +8,8 @@ import msgspec
 
 from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.variables import inserter, replace_texts
+from agentv.model.diagnostics import Problems
 from agentv.model.message import Message
-from agentv.settings.diagnostics import Problems
 from agentv.settings.settings_reader import read_value
 
 

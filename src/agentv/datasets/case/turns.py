@@ -8,8 +8,8 @@ from agentv.datasets.case.header import read_evaluators
 from agentv.datasets.case.keys import LIST_KEYS, CaseKeys
 from agentv.datasets.case.shorthand import MessageReader, note_unknown
 from agentv.model.case import Aggregation, Turn
+from agentv.model.diagnostics import KeyPath, Problems, field_name
 from agentv.model.message import Message
-from agentv.settings.diagnostics import KeyPath, Problems, field_name
 from agentv.settings.settings_reader import field_of, read_value
 
 CONVERSATION_KEYS = ("mode", "aggregation", "on_turn_failure")

@@ -12,8 +12,8 @@ from agentv.datasets.case.keys import HookKeys, RepositoryKeys, WorkspaceKeys
 from agentv.datasets.files import FileError, FileFinder, Found
 from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.errors import DatasetError
+from agentv.model.diagnostics import KeyPath, Problems, field_name
 from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace, WorkspaceFile
-from agentv.settings.diagnostics import KeyPath, Problems, field_name
 from agentv.settings.settings_reader import read_settings
 
 _PATH: KeyPath = ("workspace",)

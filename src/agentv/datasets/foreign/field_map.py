@@ -14,7 +14,7 @@ from agentv.datasets.foreign.foreign_format import PlainMapper
 from agentv.datasets.foreign.values import filled, is_blank, messages_of, parsed, text_of, texts_of, with_outcome
 from agentv.datasets.formats.dataset_format import PlainRow
 from agentv.errors import UsageError
-from agentv.settings.diagnostics import did_you_mean
+from agentv.model.diagnostics import did_you_mean
 
 _TEXTS = ("id", "input", "expected_output", "expected_outcome", "conversation_id", "description")
 _LISTS = ("tags", "context", "rubrics")

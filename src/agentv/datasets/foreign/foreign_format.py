@@ -37,8 +37,8 @@ from agentv.errors import (
     MappedNote,
     plural,
 )
+from agentv.model.diagnostics import type_word
 from agentv.model.values import to_json
-from agentv.settings.diagnostics import type_word
 
 _WRONG_TYPE = (AttributeError, TypeError, IndexError)
 """What a mapper raises if a value has another type than the tool writes, such as a text instead of an object."""

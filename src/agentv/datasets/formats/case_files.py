@@ -22,7 +22,7 @@ from agentv.datasets.formats.dataset_format import (
 from agentv.datasets.formats.yaml_parser import Map, Seq, locate
 from agentv.datasets.variables import MARK, insert_environment
 from agentv.errors import AgentvError, DatasetError, InvalidDatasetError
-from agentv.settings.diagnostics import type_word
+from agentv.model.diagnostics import type_word
 from agentv.support import patterns as globs
 
 PREFIX = "file://"

@@ -43,8 +43,8 @@ from agentv.datasets.formats.lines import (
 )
 from agentv.datasets.formats.yaml_writer import write_yaml
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError, InvalidCaseError
+from agentv.model.diagnostics import Problems, type_word
 from agentv.model.values import MAX_DEPTH, to_json
-from agentv.settings.diagnostics import Problems, type_word
 from agentv.settings.settings_reader import aliases_of, known_keys
 
 ROW_HINT = "Each line must be a complete JSON object"

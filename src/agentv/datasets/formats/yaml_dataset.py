@@ -22,8 +22,8 @@ from agentv.datasets.formats.yaml_parser import Map, Seq, YamlError, composed, l
 from agentv.datasets.formats.yaml_writer import write_yaml
 from agentv.datasets.variables import MARK, insert_environment
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError, DatasetWarning, InvalidDatasetError
+from agentv.model.diagnostics import nearest, type_word
 from agentv.model.values import to_json
-from agentv.settings.diagnostics import nearest, type_word
 from agentv.settings.frozen_settings import check_settings_file
 
 _BOM = b"\xef\xbb\xbf"

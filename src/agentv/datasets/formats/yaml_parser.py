@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from agentv.datasets.formats.yaml_writer import resolve
+from agentv.model.diagnostics import KeyPath
 from agentv.model.values import MAX_DEPTH
-from agentv.settings.diagnostics import KeyPath
 
 ALIAS_ALLOWANCE = 1_000_000
 """Nodes that aliases may add to any document, in addition to ten times its written nodes."""

@@ -19,11 +19,11 @@ from agentv.engine.run_plan import Cases, JobSource, RunPlan
 from agentv.engine.run_project import Project
 from agentv.errors import UsageError, start_of
 from agentv.model.case import EvalCase
+from agentv.model.diagnostics import did_you_mean
 from agentv.model.job import AnswerSource, Decision, GivenAnswer, Job
 from agentv.model.manifest import TargetEntry
 from agentv.model.message import tool_calls_in
 from agentv.model.response import Response, answer, content_text
-from agentv.settings.diagnostics import did_you_mean
 from agentv.targets.target import Target
 
 ORACLE = "oracle"

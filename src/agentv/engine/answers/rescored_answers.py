@@ -35,8 +35,8 @@ from agentv.model.manifest import TargetEntry
 from agentv.model.response import TargetFailure
 from agentv.model.result import EvaluatorResult, Result
 from agentv.runs.store import StoredCase
+from agentv.settings.transform import TransformFailure, apply_transform
 from agentv.support.hashes import short
-from agentv.support.transform import TransformFailure, apply_transform
 from agentv.targets.target import Target
 
 MAX_CONCURRENT_SCORES = 64

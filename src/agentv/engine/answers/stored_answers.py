@@ -22,6 +22,7 @@ from agentv.engine.named_runs import existing_run
 from agentv.engine.run_options import RescoreOptions
 from agentv.errors import AgentvError, DatasetWarning, InvalidCaseError, UsageError
 from agentv.model.case import EvalCase, PromptInput
+from agentv.model.diagnostics import Problems
 from agentv.model.job import Job
 from agentv.model.manifest import RunManifest
 from agentv.model.message import Message
@@ -31,7 +32,6 @@ from agentv.model.result import JobKey, Result
 from agentv.registry import TARGETS
 from agentv.runs.job_index import AnswerIndex
 from agentv.runs.store import CHECK_HINT, RunStore, StoredCase, read_case
-from agentv.settings.diagnostics import Problems
 from agentv.support.hash_table import OffsetTable
 from agentv.support.patterns import has_magic
 from agentv.targets.answers import message_from_data

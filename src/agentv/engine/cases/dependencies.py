@@ -10,9 +10,9 @@ import msgspec
 
 from agentv.errors import InvalidCaseError, UsageError
 from agentv.model.case import NO_DETAILS, EvalCase
+from agentv.model.diagnostics import Problem, did_you_mean
 from agentv.model.job import Job
 from agentv.model.result import Result
-from agentv.settings.diagnostics import Problem, did_you_mean
 
 CaseRef = tuple[str, str]
 """A case: its dataset and its id."""

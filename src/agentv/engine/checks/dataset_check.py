@@ -17,8 +17,8 @@ from agentv.engine.checks.preflight import Preflight
 from agentv.engine.checks.project_files import ProjectFiles
 from agentv.errors import DatasetError, DatasetWarning, LossWarning, MappedNote, MissingSidecarWarning
 from agentv.model.case import EvalCase
+from agentv.model.diagnostics import KeyPath, Problem, field_name
 from agentv.model.message import Message
-from agentv.settings.diagnostics import KeyPath, Problem, field_name
 from agentv.support.hash_table import PackedIds
 
 

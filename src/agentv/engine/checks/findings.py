@@ -11,8 +11,8 @@ from agentv.datasets.dataset import Dataset
 from agentv.datasets.formats.yaml_parser import locate
 from agentv.errors import DatasetError, DatasetWarning
 from agentv.model.case import EvalCase
+from agentv.model.diagnostics import KeyPath, Problem, Problems, Severity
 from agentv.model.evaluator import EvaluatorSpec
-from agentv.settings.diagnostics import KeyPath, Problem, Problems, Severity
 from agentv.settings.evaluator_reader import read_entries
 from agentv.settings.settings_reader import field_of
 from agentv.trust.inventory import Use

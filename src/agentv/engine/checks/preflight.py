@@ -15,13 +15,13 @@ from agentv.errors import UsageError
 from agentv.evaluators.base import NEEDS_CONTEXT, has_context
 from agentv.evaluators.code.static_checks import transform_references
 from agentv.model.case import NO_DETAILS, USER_TARGET, EvalCase
+from agentv.model.diagnostics import KeyPath, Problem, Problems, did_you_mean
 from agentv.model.evaluator import Evaluator, EvaluatorSpec, FileReference, turn_evaluator_name
 from agentv.model.message import Message
 from agentv.model.values import digest
-from agentv.settings.diagnostics import KeyPath, Problem, Problems, did_you_mean
+from agentv.sandbox.confinement import NO_SANDBOX_HINT
 from agentv.settings.evaluator_reader import evaluator_of
 from agentv.support.hash_table import OwnedCache
-from agentv.support.isolation.confinement import NO_SANDBOX_HINT
 from agentv.support.user_code import UninspectableError, may_import
 
 FALLBACK_JUDGE = "judge"

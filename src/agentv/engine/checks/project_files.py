@@ -15,8 +15,8 @@ from agentv.engine.checks.preflight import ProjectFacts
 from agentv.engine.run_options import default_target, load_defaults
 from agentv.errors import DatasetError, UsageError
 from agentv.model.case import EvalCase
+from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import Execution
-from agentv.settings.diagnostics import Problems
 from agentv.settings.environment import references
 from agentv.settings.settings_reader import field_of
 from agentv.targets.catalog import find_targets_file, settings_folder

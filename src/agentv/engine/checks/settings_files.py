@@ -12,7 +12,7 @@ from agentv.datasets.formats.yaml_dataset import case_list_key, parse_yaml_file
 from agentv.engine.checks.findings import Finding, from_error, from_problem
 from agentv.engine.checks.project_files import parsed_or_none
 from agentv.errors import DatasetError
-from agentv.settings.diagnostics import Problems
+from agentv.model.diagnostics import Problems
 from agentv.settings.settings_reader import check_config
 from agentv.targets.targets_file import check_targets, named_entries, targets_used
 

@@ -26,7 +26,7 @@ from agentv.model.result import (
     Result,
     TraceSummary,
 )
-from agentv.support.transform import TransformFailure
+from agentv.settings.transform import TransformFailure
 
 
 def summarise_trace(messages: Sequence[Message], errors: int = 0) -> TraceSummary | None:

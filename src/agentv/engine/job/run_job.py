@@ -35,7 +35,7 @@ from agentv.model.result import EvaluatorResult, Result
 from agentv.model.workspace_settings import Workspace
 from agentv.runs.redaction import Redactor
 from agentv.settings.environment import environment_of
-from agentv.support.transform import TransformFailure, apply_transform
+from agentv.settings.transform import TransformFailure, apply_transform
 from agentv.targets.target import Target
 
 if TYPE_CHECKING:

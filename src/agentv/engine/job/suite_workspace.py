@@ -22,9 +22,9 @@ from agentv.model.response import TargetFailure, content_text
 from agentv.model.result import Stage
 from agentv.model.values import digest, to_json
 from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace, WorkspaceFile
+from agentv.sandbox.subprocesses import ProcessSpec
 from agentv.settings.child_environment import child_environment
 from agentv.settings.environment import Environment
-from agentv.support.processes.subprocesses import ProcessSpec
 from agentv.support.temporary_folders import new_folder, remove_folder
 from agentv.targets.command_call import run_command
 
@@ -91,8 +91,8 @@ class HookRunner(msgspec.Struct, frozen=True):
         """Isolate a command that works in a workspace, if the run has a sandbox. Raises TargetFailure if it cannot."""
         if self.environment.sandbox.of() is None:
             return spec
-        from agentv.support.isolation.methods import CannotConfine  # late: few runs have a sandbox
-        from agentv.support.isolation.sandbox import open_sandbox
+        from agentv.sandbox.methods import CannotConfine  # late: few runs have a sandbox
+        from agentv.sandbox.sandbox import open_sandbox
 
         try:
             sandbox = open_sandbox(self.environment)

@@ -22,8 +22,8 @@ from agentv.model.job import Job
 from agentv.model.response import TargetFailure
 from agentv.model.result import Stage
 from agentv.model.workspace_settings import Hooks, Workspace
+from agentv.sandbox.subprocesses import ProcessSpec
 from agentv.support.private_files import is_folder, make_folder
-from agentv.support.processes.subprocesses import ProcessSpec
 from agentv.support.temporary_folders import new_folder, remove_folder
 
 

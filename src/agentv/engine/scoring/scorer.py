@@ -18,8 +18,8 @@ from agentv.model.job import Judgement
 from agentv.model.response import TargetFailure
 from agentv.model.result import EvaluatorResult
 from agentv.settings.evaluator_reader import evaluator_of
+from agentv.settings.transform import TransformFailure, apply_transform
 from agentv.support.hash_table import OwnedCache
-from agentv.support.transform import TransformFailure, apply_transform
 
 _NO_TRACE = "The stored record has no messages, so its tool calls are unknown"
 

@@ -29,9 +29,9 @@ from agentv.evaluators.base import (
 )
 from agentv.evaluators.checks.loose_json import loose_objects_in
 from agentv.evaluators.judges.object_scan import objects_in
+from agentv.model.diagnostics import field_name
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.job import Judgement
-from agentv.settings.diagnostics import field_name
 from agentv.support.json_values import MISSING, Step, json_or, same, steps_of
 
 if TYPE_CHECKING:

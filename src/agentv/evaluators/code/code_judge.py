@@ -28,8 +28,8 @@ from agentv.evaluators.code.program import (
 from agentv.evaluators.code.static_checks import function_reference
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Needs, Score
 from agentv.model.job import Judgement
-from agentv.support.isolation.confinement import Confinement
-from agentv.support.processes.subprocesses import ProcessOutput, ending_of, tail_of
+from agentv.sandbox.confinement import Confinement
+from agentv.sandbox.subprocesses import ProcessOutput, ending_of, tail_of
 
 _EXIT_HINT = "to score a program by its exit code, use `type: command`"
 _ANY_EXIT_CODE = frozenset(range(256))

@@ -13,7 +13,7 @@ from agentv.evaluators.base import Seconds, cut, pass_if, program_complaints
 from agentv.evaluators.code.program import Program, SandboxedEvaluator, with_level, workspace_confinement
 from agentv.model.evaluator import FileReference, Score
 from agentv.model.job import Judgement
-from agentv.support.processes.subprocesses import ending_of, tail_of
+from agentv.sandbox.subprocesses import ending_of, tail_of
 
 ExitCodes = Annotated[tuple[Annotated[int, Meta(ge=0, le=255)], ...], Meta(min_length=1)]
 

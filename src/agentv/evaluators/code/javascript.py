@@ -14,11 +14,11 @@ from agentv.evaluators.code.javascript_engine import INSTALL, score_of_value
 from agentv.evaluators.code.judge_host import host_of
 from agentv.evaluators.code.judge_io import Setup
 from agentv.evaluators.code.program import Program, SandboxedEvaluator, confinement_for, with_level
+from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.job import Judgement
+from agentv.model.sandbox_settings import Megabytes
 from agentv.model.values import to_json
-from agentv.settings.diagnostics import Problems
-from agentv.settings.sandbox import Megabytes
 
 FILE_ENDINGS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts")
 _REFERENCE = "agentv.evaluators.code.javascript_engine:javascript_score"

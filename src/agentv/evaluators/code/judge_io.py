@@ -15,7 +15,7 @@ import msgspec
 from agentv.evaluators.base import checked_score, checked_sentences, missed, passed, quoted
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.result import Verdict
-from agentv.support.isolation.confinement import Confinement
+from agentv.sandbox.confinement import Confinement
 from agentv.support.json_values import repeated_key
 
 

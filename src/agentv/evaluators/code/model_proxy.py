@@ -21,7 +21,7 @@ from aiohttp import web
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.job import Judgement
 from agentv.model.message import Message, message_to_data
-from agentv.support.isolation import PROXY_PORT
+from agentv.sandbox import PROXY_PORT
 from agentv.support.web_listener import listen
 
 HOST = "127.0.0.1"

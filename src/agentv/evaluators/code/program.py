@@ -17,16 +17,16 @@ import msgspec
 from msgspec.structs import replace
 
 from agentv.evaluators.base import Evaluator, Seconds, stamp_of
+from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
+from agentv.model.sandbox_settings import CONTAINERS, Megabytes
+from agentv.sandbox import methods
+from agentv.sandbox.confinement import Confinement
+from agentv.sandbox.subprocesses import ProcessFailure, ProcessOutput, ProcessSpec, ending_of, run_process
 from agentv.settings.child_environment import child_environment
-from agentv.settings.diagnostics import Problems
 from agentv.settings.environment import Environment
-from agentv.settings.sandbox import CONTAINERS, Megabytes
-from agentv.support.isolation import methods
-from agentv.support.isolation.confinement import Confinement
 from agentv.support.processes.process_limits import ProcessLimits
-from agentv.support.processes.subprocesses import ProcessFailure, ProcessOutput, ProcessSpec, ending_of, run_process
 from agentv.support.temporary_folders import temporary_folder
 
 Sandbox = Literal["limits", "preferred", "required"]
@@ -57,7 +57,7 @@ def workspace_confinement(sandbox: Sandbox, judgement: Judgement) -> Confinement
     run = judgement.environment.sandbox.of()
     if run is None or run.engine not in CONTAINERS:
         return confinement_for(sandbox, judgement)
-    from agentv.support.isolation.sandbox import opened  # late: few runs use containers
+    from agentv.sandbox.sandbox import opened  # late: few runs use containers
 
     try:
         return opened(run, judgement.environment).confinement

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentv.evaluators.code.inline_python import PARAMETERS
+from agentv.model.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.model.evaluator import FileReference, FindFile
-from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
+from agentv.settings.transform import functions_of
 from agentv.support.code_outline import read_module
-from agentv.support.transform import functions_of
 
 
 def function_reference(path: KeyPath, function: str) -> FileReference:

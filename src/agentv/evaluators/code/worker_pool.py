@@ -26,11 +26,11 @@ from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.model.message import PART_KINDS, Message
 from agentv.model.values import freeze
-from agentv.support.isolation.confinement import Launch, private_environment
+from agentv.sandbox.confinement import Launch, private_environment
+from agentv.sandbox.subprocesses import GRACE_S, end_group, ending_of
 from agentv.support.processes.process_exit import wait_uncancelled, when_ended
 from agentv.support.processes.process_limits import FamilyWatch
 from agentv.support.processes.process_memory import hide_environment
-from agentv.support.processes.subprocesses import GRACE_S, end_group, ending_of
 
 IMPORT_S = 60.0
 """Minimum time allowed for importing a file."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from agentv.evaluators.code.judge_io import MessageBuffer, ProtocolError
-from agentv.support.processes.subprocesses import end_group, ending_of, tail_of
+from agentv.sandbox.subprocesses import end_group, ending_of, tail_of
 
 if TYPE_CHECKING:
     from agentv.evaluators.code.worker_pool import ForkServerProcess

@@ -11,11 +11,11 @@ from typing import ClassVar
 import msgspec
 
 from agentv.evaluators.base import Seconds, program_complaints
+from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import EvaluatorFailure, FileReference, FindFile
 from agentv.model.job import Judgement
 from agentv.model.message import FilePart, TextPart
 from agentv.model.values import to_json
-from agentv.settings.diagnostics import Problems
 from agentv.support.media_types import media_type_named
 from agentv.support.private_files import TooLarge, read_file
 

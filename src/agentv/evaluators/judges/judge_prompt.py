@@ -18,11 +18,11 @@ import msgspec
 
 from agentv.evaluators.base import Prompt, PromptProgram, is_template
 from agentv.evaluators.code.payload import program_input
+from agentv.model.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.model.evaluator import EvaluatorFailure, FileReference, FindFile
 from agentv.model.job import Judgement
 from agentv.model.message import Message
 from agentv.model.values import digest
-from agentv.settings.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.support.templates import TemplateProblem, is_file_name, names_in, render
 
 VARIABLES = (

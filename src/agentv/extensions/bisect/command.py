@@ -44,9 +44,9 @@ from agentv.extensions.bisect.search import (
     SearchStep,
 )
 from agentv.extensions.bisect.state import SearchRequest, SearchState, StateFolder, refuse_other, shares_answers
+from agentv.model.diagnostics import Range
 from agentv.report.figures import number, one_line, p_equals, signed, signed_interval, usd
 from agentv.runs.folder_lock import FolderLock
-from agentv.settings.diagnostics import Range
 from agentv.settings.git_repository import Commit, GitRepository
 
 

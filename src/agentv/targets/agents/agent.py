@@ -12,13 +12,13 @@ import msgspec
 from agentv.errors import UsageError
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response, TargetFailure
+from agentv.model.sandbox_settings import CONTAINERS, Sandboxed
 from agentv.model.values import MAX_DEPTH
 from agentv.model.workspace_settings import WorkspaceFile
+from agentv.sandbox.availability import sandbox_of
 from agentv.settings.addresses import host_of, is_loopback
 from agentv.settings.environment import environment_of
-from agentv.settings.sandbox import CONTAINERS, Sandboxed
 from agentv.support.hashes import words_in
-from agentv.support.isolation.availability import sandbox_of
 from agentv.targets.agents.events import Event, LogFormat
 from agentv.targets.agents.skills import SkillPlaces, is_skill, workspace_folders, workspace_skill
 from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS

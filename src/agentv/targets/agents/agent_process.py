@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from agentv.model.response import OpenLog, Request, Response, TargetFailure
+from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.settings.child_environment import child_environment
 from agentv.settings.environment import environment_of
 from agentv.support.private_files import read_file
-from agentv.support.processes.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.support.temporary_folders import temporary_folder
 from agentv.targets.agents.access import agent_access
 from agentv.targets.agents.agent import GIT_CONFIG, Call, CodingAgent, with_relative_paths

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from agentv.errors import AgentvError
+from agentv.model.diagnostics import did_you_mean
 from agentv.model.job import NO_OVERRIDES, OverrideKey
 from agentv.model.message import Message
 from agentv.model.response import Request, Responder, Response, TargetFailure, answer, content_text
@@ -19,7 +20,6 @@ from agentv.runs.job_index import AnswerIndex
 from agentv.runs.record import RESULTS_FILE
 from agentv.runs.store import RunStore
 from agentv.sessions.session_file import is_session, session_files
-from agentv.settings.diagnostics import did_you_mean
 from agentv.support.hash_table import OffsetTable
 from agentv.targets.answers import response_from_object
 from agentv.targets.recordings.recorder import RecordedFailure, StoredResponse, request_digest_of, restored

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from agentv.settings.diagnostics import Problems
+from agentv.model.diagnostics import Problems
 from agentv.settings.settings_reader import read_settings
 from agentv.support.hashes import file_of, words_in
 from agentv.support.user_code import is_plain_function

@@ -15,10 +15,10 @@ import msgspec
 from agentv.errors import AgentvError, UsageError
 from agentv.model.response import TargetFailure
 from agentv.model.values import to_json
+from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.settings.child_environment import child_environment
 from agentv.settings.environment import environment_of
 from agentv.support.function_call import DaemonThreads, is_cancelled
-from agentv.support.processes.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.support.user_code import describe, import_reference
 from agentv.targets.tools.tool import CommandTool, DeclaredTool, FunctionTool, LocalTool, McpServer
 
@@ -188,7 +188,7 @@ class _CommandRunner:
     def _confined(self, spec: ProcessSpec, workspace: str | None) -> ProcessSpec:
         if self._environment.sandbox.of() is None:
             return spec
-        from agentv.support.isolation.sandbox import open_sandbox  # late: few runs isolate their tools
+        from agentv.sandbox.sandbox import open_sandbox  # late: few runs isolate their tools
 
         sandbox = open_sandbox(self._environment)
         assert sandbox is not None

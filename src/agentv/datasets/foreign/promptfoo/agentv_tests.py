@@ -18,7 +18,7 @@ from agentv.datasets.foreign.promptfoo.suite_files import SuiteFiles
 from agentv.datasets.foreign.promptfoo.test_sources import combinations, resolved, with_files
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
 from agentv.datasets.variables import replace_texts
-from agentv.settings.diagnostics import KeyPath
+from agentv.model.diagnostics import KeyPath
 from agentv.settings.environment import load_environment
 
 _KEPT = (

@@ -17,7 +17,7 @@ from agentv.datasets.foreign.promptfoo.nunjucks import check_templates, rendered
 from agentv.datasets.foreign.promptfoo.text_assertions import OVERLAP, TEXT_TYPES, is_number, text_entry
 from agentv.datasets.foreign.promptfoo.transform_code import transforms_of
 from agentv.datasets.foreign.values import is_blank, text_of
-from agentv.settings.diagnostics import did_you_mean
+from agentv.model.diagnostics import did_you_mean
 
 ABOVE_ZERO = 1e-9
 """The minimum of a number that passes if it is above 0."""

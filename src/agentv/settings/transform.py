@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentv.settings.diagnostics import KeyPath, Problems
+from agentv.model.diagnostics import KeyPath, Problems
 from agentv.settings.settings_reader import read_settings
 from agentv.support.json_values import MISSING, steps_of, value_at
 from agentv.support.patterns import search

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from agentv.support.isolation.confinement import Confinement
-from agentv.support.isolation.hosts import PROXY_ADDRESS, AllowedHost
+from agentv.sandbox.confinement import Confinement
+from agentv.sandbox.hosts import PROXY_ADDRESS, AllowedHost
 
 MAX_HEAD_BYTES = 64 * 1024
 CONNECT_S = 30.0

@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from agentv.errors import end_of
+from agentv.sandbox.confinement import Confinement, Launch, private_environment
+from agentv.sandbox.hosts import AllowedHost
 from agentv.support.byte_gate import LARGE_BYTES, UNKNOWN_BYTES, hold_bytes
-from agentv.support.isolation.confinement import Confinement, Launch, private_environment
-from agentv.support.isolation.hosts import AllowedHost
 from agentv.support.processes.process_exit import wait_uncancelled, when_ended
 from agentv.support.processes.process_gate import gate_of
 from agentv.support.processes.process_limits import FamilyWatch, ProcessLimits
@@ -111,14 +111,14 @@ async def _confined(spec: ProcessSpec, confinement: Confinement) -> AsyncIterato
         if spec.limits is not None:
             spec = replace(spec, limits=replace(spec.limits, folders=(scratch, *spec.limits.folders)))
         if confinement.is_container:
-            from agentv.support.isolation.container import container_name, remove_container  # late: rarely needed
+            from agentv.sandbox.container import container_name, remove_container  # late: rarely needed
 
             confinement = replace(confinement, name=container_name())
         try:
             if not spec.hosts:
                 yield replace(spec, confinement=confinement, env=env)
                 return
-            from agentv.support.isolation.egress import egress_access  # late: rarely needed
+            from agentv.sandbox.egress import egress_access  # late: rarely needed
 
             async with egress_access(spec.hosts, confinement, scratch) as access:
                 env = {**env, **access.variables}

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentv.errors import UsageError
+from agentv.model.sandbox_settings import Sandboxed
 from agentv.settings.environment import Environment
-from agentv.settings.sandbox import Sandboxed
 
 if TYPE_CHECKING:
-    from agentv.support.isolation.sandbox import OpenSandbox
+    from agentv.sandbox.sandbox import OpenSandbox
 
 
 def sandbox_of(who: str, own: Sandboxed | None, environment: Environment) -> OpenSandbox | None:
     """Open the sandbox with these settings; None if there is none. Raises UsageError if it does not work here."""
     if environment.sandbox.of(own) is None:
         return None
-    from agentv.support.isolation.methods import CannotConfine  # late: few runs have a sandbox
-    from agentv.support.isolation.sandbox import open_sandbox
+    from agentv.sandbox.methods import CannotConfine  # late: few runs have a sandbox
+    from agentv.sandbox.sandbox import open_sandbox
 
     try:
         return open_sandbox(environment, own)

@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from agentv.support.isolation import SHARED_MEMORY
-from agentv.support.isolation.visibility import AGENTV, hidden_paths, readable_paths
+from agentv.sandbox import SHARED_MEMORY
+from agentv.sandbox.visibility import AGENTV, hidden_paths, readable_paths
 from agentv.support.processes.process_memory import MARK
 
 Method = Literal["landlock", "bubblewrap", "docker", "podman"]
@@ -25,7 +25,7 @@ NO_SANDBOX_HINT = "Install bubblewrap (the program `bwrap`), or use Linux 6.12 o
 DEFAULT_MEMORY_MB = 8192
 _SHARED_PART = 4
 
-_LAUNCH = "import sys; sys.path.insert(0, sys.argv[1]); from agentv.support.isolation.launcher import main"
+_LAUNCH = "import sys; sys.path.insert(0, sys.argv[1]); from agentv.sandbox.launcher import main"
 _LAUNCH += "; main(sys.argv[2:])"
 _STARTUP = {"PATH": os.defpath}
 _AS_NOBODY = ("--uid", "65534", "--gid", "65534")
@@ -133,7 +133,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         return [*command, "--chdir", cwd, "--"]
 
     def _in_container(self, command: Sequence[str], cwd: str, env: Mapping[str, str]) -> Launch:
-        from agentv.support.isolation import container  # late: judging processes never start one
+        from agentv.sandbox import container  # late: judging processes never start one
 
         readable = tuple(dict.fromkeys((cwd, *self.readable)))
         hidden = hidden_paths(readable, self.secret_files, self.writable)

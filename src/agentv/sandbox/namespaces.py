@@ -8,8 +8,8 @@ import struct
 from contextlib import suppress
 from fcntl import ioctl
 
-from agentv.support.isolation import SHARED_MEMORY
-from agentv.support.isolation.kernel import CannotIsolate, check, libc, system_call
+from agentv.sandbox import SHARED_MEMORY
+from agentv.sandbox.kernel import CannotIsolate, check, libc, system_call
 
 _NEW_MOUNTS, _NEW_IPC, _NEW_USER, _NEW_NETWORK = 0x00020000, 0x08000000, 0x10000000, 0x40000000
 _NAMESPACES = _NEW_MOUNTS | _NEW_IPC | _NEW_NETWORK

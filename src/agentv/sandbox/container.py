@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from agentv.support.isolation import PROXY_PORT
+from agentv.sandbox import PROXY_PORT
 from agentv.support.processes.process_limits import MAX_PROCESSES
 from agentv.support.processes.process_memory import MARK
 

@@ -8,8 +8,8 @@ import stat
 import struct
 import sys
 
-from agentv.support.isolation.kernel import CannotIsolate, check, libc, system_call
-from agentv.support.isolation.system_calls import is_supported
+from agentv.sandbox.kernel import CannotIsolate, check, libc, system_call
+from agentv.sandbox.system_calls import is_supported
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _RULE_PATH_BENEATH = 1

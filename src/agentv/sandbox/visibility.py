@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from agentv.support.isolation.secret_files import link_targets, secrets_below
+from agentv.sandbox.secret_files import link_targets, secrets_below
 
-AGENTV = str(Path(__file__).parents[3])
+AGENTV = str(Path(__file__).parents[2])
 """The folder that agentv is imported from."""
 
 _SYSTEM = (

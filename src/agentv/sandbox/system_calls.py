@@ -7,7 +7,7 @@ import errno
 import os
 import struct
 
-from agentv.support.isolation.kernel import check, libc
+from agentv.sandbox.kernel import check, libc
 
 _SET_SECCOMP, _FILTER_MODE = 22, 2
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000

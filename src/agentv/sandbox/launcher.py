@@ -10,8 +10,8 @@ import marshal
 import os
 import sys
 
-from agentv.support.isolation import PROXY_PORT, landlock, namespaces, system_calls
-from agentv.support.isolation.kernel import CannotIsolate
+from agentv.sandbox import PROXY_PORT, landlock, namespaces, system_calls
+from agentv.sandbox.kernel import CannotIsolate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from agentv.model.sandbox_settings import Sandboxed, SandboxSettings
+from agentv.sandbox.confinement import Confinement
+from agentv.sandbox.hosts import AllowedHost
+from agentv.sandbox.methods import CannotConfine, confinement_by
+from agentv.sandbox.subprocesses import ProcessSpec
 from agentv.settings.environment import Environment
-from agentv.settings.sandbox import Sandboxed, SandboxSettings
-from agentv.support.isolation.confinement import Confinement
-from agentv.support.isolation.hosts import AllowedHost
-from agentv.support.isolation.methods import CannotConfine, confinement_by
 from agentv.support.processes.process_limits import ProcessLimits
-from agentv.support.processes.subprocesses import ProcessSpec
 from agentv.trust.policy import load_policy
 
 

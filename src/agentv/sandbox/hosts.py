@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from agentv.support.isolation import PROXY_PORT
+from agentv.sandbox import PROXY_PORT
 
 PROXY_ADDRESS = f"http://127.0.0.1:{PROXY_PORT}"
 """The address of the proxy in the network of an isolated program."""

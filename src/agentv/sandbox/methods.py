@@ -8,8 +8,8 @@ import subprocess
 import sys
 from functools import lru_cache
 
-from agentv.settings.sandbox import CONTAINERS
-from agentv.support.isolation.confinement import NO_SANDBOX_HINT, Confinement, Launch
+from agentv.model.sandbox_settings import CONTAINERS
+from agentv.sandbox.confinement import NO_SANDBOX_HINT, Confinement, Launch
 
 PROBE_S = 10.0
 
