@@ -207,8 +207,8 @@ def _run_file(name: str) -> Reader:
 
 
 def _targets(data: bytes, folder: Path) -> object:
-    from agentv.datasets.formats.yaml_dataset import parse_yaml_file
     from agentv.settings.environment import Environment
+    from agentv.support.yaml.yaml_file import parse_yaml_file
     from agentv.targets.catalog import load_targets
 
     path = folder / "targets.yaml"
@@ -325,7 +325,7 @@ _SUFFIXES = {
 """The names of files, whose extensions tell how inputs are changed."""
 
 PACKAGES: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("jsonl", "yaml", "prompt_mdx"), ("datasets/case", "datasets/formats")),
+    **dict.fromkeys(("jsonl", "yaml", "prompt_mdx"), ("datasets/case", "datasets/formats", "support/yaml")),
     "foreign": ("datasets/foreign",),
     **dict.fromkeys(("xlsx", "ods"), ("datasets/foreign/spreadsheets", "datasets/foreign/records")),
     "foreign_results": ("runs/foreign",),

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import agentv
 from agentv.cli import cli
 from agentv.datasets.conversion import ContentHash
-from agentv.datasets.formats.yaml_parser import parse_yaml
-from agentv.datasets.formats.yaml_writer import write_yaml
 from agentv.errors import UsageError
+from agentv.support.yaml.yaml_parser import parse_yaml
+from agentv.support.yaml.yaml_writer import write_yaml
 
 YAML = """\
 # What this dataset is for.

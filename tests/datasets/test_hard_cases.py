@@ -12,8 +12,8 @@ import pytest
 
 import agentv
 from agentv.datasets.formats import jsonl
-from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.model.case import case_to_data
+from agentv.support.lines import MAX_LINE_BYTES
 from agentv.support.processes import forked_call
 
 HARD = Path(__file__).parent.parent / "data" / "hard"

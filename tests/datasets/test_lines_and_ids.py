@@ -4,9 +4,9 @@ import io
 
 import pytest
 
-from agentv.datasets.formats import lines as lines_module
-from agentv.datasets.formats.lines import BATCH, line_batches
+from agentv.support import lines as lines_module
 from agentv.support.hash_table import IdSet, PackedIds
+from agentv.support.lines import BATCH, line_batches
 
 
 class Dribble(io.RawIOBase):

@@ -22,14 +22,14 @@ from agentv.datasets.case.prompts import resolved_data
 from agentv.datasets.discovery import GivenFormat, find_datasets
 from agentv.datasets.files import is_guideline
 from agentv.datasets.formats.dataset_format import BadRow, ReadOptions
-from agentv.datasets.formats.lines import line_batches, open_for_writing
-from agentv.datasets.formats.yaml_parser import YamlError, parse_yaml
 from agentv.datasets.selection import Selection
 from agentv.model.case import case_to_data
 from agentv.model.values import freeze, to_json
 from agentv.registry import EVALUATORS
 from agentv.support import patterns as globs
 from agentv.support.hash_table import IdSet, PackedIds
+from agentv.support.lines import line_batches, open_for_writing
+from agentv.support.yaml.yaml_parser import YamlError, parse_yaml
 
 SECONDS = 20.0  # of processor time
 

@@ -18,7 +18,7 @@ from agentv import (
     InvalidDatasetError,
     UsageError,
 )
-from agentv.datasets.formats.yaml_dataset import parsed
+from agentv.support.yaml.yaml_file import parsed
 
 
 def case(id="a", **fields):

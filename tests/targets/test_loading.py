@@ -2,9 +2,9 @@
 
 import pytest
 
-from agentv.datasets.formats.yaml_parser import locate, parse_yaml
 from agentv.errors import AgentvError, TargetsError
 from agentv.settings.environment import Environment
+from agentv.support.yaml.yaml_parser import locate, parse_yaml
 from agentv.targets.catalog import (
     find_targets_file,
     load_targets,

@@ -11,10 +11,10 @@ import click
 from msgspec import Struct
 
 from agentv.cli import COMMANDS
-from agentv.datasets.formats.lines import MAX_LINE_BYTES
 from agentv.errors import UsageError
 from agentv.model import diagnostics
 from agentv.model.diagnostics import Range
+from agentv.support.lines import MAX_LINE_BYTES
 
 GROUPS = {
     "Selection": "given_filters tags excluded_tags cases cases_from sample seed shard rows split limit "

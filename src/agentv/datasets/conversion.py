@@ -19,7 +19,6 @@ from agentv.datasets.dataset import Dataset, Options
 from agentv.datasets.detection import unsupported
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.dataset_format import Batch, Content, DatasetFormat, PlainRow, ReadOptions, Row, WrittenRow
-from agentv.datasets.formats.yaml_writer import WrittenInt
 from agentv.datasets.loader import StrictSink, ignore
 from agentv.errors import AgentvError, DatasetError, DatasetWarning, LossWarning, MappedNote, UsageError, plural
 from agentv.model.case import NO_DETAILS, EvalCase, case_to_data
@@ -29,6 +28,7 @@ from agentv.model.values import to_json
 from agentv.registry import FOREIGN_FORMATS
 from agentv.settings.evaluator_reader import with_agentv_defaults
 from agentv.support.hash_table import PackedIds
+from agentv.support.yaml.yaml_writer import WrittenInt
 
 _MOST_SETTINGS = 1024
 

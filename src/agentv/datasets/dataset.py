@@ -17,9 +17,6 @@ from agentv.datasets.case.suite_input import NO_INPUT
 from agentv.datasets.files import FileError, FileFinder, check_not_linked_outside, project_root
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Document, PlainRow, ReadOptions, Source
-from agentv.datasets.formats.lines import MAX_LINE_BYTES
-from agentv.datasets.formats.yaml_dataset import parse_yaml_file
-from agentv.datasets.formats.yaml_parser import Map, locate
 from agentv.datasets.stamps import files_of
 from agentv.datasets.variables import MARK
 from agentv.errors import (
@@ -35,6 +32,9 @@ from agentv.model.diagnostics import Problem, Problems, field_name, type_word
 from agentv.model.origin import Origin, Place
 from agentv.settings.environment import references
 from agentv.support.hash_table import IdSet, PackedIds
+from agentv.support.lines import MAX_LINE_BYTES
+from agentv.support.yaml.yaml_file import parse_yaml_file
+from agentv.support.yaml.yaml_parser import Map, locate
 from agentv.trust.roots import is_trusted, noted_variables
 
 _MOST_EXPECTED = 1 << 20

@@ -20,7 +20,6 @@ from agentv.datasets.dataset import Dataset, Options, ProblemSink, SilentSink
 from agentv.datasets.discovery import GivenFormat, Paths, find_datasets
 from agentv.datasets.files import FileFinder, is_too_wide, project_root
 from agentv.datasets.formats.dataset_format import Source
-from agentv.datasets.formats.lines import SUFFIXES
 from agentv.datasets.selection import Selection
 from agentv.datasets.stamps import DatasetStamps
 from agentv.errors import (
@@ -37,6 +36,7 @@ from agentv.model.case import EvalCase
 from agentv.model.diagnostics import Problems
 from agentv.model.origin import Origin, Place
 from agentv.support.hash_table import IdSet, PackedIds
+from agentv.support.lines import SUFFIXES
 from agentv.support.patterns import upward
 from agentv.trust.roots import trusting
 

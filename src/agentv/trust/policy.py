@@ -107,8 +107,8 @@ def _users_policy() -> Policy:
 
 @lru_cache(maxsize=16)
 def _read(path: str, modified: int, size: int) -> Policy:  # noqa: ARG001  # a changed file is read again
-    from agentv.datasets.formats.yaml_dataset import parse_yaml_file  # late: most users have no policy
-    from agentv.datasets.formats.yaml_parser import locate
+    from agentv.support.yaml.yaml_file import parse_yaml_file  # late: most users have no policy
+    from agentv.support.yaml.yaml_parser import locate
 
     data = parse_yaml_file(path)
     if data is None:

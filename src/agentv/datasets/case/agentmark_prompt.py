@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.formats.yaml_parser import Map, YamlError, parse_yaml
 from agentv.model.message import Message, Role
+from agentv.support.yaml.yaml_parser import Map, YamlError, parse_yaml
 
 _FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(?P<yaml>.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
 _TOKEN = re.compile(

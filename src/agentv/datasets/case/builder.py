@@ -16,7 +16,6 @@ from agentv.datasets.case.suite_input import with_files
 from agentv.datasets.case.turns import CONVERSATION_KEYS, read_conversation_settings, read_turn
 from agentv.datasets.case.workspaces import merged, read_workspace
 from agentv.datasets.formats.dataset_format import PlainRow, Row
-from agentv.datasets.formats.yaml_writer import WrittenInt
 from agentv.datasets.variables import inserter, with_vars
 from agentv.model.case import (
     NO_DETAILS,
@@ -33,6 +32,7 @@ from agentv.model.message import ROLES, Message
 from agentv.model.origin import Place
 from agentv.model.values import FrozenDict, NestingError, freeze
 from agentv.settings.settings_reader import aliases_of, known_keys, read_settings, read_value
+from agentv.support.yaml.yaml_writer import WrittenInt
 
 _CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)})
 _OTHER_TOOLS = {

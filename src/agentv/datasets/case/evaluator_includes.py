@@ -13,10 +13,10 @@ from typing import Any
 
 from agentv.datasets.case.keys import LIST_KEYS
 from agentv.datasets.files import FileError, FileFinder
-from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.errors import DatasetError
 from agentv.model.diagnostics import KeyPath, Problems
 from agentv.registry import EVALUATORS
+from agentv.support.yaml.yaml_file import parse_yaml_file
 
 _FOLDER = os.path.join(".agentv", "templates")
 _SUFFIXES = (".yaml", ".yml")

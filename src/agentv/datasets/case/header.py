@@ -17,8 +17,6 @@ from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.case.suite_input import NO_INPUT, SuiteInput, read_suite_input
 from agentv.datasets.case.workspaces import read_workspace
 from agentv.datasets.files import CONFIG_FILE, FileFinder
-from agentv.datasets.formats.yaml_dataset import parse_yaml_file
-from agentv.datasets.formats.yaml_parser import YamlError, locate, parse_yaml
 from agentv.errors import InvalidDatasetError, UsageError
 from agentv.model.diagnostics import KeyPath, Problem, Problems, field_name
 from agentv.model.evaluator import DEFAULT_EVALUATOR, RUBRIC_TYPE, EvaluatorSpec, Execution
@@ -27,6 +25,8 @@ from agentv.model.workspace_settings import Workspace
 from agentv.settings.evaluator_reader import named, read_entries, read_entry, with_agentv_defaults
 from agentv.settings.settings_reader import read_settings, read_value
 from agentv.support.patterns import upward
+from agentv.support.yaml.yaml_file import parse_yaml_file
+from agentv.support.yaml.yaml_parser import YamlError, locate, parse_yaml
 
 _DEFAULTS_OF_5X = frozenset({"provider", "target", "grader"})
 _FILES = (".yaml", ".yml", ".json")

@@ -10,11 +10,11 @@ import msgspec
 
 from agentv.datasets.case.keys import HookKeys, RepositoryKeys, WorkspaceKeys
 from agentv.datasets.files import FileError, FileFinder, Found
-from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.errors import DatasetError
 from agentv.model.diagnostics import KeyPath, Problems, field_name
 from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace, WorkspaceFile
 from agentv.settings.settings_reader import read_settings
+from agentv.support.yaml.yaml_file import parse_yaml_file
 
 _PATH: KeyPath = ("workspace",)
 

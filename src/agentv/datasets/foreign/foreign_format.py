@@ -27,7 +27,6 @@ from agentv.datasets.formats.dataset_format import (
     Row,
     Source,
 )
-from agentv.datasets.formats.lines import BATCH, open_for_writing
 from agentv.errors import (
     DatasetError,
     DatasetNotFoundError,
@@ -39,6 +38,7 @@ from agentv.errors import (
 )
 from agentv.model.diagnostics import type_word
 from agentv.model.values import to_json
+from agentv.support.lines import BATCH, open_for_writing
 
 _WRONG_TYPE = (AttributeError, TypeError, IndexError)
 """What a mapper raises if a value has another type than the tool writes, such as a text instead of an object."""

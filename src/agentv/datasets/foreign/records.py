@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.datasets.formats.lines import LFS_POINTER, LFS_PROBLEM, compression_error, line_batches, open_lines
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError
 from agentv.model.values import MAX_DEPTH
 from agentv.support.json_values import repair_json
+from agentv.support.lines import LFS_POINTER, LFS_PROBLEM, compression_error, line_batches, open_lines
 
 SAMPLE = 20
 """How many records a format may look at to recognize a file."""
@@ -88,8 +88,8 @@ class RecordFile:
     def document(self) -> Any:
         """The whole file as data: of JSON, YAML or TOML. Raises DatasetError."""
         if self.kind == "yaml":
-            from agentv.datasets.formats.yaml_dataset import parse_yaml_file  # late: it imports the YAML parser
-            from agentv.datasets.formats.yaml_writer import replace_written_integers
+            from agentv.support.yaml.yaml_file import parse_yaml_file  # late: it imports the YAML parser
+            from agentv.support.yaml.yaml_writer import replace_written_integers
 
             return replace_written_integers(parse_yaml_file(self.path))
         if self.kind == "toml":

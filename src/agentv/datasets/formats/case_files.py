@@ -19,11 +19,11 @@ from agentv.datasets.formats.dataset_format import (
     source_of,
     suggested,
 )
-from agentv.datasets.formats.yaml_parser import Map, Seq, locate
 from agentv.datasets.variables import MARK, insert_environment
 from agentv.errors import AgentvError, DatasetError, InvalidDatasetError
 from agentv.model.diagnostics import type_word
 from agentv.support import patterns as globs
+from agentv.support.yaml.yaml_parser import Map, Seq, locate
 
 PREFIX = "file://"
 _CASE_NAMES = ("case.yaml", "case.yml")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 
-from agentv.datasets.formats.lines import MAX_LINE_BYTES, SUFFIXES, open_lines
 from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, UsageError
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
 from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS, FORMATS
+from agentv.support.lines import MAX_LINE_BYTES, SUFFIXES, open_lines
 
 if TYPE_CHECKING:
     from agentv.datasets.foreign.foreign_format import MappedFile

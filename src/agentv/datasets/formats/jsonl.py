@@ -30,7 +30,11 @@ from agentv.datasets.formats.dataset_format import (
     object_keys,
 )
 from agentv.datasets.formats.foreign_files import hint_for, name_of_text
-from agentv.datasets.formats.lines import (
+from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError, InvalidCaseError
+from agentv.model.diagnostics import Problems, type_word
+from agentv.model.values import MAX_DEPTH, to_json
+from agentv.settings.settings_reader import aliases_of, known_keys
+from agentv.support.lines import (
     BATCH,
     LFS_POINTER,
     LFS_PROBLEM,
@@ -41,11 +45,7 @@ from agentv.datasets.formats.lines import (
     open_for_writing,
     open_lines,
 )
-from agentv.datasets.formats.yaml_writer import write_yaml
-from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError, InvalidCaseError
-from agentv.model.diagnostics import Problems, type_word
-from agentv.model.values import MAX_DEPTH, to_json
-from agentv.settings.settings_reader import aliases_of, known_keys
+from agentv.support.yaml.yaml_writer import write_yaml
 
 ROW_HINT = "Each line must be a complete JSON object"
 ARRAY_HINT = f"{ROW_HINT}; jq -c '.[]' splits an array into lines"

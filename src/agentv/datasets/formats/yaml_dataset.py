@@ -1,4 +1,4 @@
-"""The YAML dataset format: one mapping with a list of cases under one of its keys. Also parses YAML settings files."""
+"""The YAML dataset format: one mapping with a list of cases under one of its keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import io
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,13 @@ from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.case_files import CaseFile, files_named, folders_without_case, is_reference, read_cases
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, DatasetFormat, Document, ReadOptions, Source
 from agentv.datasets.formats.foreign_files import hint_for, name_of_document
-from agentv.datasets.formats.lines import LFS_POINTER, LFS_PROBLEM
-from agentv.datasets.formats.yaml_parser import Map, Seq, YamlError, composed, locate, parse_yaml
-from agentv.datasets.formats.yaml_writer import write_yaml
 from agentv.datasets.variables import MARK, insert_environment
-from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError, DatasetWarning, InvalidDatasetError
+from agentv.errors import DatasetError, DatasetParseError, DatasetWarning, InvalidDatasetError
 from agentv.model.diagnostics import nearest, type_word
 from agentv.model.values import to_json
-from agentv.settings.frozen_settings import check_settings_file
+from agentv.support.yaml.yaml_file import parse_yaml_file, read_yaml_file
+from agentv.support.yaml.yaml_parser import Map, Seq, YamlError, composed, locate, parse_yaml
+from agentv.support.yaml.yaml_writer import write_yaml
 
 _BOM = b"\xef\xbb\xbf"
 _ANCHOR_KEYS = ("expected_outcome", "outcome", "criteria", "input", "id")
@@ -88,10 +86,6 @@ _OTHER_FILES = re.compile(
 )
 """Text of a document that may read cases from other files."""
 
-_SMALL_BYTES = 64 * 1024
-_CACHED_DOCUMENTS = 16
-"""Small documents are cached: discovery, validation and the run parse them once."""
-
 
 class _Yaml(DatasetFormat):
     suffixes = (".yaml", ".yml")
@@ -102,7 +96,7 @@ class _Yaml(DatasetFormat):
     def files(self, path: str) -> tuple[str, ...]:
         """Return the document and the files it reads cases from; problems with those are reported when it is read."""
         try:
-            if _OTHER_FILES.search(_read(path)):
+            if _OTHER_FILES.search(read_yaml_file(path)):
                 data = parse_yaml_file(path)
                 key = case_list_key(data)
                 return (path, *(file.path for file in files_named(data[key], path))) if key else (path,)
@@ -118,7 +112,7 @@ class _Yaml(DatasetFormat):
         headline = f"Invalid dataset: {path}"
         if not isinstance(data, Map):
             what = "the file is empty" if data is None else f"got {type_word(data)}"
-            hint = hint_for(path, _read(path), _keys(data)) or "Put the cases in a list under 'evalcases:'"
+            hint = hint_for(path, read_yaml_file(path), _keys(data)) or "Put the cases in a list under 'evalcases:'"
             raise InvalidDatasetError(headline, f"Expected a mapping with 'evalcases', {what}", hint, path=path, line=1)
         if key is None:
             what, hint = "Missing required field: 'evalcases'", _missing_list_hint(path, data)
@@ -189,7 +183,7 @@ class _Yaml(DatasetFormat):
 
     def why_not(self, path: str) -> str | None:
         """Reject files without a list of cases. A misspelt list key is accepted here and reported by the reader."""
-        if _has_case_list(_read(path)):
+        if _has_case_list(read_yaml_file(path)):
             return None
         try:
             data = parse_yaml_file(path)
@@ -206,41 +200,6 @@ def case_list_key(data: Any) -> str | None:
     return next((key for key in CASE_LIST_KEYS if key in data), None) if isinstance(data, dict) else None
 
 
-def parse_yaml_file(path: str) -> Any:
-    """Parse a YAML file to data with line numbers. Raises DatasetParseError."""
-    return _parse(path, _read(path))
-
-
-def parse_settings_file(path: str) -> Any:
-    """Parse a YAML file with settings. Raises DatasetParseError, or UsageError if a server froze other contents."""
-    data = _read(path)
-    check_settings_file(path, data)
-    return _parse(path, data)
-
-
-def _parse(path: str, data: bytes) -> Any:
-    headline = f"Failed to parse YAML file: {path}"
-    if data.startswith(LFS_POINTER):
-        raise DatasetParseError(headline, *LFS_PROBLEM, path=path, line=1)
-    try:
-        return parsed(data) if len(data) <= _SMALL_BYTES else parse_yaml(data)
-    except YamlError as error:
-        at = "" if error.column is None else f", at column {error.column}"
-        detail = f"Line {error.line}: Invalid YAML - {error.what}{at}"
-        raise DatasetParseError(headline, detail, error.hint, path=path, line=error.line, column=error.column) from None
-
-
-parsed = lru_cache(maxsize=_CACHED_DOCUMENTS)(parse_yaml)
-"""`parse_yaml`, cached by content. The result is shared: do not modify it."""
-
-
-def _read(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise DatasetNotFoundError(f"Cannot read {path}: {error.strerror or error}", path=path) from None
-
-
 def _has_case_list(data: bytes) -> bool:
     # Without its byte order mark and zero bytes, UTF-16 looks like ASCII.
     return _CASE_LIST.search(data.removeprefix(_BOM).lstrip(b"\xff\xfe").replace(b"\0", b"")) is not None
@@ -252,7 +211,7 @@ def _keys(data: Any) -> Collection[str]:
 
 
 def _with_environment(data: Any, path: str, folder: str) -> Any:
-    return insert_environment(data, path, folder) if MARK in _read(path) else data
+    return insert_environment(data, path, folder) if MARK in read_yaml_file(path) else data
 
 
 def _parse_cases(file: CaseFile) -> Any:

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.dataset import Dataset
-from agentv.datasets.formats.yaml_parser import locate
 from agentv.errors import DatasetError, DatasetWarning
 from agentv.model.case import EvalCase
 from agentv.model.diagnostics import KeyPath, Problem, Problems, Severity
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.settings.evaluator_reader import read_entries
 from agentv.settings.settings_reader import field_of
+from agentv.support.yaml.yaml_parser import locate
 from agentv.trust.inventory import Use
 
 MAX_PER_FILE = 1000

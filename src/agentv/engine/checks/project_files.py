@@ -8,7 +8,6 @@ from typing import Any
 
 from agentv.datasets.case.header import config_file
 from agentv.datasets.files import project_root
-from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.engine.cases.case_survey import CaseSurvey
 from agentv.engine.checks.findings import Finding
 from agentv.engine.checks.preflight import ProjectFacts
@@ -19,6 +18,7 @@ from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import Execution
 from agentv.settings.environment import references
 from agentv.settings.settings_reader import field_of
+from agentv.support.yaml.yaml_file import parse_yaml_file
 from agentv.targets.catalog import find_targets_file, settings_folder
 from agentv.targets.target import Target
 from agentv.targets.target_uses import target_inventory

@@ -8,12 +8,13 @@ from itertools import product
 
 from agentv.datasets.discovery import folders_in
 from agentv.datasets.formats.dataset_format import SIDECAR_SUFFIXES, data_files
-from agentv.datasets.formats.yaml_dataset import case_list_key, parse_yaml_file
+from agentv.datasets.formats.yaml_dataset import case_list_key
 from agentv.engine.checks.findings import Finding, from_error, from_problem
 from agentv.engine.checks.project_files import parsed_or_none
 from agentv.errors import DatasetError
 from agentv.model.diagnostics import Problems
 from agentv.settings.settings_reader import check_config
+from agentv.support.yaml.yaml_file import parse_yaml_file
 from agentv.targets.targets_file import check_targets, named_entries, targets_used
 
 _TARGETS_NAMES = ("targets.yaml", "targets.yml")

@@ -13,7 +13,6 @@ import msgspec
 from agentv.datasets.case.header import config_file
 from agentv.datasets.files import is_guideline
 from agentv.datasets.formats.dataset_format import SIDECAR_SUFFIXES
-from agentv.datasets.formats.yaml_dataset import parse_yaml_file
 from agentv.datasets.stamps import files_of
 from agentv.engine.run_plan import RunPlan, evaluators_of
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
@@ -23,6 +22,7 @@ from agentv.model.message import FilePart, ImagePart
 from agentv.model.values import digest, to_json
 from agentv.settings.git_repository import GitRepository
 from agentv.support.hashes import contents
+from agentv.support.yaml.yaml_file import parse_yaml_file
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):

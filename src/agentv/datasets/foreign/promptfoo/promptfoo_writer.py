@@ -12,10 +12,10 @@ from agentv.datasets.foreign.promptfoo.assertion_entries import ABOVE_ZERO
 from agentv.datasets.foreign.values import filled, text_of
 from agentv.datasets.foreign.written_case import chat_messages, count_losses, extra_data, text_in
 from agentv.datasets.formats.dataset_format import Content
-from agentv.datasets.formats.yaml_writer import write_yaml
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec, Verdicts
 from agentv.model.values import to_json
+from agentv.support.yaml.yaml_writer import write_yaml
 
 _SAME = ("equals", "contains", "icontains", "starts_with", "regex", "contains_any", "contains_all", "icontains_any")
 _VALUED = {name: name.replace("_", "-") for name in (*_SAME, "icontains_all", "factuality", "levenshtein", "bleu")}

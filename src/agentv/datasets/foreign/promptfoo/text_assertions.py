@@ -144,7 +144,7 @@ def _word_count(_: str, value: Any) -> dict[str, Any]:
 def _json_entry(type_: str, value: Any) -> dict[str, Any]:
     schema = value
     if isinstance(value, str) and value.strip():
-        from agentv.datasets.formats.yaml_parser import YamlError, parse_yaml  # late: few assertions have a schema
+        from agentv.support.yaml.yaml_parser import YamlError, parse_yaml  # late: few assertions have a schema
 
         try:
             schema = parse_yaml(value.encode())

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from agentv.datasets.formats.yaml_writer import resolve
 from agentv.model.diagnostics import KeyPath
 from agentv.model.values import MAX_DEPTH
+from agentv.support.yaml.yaml_writer import resolve
 
 ALIAS_ALLOWANCE = 1_000_000
 """Nodes that aliases may add to any document, in addition to ten times its written nodes."""
@@ -338,7 +338,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
     hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in what), "")
     if mark is None:
         return YamlError(what, 1, None, hint)
-    from agentv.datasets.formats.indentation import indentation_hint  # late: needed only for mistakes
+    from agentv.support.yaml.indentation import indentation_hint  # late: needed only for mistakes
 
     lines = _BREAK.split(text)
     hint = indentation_hint(what, lines, mark.line, mark.column) or hint

@@ -1,0 +1,1 @@
+"""Read and write YAML 1.2."""
