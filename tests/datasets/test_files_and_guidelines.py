@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from agentv.datasets.files import project_root
+from agentv.settings.project import project_root
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentv.datasets.files import project_root
+from agentv.settings.project import project_root
 from agentv.support.private_files import is_shared
 from agentv.trust.roots import in_project, trusting
 
@@ -193,7 +193,7 @@ def test_a_trusted_folder_of_another_user_is_a_project(shared, monkeypatch):
 
 
 def project_of(shared, folder):
-    code = f"from agentv.datasets.files import project_root; print(project_root({str(folder)!r}))"
+    code = f"from agentv.settings.project import project_root; print(project_root({str(folder)!r}))"
     return Path(_evaluated(shared, code).strip())
 
 

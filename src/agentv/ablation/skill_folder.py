@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 from agentv.datasets.discovery import find_datasets
-from agentv.datasets.files import is_inside, project_root
 from agentv.errors import DatasetNotFoundError, UsageError
 from agentv.settings.git_repository import GitRepository
+from agentv.settings.project import is_inside, project_root
 from agentv.support.hashes import folder_digest
 from agentv.support.user_code import may_import
 from agentv.targets.agents.skills import SKILL_FILE, install_skill, installed_files, is_skill, skill_name

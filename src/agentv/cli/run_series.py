@@ -14,7 +14,6 @@ import msgspec
 from agentv.cli import output
 from agentv.cli.commands.eval import print_reasons, run_folder, short
 from agentv.cli.display import RunDisplay
-from agentv.datasets.files import project_root
 from agentv.engine.answers.rescored_answers import prepare_rescore
 from agentv.engine.answers.stored_answers import StoredAnswers, cases_to_rescore
 from agentv.engine.cost import costs_so_far
@@ -27,6 +26,7 @@ from agentv.engine.run_project import RESULTS
 from agentv.errors import EXIT_BUDGET, EXIT_ERRORS, UsageError
 from agentv.runs.folder import RunFolder, new_run_id
 from agentv.runs.store import RunStore
+from agentv.settings.project import project_root
 
 _SHARED = (
     *("targets_file", "judge", "workers", "timeout_s", "max_retries", "max_outage_s", "on_error"),

@@ -14,11 +14,11 @@ from typing import NoReturn
 
 from agentv.cli import output
 from agentv.cli.evaluation_options import EvalArguments
-from agentv.datasets.files import project_root
 from agentv.engine.resume import folder_of
 from agentv.errors import EXIT_INTERRUPTED, UsageError
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder, new_run_id
 from agentv.runs.store import RunStore
+from agentv.settings.project import project_root
 
 FLAG = "--watch"
 _INTERVAL_S = 0.3

@@ -14,7 +14,7 @@ from agentv.datasets.case.header import Header, guideline_patterns, read_header
 from agentv.datasets.case.keys import CASE_LIST_KEYS, is_header
 from agentv.datasets.case.shorthand import AGENTMARK, MessageReader
 from agentv.datasets.case.suite_input import NO_INPUT
-from agentv.datasets.files import FileError, FileFinder, check_not_linked_outside, project_root
+from agentv.datasets.files import FileError, FileFinder, check_not_linked_outside
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Document, PlainRow, ReadOptions, Source
 from agentv.datasets.stamps import files_of
@@ -31,6 +31,7 @@ from agentv.model.case import EvalCase
 from agentv.model.diagnostics import Problem, Problems, field_name, type_word
 from agentv.model.origin import Origin, Place
 from agentv.settings.environment import references
+from agentv.settings.project import project_root
 from agentv.support.hash_table import IdSet, PackedIds
 from agentv.support.lines import MAX_LINE_BYTES
 from agentv.support.yaml.yaml_file import parse_yaml_file

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import base64
 import os
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentv.model.message import FilePart, ImagePart
 from agentv.model.values import hash_bytes
+from agentv.settings.project import is_inside, is_too_wide, project_root, roots_as_written
 from agentv.support import patterns as globs
 from agentv.support.hashes import folder_digest
 from agentv.support.patterns import upward
-from agentv.support.private_files import is_own, is_shared
+from agentv.trust.roots import advice, is_trusted
 
 if TYPE_CHECKING:
     from agentv.model.origin import Origin
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
-CONFIG_FILE = os.path.join(".agentv", "config.yaml")
-_PROJECT_MARKS = (CONFIG_FILE, os.path.join(".agentv", "targets.yaml"))
 _CACHE_SIZE = 4096
 _REFUSED_HINT = (
     "A dataset may read only files inside its project, and no hidden ones such as .env. The project is the nearest "
@@ -61,86 +59,6 @@ class Found(NamedTuple):
     digest: str
 
 
-def project_root(folder: str) -> str:
-    """Return the folder that a dataset may read from; see `docs/how-to/datasets.md`, Files.
-
-    The home folder and `/` are returned only for a folder that is one of them: see `is_too_wide`.
-    """
-    return _project_root(os.path.realpath(folder), _too_wide(), _granted())
-
-
-def _granted() -> tuple[str, ...]:
-    from agentv.trust.roots import granted_paths  # late: it needs the project root
-
-    return granted_paths()
-
-
-def is_too_wide(root: str) -> bool:
-    """Whether a folder contains too much to be a project: the home folder or `/`."""
-    return os.path.realpath(root) in _too_wide()
-
-
-def _too_wide() -> frozenset[str]:
-    return frozenset((os.path.realpath(os.path.expanduser("~")), os.path.abspath(os.sep)))
-
-
-@lru_cache(maxsize=256)
-def _project_root(folder: str, too_wide: frozenset[str], granted: tuple[str, ...]) -> str:
-    parents = [each for each in (folder, *map(str, Path(folder).parents)) if each not in too_wide]
-
-    def marks(parent: str, mark: str) -> bool:
-        return _has_mark(parent, mark) and not _mark_problem(parent, mark, folder, granted)
-
-    for parent in parents:
-        if marks(parent, ".git"):
-            return parent
-    for parent in reversed(parents):
-        if any(marks(parent, mark) for mark in _PROJECT_MARKS):
-            return parent
-    return next((parent for parent in parents if marks(parent, "SKILL.md")), folder)
-
-
-def _has_mark(parent: str, mark: str) -> bool:
-    path = os.path.join(parent, mark)
-    return os.path.exists(path) if mark == ".git" else os.path.isfile(path)
-
-
-def _mark_problem(parent: str, mark: str, folder: str, granted: tuple[str, ...]) -> str:
-    """Return why a mark does not make its folder the project of a folder; empty if it does.
-
-    Mark and folder must belong to this user, to root or to the owner of the inner folder, and no one else may write to
-    the folder. Links are not followed: another user's link may lead to anyone's file.
-    """
-    if any(is_inside(parent, each) for each in granted):
-        return ""
-    owner = os.stat(folder).st_uid if os.path.exists(folder) else 0
-    places = [os.path.join(parent, mark)]
-    if os.path.dirname(mark):
-        places.append(os.path.dirname(places[0]))
-    foreign = (place for place in places if not is_own(os.lstat(place), owner))
-    status = os.stat(parent)
-    path = next(foreign, "" if is_own(status, owner) else parent)
-    if path:
-        return f"{path} belongs to another user"
-    return f"others can write to {parent}" if is_shared(status) else ""
-
-
-def ignored_marks(folder: str) -> dict[str, str]:
-    """Return the folders above a folder that are marked as projects but are not, each with the reason."""
-    real, granted = os.path.realpath(folder), _granted()
-    parents = [each for each in (real, *map(str, Path(real).parents)) if not is_too_wide(each)]
-    root = project_root(real)
-    if root in parents and _has_mark(root, ".git"):  # marks above a repository do not matter
-        parents = parents[: parents.index(root)]
-    reasons = {
-        parent: _mark_problem(parent, mark, real, granted)
-        for parent in parents
-        for mark in (".git", *_PROJECT_MARKS)
-        if _has_mark(parent, mark)
-    }
-    return {parent: reason for parent, reason in reasons.items() if reason}
-
-
 class FileFinder:
     """Finds files for one dataset: next to it, in its parent folders up to the root, or in the working directory."""
 
@@ -167,8 +85,6 @@ class FileFinder:
 
     def find_settings(self, value: str) -> Found:
         """Return a file with settings that may run programs: that of a trusted dataset must be trusted as well."""
-        from agentv.trust.roots import advice, is_trusted  # late: it needs the project root
-
         found = self.find(value)
         if is_trusted(self._base) and not is_trusted(found.path):
             hint = advice(found.path)
@@ -220,11 +136,6 @@ def refusal(real: str, base_dir: str, root: str) -> str:
     return "is hidden" if _is_hidden(os.path.relpath(real, start)) else ""
 
 
-def is_inside(path: str, folder: str) -> bool:
-    """Whether a path is a folder or below it. Both must be real paths."""
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
-
-
 def _is_hidden(below: str) -> bool:
     """Whether a relative path has a part that starts with a dot, outside folders made for agents to read."""
     parts = tuple(part for part in below.split(os.sep) if part != os.curdir)
@@ -239,20 +150,10 @@ def check_not_linked_outside(path: str) -> None:
     real = os.path.realpath(path)
     if not os.path.exists(real) or real == os.path.normpath(os.path.abspath(path)) or path.startswith("/dev/"):
         return
-    for root in _roots_as_written(path):
+    for root in roots_as_written(path):
         if not is_inside(real, os.path.realpath(root)):
             hint = "Pass the file itself, or --allow-outside-files if you trust the link"
             raise FileError(f"It is a link to {real}, outside the project root {root}", hint)
-
-
-def _roots_as_written(path: str) -> list[str]:
-    """Return the project roots that contain a path as it is written, without following its links."""
-    written = os.path.abspath(path)
-    roots = [_project_root(os.path.dirname(written), _too_wide(), _granted())]
-    here = os.getcwd()
-    if is_inside(written, project := _project_root(here, _too_wide(), _granted())):
-        roots.append(project)
-    return roots
 
 
 def finder_of(origin: Origin, *, own: bool = False) -> FileFinder:

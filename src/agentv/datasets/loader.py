@@ -18,7 +18,7 @@ from agentv.datasets.case.header import Header
 from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.dataset import Dataset, Options, ProblemSink, SilentSink
 from agentv.datasets.discovery import GivenFormat, Paths, find_datasets
-from agentv.datasets.files import FileFinder, is_too_wide, project_root
+from agentv.datasets.files import FileFinder
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.selection import Selection
 from agentv.datasets.stamps import DatasetStamps
@@ -35,6 +35,7 @@ from agentv.errors import (
 from agentv.model.case import EvalCase
 from agentv.model.diagnostics import Problems
 from agentv.model.origin import Origin, Place
+from agentv.settings.project import is_too_wide, project_root
 from agentv.support.hash_table import IdSet, PackedIds
 from agentv.support.lines import SUFFIXES
 from agentv.support.patterns import upward

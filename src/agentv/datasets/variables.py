@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from agentv.datasets.files import project_root
 from agentv.errors import InvalidDatasetError
 from agentv.model.diagnostics import KeyPath, Problems, did_you_mean, field_name
 from agentv.model.values import to_json
 from agentv.settings.environment import REFERENCE, Environment, load_environment, plain_value, references
+from agentv.settings.project import project_root
 from agentv.support.yaml.yaml_parser import Map, Mark, Seq, locate
 from agentv.trust.roots import is_trusted, note_variables
 

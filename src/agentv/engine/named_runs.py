@@ -6,7 +6,6 @@ import os
 import re
 from typing import Literal
 
-from agentv.datasets.files import project_root
 from agentv.datasets.selection import CaseName
 from agentv.errors import UsageError, plural
 from agentv.model.diagnostics import did_you_mean
@@ -14,6 +13,7 @@ from agentv.runs.catalogue import RunEntry, RunJournal, project_runs
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder
 from agentv.runs.record import ScoreRecord
 from agentv.runs.store import RunStore
+from agentv.settings.project import project_root
 
 Ended = Literal["failed", "borderline", "errors"]
 

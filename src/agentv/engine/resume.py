@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import msgspec
 
 from agentv.datasets.case.header import specs_of
-from agentv.datasets.files import project_root
 from agentv.engine.answers.carried_answers import carried
 from agentv.engine.cases.case_survey import spec_uses
 from agentv.engine.named_runs import open_run, run_path
@@ -16,6 +15,7 @@ from agentv.engine.run_options import CALL_LIMITS, EvalOptions, Options, Rescore
 from agentv.errors import UsageError
 from agentv.runs.folder import RunFolder, last_unfinished, resume_obstacle
 from agentv.runs.store import RunStore
+from agentv.settings.project import project_root
 from agentv.trust.consent import require_trust_in_run
 from agentv.trust.inventory import Inventory, Use
 from agentv.trust.roots import is_trusted

@@ -12,7 +12,6 @@ from msgspec import Meta
 
 from agentv.datasets.case.header import config_file
 from agentv.datasets.dataset import Options as Reading
-from agentv.datasets.files import ignored_marks
 from agentv.datasets.loader import CaseSource, case_source
 from agentv.datasets.selection import Selection, read_case_list
 from agentv.engine.named_runs import Ended, cases_that_ended, check_run_name, lasting_name
@@ -20,6 +19,7 @@ from agentv.errors import DatasetWarning, InvalidDatasetError, UsageError
 from agentv.model.diagnostics import MOST_TRIALS, Problems, did_you_mean
 from agentv.model.evaluator import DEFAULT_TARGET
 from agentv.model.sandbox_settings import Engine
+from agentv.settings.project import ignored_marks
 from agentv.settings.settings_file import parse_settings_file
 from agentv.settings.settings_reader import ProjectConfig, RunDefaults, check_config, read_settings
 from agentv.support.lines import MAX_LINE_BYTES

@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 
 from agentv.datasets.dataset import open_document
-from agentv.datasets.files import CONFIG_FILE, project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.engine.job.artifacts import ANSWERS, BATCHES, LOGS, PROMPTS, TRACES, WORKSPACES
 from agentv.engine.job.spec import RunFiles
@@ -25,6 +24,7 @@ from agentv.registry import EXECUTORS
 from agentv.sandbox.availability import sandbox_of
 from agentv.settings.environment import load_environment
 from agentv.settings.frozen_settings import frozen_settings
+from agentv.settings.project import CONFIG_FILE, project_root
 from agentv.settings.settings_file import parse_settings_file
 from agentv.settings.settings_reader import RunDefaults
 from agentv.support.yaml.yaml_parser import locate

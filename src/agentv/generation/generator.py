@@ -14,7 +14,6 @@ from typing import Any, Generic, TypeVar
 import minijinja
 import msgspec
 
-from agentv.datasets.files import project_root
 from agentv.datasets.foreign.field_map import FieldMap
 from agentv.datasets.foreign.records import RecordFile
 from agentv.datasets.formats.dataset_format import Source
@@ -38,6 +37,7 @@ from agentv.model.message import Message
 from agentv.model.response import answer
 from agentv.model.values import freeze, to_json
 from agentv.runs.folder import write_whole
+from agentv.settings.project import project_root
 from agentv.support.templates import environment, first_line, missing_name, names_in
 from agentv.trust.consent import check_policy
 

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from agentv.datasets.files import is_too_wide
 from agentv.datasets.formats.dataset_format import data_files, suggested
 from agentv.datasets.loader import ignore
 from agentv.datasets.selection import Selection
@@ -28,6 +27,7 @@ from agentv.report.figures import number, visible
 from agentv.report.junit import headline, story
 from agentv.runs.store import RunStore
 from agentv.runs.summary import SummaryBuilder
+from agentv.settings.project import is_too_wide
 from agentv.trust.roots import trusting
 
 NAMED = ("*.eval.yaml", "*.eval.yml", "*.eval.jsonl")

@@ -13,7 +13,6 @@ import pytest
 
 from agentv import __version__
 from agentv.datasets.case.prompts import resolved_data
-from agentv.datasets.files import project_root
 from agentv.engine.job.answer import now
 from agentv.errors import AgentvError, plural, start_of
 from agentv.model.case import EvalCase
@@ -28,6 +27,7 @@ from agentv.runs.record import decode_record, encode_record
 from agentv.runs.redaction import Redactor
 from agentv.runs.store import RunStore
 from agentv.settings.environment import load_environment
+from agentv.settings.project import project_root
 from agentv.support.private_files import write_file
 
 _LONGEST_REASON = 2_000

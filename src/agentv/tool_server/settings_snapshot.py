@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from agentv.datasets.discovery import find_datasets
-from agentv.datasets.files import is_too_wide, project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import ignore
 from agentv.engine.run_project import SETTINGS_FILES
 from agentv.errors import AgentvError, UsageError
 from agentv.settings.frozen_settings import FrozenSettings, content_hash, enforcing, target_hash
+from agentv.settings.project import is_too_wide, project_root
 from agentv.support.patterns import upward
 from agentv.support.user_code import importing_nothing
 from agentv.trust.policy import denying_programs, policy_path

@@ -7,8 +7,8 @@ import shlex
 import stat
 from contextlib import suppress
 
-from agentv.datasets.files import is_inside, is_too_wide, project_root
 from agentv.errors import AgentvError, UsageError
+from agentv.settings.project import granted_paths, is_inside, is_too_wide, project_root
 from agentv.support.hashes import short
 from agentv.trust import memory
 from agentv.trust.inventory import Inventory
@@ -17,7 +17,6 @@ from agentv.trust.roots import (
     advice,
     distrust,
     grant,
-    granted_paths,
     in_project,
     is_trusted,
     own_root,

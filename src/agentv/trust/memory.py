@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from agentv.datasets.files import is_inside, is_too_wide
 from agentv.errors import AgentvError
+from agentv.settings.project import is_inside, is_too_wide
 from agentv.support.hashes import file_digest, words_in
 from agentv.trust.inventory import Inventory
 from agentv.trust.policy import config_folder

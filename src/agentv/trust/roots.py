@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from agentv.datasets.files import is_inside, is_too_wide, project_root
 from agentv.errors import UsageError
+from agentv.settings.project import GRANTED, is_inside, is_too_wide, project_root
 from agentv.support.private_files import is_own, is_shared
 
 FilePath = str | os.PathLike[str]
@@ -28,7 +28,6 @@ def _python_advice(path: str) -> str:
     return f"Look at these files. If you trust them, pass trust={path!r}"
 
 
-_granted: ContextVar[tuple[str, ...]] = ContextVar("granted", default=())
 _ask: ContextVar[Ask | None] = ContextVar("ask", default=None)
 _trusts_runs: ContextVar[bool] = ContextVar("trusts_runs", default=False)
 _advice: ContextVar[Advice] = ContextVar("advice", default=_python_advice)
@@ -40,14 +39,14 @@ def trusting(paths: Iterable[FilePath], ask: Ask | None = None, advice: Advice =
 
     `ask` asks about others; without it, they are refused. `advice` is the hint of a refusal.
     """
-    granted, asked, advised = _granted.set(_granted.get()), _ask.set(ask), _advice.set(advice)
+    granted, asked, advised = GRANTED.set(GRANTED.get()), _ask.set(ask), _advice.set(advice)
     runs = _trusts_runs.set(False)
     try:
         for path in paths:
             grant(path)
         yield
     finally:
-        _granted.reset(granted)
+        GRANTED.reset(granted)
         _ask.reset(asked)
         _advice.reset(advised)
         _trusts_runs.reset(runs)
@@ -56,11 +55,11 @@ def trusting(paths: Iterable[FilePath], ask: Ask | None = None, advice: Advice =
 @contextmanager
 def trusting_only_the_project() -> Iterator[None]:
     """Read files as if no other folder were trusted, to find out what they would use."""
-    token = _granted.set(())
+    token = GRANTED.set(())
     try:
         yield
     finally:
-        _granted.reset(token)
+        GRANTED.reset(token)
 
 
 def grant(path: FilePath) -> None:
@@ -71,12 +70,7 @@ def grant(path: FilePath) -> None:
     if is_too_wide(real):
         hint = "Name the folder of the dataset or the project that you want to trust"
         raise UsageError(f"Cannot trust {path}", "It is your home folder or the root of all files", hint)
-    _granted.set((*_granted.get(), real))
-
-
-def granted_paths() -> tuple[str, ...]:
-    """Return the real paths of the files and folders that are trusted in addition to the project."""
-    return _granted.get()
+    GRANTED.set((*GRANTED.get(), real))
 
 
 def advice(path: str) -> str:
@@ -110,7 +104,7 @@ def is_trusted(path: str) -> bool:
     Links are followed first: a link out of the project is outside.
     """
     real = os.path.realpath(path)
-    return in_project(real) or any(is_inside(real, each) for each in _granted.get())
+    return in_project(real) or any(is_inside(real, each) for each in GRANTED.get())
 
 
 def in_project(real: str) -> bool:
@@ -130,7 +124,7 @@ def distrust(real: str) -> str:
     `/tmp`, all folders on the path must be this user's own too. A project that the user trusts needs none of this.
     """
     root = project_root(".")
-    if any(is_inside(place, each) for place in (root, os.path.realpath(real)) for each in _granted.get()):
+    if any(is_inside(place, each) for place in (root, os.path.realpath(real)) for each in GRANTED.get()):
         return ""
     status, places = os.stat(root), [real]
     if not is_own(status):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from agentv.datasets.files import is_inside
+from agentv.settings.project import is_inside
 from agentv.trust.roots import in_project
 
 MOST_ENTRIES = 100_000

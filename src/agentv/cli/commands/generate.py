@@ -14,7 +14,6 @@ import msgspec
 
 from agentv.cli import output
 from agentv.cli.project_options import EvalsArguments, FromOpenAIArguments, RubricsArguments
-from agentv.datasets.files import project_root
 from agentv.datasets.foreign.field_map import check_fields, parse_map
 from agentv.datasets.foreign.records import SAMPLE
 from agentv.datasets.loader import InMemoryCases
@@ -34,6 +33,7 @@ from agentv.generation.generator import (
 from agentv.model.values import to_json
 from agentv.runs.writer import ResultWriter
 from agentv.settings.environment import load_environment
+from agentv.settings.project import project_root
 
 
 def rubrics(args: RubricsArguments) -> None:

@@ -34,7 +34,6 @@ from agentv.cli.judge_options import CalibrateArguments, LabelArguments, ProbeAr
 from agentv.cli.label_loop import LabelSession, PassedOver
 from agentv.cli.options import options_of
 from agentv.datasets.case.header import evaluator_entries, specs_of
-from agentv.datasets.files import project_root
 from agentv.datasets.loader import case_source
 from agentv.engine.answers.probes import KINDS, ORACLE, chosen_kinds, prepare_probes
 from agentv.engine.named_runs import existing_run, run_path
@@ -45,6 +44,7 @@ from agentv.report.figures import number, one_line
 from agentv.report.run_tables import calibration_lines
 from agentv.runs.folder import RunFolder
 from agentv.runs.store import RunStore
+from agentv.settings.project import project_root
 
 _LONGEST_REASON = 100
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from agentv.cli import output
 from agentv.cli.analysis_options import ExportArguments, ImportArguments
-from agentv.datasets.files import project_root
 from agentv.engine.named_runs import existing_run, run_name
 from agentv.errors import UsageError, plural
 from agentv.runs.catalogue import RunJournal
@@ -18,6 +17,7 @@ from agentv.runs.record import format_of
 from agentv.runs.redaction import Redactor
 from agentv.runs.store import RunStore
 from agentv.settings.environment import load_environment
+from agentv.settings.project import project_root
 from agentv.support.temporary_folders import remove_folder
 
 

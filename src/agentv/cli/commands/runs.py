@@ -21,7 +21,6 @@ from agentv.cli.analysis_options import (
     TagArguments,
     TrendArguments,
 )
-from agentv.datasets.files import project_root
 from agentv.engine.named_runs import check_run_name, existing_run, run_name
 from agentv.errors import EXIT_FINDINGS, EXIT_USAGE, AgentvError, UsageError, plural
 from agentv.report.figures import can_show_bars
@@ -30,6 +29,7 @@ from agentv.report.terminal import width_of
 from agentv.runs.catalogue import RunEntry, RunJournal, find_runs, is_removable, project_runs, remove_run
 from agentv.runs.folder import RESULTS_FOLDER
 from agentv.runs.maintenance.merge import merge_runs
+from agentv.settings.project import project_root
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 

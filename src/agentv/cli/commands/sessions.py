@@ -8,7 +8,6 @@ from typing import Any
 from agentv.cli import output
 from agentv.cli.options import options_of
 from agentv.cli.project_options import SessionsArguments
-from agentv.datasets.files import project_root
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.loader import InMemoryCases, case_source
 from agentv.errors import UsageError, plural
@@ -17,6 +16,7 @@ from agentv.sessions.private_data import PrivateData, describe_counts
 from agentv.sessions.session import ReadLog
 from agentv.sessions.session_file import read_sessions
 from agentv.settings.environment import load_environment
+from agentv.settings.project import project_root
 
 _COUNTED = {"first": "first request", "each": "request", "all": "conversation"}
 """What is counted for each value of `--requests`."""

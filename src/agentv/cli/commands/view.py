@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from agentv.cli import output
 from agentv.cli.options import FILE, PORT, Arguments, argument, declare, flag, option
-from agentv.datasets.files import project_root
 from agentv.errors import EXIT_OK, UsageError, plural
+from agentv.settings.project import project_root
 
 if TYPE_CHECKING:
     from agentv.calibration.label_file import LabelFile

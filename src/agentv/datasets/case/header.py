@@ -16,13 +16,14 @@ from agentv.datasets.case.prompts import Prompt, read_prompt
 from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.case.suite_input import NO_INPUT, SuiteInput, read_suite_input
 from agentv.datasets.case.workspaces import read_workspace
-from agentv.datasets.files import CONFIG_FILE, FileFinder
+from agentv.datasets.files import FileFinder
 from agentv.errors import InvalidDatasetError, UsageError
 from agentv.model.diagnostics import KeyPath, Problem, Problems, field_name
 from agentv.model.evaluator import DEFAULT_EVALUATOR, RUBRIC_TYPE, EvaluatorSpec, Execution
 from agentv.model.values import FrozenDict, freeze
 from agentv.model.workspace_settings import Workspace
 from agentv.settings.evaluator_reader import named, read_entries, read_entry, with_agentv_defaults
+from agentv.settings.project import CONFIG_FILE
 from agentv.settings.settings_reader import read_settings, read_value
 from agentv.support.patterns import upward
 from agentv.support.yaml.yaml_file import parse_yaml_file

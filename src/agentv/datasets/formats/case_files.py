@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.datasets.files import project_root, refusal
+from agentv.datasets.files import refusal
 from agentv.datasets.formats.dataset_format import (
     BadRow,
     Batch,
@@ -22,6 +22,7 @@ from agentv.datasets.formats.dataset_format import (
 from agentv.datasets.variables import MARK, insert_environment
 from agentv.errors import AgentvError, DatasetError, InvalidDatasetError
 from agentv.model.diagnostics import type_word
+from agentv.settings.project import project_root
 from agentv.support import patterns as globs
 from agentv.support.yaml.yaml_parser import Map, Seq, locate
 

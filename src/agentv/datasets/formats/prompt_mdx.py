@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentv.datasets.case.shorthand import AGENTMARK
-from agentv.datasets.files import project_root, refusal
+from agentv.datasets.files import refusal
 from agentv.datasets.formats.dataset_format import (
     BadRow,
     Batch,
@@ -23,6 +23,7 @@ from agentv.datasets.formats.dataset_format import (
 )
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidDatasetError
 from agentv.registry import EVALUATORS
+from agentv.settings.project import project_root
 from agentv.support.patterns import upward
 
 if TYPE_CHECKING:

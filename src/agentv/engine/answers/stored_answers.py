@@ -14,7 +14,7 @@ import msgspec
 from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import DEFAULT_CHOICE, EvaluatorChoice, Header
 from agentv.datasets.case.shorthand import MessageReader
-from agentv.datasets.files import FileFinder, project_root
+from agentv.datasets.files import FileFinder
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import CaseSource, StrictSink
 from agentv.datasets.selection import Selection
@@ -32,6 +32,7 @@ from agentv.model.result import JobKey, Result
 from agentv.registry import TARGETS
 from agentv.runs.job_index import AnswerIndex
 from agentv.runs.store import CHECK_HINT, RunStore, StoredCase, read_case
+from agentv.settings.project import project_root
 from agentv.support.hash_table import OffsetTable
 from agentv.support.patterns import has_magic
 from agentv.targets.answers import message_from_data

@@ -11,7 +11,6 @@ import msgspec
 
 from agentv.datasets.dataset import Dataset, Options, SilentSink
 from agentv.datasets.discovery import find_datasets
-from agentv.datasets.files import project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.stamps import files_of
 from agentv.engine.scoring.fingerprints import references_of
@@ -20,6 +19,7 @@ from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.workspace_settings import Workspace
 from agentv.settings.environment import REFERENCE, load_environment
+from agentv.settings.project import project_root
 from agentv.support.user_code import importing_nothing, may_import
 from agentv.targets.target_uses import target_inventory
 from agentv.trust.consent import require_trust, require_trust_in_run, require_trust_in_values

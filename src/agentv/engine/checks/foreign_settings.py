@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agentv.datasets.files import project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.formats.yaml_dataset import case_list_key
 from agentv.engine.checks.project_files import parsed_or_none
+from agentv.settings.project import project_root
 from agentv.support.patterns import upward
 
 THRESHOLD_NOTE = (

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentv.datasets.case.header import config_file
-from agentv.datasets.files import project_root
 from agentv.engine.cases.case_survey import CaseSurvey
 from agentv.engine.checks.findings import Finding
 from agentv.engine.checks.preflight import ProjectFacts
@@ -17,6 +16,7 @@ from agentv.model.case import EvalCase
 from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import Execution
 from agentv.settings.environment import references
+from agentv.settings.project import project_root
 from agentv.settings.settings_reader import field_of
 from agentv.support.yaml.yaml_file import parse_yaml_file
 from agentv.targets.catalog import find_targets_file, settings_folder

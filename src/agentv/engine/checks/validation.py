@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from agentv.datasets.dataset import Options
 from agentv.datasets.discovery import GivenFormat, find_datasets
-from agentv.datasets.files import project_root
 from agentv.datasets.formats.dataset_format import Source
 from agentv.engine.cases.case_survey import variable_uses
 from agentv.engine.checks.dataset_check import CollectingSink, check_dataset
@@ -15,6 +14,7 @@ from agentv.engine.checks.findings import Report
 from agentv.engine.checks.project_files import ProjectFiles
 from agentv.engine.checks.settings_files import check_settings, split_settings
 from agentv.errors import DatasetNotFoundError
+from agentv.settings.project import project_root
 from agentv.support.user_code import importing_nothing
 from agentv.trust.inventory import Inventory
 

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from agentv.datasets.files import is_inside
 from agentv.model.job import Job
 from agentv.model.response import TargetFailure, content_text
 from agentv.model.result import Stage
@@ -25,6 +24,7 @@ from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace, 
 from agentv.sandbox.subprocesses import ProcessSpec
 from agentv.settings.child_environment import child_environment
 from agentv.settings.environment import Environment
+from agentv.settings.project import is_inside
 from agentv.support.temporary_folders import new_folder, remove_folder
 from agentv.targets.command_call import run_command
 

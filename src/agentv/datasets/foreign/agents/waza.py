@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentv.datasets.files import project_root
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import (
@@ -20,6 +19,7 @@ from agentv.datasets.foreign.values import (
     texts_of,
     with_outcome,
 )
+from agentv.settings.project import project_root
 
 _TEXT_CHECKS = {
     **dict.fromkeys(("must_match", "must_not_match", "regex_match", "regex_not_match"), "regex"),

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agentv.datasets.files import project_root
 from agentv.datasets.foreign.foreign_format import ForeignFormat, MappedFile, record_file
 from agentv.datasets.foreign.records import RecordFile
 from agentv.datasets.formats.dataset_format import Batch, Document, ReadOptions, Source, load_format, source_of
 from agentv.registry import FOREIGN_FORMATS
+from agentv.settings.project import project_root
 from agentv.support.yaml.yaml_parser import YamlError, parse_yaml
 
 _SPLITS = ("test", "testing", "eval", "evaluation", "validation", "valid", "val", "dev", "train", "training")

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentv.datasets.files import project_root
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import filled, is_blank, object_at, text_of, texts_of, with_outcome
 from agentv.errors import InvalidDatasetError
+from agentv.settings.project import project_root
 from agentv.support.templates import TemplateProblem, render
 
 _LOCAL = ("json", "csv", "parquet", "text")

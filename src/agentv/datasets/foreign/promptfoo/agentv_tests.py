@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentv.datasets.case.shorthand import is_message
-from agentv.datasets.files import project_root
 from agentv.datasets.foreign.foreign_format import Lose, document_of, record_file
 from agentv.datasets.foreign.promptfoo.agentv_assertions import evaluators_of
 from agentv.datasets.foreign.promptfoo.assertion_entries import Grading
@@ -20,6 +19,7 @@ from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_o
 from agentv.datasets.variables import replace_texts
 from agentv.model.diagnostics import KeyPath
 from agentv.settings.environment import load_environment
+from agentv.settings.project import project_root
 
 _KEPT = (
     *("conversation_id", "depends_on", "on_dependency_failure", "mode", "aggregation", "on_turn_failure", "tags"),

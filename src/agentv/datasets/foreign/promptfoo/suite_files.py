@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from agentv.datasets.files import FileError, FileFinder, project_root
+from agentv.datasets.files import FileError, FileFinder
 from agentv.datasets.foreign.records import Record, RecordFile
+from agentv.settings.project import project_root
 
 _MOST_FILES = 10_000
 _GLOB = frozenset("*?[")
