@@ -52,9 +52,9 @@ if __name__ == "__main__":
 def judged(folder: str, type_: str, settings: str, count: str, scores: str) -> Callable[[], Any]:
     """Judge answers the way a run does; processes and imports are ready before the clock starts."""
     from agentv.evaluators.code.judge_host import JudgeHost
+    from agentv.model.environment import Environment
     from agentv.model.evaluator import EvaluatorSpec
     from agentv.model.values import freeze
-    from agentv.settings.environment import Environment
     from agentv.settings.evaluator_reader import evaluator_of
 
     on_one_core()

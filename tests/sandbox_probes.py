@@ -136,10 +136,10 @@ def outcomes(settings: dict, folder: Path) -> dict[str, bool]:
     """Return which attempts succeed in a sandbox with these settings. `namespaces: false` turns namespaces off."""
     import msgspec
 
+    from agentv.model.environment import Environment
     from agentv.model.sandbox_settings import RunSandbox, SandboxSettings
     from agentv.sandbox.sandbox import opened
     from agentv.sandbox.subprocesses import ProcessSpec, run_process
-    from agentv.settings.environment import Environment
 
     has_namespaces = settings.pop("namespaces", True)
     project, home = folder / "project", folder / "home"

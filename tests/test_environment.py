@@ -10,23 +10,20 @@ import pytest
 
 from agentv.errors import AgentvError, end_of, start_of
 from agentv.model.diagnostics import Problems, nearest
+from agentv.model.environment import Environment, is_secret_name
 from agentv.runs.redaction import Redactor
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.settings.child_environment import child_environment
 from agentv.settings.environment import (
-    Environment,
     Home,
     SecretTexts,
-    environment_of,
     interpolate,
     is_secret_field,
-    is_secret_name,
-    load_environment,
     plain_value,
-    read_dotenv,
     redacted,
     references,
 )
+from agentv.trust.env_file import environment_of, load_environment, read_dotenv
 
 SECRET = "sk-0123456789"
 

@@ -207,7 +207,7 @@ def _run_file(name: str) -> Reader:
 
 
 def _targets(data: bytes, folder: Path) -> object:
-    from agentv.settings.environment import Environment
+    from agentv.model.environment import Environment
     from agentv.support.yaml.yaml_file import parse_yaml_file
     from agentv.targets.catalog import load_targets
 

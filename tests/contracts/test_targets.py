@@ -12,9 +12,10 @@ import pytest
 
 from agentv.engine.job.request import CaseRequest
 from agentv.model.case import EvalCase
+from agentv.model.environment import Environment
 from agentv.model.response import Response, TargetFailure
 from agentv.registry import TARGETS
-from agentv.settings.environment import Environment, Home
+from agentv.settings.environment import Home
 from agentv.targets.agents.agent import CodingAgent
 from agentv.targets.target import ModelApi
 from agentv_testing import FaultyServer

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from agentv.model.environment import Environment
 from agentv.model.sandbox_settings import HostKey, RunSandbox, SandboxSettings
 from agentv.sandbox import methods
 from agentv.sandbox.sandbox import open_sandbox
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
-from agentv.settings.environment import Environment
 from virtual_time import skipped_ahead
 from waiting import whole_lines
 

@@ -9,13 +9,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from agentv.model.environment import Environment
 from agentv.model.sandbox_settings import HostKey, RunSandbox, SandboxSettings
 from agentv.sandbox import methods
 from agentv.sandbox.hosts import AllowedHost
 from agentv.sandbox.methods import CannotConfine
 from agentv.sandbox.sandbox import open_sandbox
 from agentv.sandbox.subprocesses import ProcessSpec, run_process
-from agentv.settings.environment import Environment
 from agentv.targets.agents.agent import ModelHost
 from agentv.targets.agents.vendor_agents import ClaudeCode
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from agentv.model.environment import Environment
 from agentv.model.sandbox_settings import RunSandbox, SandboxSettings
 from agentv.sandbox import methods
 from agentv.sandbox.methods import CannotConfine
 from agentv.sandbox.sandbox import open_sandbox
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
-from agentv.settings.environment import Environment
 
 
 @pytest.fixture(params=["landlock", "bubblewrap"])

@@ -10,12 +10,12 @@ from agentv.engine.job.request import CaseRequest
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.model.case import EvalCase
+from agentv.model.environment import Environment
 from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Score
 from agentv.model.job import Judgement
 from agentv.model.message import Message
 from agentv.model.response import Response
 from agentv.model.values import freeze
-from agentv.settings.environment import Environment
 from agentv.settings.evaluator_reader import evaluator_of
 
 NOTHING = object()

@@ -10,10 +10,10 @@ import pytest
 
 from agentv.errors import UsageError
 from agentv.model.case import CaseDetails
+from agentv.model.environment import Environment
 from agentv.model.evaluator import Score
 from agentv.model.message import Message, ToolCall
 from agentv.model.result import ExecutionMetrics, TokenUsage, TraceSummary
-from agentv.settings.environment import Environment
 from virtual_time import skipped_ahead
 from waiting import HANGS, let_others_run, still_running, wait_until_async, whole_lines, words_in
 

@@ -7,10 +7,10 @@ import pytest
 
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.model.case import CaseDetails
+from agentv.model.environment import Environment
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.message import Message
 from agentv.model.values import freeze
-from agentv.settings.environment import Environment
 
 VARS = CaseDetails(variables=freeze({"name": "Ada", "limit": 3}))
 

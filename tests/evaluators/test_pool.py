@@ -17,9 +17,9 @@ from agentv.evaluators.code import worker_pool as pool_module
 from agentv.evaluators.code.fork_server import Channel
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.evaluators.code.judge_io import frame, framed
+from agentv.model.environment import Environment
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.response import answer
-from agentv.settings.environment import Environment
 from virtual_time import skipped_ahead
 from waiting import let_others_run, still_running, wait_until_async, words_in
 

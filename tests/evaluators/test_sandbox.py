@@ -11,13 +11,13 @@ import threading
 import pytest
 
 from agentv.evaluators.code.code_judge import CodeJudge
+from agentv.model.environment import Environment
 from agentv.model.response import answer
 from agentv.sandbox import methods
 from agentv.sandbox.confinement import Confinement
 from agentv.sandbox.landlock import landlock_problem
 from agentv.sandbox.methods import CannotConfine
 from agentv.sandbox.visibility import hidden_paths
-from agentv.settings.environment import Environment
 from sandbox_probes import TRIES, TRY, attacked
 
 CONFINEMENTS = {

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentv.model.environment import Environment
 from agentv.model.result import ErrorInfo, EvaluatorResult, Result
 from agentv.runs.record import decode_record, encode_record
 from agentv.runs.redaction import Redactor
-from agentv.settings.environment import Environment
 from made_results import made
 
 SECRETS = [

@@ -15,12 +15,13 @@ from types import SimpleNamespace
 import pytest
 
 import agentv_testing
+from agentv.model.environment import Environment
 from agentv.model.message import FilePart, Message, TextPart
 from agentv.model.origin import Origin, Place
 from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.sandbox import subprocesses as processes
-from agentv.settings.environment import Environment, Home
+from agentv.settings.environment import Home
 from agentv.targets import command_call as command_module
 from agentv.targets.cli import Cli, CommandTemplate, Healthcheck, executed_placeholder
 from virtual_time import skipped_ahead

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from agentv.model.environment import Environment
 from agentv.model.response import TargetFailure
 from agentv.registry import TARGETS
-from agentv.settings.environment import Environment, Home
+from agentv.settings.environment import Home
 from agentv.targets.agents.agent import Call
 from agentv.targets.agents.events import EventStream, summary_of
 from agentv.targets.agents.skills import skill_name

@@ -3,7 +3,7 @@
 import pytest
 
 from agentv.errors import AgentvError, TargetsError
-from agentv.settings.environment import Environment
+from agentv.model.environment import Environment
 from agentv.support.yaml.yaml_parser import locate, parse_yaml
 from agentv.targets.catalog import (
     find_targets_file,

@@ -11,10 +11,12 @@ from typing import Any
 
 from agentv.errors import InvalidDatasetError
 from agentv.model.diagnostics import KeyPath, Problems, did_you_mean, field_name
+from agentv.model.environment import Environment
 from agentv.model.values import to_json
-from agentv.settings.environment import REFERENCE, Environment, load_environment, plain_value, references
+from agentv.settings.environment import REFERENCE, plain_value, references
 from agentv.settings.project import project_root
 from agentv.support.yaml.yaml_parser import Map, Mark, Seq, locate
+from agentv.trust.env_file import load_environment
 from agentv.trust.roots import is_trusted, note_variables
 
 MARK = b"${{"

@@ -22,7 +22,6 @@ from agentv.model.sandbox_settings import Engine, RunSandbox, settings_of
 from agentv.model.values import digest
 from agentv.registry import EXECUTORS
 from agentv.sandbox.availability import sandbox_of
-from agentv.settings.environment import load_environment
 from agentv.settings.frozen_settings import frozen_settings
 from agentv.settings.project import CONFIG_FILE, project_root
 from agentv.settings.settings_file import parse_settings_file
@@ -43,6 +42,7 @@ from agentv.targets.target_uses import target_inventory
 from agentv.targets.targets_file import named_entries
 from agentv.targets.tools.tool import FunctionTool, McpServer, local_tools
 from agentv.trust.consent import require_trust
+from agentv.trust.env_file import load_environment
 from agentv.trust.policy import load_policy
 from agentv.trust.roots import in_project, is_trusted
 

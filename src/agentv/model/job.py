@@ -9,12 +9,12 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from agentv.model.case import EvalCase
+from agentv.model.environment import Environment
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Request, Response, content_text
 from agentv.model.result import EvaluatorResult, ExecutionMetrics, JobKey, Result, TraceSummary
 from agentv.model.values import to_json
-from agentv.settings.environment import Environment
 
 
 class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):

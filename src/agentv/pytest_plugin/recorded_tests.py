@@ -26,9 +26,9 @@ from agentv.runs.folder import RESULTS_FOLDER, RunFolder, new_run_id
 from agentv.runs.record import decode_record, encode_record
 from agentv.runs.redaction import Redactor
 from agentv.runs.store import RunStore
-from agentv.settings.environment import load_environment
 from agentv.settings.project import project_root
 from agentv.support.private_files import write_file
+from agentv.trust.env_file import load_environment
 
 _LONGEST_REASON = 2_000
 _NOTES = "agentv_notes"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from agentv.settings.environment import SHORTEST_SECRET
+from agentv.model.environment import SHORTEST_SECRET
 
 if TYPE_CHECKING:
     from ahocorasick_rs import BytesAhoCorasick

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentv.errors import UsageError
+from agentv.model.environment import Environment
 from agentv.model.sandbox_settings import Sandboxed
-from agentv.settings.environment import Environment
 
 if TYPE_CHECKING:
     from agentv.sandbox.sandbox import OpenSandbox

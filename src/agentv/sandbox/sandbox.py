@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from agentv.model.environment import Environment
 from agentv.model.sandbox_settings import Sandboxed, SandboxSettings
 from agentv.sandbox.confinement import Confinement
 from agentv.sandbox.hosts import AllowedHost
 from agentv.sandbox.methods import CannotConfine, confinement_by
 from agentv.sandbox.subprocesses import ProcessSpec
-from agentv.settings.environment import Environment
 from agentv.support.processes.process_limits import ProcessLimits
 from agentv.trust.policy import load_policy
 

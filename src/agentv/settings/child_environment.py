@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from agentv.settings.environment import Environment, address_secrets
+from agentv.model.environment import Environment, address_secrets
 from agentv.support.processes.withheld import note_withheld
 
 _LIST = """

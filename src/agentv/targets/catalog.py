@@ -11,15 +11,13 @@ import msgspec
 
 from agentv.errors import TargetsError, UsageError
 from agentv.model.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name
+from agentv.model.environment import SHORTEST_SECRET, Environment, address_secrets
 from agentv.model.evaluator import DEFAULT_TARGET
 from agentv.registry import TARGETS
 from agentv.settings.environment import (
     MASK,
-    SHORTEST_SECRET,
-    Environment,
     Home,
     SecretTexts,
-    address_secrets,
     interpolate,
     is_secret_field,
     mask_secrets,
@@ -49,6 +47,7 @@ from agentv.targets.targets_file import (
     written_secrets,
 )
 from agentv.targets.variants import Variant, variant_entries
+from agentv.trust.env_file import read_here
 from agentv.trust.inventory import Inventory
 from agentv.trust.roots import in_project, is_trusted, own_root
 
@@ -295,7 +294,7 @@ class PortableTargets(msgspec.Struct, frozen=True):
 
     def load(self) -> Targets:
         """Return the targets with this machine's environment."""
-        return Targets(self.entries, self.path, self.environment.read_here(), lambda _: None)
+        return Targets(self.entries, self.path, read_here(self.environment), lambda _: None)
 
 
 def refuse_to_send(name: str, path: KeyPath) -> NoReturn:

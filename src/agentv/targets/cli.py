@@ -17,10 +17,11 @@ from agentv.model.message import ChatFormat
 from agentv.model.sandbox_settings import Sandboxed
 from agentv.sandbox.availability import sandbox_of
 from agentv.settings.addresses import address_complaints, host_of
-from agentv.settings.environment import REFERENCE, environment_of
+from agentv.settings.environment import REFERENCE
 from agentv.support.hashes import short, words_in
 from agentv.targets.target import COMMON_ALIASES, NonNegative, Positive
 from agentv.targets.workspace_target import WorkspaceTarget
+from agentv.trust.env_file import environment_of
 from agentv.trust.inventory import NamedUse
 
 PLACEHOLDERS = ("PROMPT", "PROMPT_FILE", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE")

@@ -31,7 +31,6 @@ from agentv.sandbox.subprocesses import (
     run_process,
 )
 from agentv.settings.child_environment import child_environment
-from agentv.settings.environment import environment_of
 from agentv.support.byte_gate import hold_bytes
 from agentv.support.hashes import short
 from agentv.support.json_values import json_or
@@ -39,6 +38,7 @@ from agentv.support.private_files import TooLarge, read_file
 from agentv.support.temporary_folders import temporary_folder
 from agentv.targets.answers import is_answer_object, response_from_object, response_from_text
 from agentv.targets.cli import Cli, CommandTemplate, Healthcheck
+from agentv.trust.env_file import environment_of
 from agentv.trust.policy import load_policy
 
 _NOT_FOUND = ending_of(127)

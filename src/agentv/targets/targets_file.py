@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from agentv.model.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name, type_word
+from agentv.model.environment import address_secrets
 from agentv.registry import TARGETS
-from agentv.settings.environment import REFERENCE, address_secrets, interpolate, is_secret_field, references
+from agentv.settings.environment import REFERENCE, interpolate, is_secret_field, references
 from agentv.settings.settings_reader import declares, field_of, read_settings
 from agentv.targets.target import Target
 

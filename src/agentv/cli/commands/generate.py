@@ -32,8 +32,8 @@ from agentv.generation.generator import (
 )
 from agentv.model.values import to_json
 from agentv.runs.writer import ResultWriter
-from agentv.settings.environment import load_environment
 from agentv.settings.project import project_root
+from agentv.trust.env_file import load_environment
 
 
 def rubrics(args: RubricsArguments) -> None:

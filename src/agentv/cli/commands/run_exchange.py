@@ -16,9 +16,9 @@ from agentv.runs.foreign.run_import import import_run, import_run_id
 from agentv.runs.record import format_of
 from agentv.runs.redaction import Redactor
 from agentv.runs.store import RunStore
-from agentv.settings.environment import load_environment
 from agentv.settings.project import project_root
 from agentv.support.temporary_folders import remove_folder
+from agentv.trust.env_file import load_environment
 
 
 def import_results(args: ImportArguments) -> None:

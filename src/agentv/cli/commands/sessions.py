@@ -15,8 +15,8 @@ from agentv.generation.session_suite import SessionSuite, SuiteOptions, SuiteSum
 from agentv.sessions.private_data import PrivateData, describe_counts
 from agentv.sessions.session import ReadLog
 from agentv.sessions.session_file import read_sessions
-from agentv.settings.environment import load_environment
 from agentv.settings.project import project_root
+from agentv.trust.env_file import load_environment
 
 _COUNTED = {"first": "first request", "each": "request", "all": "conversation"}
 """What is counted for each value of `--requests`."""

@@ -18,11 +18,12 @@ from agentv.errors import AgentvError
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.workspace_settings import Workspace
-from agentv.settings.environment import REFERENCE, load_environment
+from agentv.settings.environment import REFERENCE
 from agentv.settings.project import project_root
 from agentv.support.user_code import importing_nothing, may_import
 from agentv.targets.target_uses import target_inventory
 from agentv.trust.consent import require_trust, require_trust_in_run, require_trust_in_values
+from agentv.trust.env_file import load_environment
 from agentv.trust.inventory import Inventory, Use, command_text
 from agentv.trust.policy import load_policy
 from agentv.trust.roots import in_project, is_trusted, noted_variables, trusting_only_the_project

@@ -34,9 +34,9 @@ from agentv.model.response import Response, TargetFailure
 from agentv.model.result import EvaluatorResult, Result
 from agentv.model.workspace_settings import Workspace
 from agentv.runs.redaction import Redactor
-from agentv.settings.environment import environment_of
 from agentv.settings.transform import TransformFailure, apply_transform
 from agentv.targets.target import Target
+from agentv.trust.env_file import environment_of
 
 if TYPE_CHECKING:
     from agentv.engine.answers.answer_log import AnswerLog

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from agentv.model.environment import Environment
 from agentv.model.job import Job
 from agentv.model.response import TargetFailure, content_text
 from agentv.model.result import Stage
@@ -23,7 +24,6 @@ from agentv.model.values import digest, to_json
 from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace, WorkspaceFile
 from agentv.sandbox.subprocesses import ProcessSpec
 from agentv.settings.child_environment import child_environment
-from agentv.settings.environment import Environment
 from agentv.settings.project import is_inside
 from agentv.support.temporary_folders import new_folder, remove_folder
 from agentv.targets.command_call import run_command

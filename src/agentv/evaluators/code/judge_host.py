@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from agentv.model.environment import Environment
 from agentv.model.job import Judgement
 from agentv.settings.child_environment import child_environment
-from agentv.settings.environment import Environment
 
 if TYPE_CHECKING:
     from agentv.evaluators.code.model_proxy import ModelProxy

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from agentv.evaluators.base import Evaluator, Seconds, stamp_of
 from agentv.model.diagnostics import Problems
+from agentv.model.environment import Environment
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.model.sandbox_settings import CONTAINERS, Megabytes
@@ -25,7 +26,6 @@ from agentv.sandbox import methods
 from agentv.sandbox.confinement import Confinement
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessOutput, ProcessSpec, ending_of, run_process
 from agentv.settings.child_environment import child_environment
-from agentv.settings.environment import Environment
 from agentv.support.processes.process_limits import ProcessLimits
 from agentv.support.temporary_folders import temporary_folder
 

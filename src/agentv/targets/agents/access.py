@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from agentv.errors import UsageError
+from agentv.model.environment import Environment
 from agentv.model.sandbox_settings import HostKey
 from agentv.sandbox.availability import sandbox_of
 from agentv.sandbox.hosts import AllowedHost
 from agentv.sandbox.sandbox import OpenSandbox
 from agentv.sandbox.subprocesses import ProcessSpec
-from agentv.settings.environment import Environment
 from agentv.targets.agents.agent import CodingAgent
 from agentv.trust.policy import load_policy
 

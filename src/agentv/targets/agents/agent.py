@@ -17,12 +17,12 @@ from agentv.model.values import MAX_DEPTH
 from agentv.model.workspace_settings import WorkspaceFile
 from agentv.sandbox.availability import sandbox_of
 from agentv.settings.addresses import host_of, is_loopback
-from agentv.settings.environment import environment_of
 from agentv.support.hashes import words_in
 from agentv.targets.agents.events import Event, LogFormat
 from agentv.targets.agents.skills import SkillPlaces, is_skill, workspace_folders, workspace_skill
 from agentv.targets.target import COMMON_ALIASES, OTHER_TOOLS
 from agentv.targets.workspace_target import WorkspaceTarget
+from agentv.trust.env_file import environment_of
 from agentv.trust.inventory import NamedUse, command_text
 
 GIT_CONFIG = "[user]\n\tname = agentv\n\temail = agentv@localhost\n"

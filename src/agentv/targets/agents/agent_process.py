@@ -16,13 +16,13 @@ import msgspec
 from agentv.model.response import OpenLog, Request, Response, TargetFailure
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.settings.child_environment import child_environment
-from agentv.settings.environment import environment_of
 from agentv.support.private_files import read_file
 from agentv.support.temporary_folders import temporary_folder
 from agentv.targets.agents.access import agent_access
 from agentv.targets.agents.agent import GIT_CONFIG, Call, CodingAgent, with_relative_paths
 from agentv.targets.agents.events import MAX_BYTES, Event, EventStream, NoAnswer, classify_failure
 from agentv.targets.agents.skills import SKILL_FILE, find_skill, install_skill
+from agentv.trust.env_file import environment_of
 
 _SESSION_VARIABLES = (
     *("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID"),

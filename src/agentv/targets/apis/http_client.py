@@ -34,10 +34,11 @@ from yarl import URL
 
 from agentv import __version__
 from agentv.errors import UsageError, open_files_hint, start_of
+from agentv.model.environment import SHORTEST_SECRET
 from agentv.model.response import TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.settings.addresses import is_loopback
-from agentv.settings.environment import SHORTEST_SECRET, redacted
+from agentv.settings.environment import redacted
 from agentv.support.byte_gate import LARGE_BYTES, UNKNOWN_BYTES, hold_bytes
 from agentv.support.json_values import json_or, repair_json
 from agentv.targets.apis.api_errors import reported_failure

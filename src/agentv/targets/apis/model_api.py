@@ -15,11 +15,11 @@ from agentv.model.response import Request, Response, TargetFailure, content_text
 from agentv.model.result import TokenUsage
 from agentv.model.token_counts import UsageFields, amount, read_usage
 from agentv.model.values import digest, to_json
-from agentv.settings.environment import environment_of
 from agentv.support.json_values import json_or
 from agentv.targets.apis.api_errors import capacity_wait_s
 from agentv.targets.apis.api_messages import Media, media_of
 from agentv.targets.target import HostedApi, ModelApi
+from agentv.trust.env_file import environment_of
 
 if TYPE_CHECKING:
     from agentv.targets.apis.http_client import HttpClient, HttpResponse

@@ -15,7 +15,6 @@ from agentv.model.call_trace import TRACE_WAIT_S
 from agentv.model.job import CallOverrides
 from agentv.model.response import Responder
 from agentv.settings.addresses import address_complaints, host_of, is_loopback
-from agentv.settings.environment import environment_of
 from agentv.targets.apis.model_api import ApiResponder, WireApi, embeddings_wire, find_api_key, open_api
 from agentv.targets.apis.openai_wire import Dialect, chat_wire, responses_wire
 from agentv.targets.target import (
@@ -26,6 +25,7 @@ from agentv.targets.target import (
     Target,
     missing_keys,
 )
+from agentv.trust.env_file import environment_of
 from agentv.trust.inventory import ANY_HOST, NamedUse
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from agentv.model.result import ErrorClass, TokenUsage
 from agentv.model.token_counts import UsageFields, read_usage
 from agentv.model.values import digest
 from agentv.settings.addresses import host_of
-from agentv.settings.environment import environment_of, redacted
+from agentv.settings.environment import redacted
 from agentv.support.json_values import json_or
 from agentv.targets.apis import api_messages
 from agentv.targets.apis.api_errors import reported_failure
@@ -26,6 +26,7 @@ from agentv.targets.apis.model_api import (
     require_content,
 )
 from agentv.targets.target import HostedApi, ModelApi, PriceKey
+from agentv.trust.env_file import environment_of
 from agentv.trust.inventory import ANY_HOST, NamedUse
 from agentv.trust.policy import load_policy
 

@@ -12,10 +12,10 @@ from typing import Any, TextIO
 from agentv.errors import UsageError
 from agentv.model.response import TargetFailure
 from agentv.settings.child_environment import child_environment
-from agentv.settings.environment import environment_of
 from agentv.support.processes.process_memory import hide_environment
 from agentv.targets.tools.tool import McpServer
 from agentv.targets.tools.toolbox import ToolResult
+from agentv.trust.env_file import environment_of
 from agentv.trust.policy import load_policy
 
 INSTALL = "pip install 'agentv[mcp]'"

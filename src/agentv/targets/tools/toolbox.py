@@ -17,10 +17,10 @@ from agentv.model.response import TargetFailure
 from agentv.model.values import to_json
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.settings.child_environment import child_environment
-from agentv.settings.environment import environment_of
 from agentv.support.function_call import DaemonThreads, is_cancelled
 from agentv.support.user_code import describe, import_reference
 from agentv.targets.tools.tool import CommandTool, DeclaredTool, FunctionTool, LocalTool, McpServer
+from agentv.trust.env_file import environment_of
 
 if TYPE_CHECKING:
     from agentv.targets.tools.mcp_server import McpConnection

@@ -18,8 +18,8 @@ from agentv.datasets.foreign.promptfoo.test_sources import combinations, resolve
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
 from agentv.datasets.variables import replace_texts
 from agentv.model.diagnostics import KeyPath
-from agentv.settings.environment import load_environment
 from agentv.settings.project import project_root
+from agentv.trust.env_file import load_environment
 
 _KEPT = (
     *("conversation_id", "depends_on", "on_dependency_failure", "mode", "aggregation", "on_turn_failure", "tags"),
