@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from agentv.model.manifest import RunSummary, TargetSummary
     from agentv.model.message import FilePart, ImagePart, Message, TextPart, ToolCall
     from agentv.model.result import EvaluatorResult, Result
-
-__version__ = "0.1.0"
+    from agentv.version import __version__
 
 __all__ = [
     "AgentvError",
@@ -62,6 +61,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "__version__": "agentv.version",
     "EvaluatorResult": "agentv.model.result",
     "Result": "agentv.model.result",
     "Run": "agentv.api",

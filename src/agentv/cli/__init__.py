@@ -6,11 +6,11 @@ import sys
 
 import click
 
-from agentv import __version__
 from agentv.cli.output import run
 from agentv.errors import UsageError
 from agentv.registry import Registry
 from agentv.support.processes.process_memory import claim_process
+from agentv.version import __version__
 
 _CLI = "agentv.cli"
 

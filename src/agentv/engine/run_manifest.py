@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from agentv import __version__
 from agentv.engine.job.answer import now
 from agentv.engine.run_options import CALL_LIMITS, first_given, given_defaults
 from agentv.engine.run_plan import RunPlan
@@ -19,6 +18,7 @@ from agentv.errors import UsageError
 from agentv.model.manifest import Counts, RunLink, RunManifest
 from agentv.runs.folder import new_run_id
 from agentv.support.patterns import upward
+from agentv.version import __version__
 
 
 def new_manifest(plan: RunPlan, folder: Path) -> RunManifest:

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentv import __version__
 from agentv.datasets.case.prompts import resolved_data
 from agentv.engine.job.answer import now
 from agentv.errors import AgentvError, plural, start_of
@@ -29,6 +28,7 @@ from agentv.runs.store import RunStore
 from agentv.settings.project import project_root
 from agentv.support.private_files import write_file
 from agentv.trust.env_file import load_environment
+from agentv.version import __version__
 
 _LONGEST_REASON = 2_000
 _NOTES = "agentv_notes"

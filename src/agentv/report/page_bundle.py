@@ -16,8 +16,8 @@ from importlib.resources import files
 from posixpath import dirname, join, normpath
 from typing import BinaryIO
 
-from agentv import __version__
 from agentv.report.figures import one_line
+from agentv.version import __version__
 
 _IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "(?P<file>\.{1,2}/[\w./]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?P<kind>async function\*?|function\*?|class|const) (?P<name>\w+)", re.MULTILINE)

@@ -19,7 +19,6 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from agentv import __version__
 from agentv.errors import AgentvError, RunWarning, UsageError, start_of
 from agentv.model.diagnostics import did_you_mean
 from agentv.report.figures import visible
@@ -29,6 +28,7 @@ from agentv.tool_server import dataset_tools, failure_tools, run_tool, run_tools
 from agentv.tool_server.served_project import ServedProject
 from agentv.tool_server.served_tool import CallInProgress, ServedTool, ToolAnswer
 from agentv.tool_server.text_limit import plain_text, short_text
+from agentv.version import __version__
 
 TOOLS = {tool.name: tool for home in (run_tools, failure_tools, dataset_tools, run_tool) for tool in home.TOOLS}
 PROGRESS_S = 0.5

@@ -6,9 +6,9 @@ from functools import cache
 
 from aiohttp import web
 
-from agentv import __version__
 from agentv.report.page_bundle import filled_page, joined, page_style
 from agentv.report.page_bundle import page_file as read_page_file
+from agentv.version import __version__
 
 
 async def page(request: web.Request) -> web.Response:  # noqa: ARG001  # the same for everyone

@@ -12,11 +12,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from agentv import __version__
 from agentv.errors import UsageError, plural
 from agentv.model.result import Result
 from agentv.report.traces.record_spans import SpanRecord
 from agentv.trust.policy import load_policy
+from agentv.version import __version__
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

@@ -10,13 +10,13 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from agentv import __version__
 from agentv.model.values import digest, hash_bytes
 from agentv.runs.folder import RunFolder
 from agentv.runs.foreign.foreign_run import ForeignResults
 from agentv.runs.foreign.run_import import import_run, source_digest
 from agentv.support.private_files import make_folder
 from agentv.support.temporary_folders import new_folder, remove_folder
+from agentv.version import __version__
 
 _KEPT_S = 30 * 24 * 3600
 

@@ -32,7 +32,6 @@ import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 from yarl import URL
 
-from agentv import __version__
 from agentv.errors import UsageError, open_files_hint, start_of
 from agentv.model.environment import SHORTEST_SECRET
 from agentv.model.response import TargetFailure
@@ -43,6 +42,7 @@ from agentv.support.byte_gate import LARGE_BYTES, UNKNOWN_BYTES, hold_bytes
 from agentv.support.json_values import json_or, repair_json
 from agentv.targets.apis.api_errors import reported_failure
 from agentv.trust.policy import load_policy
+from agentv.version import __version__
 
 MAX_ANSWER_BYTES = 64 * 2**20
 CONNECT_TIMEOUT_S = 30.0

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from agentv import __version__
 from agentv.errors import UsageError, file_errors
 from agentv.model.result import Result
 from agentv.model.values import to_json
@@ -18,6 +17,7 @@ from agentv.runs.folder import write_whole
 from agentv.runs.foreign.foreign_values import content_text_of, text_of
 from agentv.runs.store import RunStore
 from agentv.support.private_files import make_folder
+from agentv.version import __version__
 
 SCHEMA_VERSION = "0.2.2"
 SCORE = "score"

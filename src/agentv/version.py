@@ -1,0 +1,3 @@
+"""The version of agentv."""
+
+__version__ = "0.1.0"
