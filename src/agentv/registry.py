@@ -14,6 +14,7 @@ from agentv.errors import UsageError
 
 EXTENSIONS = {
     "bisect": "agentv.commands",
+    "generate": "agentv.commands",
     "noise": "agentv.commands",
     "swap": "agentv.commands",
 }

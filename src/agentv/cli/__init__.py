@@ -32,8 +32,6 @@ COMMANDS = Registry(
         "rescore": f"{_CLI}.evaluation_options:rescore_command | "
         "Score the answers of a run again without calling targets.",
         "judge": f"{_CLI}.judge_options:judge_command | Label answers, calibrate a judge, and probe it.",
-        "generate": f"{_CLI}.project_options:generate_command | "
-        "Generate rubrics, or cases from rows or recorded sessions.",
         "cases": f"{_CLI}.project_options:cases_command | Print the resolved cases of datasets as JSON Lines.",
         "validate": f"{_CLI}.project_options:validate_command | Check datasets, sidecars, targets and configuration.",
         "convert": f"{_CLI}.project_options:convert_command | Convert a dataset to another format without loss.",

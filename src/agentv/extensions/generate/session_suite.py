@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from rapidfuzz import fuzz, process
 
-from agentv.generation.generator import free_id
+from agentv.extensions.generate.generator import free_id
 from agentv.model.message import message_to_data
 from agentv.model.values import digest, to_json
 from agentv.sessions.private_data import PrivateData

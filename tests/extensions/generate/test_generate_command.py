@@ -266,7 +266,7 @@ def test_ctrl_c_saves_finished_work_and_the_command_can_continue(project):
 
 def test_a_concurrent_edit_is_not_lost(project):
     from agentv.datasets.loader import case_source
-    from agentv.generation.generator import RubricFile
+    from agentv.extensions.generate.generator import RubricFile
 
     path = project.write("d.yaml", COMMENTED)
     source = case_source(path, warn=print, note=print).sources[0]

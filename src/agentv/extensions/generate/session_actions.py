@@ -7,11 +7,11 @@ from typing import Any
 
 from agentv.cli import output
 from agentv.cli.options import options_of
-from agentv.cli.project_options import SessionsArguments
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.loader import InMemoryCases, case_source
 from agentv.errors import UsageError, plural
-from agentv.generation.session_suite import SessionSuite, SuiteOptions, SuiteSummary
+from agentv.extensions.generate.command import SessionsArguments
+from agentv.extensions.generate.session_suite import SessionSuite, SuiteOptions, SuiteSummary
 from agentv.sessions.private_data import PrivateData, describe_counts
 from agentv.sessions.session import ReadLog
 from agentv.sessions.session_file import read_sessions

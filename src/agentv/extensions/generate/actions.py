@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from agentv.cli import output
-from agentv.cli.project_options import EvalsArguments, FromOpenAIArguments, RubricsArguments
 from agentv.datasets.foreign.field_map import check_fields, parse_map
 from agentv.datasets.foreign.records import SAMPLE
 from agentv.datasets.loader import InMemoryCases
 from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, AgentvError, UsageError, plural
-from agentv.generation.generator import (
+from agentv.extensions.generate.command import EvalsArguments, FromOpenAIArguments, RubricsArguments
+from agentv.extensions.generate.generator import (
     GenerationResult,
     ProjectModel,
     RowTemplates,
@@ -110,7 +110,11 @@ def evals(args: EvalsArguments) -> None:
 
 def from_openai(args: FromOpenAIArguments) -> None:
     """Download hosted evals to a folder."""
-    from agentv.generation.hosted_evals import DownloadedEval, HostedEvals, download  # late: only this command uses it
+    from agentv.extensions.generate.hosted_evals import (  # late: only this command uses it
+        DownloadedEval,
+        HostedEvals,
+        download,
+    )
 
     variables = load_environment(os.getcwd(), project_root(os.getcwd())).variables
     key = variables.get("OPENAI_API_KEY")

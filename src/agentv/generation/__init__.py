@@ -1,1 +1,0 @@
-"""Write rubrics and cases with a model."""
