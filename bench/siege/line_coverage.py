@@ -17,7 +17,8 @@ class LineCoverage:
     def __init__(self, packages: tuple[str, ...]) -> None:
         self.lines: set[tuple[str, int]] = set()
         self._starts = tuple(str(SOURCE / package) for package in packages)
-        self._is_traced: dict[CodeType, bool] = {}
+        self._unseen: dict[CodeType, set[int]] = {}
+        """Lines of functions that did not run yet. Functions without such lines are not traced: that is slow."""
 
     def __enter__(self) -> LineCoverage:
         sys.settrace(self._call)
@@ -28,14 +29,18 @@ class LineCoverage:
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:  # noqa: ARG002
         code = frame.f_code
-        is_traced = self._is_traced.get(code)
-        if is_traced is None:
-            is_traced = self._is_traced[code] = code.co_filename.startswith(self._starts)
-        return self._line if is_traced else None
+        unseen = self._unseen.get(code)
+        if unseen is None:
+            is_counted = code.co_filename.startswith(self._starts)
+            unseen = {line for _, _, line in code.co_lines() if line is not None} if is_counted else set()
+            self._unseen[code] = unseen
+            unseen.discard(code.co_firstlineno)
+        return self._line if unseen else None
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:  # noqa: ARG002
         if event == "line":
             self.lines.add((frame.f_code.co_filename, frame.f_lineno))
+            self._unseen[frame.f_code].discard(frame.f_lineno)
         return self._line
 
     def counts(self) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from typing import Any
 CORPUS = Path(__file__).resolve().parent / "corpus"
 DATA = CORPUS.parent.parent.parent / "tests" / "data"
 FOREIGN = DATA / "foreign"
+_PROJECT_FILES = (".agentv/targets.yaml", ".agentv/config.yaml", "d.yaml")
 _ANY_NAME = re.compile(r"[\w.-]{1,80}")
 _FILE_NAME = re.compile(r"[a-z0-9_-][a-z0-9_.-]{0,40}\.(jsonl|json|csv|tsv|yaml|yml|toml|txt|parquet|xlsx)")
 
@@ -53,6 +54,8 @@ def seeds(name: str) -> Iterator[tuple[str, bytes]]:
     if name in ("jsonl", "yaml"):
         for path in sorted((DATA.parent.parent / "examples").glob(f"*/evals/*.{name}")):
             yield f"{path.parent.parent.name}-{path.stem}", path.read_bytes()
+    if name == "project":
+        yield from _project_examples()
     if name == "foreign":
         yield from _foreign_examples()
     if name in ("foreign_results", "sessions"):
@@ -78,6 +81,20 @@ def _examples(folder: Path) -> Iterator[tuple[str, bytes]]:
 def _as_text(content: Any, file: str, dump: Callable[[Any], str]) -> str:
     is_lines = file.endswith(".jsonl") and isinstance(content, list)
     return "\n".join(map(dump, content)) + "\n" if is_lines else dump(content)
+
+
+def _project_examples() -> Iterator[tuple[str, bytes]]:
+    """Yield the examples of evaluators in the documentation: their targets and datasets in one JSON object."""
+    import json
+
+    import yaml
+
+    for path in sorted((DATA.parent.parent / "docs" / "examples").glob("*.txt")):
+        files = dict(part.partition("\n")[::2] for part in path.read_text("utf-8").split("=== ") if part)
+        datasets = [content for name, content in files.items() if name.startswith("evals/") and name.endswith(".yaml")]
+        if datasets:
+            texts = {".agentv/targets.yaml": files.get(".agentv/targets.yaml", ""), "d.yaml": datasets[0]}
+            yield path.stem, json.dumps({name: yaml.safe_load(text) for name, text in texts.items()}).encode()
 
 
 def _foreign_examples() -> Iterator[tuple[str, bytes]]:
@@ -187,10 +204,12 @@ def _results(suffix: str) -> Reader:
 
 
 def _run_file(name: str) -> Reader:
-    def read(data: bytes, folder: Path) -> object:
+    """Read a run with one changed file: as it is with the right hashes, as it is, and repaired."""
+
+    def read(data: bytes, folder: Path) -> None:
+        from agentv.errors import AgentvError
         from agentv.runs.maintenance.damage import check_run
         from agentv.runs.maintenance.repair import repair_run
-        from agentv.runs.store import RunStore
 
         run = folder / "run"
         run.mkdir(exist_ok=True)
@@ -199,11 +218,85 @@ def _run_file(name: str) -> Reader:
         for path in (CORPUS / "run").iterdir():
             (run / path.name).write_bytes(path.read_bytes())
         (run / name).write_bytes(data)
+        with suppress(AgentvError):
+            _read_run(_with_hashes(run))
+        (run / name).write_bytes(data)
         check_run(run)
         repair_run(run)
-        return [list(case.fields) for case in RunStore.open(run).cases()], RunStore.open(run).figures()
+        _read_run(run)
 
     return read
+
+
+def _with_hashes(run: Path) -> Path:
+    """Set the hashes in the manifest to those of the files, so that the run is read as if it was written this way."""
+    import json
+
+    from agentv.runs.folder import content_digest
+
+    try:
+        manifest = json.loads((run / "run.json").read_bytes())
+    except ValueError:
+        return run
+    if isinstance(manifest, dict):
+        manifest.pop("checksum", None)
+        files = ("results.jsonl", "cases.jsonl", "summary.json")
+        manifest["digests"] = {name: content_digest(run / name) for name in files}
+        (run / "run.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return run
+
+
+def _read_run(run: Path) -> None:
+    """Read a run in every way that commands do: its cases and figures, all reports, and a comparison with another."""
+    from agentv import compare
+    from agentv.comparison.comparison_json import comparison_data
+    from agentv.errors import AgentvError
+    from agentv.registry import REPORTS
+    from agentv.report.comparisons.comparison_text import comparison_lines, comparison_markdown
+    from agentv.report.formats import write_report
+    from agentv.report.summary_text import headlines
+    from agentv.runs.store import RunStore
+
+    store = RunStore.open(run)
+    for case in store.cases():
+        list(case.fields)
+    figures = store.figures()
+    for name in REPORTS.names():
+        write_report(name, store, figures, run.parent / f"report.{name}")
+    headlines(figures.summary)
+    for key in store.index:
+        store.get(key)
+    store.close()
+    for target in ("default", "plain"):
+        with suppress(AgentvError):
+            comparison = compare(f"{CORPUS / 'run'}:{target}", f"{run}:{target}", allow_changed_measure=True)
+            comparison_lines(comparison)
+            comparison_markdown(comparison)
+            comparison_data(comparison, 0)
+
+
+def _project(data: bytes, folder: Path) -> None:
+    """Check a project. The input has the content of its files by name, such as `d.yaml`."""
+    import json
+    import os
+
+    from agentv.engine.checks.validation import validate
+
+    try:
+        files = json.loads(data)
+    except ValueError:
+        return
+    project = folder / "project"
+    (project / ".agentv").mkdir(parents=True, exist_ok=True)
+    for name in _PROJECT_FILES:
+        content = files.get(name) if isinstance(files, dict) else files
+        (project / name).write_text(json.dumps(content), encoding="utf-8")
+    before = os.getcwd()
+    os.chdir(project)
+    try:
+        validate(["d.yaml"])
+    finally:
+        os.chdir(before)
 
 
 def _targets(data: bytes, folder: Path) -> object:
@@ -307,6 +400,7 @@ READERS: dict[str, Reader] = {
     "records": refuses(_run_file("results.jsonl")),
     "summary": refuses(_run_file("summary.json")),
     "targets": refuses(_targets),
+    "project": refuses(_project),
     "labels": refuses(_labels),
     "recording": refuses(_recording),
     "template": refuses(_template, "TemplateProblem"),
@@ -320,7 +414,7 @@ _WITH_HEAD = ("foreign", "foreign_results", "sessions", "otlp")
 _SUFFIXES = {
     "jsonl": "d.jsonl", "yaml": "d.yaml", "results": "r.jsonl", "results_yaml": "r.yaml", "manifest": "run.json",
     "cases": "c.jsonl", "records": "r.jsonl", "summary": "s.json", "targets": "t.yaml", "labels": "l.jsonl",
-    "recording": "c.jsonl", "xlsx": "d.xlsx", "ods": "d.ods",
+    "recording": "c.jsonl", "project": "p.json", "xlsx": "d.xlsx", "ods": "d.ods",
 }  # fmt: skip
 """The names of files, whose extensions tell how inputs are changed."""
 
@@ -330,8 +424,10 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("xlsx", "ods"), ("datasets/foreign/spreadsheets", "datasets/foreign/records")),
     "foreign_results": ("runs/foreign",),
     **dict.fromkeys(("sessions", "otlp"), ("sessions",)),
-    **dict.fromkeys(("results", "results_yaml", "manifest", "cases", "records", "summary"), ("runs",)),
+    **dict.fromkeys(("results", "results_yaml"), ("runs",)),
+    **dict.fromkeys(("manifest", "cases", "records", "summary"), ("runs", "report", "comparison")),
     "targets": ("targets/catalog", "settings"),
+    "project": ("datasets/case", "evaluators", "engine/checks", "settings", "targets"),
     "labels": ("calibration/label_file",),
     "recording": ("targets/recordings",),
     "template": ("support/templates",),
