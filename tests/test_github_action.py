@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -99,14 +100,23 @@ def test_an_input_with_a_line_break_adds_no_outputs(project):
     assert not Path("github_output").exists() or "other" not in Path("github_output").read_text()
 
 
-def test_the_action_installs_the_versions_that_ci_tests(tmp_path):
-    """A `python` that prints its arguments stands for pip."""
-    (tmp_path / "python").write_text('#!/bin/sh\necho "$@"\n')
+def test_the_action_installs_and_builds_with_the_versions_that_ci_tests(tmp_path):
+    """A `python` that prints its variables and arguments stands for pip."""
+    (tmp_path / "python").write_text('#!/bin/sh\necho "$PIP_CONSTRAINT $PIP_BUILD_CONSTRAINT $@"\n')
     (tmp_path / "python").chmod(0o755)
     install = ACTION["runs"]["steps"][0]["run"]
     env = {**environment(), "PACKAGE": "", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-eo", "pipefail", "-c", install], env=env, capture_output=True, text=True)
-    assert done.stdout == f"-m pip install --quiet --constraint {REPOSITORY}/constraints.txt {REPOSITORY}\n"
+    versions = f"{REPOSITORY}/constraints.txt"
+    assert done.stdout == f"{versions} {versions} -m pip install --quiet {REPOSITORY}\n"
+
+
+def test_the_versions_of_the_build_system_are_fixed_too():
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
+    needed = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    names = {re.match(r"[\w-]+", each)[0].lower().replace("-", "_") for each in needed}
+    lines = (REPOSITORY / "constraints.txt").read_text("utf-8").splitlines()
+    assert names <= {line.partition("==")[0].lower().replace("-", "_") for line in lines}
 
 
 @pytest.mark.parametrize("page", ["docs/how-to/github-actions.md", "src/agentv/starter/workflow.yaml"])

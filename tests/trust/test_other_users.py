@@ -12,6 +12,8 @@ import pytest
 
 from agentv.settings.project import project_root
 from agentv.support.private_files import is_shared
+from agentv.trust.inventory import Inventory, Use
+from agentv.trust.memory import coverage_gap, snapshot
 from agentv.trust.roots import in_project, trusting
 
 ME, ATTACKER = 61001, 61002
@@ -205,3 +207,20 @@ def trusts(path, shared):
 def _evaluated(shared, code, cwd=None):
     command = ["setpriv", *AS_ME, *CAPABILITY, sys.executable, "-c", code]
     return subprocess.run(command, cwd=cwd or shared.own, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("name", ["hidden", "hidden/tool"])
+def test_trust_in_files_that_cannot_be_read_is_not_remembered(shared, name):
+    """A program can run what it may not read, and enter folders that it may not list."""
+    dataset = shared.write(shared.theirs / "d.yaml", {"evalcases": [CASE]}, ATTACKER)
+    shared.write(shared.theirs / "hidden" / "tool", "#!/bin/sh", ATTACKER)
+    (shared.theirs / name).chmod(0o111)
+    inventory = Inventory([Use("command", "hidden/tool", str(dataset))], [str(dataset)])
+    child = os.fork()
+    if child == 0:  # modules are imported; as this user, others could not be
+        os.setgroups([])
+        os.setuid(ME)
+        is_refused = snapshot(str(shared.theirs), inventory) is None
+        says_why = f"{name} cannot be read" in coverage_gap(str(shared.theirs), inventory)
+        os._exit(0 if is_refused and says_why else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -11,6 +11,9 @@ from stranger import PROGRAMS, PYTHON, Stranger, case_of
 from agentv.evaluators.base import Judge
 from agentv.model.evaluator import Evaluator
 from agentv.registry import EVALUATORS
+from agentv.trust.consent import UntrustedError, require_trust
+from agentv.trust.inventory import Inventory, Use
+from agentv.trust.roots import trusting
 from agentv_testing import FaultyServer
 
 
@@ -233,6 +236,78 @@ def test_trust_ends_when_a_file_changes_that_code_may_read(stranger, command, na
     stranger.write(stranger.theirs, name, "after")
     ended = command("eval", path)
     assert (ended.code, "has changed since" in ended.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["json.py", "lib/helper.py", "rules.txt", "link"])
+def test_trust_ends_when_a_file_is_removed(stranger, command, name):
+    path = stranger.dataset({"type": "code_judge", "script": [PYTHON, "judge.txt"]})
+    stranger.write(stranger.theirs, "judge.txt", "print('{\"score\": 1}')")
+    for each in ("json.py", "lib/helper.py", "rules.txt"):
+        stranger.write(stranger.theirs, each, "x = 1")
+    (stranger.theirs / "link").symlink_to("rules.txt")
+    assert command("eval", path, "--trust", "../theirs").code == 0
+    assert command("eval", path).code == 0
+    (stranger.theirs / name).unlink()
+    ended = command("eval", path)
+    assert (ended.code, "has changed since" in ended.stderr) == (2, True)
+    assert command("eval", path, "--trust", "../theirs").code == 0
+    assert command("eval", path).code == 0
+    stranger.write(stranger.theirs, name, "x = 1")
+    assert command("eval", path).code == 2
+
+
+def test_two_datasets_of_one_folder_stay_trusted(stranger, command):
+    paths = [stranger.dataset({"type": "code_judge", "script": [PYTHON, "judge.py"]}, name=f"{n}.yaml") for n in "ab"]
+    for path in paths:
+        assert command("eval", path, "--trust", "../theirs").code == 0
+    for path in paths:
+        assert command("eval", path).code == 0
+
+
+def test_trust_ends_when_a_large_archive_changes_and_keeps_its_size_and_time(stranger, command, monkeypatch):
+    monkeypatch.setattr("agentv.support.hashes._READ_WHOLE_BYTES", 4)
+    path = stranger.dataset({"type": "code_judge", "script": [PYTHON, "judge.py"]})
+    for limit in (10**9, 3000):
+        monkeypatch.setattr("agentv.trust.memory.MOST_BYTES", limit)
+        archive = stranger.write(stranger.theirs, "lib.zip", "before" * 1000)
+        times = (archive.stat().st_atime_ns, archive.stat().st_mtime_ns)
+        assert command("eval", path, "--trust", "../theirs").code == 0
+        assert command("eval", path).code == 0
+        stranger.write(stranger.theirs, "lib.zip", "behind" * 1000)
+        os.utime(archive, ns=times)
+        assert command("eval", path).code == 2
+
+
+GIT = {
+    ".git/config": 2, ".git/hooks/post-checkout": 2, ".git/info/attributes": 2, ".git/lib.py": 2,
+    ".git/modules/sub/config": 2, ".git/modules/sub/hooks/pre-commit": 2, ".git/worktrees/w/config.worktree": 2,
+    ".git/HEAD": 0, ".git/index": 0, ".git/FETCH_HEAD": 0, ".git/objects/ab/cd": 0, ".git/modules/sub/index": 0,
+    ".git/refs/heads/main": 0, ".git/logs/HEAD": 0, ".git/modules/sub/objects/ab/cd": 0, ".git/worktrees/w/HEAD": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GIT)
+def test_trust_covers_what_git_executes_and_not_what_it_writes(stranger, command, name):
+    for each in (*GIT, ".git/modules/sub/HEAD", ".git/modules/sub/refs/main", ".git/worktrees/w/commondir"):
+        stranger.write(stranger.theirs, each, "before")
+    path = stranger.dataset({"type": "code_judge", "script": [PYTHON, "judge.py"]})
+    assert command("eval", path, "--trust", "../theirs").code == 0
+    stranger.write(stranger.theirs, name, "after")
+    assert command("eval", path).code == GIT[name]
+
+
+def test_a_file_that_changes_during_the_question_is_not_trusted(stranger):
+    dataset = stranger.dataset({"type": "code_judge", "script": [PYTHON, "judge.py"]})
+    inventory = Inventory([Use("command", "python judge.py", dataset)], [dataset])
+
+    def ask(question):
+        stranger.write(stranger.theirs, "judge.py", "print('other')")
+        return True
+
+    with trusting((), ask), pytest.raises(UntrustedError, match="changed while you were asked"):
+        require_trust(dataset, inventory)
+    with trusting((), lambda _: True):
+        require_trust(dataset, inventory)
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MOST_FILES", 15), ("MOST_BYTES", 3000)])

@@ -43,12 +43,28 @@ def require_trust(file: str, inventory: Inventory) -> None:
         return
     if folder is None:
         folder = folder_to_trust(file)
+        files = memory.snapshot(folder, inventory)
         ask = question()
         if ask is None or not ask(_question(file, folder, inventory)):
             raise _refusal(file, folder, inventory)
+        _check_unchanged(folder, files, inventory)
         grant(folder)
-    with suppress(AgentvError):  # it is trusted for this command, and asked about again next time
-        memory.remember(folder, inventory)
+    else:
+        files = memory.snapshot(folder, inventory)
+    _remember(folder, files)
+
+
+def _check_unchanged(folder: str, files: dict[str, str] | None, inventory: Inventory) -> None:
+    """Raise UntrustedError if a file changed while the user was asked."""
+    if memory.snapshot(folder, inventory) != files:
+        headline = f"{short(folder)} changed while you were asked"
+        raise UntrustedError(headline, "Nothing was run, imported or read.", "Look at its files and try again")
+
+
+def _remember(folder: str, files: dict[str, str] | None) -> None:
+    if files is not None:
+        with suppress(AgentvError):  # it is trusted for this command, and asked about again next time
+            memory.remember(folder, files)
 
 
 def require_trust_in_values(file: str, shown: Inventory, found: Inventory) -> None:
@@ -60,13 +76,14 @@ def require_trust_in_values(file: str, shown: Inventory, found: Inventory) -> No
     if not more or load_policy().programs == "allow" or memory.is_remembered(file, found) is not None:
         return
     ask, folder = question(), folder_to_trust(file)
+    files = memory.snapshot(folder, found)
     lines = [f"With the values of its variables it would also use {more.totals}:", *(f"  {x}" for x in more.lines())]
     headline = f"{short(file)} would use more than it shows without its variables"
     if ask is None or not ask("\n".join((f"{headline}.", *lines))):
         hint = f"Run the command on a terminal to be asked, or set `programs: allow` in {policy_path()}"
         raise UntrustedError(headline, "\n".join((*lines, "Nothing was run or imported.")), hint)
-    with suppress(AgentvError):  # asked about again next time
-        memory.remember(folder, found)
+    _check_unchanged(folder, files, found)
+    _remember(folder, files)
 
 
 def check_trust(inventory: Inventory) -> None:
@@ -146,7 +163,7 @@ def _place(file: str) -> str:
 
 def _question(file: str, folder: str, inventory: Inventory) -> str:
     changed = " It has changed since you trusted it." if memory.is_known(file) else ""
-    covered = f"Trust in {folder} is remembered until one of its files changes, other than results and Git's own."
+    covered = f"Trust in {folder} is remembered until a file in it changes or is removed, except results and Git's own."
     lines = [
         f"{short(file)} {_place(file)}.{changed} It would use {inventory.totals}:",
         *(f"  {line}" for line in inventory.lines()),

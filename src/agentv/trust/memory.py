@@ -13,9 +13,10 @@ import msgspec
 
 from agentv.errors import AgentvError
 from agentv.settings.project import is_inside, is_too_wide
-from agentv.support.hashes import file_digest, words_in
+from agentv.support.hashes import add_file, words_in
 from agentv.trust.inventory import Inventory
 from agentv.trust.policy import config_folder
+from agentv.trust.template_search import is_repository
 
 FILE_NAME = "trust.json"
 MOST_FILES = 20_000
@@ -38,16 +39,24 @@ _HIDDEN = (".env", ".npmrc", ".yarnrc", ".gitattributes", ".gitmodules", ".pytho
 """The beginnings of hidden files that programs read their settings from."""
 _GIT_SETTINGS = ("config", "config.worktree", "commondir")
 """Files of a repository that tell Git which programs to run; a bare one may have any name."""
+_GIT_DATA = frozenset(("objects", "refs", "logs", "lfs", "rr-cache", "index", "packed-refs", "shallow", "gc.log"))
+"""What Git changes in `.git` with each command, besides files such as `FETCH_HEAD` and `COMMIT_EDITMSG`."""
+_GIT_STATE = re.compile(r"[A-Z_]*HEAD|[A-Z_]+(MSG|MODE|RR|LOG)|AUTO_MERGE")
 _RESULTS = os.path.join(".agentv", "results")
 _IN_PART = "(only files that can execute)"
+_USES, _USES_WITH_VALUES = " uses", " uses with values"
+"""The ends of names for what a dataset uses; other names are paths."""
 
 
 _SYSTEM = ("/proc", "/sys", "/dev")
 """Folders whose files are not data: reading one may wait for ever."""
 
 
-class _TooMuchError(Exception):
-    """More files than can be checked before each run."""
+class _UncheckableError(Exception):
+    """The files of a folder cannot be checked before each run."""
+
+
+_TOO_MANY = "it has too many programs to check"
 
 
 class TrustedFolder(msgspec.Struct, frozen=True):
@@ -64,12 +73,14 @@ class Memory(msgspec.Struct, frozen=True):
 
 
 def is_remembered(path: str, inventory: Inventory) -> str | None:
-    """Return the trusted folder that contains a path, if no file in it is new or changed."""
+    """Return the trusted folder that contains a path, if no file in it is new, changed or removed."""
     real = os.path.realpath(path)
     for folder, then in _read().folders.items():
         if is_inside(real, folder):
-            now = _snapshot(folder, inventory)
-            if now is not None and all(then.files.get(name) == digest for name, digest in now.items()):
+            now = snapshot(folder, inventory)
+            if now is None or any(then.files.get(name) != digest for name, digest in now.items()):
+                continue
+            if not any(_is_removed(folder, name) for name in then.files.keys() - now.keys()):
                 return folder
     return None
 
@@ -79,25 +90,31 @@ def is_known(path: str) -> bool:
     return any(is_inside(os.path.realpath(path), folder) for folder in _read().folders)
 
 
-def remember(path: str, inventory: Inventory) -> bool:
-    """Remember a trusted folder or file; return False if it has too many files."""
-    real = os.path.realpath(path)
-    files, memory = _snapshot(real, inventory), _read()
-    if files is None:
-        return False
-    known = memory.folders.get(real)
+def remember(path: str, files: dict[str, str]) -> None:
+    """Remember a trusted folder or file in the state of a snapshot."""
+    real, memory = os.path.realpath(path), _read()
+    before = memory.folders.get(real)
     # Another dataset of the folder may use other files; those that are unchanged stay trusted.
-    kept = {name: digest for name, digest in (known.files if known else {}).items() if name not in files}
-    if known is None or known.files != {**kept, **files}:
-        _write(msgspec.structs.replace(memory, folders=memory.folders | {real: TrustedFolder({**kept, **files})}))
-    return True
+    entries = {name: digest for name, digest in (before.files if before else {}).items() if not _is_removed(real, name)}
+    trusted = TrustedFolder(entries | files)
+    if before != trusted:
+        _write(msgspec.structs.replace(memory, folders=memory.folders | {real: trusted}))
+
+
+def snapshot(path: str, inventory: Inventory) -> dict[str, str] | None:
+    """Return the hashes of what trust in a folder or file covers; None if that cannot be checked."""
+    try:
+        return _snapshot(os.path.realpath(path), inventory)
+    except _UncheckableError:
+        return None
 
 
 def coverage_gap(path: str, inventory: Inventory) -> str:
     """Describe the changes in a folder that would not end the trust in it; empty if all would."""
-    files = _snapshot(os.path.realpath(path), inventory)
-    if files is None:
-        return f"Trust in {path} is not remembered: it has too many programs to check."
+    try:
+        files = _snapshot(os.path.realpath(path), inventory)
+    except _UncheckableError as error:
+        return f"Trust in {path} is not remembered: {error}."
     if _IN_PART not in files:
         return ""
     size = f"{MOST_FILES:,} files or {MOST_BYTES / 1024 / 1024:.0f} MiB"
@@ -138,11 +155,17 @@ def _write(memory: Memory) -> None:
         raise AgentvError(f"Cannot remember trust in {path}", error.strerror or str(error), hint) from None
 
 
-def _snapshot(root: str, inventory: Inventory) -> dict[str, str] | None:
-    """Return the hashes of all files below a folder, or reached from it by links; None if too many can execute.
+def _is_removed(root: str, name: str) -> bool:
+    """Whether a name in a snapshot is the path of a file that no longer exists."""
+    is_path = name != _IN_PART and not name.endswith((_USES, _USES_WITH_VALUES))
+    return is_path and not os.path.lexists(os.path.normpath(os.path.join(root, name)))
 
-    If there are too many other files, those are left out. Of a dataset it is what the dataset would use: its data may
-    change. Results, and modules that Python compiles itself, are left out.
+
+def _snapshot(root: str, inventory: Inventory) -> dict[str, str]:
+    """Return the hashes of all files below a folder, or reached from it by links.
+
+    If there are too many, only of those that can execute. Of a dataset it is what the dataset would use: its data may
+    change. Results, and modules that Python compiles itself, are left out. Raises _UncheckableError.
     """
     found: dict[str, str] = {}
     datasets = {os.path.realpath(file) for file in inventory.files}
@@ -158,13 +181,13 @@ def _snapshot(root: str, inventory: Inventory) -> dict[str, str] | None:
             if path in named or (is_read and _is_hashed(path)):
                 found.setdefault(os.path.relpath(path, root), _digest(path))
             if not is_small and len(found) > MOST_FILES:
-                return None
-    except _TooMuchError:
-        return None
-    for file in datasets:
-        if is_inside(file, root):
-            what = "uses with values" if inventory.has_values else "uses"
-            found[f"{os.path.relpath(file, root)} {what}"] = _uses_digest(file, inventory)
+                raise _UncheckableError(_TOO_MANY)
+        for file in datasets:
+            if is_inside(file, root):
+                what = _USES_WITH_VALUES if inventory.has_values else _USES
+                found[f"{os.path.relpath(file, root)}{what}"] = _uses_digest(file, inventory)
+    except OSError as error:
+        raise _UncheckableError(f"{error.filename or root} cannot be read") from None
     return found
 
 
@@ -191,7 +214,7 @@ def _files_below(root: str) -> Iterator[str]:
     waiting, seen, outside = [root], set[str](), 0
     while waiting:
         start = waiting.pop()
-        for parent, folders, files in os.walk(start):
+        for parent, folders, files in os.walk(start, onerror=_raise):
             if parent in seen:
                 folders.clear()
                 continue
@@ -201,15 +224,20 @@ def _files_below(root: str) -> Iterator[str]:
             waiting += (_linked_folder(os.path.join(parent, name)) for name in links)
             outside += 0 if is_inside(parent, root) else 1 + len(files)
             if outside > MOST_FILES:
-                raise _TooMuchError
+                raise _UncheckableError(_TOO_MANY)
             yield from (os.path.join(parent, name) for name in sorted((*files, *links)))
 
 
+def _raise(error: OSError) -> None:
+    raise error
+
+
 def _kept(root: str, parent: str, folders: list[str], files: list[str]) -> list[str]:
-    """Return the files of a folder to look at, and leave such folders: of `.git`, only what Git executes."""
-    if os.path.basename(parent) == ".git":
-        folders[:] = [name for name in folders if name == "hooks"]
-        files = [name for name in files if name in _GIT_SETTINGS]
+    """Return the files of a folder to look at, and leave such folders: of `.git`, what Git does not write itself."""
+    parts = parent.split(os.sep)
+    if parts[-1] == ".git" or (".git" in parts and is_repository([*folders, *files])):  # of a submodule or worktree
+        folders[:] = [name for name in folders if name not in _GIT_DATA]
+        files = [name for name in files if name not in _GIT_DATA and not _GIT_STATE.fullmatch(name)]
     if root:
         below = os.path.relpath(parent, root)
         folders[:] = [name for name in folders if os.path.normpath(os.path.join(below, name)) != _RESULTS]
@@ -220,7 +248,7 @@ def _kept(root: str, parent: str, folders: list[str], files: list[str]) -> list[
 def _linked_folder(link: str) -> str:
     real = os.path.realpath(link)
     if is_too_wide(real) or any(is_inside(real, each) for each in _SYSTEM):
-        raise _TooMuchError
+        raise _UncheckableError(f"{link} is a link to {real}, which has too many files")
     return real
 
 
@@ -262,7 +290,14 @@ def _named_files(inventory: Inventory, root: str) -> Iterator[str]:
 
 def _digest(path: str) -> str:
     link = f"link {os.readlink(path)} " if os.path.islink(path) else ""
-    return link + (file_digest(path).hex() if os.path.isfile(path) else "folder")
+    if not os.path.isfile(path):
+        return f"{link}folder"
+    status = os.stat(path)
+    if status.st_size > MOST_BYTES:  # unlike the time of modification, the last one cannot be set
+        return f"{link}{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+    digest = hashlib.blake2b(digest_size=16)
+    add_file(digest, path)
+    return link + digest.hexdigest()
 
 
 def _uses_digest(file: str, inventory: Inventory) -> str:
@@ -271,5 +306,5 @@ def _uses_digest(file: str, inventory: Inventory) -> str:
     digest = hashlib.blake2b(digest_size=16)
     digest.update(msgspec.json.encode(sorted((use.kind, use.value, use.used_by, use.cwd) for use in uses)))
     if any(use.kind == "variable" for use in uses):
-        digest.update(file_digest(file))
+        digest.update(_digest(file).encode())
     return digest.hexdigest()
