@@ -40,7 +40,7 @@ _HIDDEN = (".env", ".npmrc", ".yarnrc", ".gitattributes", ".gitmodules", ".pytho
 _GIT_SETTINGS = ("config", "config.worktree", "commondir")
 """Files of a repository that tell Git which programs to run; a bare one may have any name."""
 _GIT_DATA = frozenset(("objects", "refs", "logs", "lfs", "rr-cache", "index", "packed-refs", "shallow", "gc.log"))
-"""What Git changes in `.git` with each command, besides files such as `FETCH_HEAD` and `COMMIT_EDITMSG`."""
+"""What Git changes in `.git` with each command, in addition to files such as `FETCH_HEAD`."""
 _GIT_STATE = re.compile(r"[A-Z_]*HEAD|[A-Z_]+(MSG|MODE|RR|LOG)|AUTO_MERGE")
 _RESULTS = os.path.join(".agentv", "results")
 _IN_PART = "(only files that can execute)"
