@@ -35,7 +35,6 @@ MAY_IMPORT = {
     "engine": {"datasets", "targets", "evaluators", "executors", "runs", "sessions", "stats"},
     "calibration": {"runs", "stats", "engine"},
     "pytest_plugin": {"datasets", "engine", "runs", "report", "api"},
-    "tool_server": {"datasets", "engine", "executors", "runs", "comparison", "report", "stats"},
     "api": {"datasets", "engine", "evaluators", "runs", "targets", "comparison", "report"},
     "cli": {
         "datasets",
@@ -51,7 +50,6 @@ MAY_IMPORT = {
         "ablation",
         "stats",
         "sessions",
-        "tool_server",
     },
     "__init__": {"datasets", "api"},
     "__main__": {"cli"},

@@ -15,6 +15,7 @@ from agentv.errors import UsageError
 EXTENSIONS = {
     "bisect": "agentv.commands",
     "generate": "agentv.commands",
+    "mcp": "agentv.commands",
     "noise": "agentv.commands",
     "swap": "agentv.commands",
 }

@@ -8,10 +8,10 @@ from pathlib import Path
 from late import Late
 
 mcp, stdio, threads = Late("mcp"), Late("mcp.client.stdio"), Late("anyio.from_thread")
-budgets, projects = Late("agentv.tool_server.run_budget"), Late("agentv.tool_server.served_project")
-servers = Late("agentv.tool_server.server")
+budgets, projects = Late("agentv.extensions.mcp.run_budget"), Late("agentv.extensions.mcp.served_project")
+servers = Late("agentv.extensions.mcp.server")
 
-SOURCE = Path(__file__).resolve().parents[2] / "src"
+SOURCE = Path(__file__).resolve().parents[3] / "src"
 
 
 class Connection:

@@ -6,9 +6,9 @@ from concurrent.futures import CancelledError
 import pytest
 from connection import connected, served
 
+from agentv.extensions.mcp.text_limit import MOST_CHARACTERS, MOST_TEXT
 from agentv.model.result import TokenUsage
 from agentv.runs.catalogue import project_runs
-from agentv.tool_server.text_limit import MOST_CHARACTERS, MOST_TEXT
 from agentv_testing import Answer, FaultyServer
 from waiting import wait_until
 

@@ -22,17 +22,17 @@ from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import RunPlan
 from agentv.engine.run_project import is_remote
 from agentv.errors import UsageError, plural
+from agentv.extensions.mcp.dataset_tools import CaseFilters, CaseIds
+from agentv.extensions.mcp.run_budget import BudgetState, CountedJobs
+from agentv.extensions.mcp.run_tools import TargetFigures, target_figures
+from agentv.extensions.mcp.served_project import ServedProject, check_path
+from agentv.extensions.mcp.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
 from agentv.model.manifest import RunSummary
 from agentv.model.result import Result
 from agentv.report.summary_text import headlines
 from agentv.runs.store import RunStore
 from agentv.runs.summary import SummaryBuilder
 from agentv.support.user_code import importing_nothing
-from agentv.tool_server.dataset_tools import CaseFilters, CaseIds
-from agentv.tool_server.run_budget import BudgetState, CountedJobs
-from agentv.tool_server.run_tools import TargetFigures, target_figures
-from agentv.tool_server.served_project import ServedProject, check_path
-from agentv.tool_server.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
 
 _LOCK_TIMEOUT_S = 0.2
 _STORED_PATHS = ("targets_file", "cases_from", "record", "replay", "transcript", "dump_prompts", "dump_traces")

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from agentv.engine.run_in_progress import RunInProgress
+from agentv.extensions.mcp.served_project import ServedProject
+from agentv.extensions.mcp.text_limit import Cut, fitted, short_text
 from agentv.runs.summary import Snapshot
-from agentv.tool_server.served_project import ServedProject
-from agentv.tool_server.text_limit import Cut, fitted, short_text
 
 _SHOWN_CUTS = 5
 

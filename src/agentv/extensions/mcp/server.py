@@ -20,14 +20,14 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from agentv.errors import AgentvError, RunWarning, UsageError, start_of
+from agentv.extensions.mcp import dataset_tools, failure_tools, run_tool, run_tools
+from agentv.extensions.mcp.served_project import ServedProject
+from agentv.extensions.mcp.served_tool import CallInProgress, ServedTool, ToolAnswer
+from agentv.extensions.mcp.text_limit import plain_text, short_text
 from agentv.model.diagnostics import did_you_mean
 from agentv.report.figures import visible
 from agentv.report.status_line import Pace, status_line
 from agentv.support.user_code import importing_nothing
-from agentv.tool_server import dataset_tools, failure_tools, run_tool, run_tools
-from agentv.tool_server.served_project import ServedProject
-from agentv.tool_server.served_tool import CallInProgress, ServedTool, ToolAnswer
-from agentv.tool_server.text_limit import plain_text, short_text
 from agentv.version import __version__
 
 TOOLS = {tool.name: tool for home in (run_tools, failure_tools, dataset_tools, run_tool) for tool in home.TOOLS}

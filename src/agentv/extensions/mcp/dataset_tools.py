@@ -17,11 +17,11 @@ from agentv.engine.checks.validation import validate
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import open_targets
 from agentv.errors import AgentvError, DatasetWarning, UsageError, plural
+from agentv.extensions.mcp.run_tools import Offset, next_offset
+from agentv.extensions.mcp.served_project import ServedProject
+from agentv.extensions.mcp.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
 from agentv.model.case import EvalCase, case_to_data
 from agentv.report.figures import one_line
-from agentv.tool_server.run_tools import Offset, next_offset
-from agentv.tool_server.served_project import ServedProject
-from agentv.tool_server.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
 from agentv.trust.consent import trust_notes
 from agentv.trust.inventory import Inventory
 

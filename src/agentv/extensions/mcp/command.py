@@ -1,4 +1,4 @@
-"""`agentv mcp`: serve the project to coding agents. The arguments are declared here, as no other command has them."""
+"""`agentv mcp`: serve the project to coding agents."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class McpArguments(TargetsFileOption):
     Others:       {"mcpServers": {"agentv": {"command": "agentv", "args": ["mcp", "--budget-usd", "2"]}}}
     """
 
-    action = "agentv.cli.commands.mcp:serve_project"
+    action = "agentv.extensions.mcp.command:serve_project"
     examples = (
         "agentv mcp",
         "agentv mcp --project ~/shop --budget-usd 2",
@@ -60,14 +60,14 @@ class McpArguments(TargetsFileOption):
 def serve_project(args: McpArguments) -> None:
     """Serve until the client disconnects."""
     try:
-        from agentv.tool_server import server  # late: it takes almost a second
+        from agentv.extensions.mcp import server  # late: it takes almost a second
     except ImportError as error:
         if not (error.name or "").partition(".")[0].startswith(("mcp", "anyio")):
             raise
         raise UsageError("`agentv mcp` needs the package 'mcp'", hint=f"Install it with: {INSTALL}") from None
     from agentv.cli.display import RunDisplay
-    from agentv.tool_server.run_budget import ServerBudget
-    from agentv.tool_server.served_project import ServedProject
+    from agentv.extensions.mcp.run_budget import ServerBudget
+    from agentv.extensions.mcp.served_project import ServedProject
 
     if not os.path.isdir(args.project):
         raise UsageError(f"No such folder: {args.project}", hint="--project takes the folder of a project")

@@ -13,10 +13,10 @@ from agentv.engine.named_runs import named_run
 from agentv.engine.run_in_progress import Observer
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError
+from agentv.extensions.mcp.run_budget import ServerBudget
+from agentv.extensions.mcp.settings_snapshot import SettingsSnapshot
 from agentv.model.sandbox_settings import Engine
 from agentv.runs.redaction import Redactor
-from agentv.tool_server.run_budget import ServerBudget
-from agentv.tool_server.settings_snapshot import SettingsSnapshot
 from agentv.trust.env_file import load_environment
 from agentv.trust.policy import denying_programs
 from agentv.trust.roots import Advice, in_project, own_root, trusting

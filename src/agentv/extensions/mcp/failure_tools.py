@@ -10,15 +10,15 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import UsageError, plural, start_of
+from agentv.extensions.mcp.run_tools import GivenRunName, Offset, next_offset, open_whole
+from agentv.extensions.mcp.served_project import ServedProject
+from agentv.extensions.mcp.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
+from agentv.extensions.mcp.text_limit import MOST_CHARACTERS, Cut, fitted, is_named, slice_of, text_at
 from agentv.model.message import stored_tool_calls
 from agentv.model.result import EvaluatorResult, JobKey, Result, Status, Verdict, reason_of
 from agentv.report.figures import job_name, number, one_line
 from agentv.runs.record import ScoreRecord
 from agentv.runs.store import RunStore
-from agentv.tool_server.run_tools import GivenRunName, Offset, next_offset, open_whole
-from agentv.tool_server.served_project import ServedProject
-from agentv.tool_server.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
-from agentv.tool_server.text_limit import MOST_CHARACTERS, Cut, fitted, is_named, slice_of, text_at
 
 Ending = Literal["fail", "borderline", "error", "unscored"]
 

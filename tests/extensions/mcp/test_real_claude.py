@@ -14,7 +14,7 @@ from agentv.model.message import ToolCall
 from agentv_testing import Answer, FaultyServer
 
 pytestmark = [pytest.mark.real_agents, pytest.mark.filterwarnings("default"), pytest.mark.timeout(300)]
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def reply(seen):

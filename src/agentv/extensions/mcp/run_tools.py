@@ -17,6 +17,9 @@ from agentv.comparison.run_comparison import CompareOptions, compare_runs
 from agentv.comparison.scores import RunScores
 from agentv.engine.named_runs import run_name
 from agentv.errors import UsageError, plural
+from agentv.extensions.mcp.served_project import ServedProject
+from agentv.extensions.mcp.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
+from agentv.extensions.mcp.text_limit import MOST_CHARACTERS
 from agentv.model.manifest import TargetSummary
 from agentv.report.comparisons.comparison_text import comparison_lines
 from agentv.report.failure_text import failure_headline, failure_lines
@@ -24,9 +27,6 @@ from agentv.report.figures import number
 from agentv.report.summary_text import headlines
 from agentv.runs.catalogue import RunEntry, State, project_runs, read_entry
 from agentv.runs.store import RunStore
-from agentv.tool_server.served_project import ServedProject
-from agentv.tool_server.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
-from agentv.tool_server.text_limit import MOST_CHARACTERS
 from agentv.trust.roots import in_project, own_root
 
 GivenRunName = Annotated[
