@@ -6,7 +6,7 @@ import random
 import msgspec
 import pytest
 
-from agentv.engine.gates import judge
+from agentv.engine.gates.exit_code import judge
 from agentv.engine.run_options import Gates, parse_max_errors
 from agentv.errors import UsageError
 from agentv.model.manifest import PartSummary, RunSummary, TargetSummary

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from trend_rows import RateRow
 
-from agentv.engine.gates import judge
+from agentv.engine.gates.exit_code import judge
 from agentv.engine.run_options import Gates
 from agentv.errors import EXIT_FINDINGS
 from agentv.runs.summary import SummaryBuilder

@@ -9,10 +9,10 @@ from shutil import rmtree
 
 import msgspec
 
-from agentv.engine.case_gates import CaseVerdict, judge_cases
 from agentv.engine.cases.case_stream import ChangedFilesError
 from agentv.engine.cost import CostUnknown, stored_cost
-from agentv.engine.gates import Stop, Verdict, judge, with_missing
+from agentv.engine.gates.case_gates import CaseVerdict, judge_cases
+from agentv.engine.gates.exit_code import Stop, Verdict, judge, with_missing
 from agentv.engine.interrupts import call_later, first_error
 from agentv.engine.job.answer import now
 from agentv.engine.job.artifacts import ANSWERS

@@ -11,7 +11,7 @@ import msgspec
 from agentv.engine.cases.dependencies import DependencyGate
 from agentv.engine.cases.pending_jobs import PendingJobs
 from agentv.engine.cost import budget_terms, costs_so_far
-from agentv.engine.gates import ErrorWatch, Stop
+from agentv.engine.gates.exit_code import ErrorWatch, Stop
 from agentv.engine.interrupts import InterruptibleLoop
 from agentv.engine.job.artifacts import ANSWERS
 from agentv.engine.job.spec import skipped

@@ -15,7 +15,7 @@ import pytest
 from agentv.datasets.formats.dataset_format import data_files, suggested
 from agentv.datasets.loader import ignore
 from agentv.datasets.selection import Selection
-from agentv.engine.gates import judge
+from agentv.engine.gates.exit_code import judge
 from agentv.engine.prepare import prepare
 from agentv.engine.run import open_executor, open_store, run
 from agentv.engine.run_in_progress import Observer

@@ -12,7 +12,7 @@ from msgspec import Meta
 from agentv.datasets.loader import ignore
 from agentv.engine.calls.prices import UnknownPrice
 from agentv.engine.cost import CostUnknown, costs_so_far
-from agentv.engine.gates import Stop
+from agentv.engine.gates.exit_code import Stop
 from agentv.engine.named_runs import Ended, run_name
 from agentv.engine.prepare import prepare
 from agentv.engine.resume import options_of_earlier, resumed

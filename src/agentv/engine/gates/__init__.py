@@ -1,0 +1,1 @@
+"""Gates: conditions that make a run fail."""
