@@ -17,11 +17,12 @@ import msgspec
 from agentv.datasets.case.header import specs_of
 from agentv.datasets.case.keys import OUTCOME_KEYS
 from agentv.datasets.loader import CaseSource, InMemoryCases, ignore, warn_caller
+from agentv.engine.gates.gate_options import parse_max_errors
 from agentv.engine.named_runs import existing_run, named_run
 from agentv.engine.prepare import prepare
 from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_in_progress import Observer, RunInProgress
-from agentv.engine.run_options import EvalOptions, parse_max_errors
+from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import AgentvError, DatasetWarning, NoEvaluatorsError, UsageError
 from agentv.evaluators.code.function_evaluator import function_spec

@@ -12,7 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from agentv.cli import COMMANDS, cli
-from agentv.cli.options import GROUPS
+from agentv.engine.gates.gate_options import Gates
+from agentv.engine.run_options import EvalOptions, RescoreOptions
+from agentv.settings.command_option import declared_options
 
 
 def agentv(*arguments, **options):
@@ -66,10 +68,31 @@ def test_options_are_listed_under_headings(name):
     command = cli.get_command(None, name)
     sections = command.sections(click.Context(command))
     assert list(sections) == ["Selection", "Targets", "Scoring", "Limits", "Output", "Resume"]
-    assert [option.opts for option in sections["Output"]][-1][-1] == "--help"
-    named = [name for names in GROUPS.values() for name in names.split()]
-    options = [param.name for param in command.params if isinstance(param, click.Option)]
-    assert set(options) <= set(named) and len(named) == len(set(named))
+    assert sections["Output"].pop().opts[-1] == "--help"
+    listed = [option.name for options in sections.values() for option in options]
+    assert sorted(listed) == sorted(param.name for param in command.params if isinstance(param, click.Option))
+
+
+def test_every_option_of_a_run_is_an_option_of_a_command():
+    parameters = {param.name for name in ("eval", "rescore") for param in cli.get_command(None, name).params}
+    assert {*declared_options(EvalOptions), *declared_options(RescoreOptions), *declared_options(Gates)} <= parameters
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--workers", "0"], "must be a whole number of at least 1, got '0'"),
+        (["--timeout", "0"], "must be a number above 0, got '0'"),
+        (["--max-outage", "-1"], "must be a number of at least 0, got '-1'"),
+        (["--trials", "10001"], "must be a whole number from 1 to 10000, got '10001'"),
+        (["--threshold", "80%"], "must be a number from 0 to 1, got '80%'; write 0.8 for 80%"),
+        (["--gate-on", "mean"], "'mean' is not one of 'point', 'interval'"),
+        (["--shard", "9"], "--shard takes I/N, for example 2/8, got '9'"),
+    ],
+)
+def test_the_type_of_a_field_checks_its_option(command, arguments, message):
+    ended = command("eval", "d.yaml", *arguments)
+    assert ended.code == 2 and message in ended.stderr
 
 
 def test_examples_are_printed_one_per_line():

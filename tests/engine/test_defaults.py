@@ -10,7 +10,7 @@ import pytest
 from agentv.engine.calls.open_targets import API_TIMEOUT_S, PROCESS_TIMEOUT_S, OpenTargets, concurrency_of
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.job.spec import RunSpec
-from agentv.engine.run_options import default_target, first_given, load_defaults
+from agentv.engine.run_defaults import default_target, first_given, load_defaults
 from agentv.errors import AgentvError, UsageError
 from agentv.executors.executor import LocalLimits
 from agentv.model.case import EvalCase

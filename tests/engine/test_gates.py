@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from agentv.engine.gates.exit_code import judge
-from agentv.engine.run_options import Gates, parse_max_errors
+from agentv.engine.gates.gate_options import Gates, parse_max_errors
 from agentv.errors import UsageError
 from agentv.model.manifest import PartSummary, RunSummary, TargetSummary
 from agentv.runs.summary import SummaryBuilder

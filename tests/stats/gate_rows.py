@@ -7,7 +7,7 @@ import numpy as np
 from trend_rows import RateRow
 
 from agentv.engine.gates.exit_code import judge
-from agentv.engine.run_options import Gates
+from agentv.engine.gates.gate_options import Gates
 from agentv.errors import EXIT_FINDINGS
 from agentv.runs.summary import SummaryBuilder
 from agentv.stats.sequential import BettingMean

@@ -19,6 +19,7 @@ class ArmOptions(EvaluatedTargets, SeriesOptions):
         "Exit with 1 if a target is shown to be worse with what is measured (regression), has a lower mean (worse) or "
         "loses a case (any-loss). With no-help, also exit with 5 unless every target is shown to be better.",
         click.Choice(_GATES),
+        group="Scoring",
         default="regression",
     )
     changes: int = option("--changes N", "Number of changed cases to show for each target.", AT_LEAST_0, default=5)
@@ -49,6 +50,7 @@ class SkillArguments(ArmOptions):
     previous: str | None = option(
         "--previous [REF]",
         "Also run the version of a commit; without REF, the newest version in Git that differs.",
+        group="Targets",
         is_flag=False,
         flag_value="",
     )
@@ -72,15 +74,20 @@ class AblateArguments(ArmOptions):
         "agentv ablate evals --mcp search-server --fail-on no-help",
     )
 
-    prompt: str | None = option("--prompt FILE", "Text file with the system prompt to measure.", FILE)
+    prompt: str | None = option("--prompt FILE", "Text file with the system prompt to measure.", FILE, group="Targets")
     file: str | None = option(
         "--file PATH|DEST=PATH",
         "File or folder to measure. It is added to each workspace at the same path, or at DEST.",
+        group="Targets",
     )
     mcp: str | None = option(
-        "--mcp NAME", "MCP server to measure: a part of its command or address in `tools` of the target."
+        "--mcp NAME",
+        "MCP server to measure: a part of its command or address in `tools` of the target.",
+        group="Targets",
     )
-    against: str | None = option("--against FILE", "Compare with this version of the prompt or file instead of none.")
+    against: str | None = option(
+        "--against FILE", "Compare with this version of the prompt or file instead of none.", group="Targets"
+    )
 
 
 skill_command = declare("skill", SkillArguments)

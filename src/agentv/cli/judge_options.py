@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentv.cli.evaluation_options import EvaluatorsOption, JudgeOptions
+from agentv.cli.evaluation_options import EvaluatorsOption, JudgeOptions, ReadingOptions, SelectionOptions
 from agentv.cli.options import (
     AT_LEAST_0,
     AT_LEAST_1,
@@ -10,8 +10,6 @@ from agentv.cli.options import (
     FOLDER,
     Arguments,
     Number,
-    ReadingOptions,
-    SelectionOptions,
     argument,
     declare,
     flag,
@@ -119,8 +117,12 @@ class ProbeArguments(EvaluatorsOption, SelectionOptions, ReadingOptions, JudgeOp
     )
 
     paths: tuple[str, ...] = argument(nargs=-1, required=True)
-    kinds: tuple[str, ...] = option("--probe KIND", "Use only this kind of probe. Repeatable.", multiple=True)
-    max_fooled: str = option("--max-fooled N|N%", "Fail if more than N (or N%) of probes are misjudged.", default="0")
+    kinds: tuple[str, ...] = option(
+        "--probe KIND", "Use only this kind of probe. Repeatable.", group="Scoring", multiple=True
+    )
+    max_fooled: str = option(
+        "--max-fooled N|N%", "Fail if more than N (or N%) of probes are misjudged.", group="Scoring", default="0"
+    )
     out: str | None = option("--out DIR", "Keep the run of all probes in this folder.", FOLDER)
     as_json: bool = flag("--json", "Print the figures as JSON on stdout.")
 

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from functools import partial
+import math
+from functools import cache, partial
 from importlib import import_module
 from inspect import cleandoc
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from types import MemberDescriptorType, NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import click
 from msgspec import Struct
 
 from agentv.cli import COMMANDS
-from agentv.errors import UsageError
 from agentv.model import diagnostics
 from agentv.model.diagnostics import Range
-from agentv.support.lines import MAX_LINE_BYTES
-
-GROUPS = {
-    "Selection": "given_filters tags excluded_tags cases cases_from sample seed shard rows split limit "
-    "on_error "
-    "allow_outside_files trusted trusts_run max_line_bytes fields strict",
-    "Search": "into_merges changed_paths kept_paths own_dataset setup alpha",
-    "Targets": "target targets targets_file previous prompt file mcp against trials batch "
-    "cache no_cache record replay transcript trace_port",
-    "Scoring": "judge old_judge new_judge evaluators skip_eval kinds every_evaluator stored_cases threshold "
-    "margin fail_on no_rescore max_flip_rate min_pass_rate min_score no_gate baseline gate_on "
-    "max_errors keep_going max_fooled",
-    "Limits": "workers timeout_s max_retries max_outage_s budget_usd deadline_s stop_when fail_fast "
-    "sandbox executor processes ray_address",
-    "Output": "out experiment file_format as_json as_markdown html md changes quiet verbose why dry_run include_trace "
-    "dump_prompts dump_traces otel",
-    "Resume": "resume reset retry_errors changed_since only only_from watch if_changed",
-}
-"""The headings of the options in the help of commands with many of them, and the order of the options."""
+from agentv.settings.command_option import GROUPS, Group, Reader, declared_options
 
 
 class Number(click.ParamType):  # type: ignore[type-arg]  # generic only in recent versions of click
@@ -50,43 +45,6 @@ class Number(click.ParamType):  # type: ignore[type-arg]  # generic only in rece
             self.fail(str(error), param, ctx)
 
 
-def parse_sample(text: str) -> int | float:
-    """Read `200` as a number of cases, `10%` and `0.1` as fractions."""
-    try:
-        if text.endswith("%"):
-            return float(text[:-1]) / 100
-        return int(text) if text.isdigit() else float(text)
-    except ValueError:
-        raise UsageError(f"--sample takes a number of cases or a percentage such as 10%, got {text!r}") from None
-
-
-def parse_shard(text: str) -> tuple[int, int]:
-    """Read `2/8` as the second of eight parts."""
-    index, slash, count = text.partition("/")
-    if not slash or not index.isdigit() or not count.isdigit():
-        raise UsageError(f"--shard takes I/N, for example 2/8, got {text!r}")
-    return int(index), int(count)
-
-
-def parse_rows(text: str) -> tuple[tuple[int, int], ...]:
-    """Read `0,3-5` as the first and last positions of ranges."""
-    ranges = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
-            raise UsageError(f"--rows takes positions and ranges such as 0,3-5,9, got {text!r}")
-        ranges.append((int(first), int(last if dash else first)))
-    return tuple(ranges)
-
-
-def parse_split(text: str) -> tuple[str, float]:
-    """Read `train:80` as a part and the fraction of cases for training."""
-    part, _, percent = text.partition(":")
-    if part not in ("train", "test") or not percent.isdigit() or not 0 < int(percent) < 100:
-        raise UsageError(f"--split takes train:PERCENT or test:PERCENT, for example train:80, got {text!r}")
-    return part, int(percent) / 100
-
-
 AT_LEAST_0 = Number(Range(0, whole=True))
 AT_LEAST_1 = Number(diagnostics.AT_LEAST_1)
 POSITIVE = Number(Range(0, exclusive=True))
@@ -95,6 +53,7 @@ SHARE = Number(diagnostics.SHARE)
 PATH = click.Path()
 FILE = click.Path(dir_okay=False)
 FOLDER = click.Path(file_okay=False)
+_PATHS = {"path": PATH, "file": FILE, "folder": FOLDER}
 
 
 class _Declared(NamedTuple):
@@ -103,6 +62,7 @@ class _Declared(NamedTuple):
     kind: type[click.Parameter]
     names: list[str]
     settings: dict[str, Any]
+    group: Group = "Output"
 
 
 def argument(**settings: Any) -> Any:
@@ -110,22 +70,77 @@ def argument(**settings: Any) -> Any:
     return _Declared(click.Argument, [], {"type": click.Path(), **settings})
 
 
-def option(spec: str, text: str, type: Any = None, **settings: Any) -> Any:
-    """Declare an option. `spec` is its spelling, such as "--filter -f FILTER"; `text` is its help."""
+def option(spec: str, text: str, type: Any = None, *, group: Group = "Output", **settings: Any) -> Any:
+    """Declare an option of commands only. `spec` is its spelling, such as "--filter -f FILTER"; `text` is its help."""
     names = [word for word in spec.split() if word.startswith("-")]
     metavar = " ".join(word for word in spec.split() if word not in names) or None
     shows_default = settings.get("default", "") != ""
     described = {"metavar": metavar, "show_default": shows_default, "help": text, "type": type}
-    return _Declared(click.Option, names, {**described, **settings})
+    return _Declared(click.Option, names, {**described, **settings}, group)
 
 
-def flag(spec: str, text: str) -> Any:
+def flag(spec: str, text: str, group: Group = "Output") -> Any:
     """Declare an option without a value."""
-    return option(spec, text, is_flag=True)
+    return option(spec, text, group=group, is_flag=True)
+
+
+Value = TypeVar("Value")
+
+
+def with_help(field: Value, text: str) -> Value:
+    """Return the option of a field, such as `EvalOptions.trials`, with another help."""
+    declared = _field_option(cast("MemberDescriptorType", field))
+    return cast("Value", declared._replace(settings={**declared.settings, "help": text}))
+
+
+def _field_option(field: MemberDescriptorType) -> _Declared:
+    """Return the option that sets a field of a struct, declared with `option_field`."""
+    kind = field.__objclass__
+    declared = declared_options(kind)[field.__name__]
+    of_field = _hints(kind)[field.__name__]
+    settings: dict[str, Any] = {"type": _click_type(of_field, declared.read), "group": declared.group}
+    if of_field is bool:
+        settings = {"is_flag": True, "group": declared.group}
+    elif get_origin(of_field) is tuple and declared.read is None:
+        settings |= {"multiple": True, "callback": lambda _context, _param, values: tuple(dict.fromkeys(values))}
+    elif declared.default is not None:
+        settings["default"] = declared.default
+    if declared.value_is_optional:
+        settings |= {"is_flag": False, "flag_value": ""}
+    found: _Declared = option(declared.spec, declared.text, **settings)
+    return found
+
+
+_hints = cache(partial(get_type_hints, include_extras=True))
+
+
+def _click_type(hint: Any, read: Reader | None) -> Any:
+    """Return the type of an option: that of its field, unless `read` converts the text."""
+    if read is not None:
+        return _PATHS.get(read, read) if isinstance(read, str) else read
+    if get_origin(hint) in (Union, UnionType):  # X | None
+        hint = next(part for part in get_args(hint) if part is not NoneType)
+    if get_origin(hint) is Literal:
+        return click.Choice(get_args(hint))
+    if get_origin(hint) is tuple:
+        return _click_type(get_args(hint)[0], None)
+    if get_origin(hint) is Annotated:
+        base, meta = get_args(hint)
+        bounds = Range(
+            meta.ge if meta.gt is None else meta.gt,
+            math.inf if meta.le is None and meta.lt is None else meta.le if meta.lt is None else meta.lt,
+            whole=base is int,
+            exclusive=meta.gt is not None,
+        )
+        return Number(bounds)
+    return None if hint is str else hint
 
 
 class Arguments:
     """The read-only arguments of a command. The docstring of a subclass is the command's help.
+
+    An attribute is declared with `option`, `flag` or `argument`, or is a field of a struct that was declared with
+    `option_field`: `sample = EvalOptions.sample`.
 
     `action` names the function to call ("module:function"); it is imported when the command runs. If `grouped`, help
     lists the options under the headings of `GROUPS`.
@@ -139,8 +154,13 @@ class Arguments:
     has_separator: ClassVar[bool] = False
     """Whether `--` may precede the paths, with options after it."""
 
-    def __init__(self, given: dict[str, Any]) -> None:
-        vars(self).update(given)
+    def __init_subclass__(cls) -> None:
+        for name, value in list(vars(cls).items()):
+            if isinstance(value, MemberDescriptorType):
+                setattr(cls, name, _field_option(value))
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        vars(self).update(values)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} is read-only")
@@ -149,6 +169,10 @@ class Arguments:
 class GroupedCommand(click.Command):
     """A command whose help lists its options under headings."""
 
+    def __init__(self, name: str, groups: dict[str, Group], **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self._groups = groups
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, options in self.sections(ctx).items():
             with formatter.section(title):
@@ -156,10 +180,11 @@ class GroupedCommand(click.Command):
 
     def sections(self, ctx: click.Context) -> dict[str, list[click.Option]]:
         """Return the options under each heading; `--help`, whose name depends on click's version, is under Output."""
-        known = {param.name: param for param in self.get_params(ctx) if isinstance(param, click.Option)}
-        found = {title: [known.pop(name) for name in names.split() if name in known] for title, names in GROUPS.items()}
-        found["Output"] += known.values()
-        return {title: options for title, options in found.items() if options}
+        sections: dict[str, list[click.Option]] = {title: [] for title in GROUPS}
+        for param in self.get_params(ctx):
+            if isinstance(param, click.Option):
+                sections[self._groups.get(param.name or "", "Output")].append(param)
+        return {title: options for title, options in sections.items() if options}
 
 
 class SeparatedCommand(GroupedCommand):
@@ -179,25 +204,39 @@ def declare(name: str, arguments: type[Arguments], *commands: click.Command) -> 
     }
     if commands:
         return click.Group(name, list(commands), invoke_without_command=bool(arguments.action), **settings)
-    if arguments.has_separator:
-        return SeparatedCommand(name, **settings)
-    return (GroupedCommand if arguments.grouped else click.Command)(name, **settings)
+    if arguments.grouped:
+        groups = {field: declared.group for field, declared in _declared(arguments).items()}
+        return (SeparatedCommand if arguments.has_separator else GroupedCommand)(name, groups, **settings)
+    return click.Command(name, **settings)
+
+
+def _declared(arguments: type[Arguments]) -> dict[str, _Declared]:
+    """Return the parameters of a command by name, and an option that is declared again where its base declares it."""
+    kinds = [
+        {name: value for name, value in vars(kind).items() if isinstance(value, _Declared)}
+        for kind in arguments.__mro__
+    ]
+    newest = {name: value for kind in reversed(kinds) for name, value in kind.items()}
+    declared: dict[str, _Declared] = {}
+    for position, kind in enumerate(kinds):
+        bases = {name for base in kinds[position + 1 :] for name in base}
+        declared |= {
+            name: newest[name]
+            for name, value in kind.items()
+            if name not in declared and (name not in bases or value.kind is click.Argument)
+        }
+    return declared
 
 
 def _parameters(arguments: type[Arguments]) -> list[click.Parameter]:
-    found: dict[str, click.Parameter] = {}
-    for base in arguments.__mro__:
-        for name, value in vars(base).items():
-            if isinstance(value, _Declared) and name not in found:
-                found[name] = value.kind([*value.names, name], **value.settings)
-    return list(found.values())
+    return [value.kind([*value.names, name], **value.settings) for name, value in _declared(arguments).items()]
 
 
-def _run(arguments: type[Arguments], **given: Any) -> None:
+def _run(arguments: type[Arguments], **values: Any) -> None:
     context = click.get_current_context()
     # Options of a group may be given before the name of its subcommand.
     before = vars(context.obj) if isinstance(context.obj, Arguments) else {}
-    context.obj = arguments({name: value or before.get(name, value) for name, value in given.items()})
+    context.obj = arguments({name: value or before.get(name, value) for name, value in values.items()})
     if context.invoked_subcommand is not None:
         return
     module, _, function = arguments.action.partition(":")
@@ -236,77 +275,6 @@ class TrustOption(Arguments):
         "Trust a file or folder outside the project: run its programs, import its code and let it read variables. "
         "Remembered until one of its files changes. Repeatable.",
         PATH,
+        group="Selection",
         multiple=True,
     )
-
-
-class TargetsFileOption(TrustOption):
-    """The option for the targets file."""
-
-    targets_file: str | None = option("--targets FILE", "Read targets from this file.", PATH)
-
-
-class SelectionOptions(Arguments):
-    """Options that select cases."""
-
-    given_filters: tuple[str, ...] = option(
-        "--filter -f FILTER",
-        "Select cases by id glob, tag=x, tag!=x or metadata.k=v. Commas separate alternatives; repeat to require "
-        "several.",
-        multiple=True,
-    )
-    tags: tuple[str, ...] = option("--tag TAG", "Select cases with this tag; same as --filter tag=TAG.", multiple=True)
-    excluded_tags: tuple[str, ...] = option(
-        "--exclude-tag TAG", "Leave out cases with this tag; same as --filter tag!=TAG.", multiple=True
-    )
-    cases: tuple[str, ...] = option("--case ID", "Select the case with this id. Repeatable.", multiple=True)
-    cases_from: str | None = option(
-        "--cases-from FILE", "Select the cases listed in FILE, for example by agentv plan --subset.", PATH
-    )
-    sample: int | float | None = option(
-        "--sample N|N%", "Select a random sample: a count (200) or a percentage (10%).", parse_sample
-    )
-    seed: int | None = option("--seed N", "Random seed for --sample and --split.", int, default=0)
-    shard: tuple[int, int] | None = option(
-        "--shard I/N", "Select the I-th of N parts of the cases, split by a hash of the id.", parse_shard
-    )
-    rows: tuple[tuple[int, int], ...] | None = option(
-        "--rows ROWS", "Select cases by position, counted from 0: 0,3-5,9.", parse_rows
-    )
-    split: tuple[str, float] | None = option(
-        "--split PART:PERCENT", "Select a random part (train:80) or all other cases (test:80).", parse_split
-    )
-    limit: int | None = option("--limit N", "Select at most N cases.", AT_LEAST_1)
-
-    @property
-    def filters(self) -> tuple[str, ...]:
-        """All filters, including those from --tag and --exclude-tag."""
-        tags = (f"tag={tag}" for tag in self.tags)
-        return (*self.given_filters, *tags, *(f"tag!={tag}" for tag in self.excluded_tags))
-
-
-class FileOptions(TrustOption):
-    """Options for reading dataset files."""
-
-    allow_outside_files: bool = flag(
-        "--allow-outside-files", "Allow datasets to read files outside their project, and hidden files."
-    )
-    max_line_bytes: int = option(
-        "--max-line-bytes N", "Maximum length of a JSONL line.", AT_LEAST_1, default=MAX_LINE_BYTES
-    )
-    fields: str | None = option(
-        "--map KEY=FIELD,…", "Read records of any shape: input=question,expected_output=answers[0],metadata.*=*."
-    )
-    quiet: bool = flag("--quiet -q", "Hide warnings and notes.")
-
-
-class ReadingOptions(FileOptions):
-    """Options for reading dataset files, and for invalid cases."""
-
-    on_error: str = option(
-        "--on-error",
-        "Stop at an invalid case, or skip it with a warning.",
-        click.Choice(["stop", "skip"]),
-        default="stop",
-    )
-    strict: bool = flag("--strict", "Fail if another tool's file is not read exactly as by that tool.")

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import click
 
-from agentv.cli.options import (
-    Arguments,
-    FileOptions,
-    ReadingOptions,
-    SelectionOptions,
-    TargetsFileOption,
-    argument,
-    declare,
-    flag,
-    option,
-)
+from agentv.cli.evaluation_options import FileOptions, ReadingOptions, SelectionOptions, TargetsFileOption
+from agentv.cli.options import Arguments, argument, declare, flag, option, with_help
+from agentv.engine.run_options import EvalOptions
 
 FORMATS = ("dataset", "line", "sidecar", "targets", "config", "result", "run")
 
@@ -55,7 +47,7 @@ class ValidateArguments(FileOptions):
     examples = ("agentv validate evals", "agentv validate . --strict", "agentv validate evals --format github")
 
     paths: tuple[str, ...] = argument(nargs=-1, required=True)
-    strict: bool = flag("--strict", "Exit with 1 on warnings too; what is not read exactly is an error.")
+    strict = with_help(EvalOptions.strict, "Exit with 1 on warnings too; what is not read exactly is an error.")
     style: str = option(
         "--format",
         "Print findings as text, as JSON, or as GitHub annotations.",
@@ -85,7 +77,7 @@ class ConvertArguments(FileOptions):
     target: str = argument(type=click.Path(dir_okay=False))
     source_format: str | None = option("--from FORMAT", "Format of SOURCE, if it is not recognized.")
     target_format: str | None = option("--to FORMAT", "Write for another tool: deepeval or inspect.")
-    strict: bool = flag("--strict", "Fail if something cannot be kept, or is not read exactly.")
+    strict = with_help(EvalOptions.strict, "Fail if something cannot be kept, or is not read exactly.")
     force: bool = flag("--force", "Replace existing files.")
 
 

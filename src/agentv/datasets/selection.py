@@ -278,3 +278,40 @@ def _cut(ranks: array[int], sample: int | float) -> tuple[int, int]:
     wanted = sample if isinstance(sample, int) else max(1, round(sample * len(ranks)))
     chosen = nsmallest(wanted, ranks)
     return (chosen[-1], chosen.count(chosen[-1])) if chosen else (0, 0)
+
+
+def parse_sample(text: str) -> int | float:
+    """Read `200` as a number of cases, `10%` and `0.1` as fractions."""
+    try:
+        if text.endswith("%"):
+            return float(text[:-1]) / 100
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        raise UsageError(f"--sample takes a number of cases or a percentage such as 10%, got {text!r}") from None
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Read `2/8` as the second of eight parts."""
+    index, slash, count = text.partition("/")
+    if not slash or not index.isdigit() or not count.isdigit():
+        raise UsageError(f"--shard takes I/N, for example 2/8, got {text!r}")
+    return int(index), int(count)
+
+
+def parse_rows(text: str) -> tuple[tuple[int, int], ...]:
+    """Read `0,3-5` as the first and last positions of ranges."""
+    ranges = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
+            raise UsageError(f"--rows takes positions and ranges such as 0,3-5,9, got {text!r}")
+        ranges.append((int(first), int(last if dash else first)))
+    return tuple(ranges)
+
+
+def parse_split(text: str) -> tuple[str, float]:
+    """Read `train:80` as a part and the fraction of cases for training."""
+    part, _, percent = text.partition(":")
+    if part not in ("train", "test") or not percent.isdigit() or not 0 < int(percent) < 100:
+        raise UsageError(f"--split takes train:PERCENT or test:PERCENT, for example train:80, got {text!r}")
+    return part, int(percent) / 100

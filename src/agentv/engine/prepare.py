@@ -12,7 +12,8 @@ from agentv.engine.calls.prices import UnknownPrice, why_unpriced
 from agentv.engine.cases.case_survey import CaseSurvey, settle_trust, variable_uses
 from agentv.engine.checks.preflight import ProjectFacts
 from agentv.engine.named_runs import open_run
-from agentv.engine.run_options import EvalOptions, first_given
+from agentv.engine.run_defaults import first_given
+from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import Cases, CasesWithRefusals, JobSource, LiveJobs, RunPlan, check, evaluators_of
 from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles

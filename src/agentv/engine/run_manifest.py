@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from agentv.engine.job.answer import now
-from agentv.engine.run_options import CALL_LIMITS, first_given, given_defaults
+from agentv.engine.run_defaults import first_given, given_defaults
+from agentv.engine.run_options import CALL_LIMITS
 from agentv.engine.run_plan import RunPlan
 from agentv.engine.run_project import RESULTS
 from agentv.errors import UsageError

@@ -2,89 +2,41 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from agentv.datasets.case.header import config_file
 from agentv.datasets.dataset import Options as Reading
 from agentv.datasets.loader import CaseSource, case_source
-from agentv.datasets.selection import Selection, read_case_list
+from agentv.datasets.selection import (
+    Selection,
+    parse_rows,
+    parse_sample,
+    parse_shard,
+    parse_split,
+    read_case_list,
+)
+from agentv.engine.gates.gate_options import Gates
 from agentv.engine.named_runs import Ended, cases_that_ended, check_run_name, lasting_name
-from agentv.errors import DatasetWarning, InvalidDatasetError, UsageError
-from agentv.model.diagnostics import MOST_TRIALS, Problems, did_you_mean
-from agentv.model.evaluator import DEFAULT_TARGET
+from agentv.errors import DatasetWarning, UsageError
+from agentv.model.diagnostics import MOST_TRIALS
 from agentv.model.sandbox_settings import Engine
-from agentv.settings.project import ignored_marks
-from agentv.settings.settings_file import parse_settings_file
-from agentv.settings.settings_reader import ProjectConfig, RunDefaults, check_config, read_settings
+from agentv.settings.command_option import OptionStruct, declared_options, option_field
 from agentv.support.lines import MAX_LINE_BYTES
-from agentv.support.yaml.yaml_parser import locate
 from agentv.targets.variants import Variant
-from agentv.trust.roots import distrust
 
-Share = Annotated[float, Meta(ge=0, le=1)]
 Options = TypeVar("Options", bound="EvalOptions")
 Positive = Annotated[float, Meta(gt=0)]
-
-_RUN_OPTIONS = ("retry_errors", "changed_since", "only_from", "replay", "stop_when")
-"""The options that may name an earlier run."""
+Count = Annotated[int, Meta(ge=1)]
 
 TRANSCRIPT = "transcript"
 """The name of the target that recorded sessions answer for, unless another is given."""
 
-CALL_LIMITS = (
-    "budget_usd",
-    "deadline_s",
-    "workers",
-    "timeout_s",
-    "max_retries",
-    "max_outage_s",
-    "keep_going",
-    "trace_port",
-)
-"""The options that may differ when a run is resumed, because they do not affect scores."""
 
-
-class Gates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Conditions for exit code 0. `max_errors` is a number of jobs, or a fraction if `errors_are_share`.
-
-    `gate_on` decides means and pass rates by their values, or by their whole 95 % intervals. `min_score` is for the
-    mean of every case over its trials. `no_gate` switches the gates of files off. `baseline` is the run that cases of
-    a prompt file with a `regression_tolerance` are compared with.
-    """
-
-    threshold: Share | None = None
-    min_pass_rate: Share | None = None
-    min_score: Share | None = None
-    no_gate: bool = False
-    baseline: str | None = None
-    gate_on: Literal["point", "interval"] = "point"
-    max_errors: Annotated[float, Meta(ge=0)] | None = None
-    errors_are_share: bool = False
-
-    @property
-    def is_set(self) -> bool:
-        """Whether there is a minimum for scores or for the pass rate."""
-        return any(least is not None for least in (self.threshold, self.min_pass_rate, self.min_score))
-
-    def decides_nothing(self, thresholds: Mapping[str, float]) -> bool:
-        """Return whether gates are to be decided by interval, but there are none; `thresholds` are of evaluators."""
-        is_gated = bool(thresholds) or self.threshold is not None or self.min_pass_rate is not None
-        return self.gate_on == "interval" and not is_gated
-
-    def errors_allowed(self, jobs: int, *, other_gates: bool = False) -> float:
-        """Return how many jobs may error: none by default if there is another gate."""
-        if self.max_errors is None:
-            return 0 if other_gates or self.is_set else float("inf")
-        return number_of(self.max_errors, self.errors_are_share, jobs)
-
-
-class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EvalOptions(OptionStruct, frozen=True, kw_only=True, omit_defaults=True):
     """The options that affect the results of a run. Defaults are omitted from the manifest.
 
     `seed` is that of `sample`, 0 if it is None, and of the random order of `stop_when`. If it is None, that order has a
@@ -99,54 +51,199 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """
 
     paths: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-    targets_file: str | None = None
-    judge: str | None = None
-    workers: Annotated[int, Meta(ge=1)] | None = None
-    trials: Annotated[int, Meta(ge=1, le=MOST_TRIALS)] | None = None
+    targets: tuple[str, ...] = option_field(
+        "--target -t NAME", "Target to evaluate. Repeat to evaluate several.", "Targets", default=()
+    )
+    targets_file: str | None = option_field("--targets FILE", "Read targets from this file.", "Targets", "path")
+    judge: str | None = option_field(
+        "--judge NAME", "Use this target as the judge instead of the configured ones.", "Scoring"
+    )
+    workers: Count | None = option_field(
+        "--workers N", "Maximum concurrent calls (default: adaptive).", "Limits", affects_scores=False
+    )
+    trials: Annotated[int, Meta(ge=1, le=MOST_TRIALS)] | None = option_field(
+        "--trials N", "Number of times to run each case.", "Targets"
+    )
     filters: tuple[str, ...] = ()
-    cases: tuple[str, ...] = ()
-    cases_from: str | None = None
-    sample: int | float | None = None
-    seed: int | None = None
+    cases: tuple[str, ...] = option_field(
+        "--case ID", "Select the case with this id. Repeatable.", "Selection", default=()
+    )
+    cases_from: str | None = option_field(
+        "--cases-from FILE",
+        "Select the cases listed in FILE, for example by agentv plan --subset.",
+        "Selection",
+        "path",
+    )
+    sample: int | float | None = option_field(
+        "--sample N|N%", "Select a random sample: a count (200) or a percentage (10%).", "Selection", parse_sample
+    )
+    seed: int | None = option_field(
+        "--seed N",
+        "Random seed for --sample (default: 0) and for the order of --stop-when (default: a new one for each run).",
+        "Selection",
+    )
     draw_seed: int | None = None
-    shard: tuple[int, int] | None = None
-    limit: int | None = None
-    rows: tuple[tuple[int, int], ...] | None = None
-    split: tuple[str, float] | None = None
-    skip_eval: bool = False
-    timeout_s: Positive | None = None
-    max_retries: Annotated[int, Meta(ge=0)] | None = None
-    max_outage_s: Annotated[float, Meta(ge=0)] | None = None
-    on_error: Literal["stop", "skip"] = "stop"
-    allow_outside_files: bool = False
-    max_line_bytes: int = MAX_LINE_BYTES
-    fields: str | None = None
-    strict: bool = False
-    budget_usd: Positive | None = None
-    deadline_s: Positive | None = None
-    fail_fast: bool = False
-    keep_going: bool = False
-    stop_when: str | float | None = None
+    shard: tuple[int, int] | None = option_field(
+        "--shard I/N", "Select the I-th of N parts of the cases, split by a hash of the id.", "Selection", parse_shard
+    )
+    limit: Count | None = option_field("--limit N", "Select at most N cases.", "Selection")
+    rows: tuple[tuple[int, int], ...] | None = option_field(
+        "--rows ROWS", "Select cases by position, counted from 0: 0,3-5,9.", "Selection", parse_rows
+    )
+    split: tuple[str, float] | None = option_field(
+        "--split PART:PERCENT",
+        "Select a random part (train:80) or all other cases (test:80).",
+        "Selection",
+        parse_split,
+    )
+    skip_eval: bool = option_field(
+        "--skip-eval",
+        "Record answers without scoring them; agentv rescore can score them later.",
+        "Scoring",
+        default=False,
+    )
+    timeout_s: Positive | None = option_field(
+        "--timeout SECONDS", "Time limit for one attempt of a call.", "Limits", affects_scores=False
+    )
+    max_retries: Annotated[int, Meta(ge=0)] | None = option_field(
+        "--max-retries N", "Maximum retries of a failed call.", "Limits", affects_scores=False
+    )
+    max_outage_s: Annotated[float, Meta(ge=0)] | None = option_field(
+        "--max-outage SECONDS",
+        "Longest time to wait for an endpoint that has stopped answering before its jobs are left unfinished "
+        "(default: 600). 0 never waits. A server that never accepted a connection gets at most 10 s.",
+        "Limits",
+        affects_scores=False,
+    )
+    on_error: Literal["stop", "skip"] = option_field(
+        "--on-error", "Stop at an invalid case, or skip it with a warning.", "Selection", default="stop"
+    )
+    allow_outside_files: bool = option_field(
+        "--allow-outside-files",
+        "Allow datasets to read files outside their project, and hidden files.",
+        "Selection",
+        default=False,
+    )
+    max_line_bytes: Count = option_field(
+        "--max-line-bytes N", "Maximum length of a JSONL line.", "Selection", default=MAX_LINE_BYTES
+    )
+    fields: str | None = option_field(
+        "--map KEY=FIELD,…",
+        "Read records of any shape: input=question,expected_output=answers[0],metadata.*=*.",
+        "Selection",
+    )
+    strict: bool = option_field(
+        "--strict", "Fail if another tool's file is not read exactly as by that tool.", "Selection", default=False
+    )
+    budget_usd: Positive | None = option_field(
+        "--budget-usd USD",
+        "Stop when all calls together have cost this much, judges and errors included. Shards on this machine share "
+        "one budget.",
+        "Limits",
+        affects_scores=False,
+    )
+    deadline_s: Positive | None = option_field(
+        "--deadline SECONDS",
+        "Stop after this time, like Ctrl-C. Finished jobs are kept.",
+        "Limits",
+        affects_scores=False,
+    )
+    fail_fast: bool = option_field("--fail-fast", "Stop at the first failure or error.", "Limits", default=False)
+    keep_going: bool = option_field(
+        "--keep-going",
+        "Run all jobs even if more of them have errored than --max-errors allows, or judges give no usable verdict.",
+        "Scoring",
+        affects_scores=False,
+        default=False,
+    )
+    stop_when: str | float | None = option_field(
+        "--stop-when X|pass-rate=X|RUN",
+        "Stop as soon as the mean or pass rate is known to be above or below X, or above or below that of RUN.",
+        "Limits",
+        str,
+        names_run=True,
+    )
     gates: Gates | None = None
-    retry_errors: str | None = None
-    changed_since: str | None = None
-    only: Ended | None = None
-    only_from: str | None = None
-    cache: bool = False
-    batch: bool = False
-    record: str | None = None
-    replay: str | None = None
-    transcript: str | None = None
-    dump_prompts: str | None = None
-    dump_traces: str | None = None
-    include_trace: bool = False
-    executor: str | None = None
-    processes: Annotated[int, Meta(ge=1)] | None = None
-    ray_address: str | None = None
-    experiment: str | None = None
-    sandbox: Engine | None = None
-    trace_port: Annotated[int, Meta(ge=0, le=65535)] | None = None
+    retry_errors: str | None = option_field(
+        "--retry-errors RUN",
+        "Start a new run that repeats the errors of RUN and carries over the rest.",
+        "Resume",
+        "path",
+        names_run=True,
+    )
+    changed_since: str | None = option_field(
+        "--changed-since RUN",
+        "Start a new run that repeats what changed since RUN and carries over the rest.",
+        "Resume",
+        "path",
+        names_run=True,
+    )
+    only: Ended | None = option_field(
+        "--only", "Run only cases that failed, were borderline or errored in the run given by --from.", "Resume"
+    )
+    only_from: str | None = option_field(
+        "--from RUN", "Earlier run that --only refers to.", "Resume", "path", names_run=True
+    )
+    cache: bool = option_field(
+        "--cache", "Reuse cached responses; the cache is in .agentv/cache.", "Targets", default=False
+    )
+    batch: bool = option_field(
+        "--batch",
+        "Send requests through the provider's batch API: half the price, up to 24 hours.",
+        "Targets",
+        default=False,
+    )
+    record: str | None = option_field("--record FILE", "Append every response to this recording.", "Targets", "file")
+    replay: str | None = option_field(
+        "--replay FILE|RUN",
+        "Answer every call from a recording or an earlier run; no target is called.",
+        "Targets",
+        "path",
+        names_run=True,
+    )
+    transcript: str | None = option_field(
+        "--transcript FILE|DIR",
+        "Score recorded sessions of a coding agent, or traces, instead of calling a target. Without PATHS, each "
+        "session is a case.",
+        "Targets",
+        "path",
+    )
+    dump_prompts: str | None = option_field(
+        "--dump-prompts [DIR]",
+        "Write the prompt of each job to a file in the run folder, or in DIR.",
+        value_is_optional=True,
+    )
+    dump_traces: str | None = option_field(
+        "--dump-traces [DIR]",
+        "Write the messages of each job to a file in the run folder, or in DIR.",
+        value_is_optional=True,
+    )
+    include_trace: bool = option_field("--include-trace", "Store the full message list in every record.", default=False)
+    executor: str | None = option_field(
+        "--executor NAME",
+        "Run jobs in this process (local, the default), on all cores (process) or on a cluster (ray).",
+        "Limits",
+    )
+    processes: Count | None = option_field(
+        "--processes N", "Number of worker processes (default: one for each core).", "Limits"
+    )
+    ray_address: str | None = option_field(
+        "--ray-address ADDRESS", "Ray cluster to use (default: Ray on this machine).", "Limits"
+    )
+    experiment: str | None = option_field(
+        "--experiment NAME", "Name that groups runs; @NAME is the newest of them wherever a RUN is expected."
+    )
+    sandbox: Engine | None = option_field(
+        "--sandbox",
+        "Isolate commands, agents, hooks, tools and code judges with this engine; auto is Landlock or bubblewrap.",
+        "Limits",
+    )
+    trace_port: Annotated[int, Meta(ge=0, le=65535)] | None = option_field(
+        "--trace-port N",
+        "Port on which spans of targets with `traces` are received (default: AGENTV_TRACE_PORT, else 4318).",
+        "Targets",
+        affects_scores=False,
+    )
     variants: tuple[Variant, ...] = ()
     evaluators: tuple[Any, ...] | None = None
 
@@ -186,7 +283,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         """Return the options with a valid experiment, and with runs that are named independently of later runs."""
         if self.experiment is not None:
             check_run_name(self.experiment, "experiment")
-        names = {name: getattr(self, name) for name in _RUN_OPTIONS}
+        declared = declared_options(type(self))
+        names = {name: getattr(self, name) for name, option in declared.items() if option.names_run}
         changed: dict[str, Any] = {
             name: lasting_name(given)
             for name, given in names.items()
@@ -236,75 +334,13 @@ class RescoreOptions(EvalOptions, frozen=True, kw_only=True, omit_defaults=True)
     """
 
     run: str = ""
-    stored_cases: bool = False
-    every_evaluator: bool = False
+    stored_cases: bool = option_field(
+        "--stored-cases", "Read the cases from the run folder instead of the datasets.", "Scoring", default=False
+    )
+    every_evaluator: bool = option_field(
+        "--all", "Run every evaluator, not only those that changed.", "Scoring", default=False
+    )
 
 
-def parse_max_errors(text: str, option: str = "--max-errors") -> tuple[float, bool]:
-    """Parse a number of jobs (`3`) or a percentage (`5%`); return the value and whether it is a fraction."""
-    try:
-        share = text.endswith("%")
-        value = float(text[:-1]) / 100 if share else float(int(text))
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= (1 if share else math.inf):
-        raise UsageError(f"{option} takes a number or a percentage such as 5%, got {text!r}")
-    return value, share
-
-
-def number_of(value: float, is_share: bool, total: int) -> float:
-    """Convert a result of `parse_max_errors` to a number of jobs."""
-    # Rounded, because 29% of 100 is slightly less than 29 in floating point.
-    return round(value * total, 6) if is_share else value
-
-
-Value = TypeVar("Value")
-
-
-def first_given(*values: Value | None) -> Value | None:
-    """Return the first value that is not None."""
-    return next((value for value in values if value is not None), None)
-
-
-def load_defaults(folder: str, root: str, warn: Callable[[DatasetWarning], None]) -> RunDefaults:
-    """Read the run defaults from the nearest configuration file between a folder and the project root."""
-    path = config_file(folder, root)
-    for parent, reason in ignored_marks(folder).items():
-        warn(DatasetWarning(f"{parent} is not your project: {reason}. If you trust it, pass --trust {parent}"))
-    if path is not None and (reason := distrust(path)):
-        warn(DatasetWarning(f"{path} is not used: {reason}"))
-        path = None
-    if path is None:
-        return RunDefaults()
-    data = parse_settings_file(path)
-    for problem in check_config(data):
-        mark = locate(data, problem.path)
-        line = mark.line if mark else 1
-        if problem.severity == "warning":
-            hint = f" ({problem.hint})" if problem.hint else ""
-            message = f"{path}, line {line}: {problem.message}{hint}"
-            warn(DatasetWarning(message, path=path, line=line, field=problem.field, hint=problem.hint))
-            continue
-        headline = f"Invalid configuration at line {line} in {path}"
-        raise InvalidDatasetError(headline, problem.message, problem.hint, path=path, line=line)
-    config = read_settings(ProjectConfig, data, (), Problems()) if data is not None else None
-    return config.execution if config is not None else RunDefaults()
-
-
-def given_defaults(defaults: RunDefaults) -> dict[str, Any]:
-    """Return the configured run defaults as stored in the manifest."""
-    values: dict[str, Any] = msgspec.to_builtins(defaults)
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def default_target(known: Sequence[str], defaults: RunDefaults) -> str | None:
-    """Return the default target: the configured one, else the one named `default`, else the only one."""
-    if defaults.target is not None:
-        if defaults.target not in known:
-            hint = did_you_mean(defaults.target, known) or f"Known targets: {', '.join(known) or 'none'}"
-            detail = "Set as 'execution.target' in .agentv/config.yaml"
-            raise UsageError(f"Unknown target '{defaults.target}'", detail, hint)
-        return defaults.target
-    if DEFAULT_TARGET in known:
-        return DEFAULT_TARGET
-    return known[0] if len(known) == 1 else None
+CALL_LIMITS = frozenset(name for name, option in declared_options(EvalOptions).items() if not option.affects_scores)
+"""The options that may differ when a run is resumed."""

@@ -15,7 +15,8 @@ from agentv.datasets.formats.dataset_format import Source
 from agentv.engine.job.artifacts import ANSWERS, BATCHES, LOGS, PROMPTS, TRACES, WORKSPACES
 from agentv.engine.job.spec import RunFiles
 from agentv.engine.named_runs import run_path
-from agentv.engine.run_options import EvalOptions, default_target, load_defaults
+from agentv.engine.run_defaults import default_target, load_defaults
+from agentv.engine.run_options import EvalOptions
 from agentv.errors import AgentvError, DatasetWarning, UsageError
 from agentv.model.manifest import TargetEntry
 from agentv.model.sandbox_settings import Engine, RunSandbox, settings_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agentv.engine.job.spec import MAX_OUTAGE_S, RunSpec
-from agentv.engine.run_options import first_given
+from agentv.engine.run_defaults import first_given
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError
 from agentv.executors.budget import BudgetTerms

@@ -16,10 +16,11 @@ from agentv.datasets.formats.dataset_format import data_files, suggested
 from agentv.datasets.loader import ignore
 from agentv.datasets.selection import Selection
 from agentv.engine.gates.exit_code import judge
+from agentv.engine.gates.gate_options import Gates
 from agentv.engine.prepare import prepare
 from agentv.engine.run import open_executor, open_store, run
 from agentv.engine.run_in_progress import Observer
-from agentv.engine.run_options import EvalOptions, Gates
+from agentv.engine.run_options import EvalOptions
 from agentv.errors import EXIT_UNDECIDED, AgentvError
 from agentv.model.case import EvalCase
 from agentv.model.result import Result

@@ -18,11 +18,12 @@ from agentv.cli.evaluation_options import EvalArguments, EvaluatorsOption, GateO
 from agentv.cli.options import options_of
 from agentv.datasets.case.header import evaluator_entries, specs_of
 from agentv.engine.checks.foreign_settings import THRESHOLD_NOTE, unread_settings, uses_tests
+from agentv.engine.gates.gate_options import Gates, parse_max_errors
 from agentv.engine.job.artifacts import BATCHES, check_job_folder
 from agentv.engine.prepare import prepare
 from agentv.engine.resume import folder_of, options_of_earlier, resumed
 from agentv.engine.run import Outcome, open_executor, open_store, run
-from agentv.engine.run_options import EvalOptions, Gates, parse_max_errors
+from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import EXIT_FINDINGS, EXIT_UNDECIDED, UsageError, plural
 from agentv.model.evaluator import EvaluatorSpec

@@ -36,9 +36,10 @@ from agentv.cli.options import options_of
 from agentv.datasets.case.header import evaluator_entries, specs_of
 from agentv.datasets.loader import case_source
 from agentv.engine.answers.probes import KINDS, ORACLE, chosen_kinds, prepare_probes
+from agentv.engine.gates.gate_options import number_of, parse_max_errors
 from agentv.engine.named_runs import existing_run, run_path
 from agentv.engine.run import open_executor, open_store, run
-from agentv.engine.run_options import EvalOptions, number_of, parse_max_errors
+from agentv.engine.run_options import EvalOptions
 from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, UsageError, plural
 from agentv.report.figures import number, one_line
 from agentv.report.run_tables import calibration_lines

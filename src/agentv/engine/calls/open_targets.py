@@ -16,7 +16,7 @@ from agentv.engine.calls.prices import BatchPrice, PriceWrapper, price_of
 from agentv.engine.calls.retry import RetryWrapper, policy_of
 from agentv.engine.calls.wrappers import LimitWrapper, TimeoutWrapper, WorkspaceWrapper
 from agentv.engine.job.spec import RunSpec
-from agentv.engine.run_options import first_given
+from agentv.engine.run_defaults import first_given
 from agentv.errors import UsageError
 from agentv.executors.executor import EndpointLimit, Limits
 from agentv.model.call_trace import ReceiverAddress, is_traced

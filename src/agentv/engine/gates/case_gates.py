@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentv.datasets.formats.dataset_format import Source
+from agentv.engine.gates.gate_options import Gates
 from agentv.engine.named_runs import open_run
-from agentv.engine.run_options import Gates
 from agentv.errors import EXIT_FINDINGS, plural
 from agentv.model.result import Result
 from agentv.runs.store import RunStore

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from agentv.engine.gates.case_gates import CaseVerdict
-from agentv.engine.run_options import Gates
+from agentv.engine.gates.gate_options import Gates
 from agentv.errors import EXIT_BUDGET, EXIT_ERRORS, EXIT_FINDINGS, EXIT_INTERRUPTED, EXIT_UNDECIDED, plural
 from agentv.model.manifest import Interval, PartSummary, RunSummary, TargetSummary
 from agentv.model.result import ErrorInfo, EvaluatorResult, Result

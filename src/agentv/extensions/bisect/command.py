@@ -14,14 +14,11 @@ import click
 import msgspec
 
 from agentv.cli import output
-from agentv.cli.evaluation_options import EvaluatedTargets, JudgeOptions
+from agentv.cli.evaluation_options import EvaluatedTargets, JudgeOptions, ReadingOptions, SelectionOptions
 from agentv.cli.options import (
-    AT_LEAST_0,
     AT_LEAST_1,
     PATH,
     Number,
-    ReadingOptions,
-    SelectionOptions,
     argument,
     declare,
     flag,
@@ -74,27 +71,43 @@ class BisectArguments(EvaluatedTargets, SelectionOptions, ReadingOptions, JudgeO
     good: str | None = argument(metavar="[GOOD BAD", required=False, type=str)
     bad: str | None = argument(metavar="--", required=False, type=str)
     paths: tuple[str, ...] = argument(nargs=-1, metavar="PATHS...]")
-    trials: int = option("--trials N", "Maximum number of trials of each case at one commit.", AT_LEAST_1, default=5)
-    no_cache: bool = flag("--no-cache", "Call model APIs again for requests that were answered before.")
-    max_retries: int | None = option("--max-retries N", "Maximum retries of a failed call.", AT_LEAST_0)
-    into_merges: bool = flag("--into-merges", "Test commits of merged branches too (default: first parents only).")
+    trials: int = option(
+        "--trials N", "Maximum number of trials of each case at one commit.", AT_LEAST_1, group="Targets", default=5
+    )
+    no_cache: bool = flag("--no-cache", "Call model APIs again for requests that were answered before.", "Targets")
+    max_retries = EvalOptions.max_retries
+    into_merges: bool = flag(
+        "--into-merges", "Test commits of merged branches too (default: first parents only).", "Search"
+    )
     changed_paths: tuple[str, ...] = option(
-        "--path PATH", "Test only commits that changed this file or folder. Repeatable.", PATH, multiple=True
+        "--path PATH",
+        "Test only commits that changed this file or folder. Repeatable.",
+        PATH,
+        group="Search",
+        multiple=True,
     )
     kept_paths: tuple[str, ...] = option(
-        "--keep PATH", "Take this file or folder from the working tree as well. Repeatable.", PATH, multiple=True
+        "--keep PATH",
+        "Take this file or folder from the working tree as well. Repeatable.",
+        PATH,
+        group="Search",
+        multiple=True,
     )
     own_dataset: bool = flag(
-        "--own-datasets", "Use each commit's own datasets, evaluators and judges; cases are matched by id."
+        "--own-datasets", "Use each commit's own datasets, evaluators and judges; cases are matched by id.", "Search"
     )
     setup: str | None = option(
-        "--setup COMMAND", "Run this shell command in each worktree first; skip commits where it fails."
+        "--setup COMMAND", "Run this shell command in each worktree first; skip commits where it fails.", group="Search"
     )
     alpha: float = option(
-        "--alpha X", "Probability of naming a wrong commit.", Number(Range(0, 1, exclusive=True)), default=0.05
+        "--alpha X",
+        "Probability of naming a wrong commit.",
+        Number(Range(0, 1, exclusive=True)),
+        group="Search",
+        default=0.05,
     )
-    resume: bool = flag("--resume", "Continue the search in progress.")
-    reset: bool = flag("--reset", "Discard the search in progress and its results.")
+    resume: bool = flag("--resume", "Continue the search in progress.", "Resume")
+    reset: bool = flag("--reset", "Discard the search in progress and its results.", "Resume")
     as_json: bool = flag("--json", "Print the result as JSON on stdout.")
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
-from agentv.cli.options import AT_LEAST_1, FILE, Arguments, TargetsFileOption, argument, declare, flag, option
+from agentv.cli.evaluation_options import TargetsFileOption
+from agentv.cli.options import AT_LEAST_1, FILE, Arguments, argument, declare, flag, option, with_help
+from agentv.engine.run_options import EvalOptions
 
 
 class GenerateArguments(Arguments):
@@ -26,8 +28,8 @@ class ModelOptions(TargetsFileOption):
     """Options for the model to generate with."""
 
     target: str | None = option("--target -t NAME", "Target to generate with (default: the target named `judge`).")
-    workers: int | None = option("--workers N", "Maximum concurrent calls.", AT_LEAST_1)
-    cache: bool = flag("--cache", "Reuse cached responses of the model.")
+    workers = with_help(EvalOptions.workers, "Maximum concurrent calls.")
+    cache = with_help(EvalOptions.cache, "Reuse cached responses of the model.")
     dry_run: bool = flag("--dry-run", "List what would be generated; call nothing and write nothing.")
     quiet: bool = flag("--quiet -q", "Hide notes.")
 

@@ -7,12 +7,11 @@ import shlex
 import sys
 from types import SimpleNamespace
 
-import click
-
 from agentv.cli import output
-from agentv.cli.options import AT_LEAST_1, FOLDER, POSITIVE, TargetsFileOption, declare, flag, option
+from agentv.cli.evaluation_options import TargetsFileOption
+from agentv.cli.options import AT_LEAST_1, FOLDER, declare, flag, option, with_help
+from agentv.engine.run_options import EvalOptions
 from agentv.errors import UsageError
-from agentv.model.sandbox_settings import ENGINES
 
 INSTALL = "pip install 'agentv[mcp]'"
 
@@ -38,9 +37,7 @@ class McpArguments(TargetsFileOption):
     )
 
     project: str = option("--project DIR", "Serve the project of this folder.", FOLDER, default=".")
-    budget_usd: float | None = option(
-        "--budget-usd USD", "Let all runs of this server together cost this much.", POSITIVE
-    )
+    budget_usd = with_help(EvalOptions.budget_usd, "Let all runs of this server together cost this much.")
     max_jobs: int | None = option(
         "--max-jobs N", "Let all runs of this server together start this many jobs, whatever they cost.", AT_LEAST_1
     )
@@ -49,11 +46,9 @@ class McpArguments(TargetsFileOption):
         "Let runs start the programs and import the code that the project names: commands, agents, code judges. An "
         "agent that may edit these files can then run any program.",
     )
-    workers: int | None = option("--workers N", "Maximum concurrent calls (default: adaptive).", AT_LEAST_1)
-    sandbox: str | None = option(
-        "--sandbox",
-        "Isolate the programs of runs with this engine; auto is Landlock or bubblewrap.",
-        click.Choice(ENGINES),
+    workers = EvalOptions.workers
+    sandbox = with_help(
+        EvalOptions.sandbox, "Isolate the programs of runs with this engine; auto is Landlock or bubblewrap."
     )
 
 
@@ -75,7 +70,7 @@ def serve_project(args: McpArguments) -> None:
     os.chdir(args.project)
     budget = ServerBudget(args.budget_usd, args.max_jobs)
     project = ServedProject(budget, allows_programs=args.allow_programs, advice=_advice)
-    project.targets_file, project.workers, project.sandbox = targets_file, args.workers, args.sandbox  # type: ignore[assignment]
+    project.targets_file, project.workers, project.sandbox = targets_file, args.workers, args.sandbox
     project.display = lambda plan: RunDisplay(plan, SimpleNamespace(quiet=True, as_json=False))
     if sys.stdin.isatty():
         output.note(

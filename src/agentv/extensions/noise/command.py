@@ -40,10 +40,15 @@ class NoiseArguments(SeriesOptions):
         "agentv noise evals --max-flip-rate 0.05",
     )
 
-    target: str | None = option("--target -t NAME", "Target to run twice (default: the target of the cases).")
-    no_rescore: bool = flag("--no-rescore", "Do not call the judge again for the answers of the first run.")
+    target: str | None = option(
+        "--target -t NAME", "Target to run twice (default: the target of the cases).", group="Targets"
+    )
+    no_rescore: bool = flag("--no-rescore", "Do not call the judge again for the answers of the first run.", "Scoring")
     max_flip_rate: float | None = option(
-        "--max-flip-rate X", "Fail if more than this fraction of the cases gets another verdict (0 to 1).", SHARE
+        "--max-flip-rate X",
+        "Fail if more than this fraction of the cases gets another verdict (0 to 1).",
+        SHARE,
+        group="Scoring",
     )
 
 

@@ -11,7 +11,7 @@ import click
 from agentv.cli import output
 from agentv.cli.commands.analysis.compare import write_page
 from agentv.cli.commands.eval import short
-from agentv.cli.options import FILE, SHARE, argument, declare, flag, option, options_of
+from agentv.cli.options import FILE, SHARE, argument, declare, flag, option, options_of, with_help
 from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan
 from agentv.cli.series_options import SeriesOptions
 from agentv.comparison.comparison import FailOn
@@ -52,17 +52,20 @@ class SwapArguments(SeriesOptions):
     old: str | None = argument(metavar="[OLD", required=False, type=str)
     new: str | None = argument(metavar="NEW", required=False, type=str)
     paths: tuple[str, ...] = argument(nargs=-1, metavar="PATHS...]")
-    judge: str | None = option("--judge NAME", "Same as --old-judge.")
-    old_judge: str | None = option("--old-judge NAME", "Judge that scores the answers (default: the configured ones).")
-    new_judge: str | None = option("--new-judge NAME", "Judge that scores the same answers as well.")
+    judge = with_help(EvalOptions.judge, "Same as --old-judge.")
+    old_judge: str | None = option(
+        "--old-judge NAME", "Judge that scores the answers (default: the configured ones).", group="Scoring"
+    )
+    new_judge: str | None = option("--new-judge NAME", "Judge that scores the same answers as well.", group="Scoring")
     margin: float | None = option(
-        "--margin M", "Test whether NEW is at most M worse than OLD (non-inferiority).", SHARE
+        "--margin M", "Test whether NEW is at most M worse than OLD (non-inferiority).", SHARE, group="Scoring"
     )
     fail_on: str = option(
         "--fail-on",
         "Exit with 1 if NEW is significantly worse (regression), has a lower mean (worse), or loses a case (any-loss). "
         "With inconclusive, also exit with 5 if it is not shown to be better, or no worse than --margin.",
         click.Choice(["regression", "worse", "any-loss", "inconclusive", "never"]),
+        group="Scoring",
         default="regression",
     )
     as_markdown: bool = flag("--markdown --md", "Print the report as Markdown, for a pull request.")

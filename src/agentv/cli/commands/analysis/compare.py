@@ -18,8 +18,8 @@ from agentv.comparison.comparison_json import comparison_data, matrix_data
 from agentv.comparison.joined_cases import JoinedCases
 from agentv.comparison.run_comparison import CompareOptions, NamedRun, compare_joined, compare_many, read_scores
 from agentv.comparison.scores import RunScores
+from agentv.engine.gates.gate_options import number_of, parse_max_errors
 from agentv.engine.named_runs import lasting_name, named_run
-from agentv.engine.run_options import number_of, parse_max_errors
 from agentv.errors import EXIT_FINDINGS, UsageError, file_errors, plural
 from agentv.report.comparisons.comparison_text import (
     comparison_lines,

@@ -1,0 +1,69 @@
+"""The run defaults of the project's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from agentv.datasets.case.header import config_file
+from agentv.errors import DatasetWarning, InvalidDatasetError, UsageError
+from agentv.model.diagnostics import Problems, did_you_mean
+from agentv.model.evaluator import DEFAULT_TARGET
+from agentv.settings.project import ignored_marks
+from agentv.settings.settings_file import parse_settings_file
+from agentv.settings.settings_reader import ProjectConfig, RunDefaults, check_config, read_settings
+from agentv.support.yaml.yaml_parser import locate
+from agentv.trust.roots import distrust
+
+Value = TypeVar("Value")
+
+
+def first_given(*values: Value | None) -> Value | None:
+    """Return the first value that is not None."""
+    return next((value for value in values if value is not None), None)
+
+
+def load_defaults(folder: str, root: str, warn: Callable[[DatasetWarning], None]) -> RunDefaults:
+    """Read the run defaults from the nearest configuration file between a folder and the project root."""
+    path = config_file(folder, root)
+    for parent, reason in ignored_marks(folder).items():
+        warn(DatasetWarning(f"{parent} is not your project: {reason}. If you trust it, pass --trust {parent}"))
+    if path is not None and (reason := distrust(path)):
+        warn(DatasetWarning(f"{path} is not used: {reason}"))
+        path = None
+    if path is None:
+        return RunDefaults()
+    data = parse_settings_file(path)
+    for problem in check_config(data):
+        mark = locate(data, problem.path)
+        line = mark.line if mark else 1
+        if problem.severity == "warning":
+            hint = f" ({problem.hint})" if problem.hint else ""
+            message = f"{path}, line {line}: {problem.message}{hint}"
+            warn(DatasetWarning(message, path=path, line=line, field=problem.field, hint=problem.hint))
+            continue
+        headline = f"Invalid configuration at line {line} in {path}"
+        raise InvalidDatasetError(headline, problem.message, problem.hint, path=path, line=line)
+    config = read_settings(ProjectConfig, data, (), Problems()) if data is not None else None
+    return config.execution if config is not None else RunDefaults()
+
+
+def given_defaults(defaults: RunDefaults) -> dict[str, Any]:
+    """Return the configured run defaults as stored in the manifest."""
+    values: dict[str, Any] = msgspec.to_builtins(defaults)
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def default_target(known: Sequence[str], defaults: RunDefaults) -> str | None:
+    """Return the default target: the configured one, else the one named `default`, else the only one."""
+    if defaults.target is not None:
+        if defaults.target not in known:
+            hint = did_you_mean(defaults.target, known) or f"Known targets: {', '.join(known) or 'none'}"
+            detail = "Set as 'execution.target' in .agentv/config.yaml"
+            raise UsageError(f"Unknown target '{defaults.target}'", detail, hint)
+        return defaults.target
+    if DEFAULT_TARGET in known:
+        return DEFAULT_TARGET
+    return known[0] if len(known) == 1 else None
