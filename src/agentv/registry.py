@@ -366,6 +366,26 @@ TARGETS = Registry(
     },
 )
 
+SERVICES = Registry(
+    "agentv.services",
+    "services",
+    {
+        "span-receiver": "agentv.engine.traces.span_receiver:receive_spans",
+        "span-wrapper": "agentv.engine.traces.trace_wrapper:TraceWrapper",
+        "run-export": "agentv.report.traces.trace_export:TraceExport",
+    },
+)
+"""Parts of a run that extensions provide. `agentv.model` and `agentv.report` have the protocol of each."""
+
+
+def service(name: str, user: str) -> Any:
+    """Return a service. Raises UsageError if no extension provides it; `user` is what needs it."""
+    try:
+        return SERVICES.find(name)
+    except KeyError:
+        raise UsageError(f"{user} needs an extension with the service '{name}', which is not installed") from None
+
+
 REPORTS = Registry(
     "agentv.reports",
     "report formats",

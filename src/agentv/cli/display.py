@@ -18,14 +18,13 @@ from agentv.model.job import Job
 from agentv.model.result import Result
 from agentv.report.figures import duration, fitting, number, one_line, safe_text
 from agentv.report.status_line import Pace, status_line
+from agentv.report.traces.run_export import RunExport
 from agentv.runs.redaction import Redactor
 from agentv.runs.summary import Snapshot
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
-
-    from agentv.report.traces.run_export import RunExport
 
 
 REDRAWS_PER_SECOND = 4

@@ -20,6 +20,7 @@ from agentv.engine.run_plan import RunPlan
 from agentv.engine.scoring.judge_calls import format_notes
 from agentv.engine.work_spec import work_spec
 from agentv.executors.executor import Executor, UnfinishedJob
+from agentv.model.call_trace import SpanReceiver
 from agentv.model.job import AnswerSource, Job
 from agentv.model.result import Result
 from agentv.runs.redaction import REPLACEMENT, Redactor
@@ -28,7 +29,6 @@ from agentv.runs.summary import Snapshot, SummaryBuilder
 
 if TYPE_CHECKING:
     from agentv.engine.answers.answer_log import AnswerLog, UnscoredAnswers
-    from agentv.engine.traces.span_receiver import SpanReceiver
 
 
 class Observer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -15,11 +15,14 @@ from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError
 from agentv.executors.budget import BudgetTerms
 from agentv.executors.executor import WorkSpec
-from agentv.model.call_trace import ReceiverAddress, is_traced
+from agentv.model.call_trace import ReceiverAddress, SpanReceiver, is_traced
+from agentv.registry import service
+from agentv.targets.cli import Cli
 from agentv.targets.target import Target
 
-if TYPE_CHECKING:
-    from agentv.engine.traces.span_receiver import SpanReceiver
+
+class _OpenReceiver(Protocol):
+    def __call__(self, port: int | None, *, may_be_any: bool) -> AbstractContextManager[SpanReceiver]: ...
 
 
 def receiver_of(plan: RunPlan) -> AbstractContextManager[SpanReceiver | None]:
@@ -30,11 +33,9 @@ def receiver_of(plan: RunPlan) -> AbstractContextManager[SpanReceiver | None]:
     if plan.project.is_remote:
         message = f"Target '{traced[0].name}' has `traces`, which are received on this machine only"
         raise UsageError(message, hint="Use --executor local or --executor process, or remove `traces`")
-    from agentv.engine.traces.span_receiver import open_receiver, port_of  # late: few targets have traces
-    from agentv.targets.cli import Cli
-
-    is_told_the_port = all(isinstance(target, Cli) for target in traced)
-    return open_receiver(port_of(plan.options.trace_port, may_be_any=is_told_the_port))
+    are_commands = all(isinstance(target, Cli) for target in traced)
+    open_receiver: _OpenReceiver = service("span-receiver", f"Target '{traced[0].name}' with `traces`")
+    return open_receiver(plan.options.trace_port, may_be_any=are_commands)
 
 
 def work_spec(

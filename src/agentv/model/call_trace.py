@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from typing import Protocol
 
 import msgspec
+
+from agentv.model.manifest import SpanCounts
 
 TRACE_WAIT_S = 10.0
 """How long to wait for the spans of a call: SDKs of OpenTelemetry export them every 5 s."""
@@ -25,6 +28,15 @@ class ReceiverAddress(msgspec.Struct, frozen=True):
         """Return a new trace of the run."""
         trace_id = self.prefix + os.urandom(8).hex()
         return CallTrace(trace_id, own_span_id(trace_id), self.url)
+
+
+class SpanReceiver(Protocol):
+    """Receives the spans of a run; the service `span-receiver` opens one."""
+
+    address: ReceiverAddress
+
+    def counts(self) -> SpanCounts:
+        """Return what arrived so far."""
 
 
 def own_span_id(trace_id: str) -> str:

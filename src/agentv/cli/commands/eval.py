@@ -30,14 +30,13 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.report.figures import usd
 from agentv.report.summary_text import headlines
 from agentv.report.terminal import Ending, print_ending
+from agentv.report.traces.run_export import Delivery, RunExport, open_export
 from agentv.report.traces.span_text import span_notes
 from agentv.runs.folder import export_records, output_paths
 from agentv.runs.store import RunStore
 
 if TYPE_CHECKING:
     from agentv.executors.budget_file import ShardSpending
-    from agentv.report.traces.run_export import RunExport
-    from agentv.report.traces.span_sender import Delivery
 
 PERMANENT = frozenset({"auth", "case", "invalid_response", "refused"})
 """Classes of errors that the same call would end in again."""
@@ -70,7 +69,7 @@ def evaluate(args: EvalArguments) -> None:
     if args.if_changed and _is_unchanged(plan):
         output.note("Nothing to run: no case, target or evaluator changed.")
         return
-    export = _export(args.otel)
+    export = None if args.otel is None else open_export(args.otel)
     store = open_store(plan, folder, resume=args.resume)
     outcome = run(plan, store, open_executor(plan), RunDisplay(plan, args, export))
     delivery = _end_export(export, plan, outcome)
@@ -104,14 +103,6 @@ def _warn_of_gated_mocks(plan: RunPlan) -> None:
     if mocks:
         which = f"target {mocks[0]} is a mock" if len(mocks) == 1 else f"targets {', '.join(mocks)} are mocks"
         output.warn(f"The gate checks canned answers: {which}.")
-
-
-def _export(endpoint: str | None) -> RunExport | None:
-    if endpoint is None:
-        return None
-    from agentv.report.traces.run_export import RunExport  # late: few runs are exported
-
-    return RunExport(endpoint)
 
 
 def _end_export(export: RunExport | None, plan: RunPlan, outcome: Outcome) -> Delivery | None:

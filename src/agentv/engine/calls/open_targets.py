@@ -22,6 +22,7 @@ from agentv.executors.executor import EndpointLimit, Limits
 from agentv.model.call_trace import ReceiverAddress, is_traced
 from agentv.model.job import NO_OVERRIDES, CallOverrides, OverrideKey
 from agentv.model.response import Request, Responder, Response, TargetFailure
+from agentv.registry import service
 from agentv.runs.redaction import Redactor
 from agentv.support.processes.process_gate import most_connections
 from agentv.support.user_code import may_import
@@ -185,9 +186,9 @@ class OpenTargets:
 
     def _traced(self, settings: Target, responder: Responder, receiver: ReceiverAddress) -> Responder:
         """Add the spans of each call to its response. The call has left its place at the endpoint by then."""
-        from agentv.engine.traces.trace_wrapper import TraceWrapper  # late: few targets have traces
-
-        return TraceWrapper(responder, settings, receiver, self._limits.slots)
+        wrapper = service("span-wrapper", f"Target '{settings.name}' with `traces`")
+        wrapped: Responder = wrapper(responder, settings, receiver, self._limits.slots)
+        return wrapped
 
     def _line_log(self, settings: Target) -> LineLog | None:
         folder = self._spec.files.answers_folder

@@ -12,7 +12,7 @@ import os
 import secrets
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -205,6 +205,11 @@ def port_of(given: int | None, *, may_be_any: bool) -> int:
     if given is not None:
         return given
     return 0 if may_be_any else USUAL_PORT
+
+
+def receive_spans(port: int | None, *, may_be_any: bool) -> AbstractContextManager[SpanReceiver]:
+    """Receive spans at a port while the context is active; `may_be_any`: the systems under test learn the port."""
+    return open_receiver(port_of(port, may_be_any=may_be_any))
 
 
 @contextmanager

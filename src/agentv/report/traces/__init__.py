@@ -1,1 +1,1 @@
-"""Runs as traces of OpenTelemetry, and notes about the spans that a run received."""
+"""Export runs to collectors, and notes about the spans that a run received."""

@@ -1,65 +1,53 @@
-"""`--otel`: export a run as traces, while it executes or afterwards."""
+"""Export a run to a collector, while it executes or afterwards: what the service `run-export` offers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from typing import NamedTuple, Protocol
 
-from agentv.errors import AgentvError
+from agentv.errors import plural
 from agentv.model.manifest import RunManifest
 from agentv.model.result import Result
-from agentv.report.traces.message_parts import CaseInputs
-from agentv.report.traces.record_spans import RunFacts, SpanRecord, facts_of, spans_of_record
-from agentv.report.traces.span_sender import Delivery, SpanSender, captures_content
+from agentv.registry import service
 from agentv.runs.folder import RunFolder
 from agentv.runs.store import RunStore
 
 
-class RunExport:
-    """Exports the records of a run as they are written. Raises UsageError if that is not possible at all."""
+class Delivery(NamedTuple):
+    """How many spans a collector accepted, and how many were lost."""
 
-    def __init__(self, endpoint: str) -> None:
-        self._sender = SpanSender(endpoint, self._describe)
-        self._describe_record = partial(_spans, RunFacts("", None, {}), None)
+    url: str
+    sent: int
+    lost: int
+
+    def note(self) -> str:
+        """Return what was exported, for the last lines of a run."""
+        if not self.lost:
+            return f"Exported {plural(self.sent, 'span')} to {self.url}."
+        total = plural(self.sent + self.lost, "span")
+        again = "Export the run later with: agentv report RUN --otel ENDPOINT"
+        return f"{self.lost:,} of {total} could not be delivered to {self.url}. {again}"
+
+
+class RunExport(Protocol):
+    """Exports the records of a run as they are written."""
 
     def start(self, manifest: RunManifest, folder: RunFolder) -> None:
         """Take what the spans have in common from a run that is about to start."""
-        facts = facts_of(manifest, manifest.run_id, has_content=captures_content())
-        inputs = CaseInputs(folder.cases_path) if facts.has_content else None
-        self._describe_record = partial(_spans, facts, inputs)
 
     def add(self, record: Result) -> None:
         """Export a record, without waiting."""
-        self._sender.add(record)
 
     def add_carried(self, run: RunStore) -> None:
         """Export the records that a run took over from an earlier one."""
-        for record in run.records():
-            if record.carried_from is not None and not self._sender.add_patiently(record):
-                return
+
+    def add_stored(self, run: RunStore) -> str:
+        """Export all records of a stored run; return how many spans were sent. Raises AgentvError if some were not."""
 
     def close(self) -> Delivery:
         """Send what is left, and return how many spans were exported."""
-        return self._sender.close()
-
-    def _describe(self, record: Result) -> Sequence[SpanRecord]:
-        return self._describe_record(record)
 
 
-def export_run(run: RunStore, endpoint: str) -> str:
-    """Export all records of a stored run; return how many spans were sent. Raises AgentvError if some were not."""
-    facts = facts_of(run.manifest, run.run_id, has_content=captures_content())
-    inputs = CaseInputs(run.folder.cases_path) if facts.has_content else None
-    sender = SpanSender(endpoint, partial(_spans, facts, inputs))
-    for record in run.records():
-        if not sender.add_patiently(record):
-            break
-    delivery = sender.close_patiently()
-    if delivery.lost:
-        hint = "Check the address, and the headers in OTEL_EXPORTER_OTLP_HEADERS; then run the command again"
-        raise AgentvError(f"Cannot export the run to {sender.url}", f"{delivery.sent:,} spans were delivered", hint)
-    return delivery.note()
-
-
-def _spans(facts: RunFacts, inputs: CaseInputs | None, record: Result) -> Sequence[SpanRecord]:
-    return spans_of_record(record, facts, None if inputs is None else inputs.find(record))
+def open_export(endpoint: str) -> RunExport:
+    """Return an export to an endpoint. Raises UsageError if that is not possible at all."""
+    export: RunExport = service("run-export", "--otel")(endpoint)
+    return export

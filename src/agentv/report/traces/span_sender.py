@@ -9,12 +9,13 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from agentv.errors import UsageError, plural
+from agentv.errors import UsageError
 from agentv.model.result import Result
 from agentv.report.traces.record_spans import SpanRecord
+from agentv.report.traces.run_export import Delivery
 from agentv.trust.policy import load_policy
 from agentv.version import __version__
 
@@ -31,22 +32,6 @@ _END_S, _FIRST_S, _INTERRUPT_S = 10.0, 1.5, 0.5
 """How long the end of a run waits for the spans that are left; if none was accepted so far; and for a last request."""
 _STUCK_S = 60.0
 """Longer than the timeouts of a request, which start again with each part of a reply."""
-
-
-class Delivery(NamedTuple):
-    """How many spans a collector accepted, and how many were lost."""
-
-    url: str
-    sent: int
-    lost: int
-
-    def note(self) -> str:
-        """Return what was exported, for the last lines of a run."""
-        if not self.lost:
-            return f"Exported {plural(self.sent, 'span')} to {self.url}."
-        total = plural(self.sent + self.lost, "span")
-        again = "Export the run later with: agentv report RUN --otel ENDPOINT"
-        return f"{self.lost:,} of {total} could not be delivered to {self.url}. {again}"
 
 
 def traces_url(endpoint: str) -> str:

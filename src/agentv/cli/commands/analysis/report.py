@@ -21,6 +21,7 @@ from agentv.report.formats import format_of, report_format, write_report
 from agentv.report.markdown import append_step_summary, notes_of
 from agentv.report.summary_text import headlines
 from agentv.report.terminal import Ending, print_ending
+from agentv.report.traces.run_export import open_export
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 
@@ -123,9 +124,7 @@ def _write(name: str, run: RunStore, figures: Figures, file: str | None, quiet: 
 
 
 def _export(run: RunStore, endpoint: str, quiet: bool) -> None:
-    from agentv.report.traces.run_export import export_run  # late: rarely needed
-
-    note = export_run(run, endpoint)
+    note = open_export(endpoint).add_stored(run)
     if not quiet:
         output.message(note)
 

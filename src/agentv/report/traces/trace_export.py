@@ -1,0 +1,67 @@
+"""`--otel`: export a run as traces, while it executes or afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from agentv.errors import AgentvError
+from agentv.model.manifest import RunManifest
+from agentv.model.result import Result
+from agentv.report.traces.message_parts import CaseInputs
+from agentv.report.traces.record_spans import RunFacts, SpanRecord, facts_of, spans_of_record
+from agentv.report.traces.run_export import Delivery
+from agentv.report.traces.span_sender import SpanSender, captures_content
+from agentv.runs.folder import RunFolder
+from agentv.runs.store import RunStore
+
+
+class TraceExport:
+    """Exports the records of a run as traces. Raises UsageError if that is not possible at all."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._sender = SpanSender(endpoint, self._describe)
+        self._describe_record = partial(_spans, RunFacts("", None, {}), None)
+
+    def start(self, manifest: RunManifest, folder: RunFolder) -> None:
+        """Take what the spans have in common from a run that is about to start."""
+        self._start(manifest, manifest.run_id, folder)
+
+    def add(self, record: Result) -> None:
+        """Export a record, without waiting."""
+        self._sender.add(record)
+
+    def add_carried(self, run: RunStore) -> None:
+        """Export the records that a run took over from an earlier one."""
+        for record in run.records():
+            if record.carried_from is not None and not self._sender.add_patiently(record):
+                return
+
+    def add_stored(self, run: RunStore) -> str:
+        """Export all records of a stored run; return how many spans were sent. Raises AgentvError if some were not."""
+        self._start(run.manifest, run.run_id, run.folder)
+        for record in run.records():
+            if not self._sender.add_patiently(record):
+                break
+        delivery = self._sender.close_patiently()
+        if delivery.lost:
+            hint = "Check the address, and the headers in OTEL_EXPORTER_OTLP_HEADERS; then run the command again"
+            sent = f"{delivery.sent:,} spans were delivered"
+            raise AgentvError(f"Cannot export the run to {self._sender.url}", sent, hint)
+        return delivery.note()
+
+    def close(self) -> Delivery:
+        """Send what is left, and return how many spans were exported."""
+        return self._sender.close()
+
+    def _start(self, manifest: RunManifest | None, run_id: str, folder: RunFolder) -> None:
+        facts = facts_of(manifest, run_id, has_content=captures_content())
+        inputs = CaseInputs(folder.cases_path) if facts.has_content else None
+        self._describe_record = partial(_spans, facts, inputs)
+
+    def _describe(self, record: Result) -> Sequence[SpanRecord]:
+        return self._describe_record(record)
+
+
+def _spans(facts: RunFacts, inputs: CaseInputs | None, record: Result) -> Sequence[SpanRecord]:
+    return spans_of_record(record, facts, None if inputs is None else inputs.find(record))
