@@ -174,7 +174,7 @@ def _named_file(data: bytes, folder: Path) -> Path:
 
 
 def _otlp(data: bytes, folder: Path) -> None:  # noqa: ARG001
-    from agentv.engine.traces.otlp_body import JSON, UnreadableBody, spans_of_body
+    from agentv.extensions.otel.otlp_body import JSON, UnreadableBody, spans_of_body
 
     for signal in ("traces", "logs"):
         with suppress(UnreadableBody):
@@ -423,7 +423,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "foreign": ("datasets/foreign",),
     **dict.fromkeys(("xlsx", "ods"), ("datasets/foreign/spreadsheets", "datasets/foreign/records")),
     "foreign_results": ("runs/foreign",),
-    **dict.fromkeys(("sessions", "otlp"), ("sessions",)),
+    "sessions": ("sessions", "extensions/otel"),
+    "otlp": ("extensions/otel",),
     **dict.fromkeys(("results", "results_yaml"), ("runs",)),
     **dict.fromkeys(("manifest", "cases", "records", "summary"), ("runs", "report", "comparison")),
     "targets": ("targets/catalog", "settings"),

@@ -17,6 +17,7 @@ EXTENSIONS = {
     "generate": "agentv.commands",
     "mcp": "agentv.commands",
     "noise": "agentv.commands",
+    "otel": "agentv.services agentv.session_formats",
     "swap": "agentv.commands",
 }
 """The built-in extensions, each a folder of `agentv.extensions`, and the groups of the registries that it adds to."""
@@ -315,7 +316,6 @@ SESSION_FORMATS = Registry(
         "pi-coding-agent": "agentv.sessions.formats.pi:PI",
         "opencode": "agentv.sessions.formats.opencode:OPENCODE",
         "atif": "agentv.sessions.formats.atif:ATIF",
-        "otlp": "agentv.sessions.formats.otlp:OTLP",
         "gemini-cli": "agentv.sessions.formats.gemini_cli:GEMINI_CLI",
     },
 )
@@ -369,11 +369,7 @@ TARGETS = Registry(
 SERVICES = Registry(
     "agentv.services",
     "services",
-    {
-        "span-receiver": "agentv.engine.traces.span_receiver:receive_spans",
-        "span-wrapper": "agentv.engine.traces.trace_wrapper:TraceWrapper",
-        "run-export": "agentv.report.traces.trace_export:TraceExport",
-    },
+    {},
 )
 """Parts of a run that extensions provide. `agentv.model` and `agentv.report` have the protocol of each."""
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from agentv.extensions.otel.span_messages import SpanMessage, messages_of_span
+from agentv.extensions.otel.spans import Span, spans_in
 from agentv.model.message import Message
 from agentv.model.result import TokenUsage
 from agentv.model.token_counts import UsageFields, usage
-from agentv.sessions.formats.span_messages import SpanMessage, messages_of_span
-from agentv.sessions.formats.spans import Span, spans_in
 from agentv.sessions.session import ReadLog, Session, SessionBuilder, SessionFormat, decoded
 from agentv.sessions.session_file import SessionFile
 from agentv.sessions.turns import Turns

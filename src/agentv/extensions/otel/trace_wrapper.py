@@ -7,13 +7,13 @@ import logging
 import aiohttp
 import msgspec
 
-from agentv.engine.traces.span_receiver import COLLECT, DISCARD, OPEN
-from agentv.engine.traces.span_store import CollectedSpans, Collection
 from agentv.executors.executor import JobSlots
+from agentv.extensions.otel.span_answer import answer_of_spans
+from agentv.extensions.otel.span_receiver import COLLECT, DISCARD, OPEN
+from agentv.extensions.otel.span_store import CollectedSpans, Collection
 from agentv.model.call_trace import ReceiverAddress
 from agentv.model.message import Message
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, content_text
-from agentv.sessions.span_answer import answer_of_spans
 from agentv.targets.cli import Cli
 from agentv.targets.target import Target
 

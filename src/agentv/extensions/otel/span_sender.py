@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from agentv.errors import UsageError
+from agentv.extensions.otel.record_spans import SpanRecord
 from agentv.model.result import Result
-from agentv.report.traces.record_spans import SpanRecord
 from agentv.report.traces.run_export import Delivery
 from agentv.trust.policy import load_policy
 from agentv.version import __version__
@@ -68,7 +68,7 @@ class SpanSender:
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # late: an extra
 
-            from agentv.report.traces.collector_session import CollectorSession
+            from agentv.extensions.otel.collector_session import CollectorSession
         except ImportError:
             message = "--otel needs the SDK of OpenTelemetry"
             raise UsageError(message, hint=f"Install it with: {INSTALL}") from None

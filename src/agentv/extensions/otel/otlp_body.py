@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agentv.errors import UsageError
-from agentv.sessions.formats.spans import Span, spans_in
+from agentv.extensions.otel.spans import Span, spans_in
 from agentv.support.json_values import repair_json
 
 INSTALL = "pip install 'agentv[otel]'"

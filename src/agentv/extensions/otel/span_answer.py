@@ -6,9 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentv.model.message import Message
-from agentv.model.result import TokenUsage, sum_usage
-from agentv.sessions.formats.otlp import (
+from agentv.extensions.otel.otlp_traces import (
     COSTS,
     MergedMessage,
     TraceReader,
@@ -20,7 +18,9 @@ from agentv.sessions.formats.otlp import (
     tool_of,
     usage_of,
 )
-from agentv.sessions.formats.spans import Span
+from agentv.extensions.otel.spans import Span
+from agentv.model.message import Message
+from agentv.model.result import TokenUsage, sum_usage
 from agentv.sessions.turns import Turns, sum_costs, text_or_none
 
 

@@ -9,9 +9,9 @@ from collections import Counter, OrderedDict
 
 import msgspec
 
+from agentv.extensions.otel.spans import Span
 from agentv.model.call_trace import own_span_id
 from agentv.model.manifest import SpanCounts
-from agentv.sessions.formats.spans import Span
 
 QUIET_S = 0.25
 """How long no span may arrive before a trace counts as complete: exporters send spans in several parts."""

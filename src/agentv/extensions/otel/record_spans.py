@@ -17,12 +17,12 @@ from typing import Any
 
 import msgspec
 
+from agentv.extensions.otel.message_parts import input_parts, output_parts
 from agentv.model.call_trace import own_span_id
 from agentv.model.manifest import RunManifest
 from agentv.model.result import EvaluatorResult, Result, TokenUsage
 from agentv.model.values import to_json
 from agentv.registry import TARGETS
-from agentv.report.traces.message_parts import input_parts, output_parts
 
 
 class SpanRecord(msgspec.Struct, frozen=True, kw_only=True):

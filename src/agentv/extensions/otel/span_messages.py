@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from agentv.sessions.formats.spans import Span, SpanEvent, key_of
+from agentv.extensions.otel.spans import Span, SpanEvent, key_of
 from agentv.sessions.session import object_in, objects_in
 from agentv.sessions.turns import text_of
 from agentv.support.json_values import json_or

@@ -12,17 +12,17 @@ from urllib.request import Request, urlopen
 import msgspec
 import pytest
 
-from agentv.engine.traces import span_store
-from agentv.engine.traces.otlp_body import MAX_BODY_BYTES
-from agentv.engine.traces.span_receiver import open_receiver
-from agentv.engine.traces.span_store import CollectedSpans, Collection, SpanStore
-from agentv.engine.traces.trace_wrapper import with_spans
+from agentv.extensions.otel import span_store
+from agentv.extensions.otel.otlp_body import MAX_BODY_BYTES
+from agentv.extensions.otel.span_receiver import open_receiver
+from agentv.extensions.otel.span_store import CollectedSpans, Collection, SpanStore
+from agentv.extensions.otel.spans import spans_in
+from agentv.extensions.otel.trace_wrapper import with_spans
 from agentv.model.call_trace import own_span_id
 from agentv.model.manifest import SpanCounts
 from agentv.model.message import tool_calls_in
 from agentv.model.response import answer
 from agentv.report.traces.span_text import span_notes
-from agentv.sessions.formats.spans import spans_in
 
 PREFIX = "ab" * 8
 TRACE = PREFIX + "cd" * 8

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from agentv.errors import AgentvError
+from agentv.extensions.otel.message_parts import CaseInputs
+from agentv.extensions.otel.record_spans import RunFacts, SpanRecord, facts_of, spans_of_record
+from agentv.extensions.otel.span_sender import SpanSender, captures_content
 from agentv.model.manifest import RunManifest
 from agentv.model.result import Result
-from agentv.report.traces.message_parts import CaseInputs
-from agentv.report.traces.record_spans import RunFacts, SpanRecord, facts_of, spans_of_record
 from agentv.report.traces.run_export import Delivery
-from agentv.report.traces.span_sender import SpanSender, captures_content
 from agentv.runs.folder import RunFolder
 from agentv.runs.store import RunStore
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from agentv.engine.traces.otlp_body import (
+from agentv.errors import UsageError
+from agentv.extensions.otel.otlp_body import (
     JSON,
     MAX_BODY_BYTES,
     PROTOBUF,
@@ -26,11 +27,10 @@ from agentv.engine.traces.otlp_body import (
     decompressed,
     spans_of_body,
 )
-from agentv.engine.traces.span_store import Collection, SpanStore
-from agentv.errors import UsageError
+from agentv.extensions.otel.span_store import Collection, SpanStore
+from agentv.extensions.otel.spans import Span
 from agentv.model.call_trace import ReceiverAddress
 from agentv.model.manifest import SpanCounts
-from agentv.sessions.formats.spans import Span
 
 if TYPE_CHECKING:
     from aiohttp import web

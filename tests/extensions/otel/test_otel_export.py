@@ -13,10 +13,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
+from agentv.extensions.otel.record_spans import RunFacts, spans_of_record
+from agentv.extensions.otel.span_sender import SpanSender, traces_url
 from agentv.model.call_trace import own_span_id
 from agentv.model.result import ExecutionMetrics, Result
-from agentv.report.traces.record_spans import RunFacts, spans_of_record
-from agentv.report.traces.span_sender import SpanSender, traces_url
 
 DATASET = {
     "evaluators": [{"type": "contains", "value": "yes", "name": "says-yes"}],
