@@ -18,6 +18,7 @@ EXTENSIONS = {
     "mcp": "agentv.commands",
     "noise": "agentv.commands",
     "otel": "agentv.services agentv.session_formats",
+    "ray": "agentv.executors",
     "swap": "agentv.commands",
 }
 """The built-in extensions, each a folder of `agentv.extensions`, and the groups of the registries that it adds to."""
@@ -278,7 +279,6 @@ EXECUTORS = Registry(
     {
         "local": "agentv.executors.local:LocalExecutor",
         "process": "agentv.executors.process:ProcessExecutor",
-        "ray": "agentv.executors.ray_cluster:RayExecutor",
     },
 )
 """Executors, which run jobs."""
