@@ -18,6 +18,7 @@ EXTENSIONS = {
     "mcp": "agentv.commands",
     "noise": "agentv.commands",
     "otel": "agentv.services agentv.session_formats",
+    "pydantic_ai": "agentv.targets",
     "ray": "agentv.executors",
     "swap": "agentv.commands",
 }
@@ -322,7 +323,6 @@ SESSION_FORMATS = Registry(
 """Formats of recorded sessions, each a `SessionFormat`; the first that recognizes a file reads it."""
 
 _COMPATIBLE = "agentv.targets.apis.openai:Compatible"
-_PYDANTIC_AI = "agentv.targets.apis.pydantic_ai"
 
 TARGETS = Registry(
     "agentv.targets",
@@ -339,10 +339,6 @@ TARGETS = Registry(
         **dict.fromkeys(("ollama", "vllm"), _COMPATIBLE),
         "lm-studio": f"{_COMPATIBLE} lmstudio",
         "llama-cpp": f"{_COMPATIBLE} llama.cpp llamacpp",
-        "bedrock": f"{_PYDANTIC_AI}:Bedrock",
-        "cohere": f"{_PYDANTIC_AI}:Cohere",
-        "huggingface": f"{_PYDANTIC_AI}:HuggingFace hugging-face",
-        "pydantic_ai": f"{_PYDANTIC_AI}:PydanticAi",
         "cli": "agentv.targets.cli:Cli",
         "claude-code": "agentv.targets.agents.vendor_agents:ClaudeCode claude claude-cli claude-sdk",
         "codex": "agentv.targets.agents.vendor_agents:Codex codex-cli codex-sdk",

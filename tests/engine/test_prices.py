@@ -11,7 +11,6 @@ from agentv.engine.calls.prices import PriceWrapper, price_of, why_unpriced
 from agentv.model.result import TokenUsage
 from agentv.targets.apis.anthropic import Anthropic
 from agentv.targets.apis.openai import Azure, Compatible, OpenAI
-from agentv.targets.apis.pydantic_ai import PydanticAi
 from agentv.targets.cli import Cli
 from agentv.targets.mock import Mock
 from agentv.targets.target import Prices
@@ -29,12 +28,6 @@ def test_tokens_are_priced_by_the_list():
     assert price.cost_usd(TokenUsage(1_000_000, 0)) == 2.5
     assert price.cost_usd(TokenUsage(0, 1_000_000)) == 10
     assert price.cost_usd(TokenUsage(1_000_000, 0, cached=1_000_000)) == 1.25
-
-
-def test_a_pydantic_ai_model_names_its_provider():
-    target = PydanticAi(name="t", provider="pydantic_ai", model="openai:gpt-4o")
-    assert price_of(target).cost_usd(TokenUsage(1_000_000, 0)) == 2.5
-    assert price_of(PydanticAi(name="t", provider="pydantic_ai", model="nobody:gpt-4o")).is_known is False
 
 
 def test_cache_writes_cost_more_and_for_an_hour_most():

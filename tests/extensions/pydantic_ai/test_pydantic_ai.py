@@ -8,12 +8,13 @@ import threading
 
 import pytest
 
+from agentv.engine.calls.prices import price_of
 from agentv.errors import UsageError
+from agentv.extensions.pydantic_ai.pydantic_ai import Bedrock, Cohere, HuggingFace, PydanticAi
 from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import TargetFailure
 from agentv.model.result import TokenUsage
 from agentv.targets.apis.openai import OpenAI
-from agentv.targets.apis.pydantic_ai import Bedrock, Cohere, HuggingFace, PydanticAi
 from agentv_testing import Answer, Fault, FaultyServer, RawReply, SampleRequest
 
 KEY = "planted-key-0123456789"
@@ -273,3 +274,9 @@ def test_a_model_needs_its_provider():
     assert settings.complaints() == ["'model' must be PROVIDER:MODEL, for example zai:glm-4.6, got 'gpt-5'"]
     with pytest.raises(UsageError, match="Target 'm' cannot be opened"):
         PydanticAi(name="m", provider="pydantic_ai", model="nobody:gpt-5").open(".")
+
+
+def test_a_pydantic_ai_model_names_its_provider():
+    target = PydanticAi(name="t", provider="pydantic_ai", model="openai:gpt-4o")
+    assert price_of(target).cost_usd(TokenUsage(1_000_000, 0)) == 2.5
+    assert price_of(PydanticAi(name="t", provider="pydantic_ai", model="nobody:gpt-4o")).is_known is False
