@@ -209,6 +209,15 @@ def _evaluated(shared, code, cwd=None):
     return subprocess.run(command, cwd=cwd or shared.own, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.parametrize("command", ["eval", "validate"])
+def test_an_ignored_mark_of_another_user_is_mentioned(shared, command):
+    shared.targets(shared.own, ME)
+    shared.write(shared.top / ".agentv/config.yaml", "", ATTACKER)
+    ended = shared.run(command, "evals.yaml")
+    assert f"{shared.top} is not your project: " in ended.stderr
+    assert f"pass --trust {shared.top}" in ended.stderr
+
+
 @pytest.mark.parametrize("name", ["hidden", "hidden/tool"])
 def test_trust_in_files_that_cannot_be_read_is_not_remembered(shared, name):
     """A program can run what it may not read, and enter folders that it may not list."""

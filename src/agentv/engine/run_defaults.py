@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,12 +29,9 @@ def first_given(*values: Value | None) -> Value | None:
 def load_defaults(folder: str, root: str, warn: Callable[[DatasetWarning], None]) -> RunDefaults:
     """Read the run defaults from the nearest configuration file between a folder and the project root."""
     path = config_file(folder, root)
-    for parent, reason in ignored_marks(folder).items():
-        warn(DatasetWarning(f"{parent} is not your project: {reason}. If you trust it, pass --trust {parent}"))
-    if path is not None and (reason := distrust(path)):
-        warn(DatasetWarning(f"{path} is not used: {reason}"))
-        path = None
-    if path is None:
+    for note in unsafe_settings(folder, path):
+        warn(DatasetWarning(note))
+    if path is None or distrust(path):
         return RunDefaults()
     data = parse_settings_file(path)
     for problem in check_config(data):
@@ -48,6 +46,14 @@ def load_defaults(folder: str, root: str, warn: Callable[[DatasetWarning], None]
         raise InvalidDatasetError(headline, problem.message, problem.hint, path=path, line=line)
     config = read_settings(ProjectConfig, data, (), Problems()) if data is not None else None
     return config.execution if config is not None else RunDefaults()
+
+
+def unsafe_settings(folder: str, config: str | None) -> Iterator[str]:
+    """Yield why projects around a folder and a configuration file are not used: others could have written them."""
+    for parent, reason in ignored_marks(folder).items():
+        yield f"{parent} is not your project: {reason}. If you trust it, pass --trust {shlex.quote(parent)}"
+    if config is not None and (reason := distrust(config)):
+        yield f"{config} is not used: {reason}"
 
 
 def given_defaults(defaults: RunDefaults) -> dict[str, Any]:

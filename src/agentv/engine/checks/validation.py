@@ -13,6 +13,7 @@ from agentv.engine.checks.dataset_check import CollectingSink, check_dataset
 from agentv.engine.checks.findings import Report
 from agentv.engine.checks.project_files import ProjectFiles
 from agentv.engine.checks.settings_files import check_settings, split_settings
+from agentv.engine.run_defaults import unsafe_settings
 from agentv.errors import DatasetNotFoundError
 from agentv.settings.project import project_root
 from agentv.support.user_code import importing_nothing
@@ -52,6 +53,8 @@ def _validated(paths: Sequence[str], options: Options) -> Report:
         project = projects.get(source.folder)
         if project is None:
             project = projects[source.folder] = ProjectFiles(source.folder, project_root(source.folder))
+            notes = unsafe_settings(source.folder, project.config_file)
+            report.notes += (note for note in notes if note not in report.notes)
         report.files += len(source.files) + (source.sidecar is not None)
         found = check_dataset(source, options, project)
         report.cases += found.cases
