@@ -88,6 +88,7 @@ SECRETS = (
     "a/b/.env", "a/.env.local", "a/.netrc", "a/.npmrc", "a/.pypirc", "a/.git-credentials", "a/node_modules/b/.env",
     "a/.aws/credentials", "a/.ssh/id", "a/.kube/config", "a/.gnupg/key", "a/.azure/tokens", "a/.docker/config.json",
     "a/.config/gh/hosts.yml", "a/.config/gcloud/key.json", "a/.cargo/credentials.toml", ".venv/lib/.env",
+    "a/.ENV", "a/.Netrc", "a/.AWS/credentials", "a/production.env", ".git/config", ".git/modules/sub/config",
 )  # fmt: skip
 LINKS = {"notes": ".env", "a/notes": "b/.env", "a/keys": ".ssh"}
 
@@ -101,7 +102,7 @@ def attacked(project: Path, home: Path):
     (project / ".env").write_text("MY_API_KEY=secret")
     for name in SECRETS:
         (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text("secret")
+        (project / name).write_text("secret\n\textraheader = AUTHORIZATION: basic x")
     for name, place in LINKS.items():
         (project / name).symlink_to(place)
     (project / "plain").write_text("secret")

@@ -179,3 +179,18 @@ def test_code_that_runs_in_agentv_itself_is_refused(folder, command, target, ent
     assert "cannot be isolated" in done.stderr
     assert "code.py" in done.stderr or "its function" in done.stderr
     assert not os.path.exists("ran")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make folders of another user")
+def test_a_folder_of_another_user_that_bubblewrap_cannot_search_is_explained(folder, command):
+    if methods._problem(methods.Confinement(method="bubblewrap")):
+        pytest.skip("no bubblewrap on this system")
+    folder.write("cases.yaml", {"evalcases": [{"id": "a", "criteria": "x", "input": "hi", "evaluators": []}]})
+    folder.write("targets.yaml", {"targets": [{"name": "default", "provider": "cli", "command_template": "echo x"}]})
+    folder.write("theirs/.env", "KEY=x")
+    os.chown("theirs", 61002, 61002)
+    os.chmod("theirs", 0o700)
+    command("eval", "cases.yaml", "--out", "run", "--sandbox", "bubblewrap")
+    message = json.loads(Path("run/results.jsonl").read_text())["error"]["message"]
+    assert message.startswith("The command was not started: its sandbox could not be set up (bwrap: ")
+    assert message.endswith("move it, or use `engine: landlock`")

@@ -79,6 +79,16 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the program runs in a container."""
         return bool(self.image)
 
+    def start_problem(self, printed: bytes) -> str:
+        """Return why the sandbox could not be set up, from what a failed program printed; empty if it was."""
+        if self.method != "bubblewrap" or not printed.startswith(b"bwrap: "):
+            return ""
+        reason = printed.decode(errors="replace").partition("\n")[0]
+        problem = f"its sandbox could not be set up ({reason})"
+        if "Permission denied" not in reason:
+            return problem
+        return f"{problem}. Bubblewrap cannot hide files in another user's folder: move it, or use `engine: landlock`"
+
     def launch(self, command: Sequence[str], cwd: str, env: Mapping[str, str], listener: int | None = None) -> Launch:
         """Return the isolated command. It passes a socket that listens in its network to `listener`."""
         if self.is_container:

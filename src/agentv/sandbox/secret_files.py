@@ -6,14 +6,17 @@ Judging processes import this module, so its imports must stay small.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 MOST_FOLDERS = 200_000
 MOST_SECRETS = 2_000
+_MOST_SETTINGS_BYTES = 1024 * 1024
 
-_PREFIX = ".env"
+_ENV = ".env"
+"""Files with variables begin or end with this."""
 _NAMES = frozenset((
     *(".netrc", "_netrc", ".npmrc", ".pypirc", "pip.conf", ".git-credentials", ".dockercfg", ".pgpass", ".my.cnf"),
     *(".mylogin.cnf", ".boto", ".s3cfg", ".htpasswd", ".vault-token", ".terraformrc", ".databrickscfg"),
@@ -35,7 +38,10 @@ _NAMES_IN = {
     ".codex": ("auth.json",),
     ".gemini": ("oauth_creds.json",),
 }
-"""Names that are secrets only in a folder of a certain name."""
+"""Names that are secrets only in a folder of a certain name. All names are compared in lower case."""
+
+_CREDENTIALS = re.compile(rb"extraheader|https?://[^/\s@]+@|password\s*=", re.IGNORECASE)
+"""What makes the settings of a Git repository a secret: a header or an address with a token."""
 
 _SETTLED_NS = 2_000_000_000
 """A folder that changed more recently may change again without another time, so it is read again."""
@@ -96,17 +102,34 @@ def _list(folder: str) -> _Listing:
 
 def _scan(folder: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     folders, secrets = [], []
-    names = _NAMES_IN.get(os.path.basename(folder), ())
+    names = _NAMES_IN.get(os.path.basename(folder).lower(), ())
+    is_git = ".git" in folder.split(os.sep)
     with os.scandir(folder) as entries:
         for entry in entries:
             is_folder = entry.is_dir(follow_symlinks=False)
-            if (entry.name in _NAMES or entry.name in names) or (
-                entry.name.startswith(_PREFIX) and not (is_folder and _is_virtual_environment(entry.path))
+            name = entry.name.lower()
+            if (
+                name in _NAMES
+                or name in names
+                or (name.startswith(_ENV) and not (is_folder and _is_virtual_environment(entry.path)))
+                or (name.endswith(_ENV) and not is_folder)
+                or (is_git and name.startswith("config") and not is_folder and _has_credentials(entry.path))
             ):
                 secrets.append(entry.path)
             elif is_folder:
                 folders.append(entry.path)
     return tuple(folders), tuple(secrets)
+
+
+def _has_credentials(file: str) -> bool:
+    """Whether the settings of a repository contain a token, as those that CI services check out do."""
+    if not os.path.isfile(file):
+        return False
+    try:
+        with open(file, "rb") as settings:
+            return _CREDENTIALS.search(settings.read(_MOST_SETTINGS_BYTES)) is not None
+    except OSError:  # the program cannot read it either
+        return False
 
 
 def _is_virtual_environment(folder: str) -> bool:

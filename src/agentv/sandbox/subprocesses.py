@@ -152,6 +152,8 @@ async def _run(spec: ProcessSpec) -> ProcessOutput:
         raise ProcessFailure("limit", f"{spec.noun} {running.excess} and was stopped{tail}")
     code = running.process.returncode
     if code not in spec.accepts:
+        if spec.confinement is not None and (problem := spec.confinement.start_problem(printed)):
+            raise ProcessFailure("start", f"{spec.noun} was not started: {problem}")
         why = "" if spec.limits is None else spec.limits.explanation(code)
         why += withheld_hint(printed.decode(errors="replace"), spec.env)
         exit_code = code if code >= 0 else None
