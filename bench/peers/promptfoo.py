@@ -64,19 +64,10 @@ def _checks(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {**common, "evaluator": _name(assertion), "passed": None, "score": None, "error": message}
         yield {**common, "evaluator": None, "passed": None, "score": None, "error": message}
         return
-    free = _free_members(result["testCase"].get("assert") or [])
     for each in components:
         evaluator = _name(each["assertion"])
-        if evaluator in free:
-            continue
         yield {**common, "evaluator": evaluator, "passed": bool(each["pass"]), "score": each["score"]}
     yield {**common, "evaluator": None, "passed": bool(result["success"]), "score": result["score"]}
-
-
-def _free_members(assertions: list[dict[str, Any]]) -> set[str]:
-    """Return the members of sets with a threshold: their mean decides, and they have no verdict of their own here."""
-    sets = [each for each in assertions if each["type"] == "assert-set" and each.get("threshold") is not None]
-    return {_name(member) for each in sets for member in each["assert"]}
 
 
 def _answer(result: dict[str, Any]) -> str | None:

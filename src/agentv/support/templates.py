@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import minijinja
 import msgspec
@@ -27,8 +27,8 @@ _STRING = r"""(?:"[^"{}%\\]{0,200}+"|'[^'{}%\\]{0,200}+')"""
 _ARGUMENT = rf"(?:{_STRING}|-?\d\d?|true|false)"
 _FILTER = (
     r"\|\s*+(?:upper|lower|title|capitalize|trim|length|count|first|last|default|d|tojson|string|int|float|round|abs|sort"
-    r"|reverse|unique|list|safe|escape|e|items|join|indent|dump|js_(?:default|includes|join|length|lower|nl2br|pairs|slice|split"
-    rf"|trim|truncate|upper|wordcount))\b(?:\((?:{_ARGUMENT}(?:,\s*+{_ARGUMENT}){{0,2}}+)?\))?"
+    r"|reverse|unique|list|safe|escape|e|items|join|indent|dump)"
+    rf"\b(?:\((?:{_ARGUMENT}(?:,\s*+{_ARGUMENT}){{0,2}}+)?\))?"
 )
 _BODY = rf"(?:[\w\s.,:<>=!\[\]]|-(?![%}}])|{_STRING}|{_FILTER}){{1,400}}+"
 _PLAIN_TAG = re.compile(
@@ -36,11 +36,8 @@ _PLAIN_TAG = re.compile(
     rf"|\{{%-?\s*+(?P<statement>if|elif|else|endif|for|endfor)\b(?:{_BODY})?-?%\}}"
 )
 _TAG = re.compile(r"\{[{%#]")
-_GROWS = re.compile(r"\|\s*(?:join|indent|tojson|dump|js_default|js_join|js_nl2br|js_truncate)")
+_GROWS = re.compile(r"\|\s*(?:join|indent|tojson|dump)")
 _MOST_BRANCHES = 500
-
-_SPACES = " \t\n\v\f\r\u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
-"""The characters that JavaScript trims."""
 
 _FILE_ENDINGS = (".md", ".txt", ".prompt.mdx")
 
@@ -176,131 +173,18 @@ def _forked(call: Callable[[], str]) -> str:
     raise _RenderError(message, kind)
 
 
-def printed_in_javascript(value: Any) -> Any:
-    """Convert a value to the text that JavaScript prints, and Nunjucks inserts: null as nothing, a list by commas."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | tuple):
-        return ",".join(str(printed_in_javascript(item)) for item in value)
-    if isinstance(value, Mapping):
-        return "[object Object]"
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else "" if value is None else str(value)
-
-
-def _default(value: Any, other: Any = "", or_empty: bool = False) -> Any:
-    return other if value is None or (or_empty and not value and not isinstance(value, list | Mapping)) else value
-
-
-def _text(value: Any, method: str) -> str:
-    if not isinstance(value, str):
-        raise _RenderError(f"{method}() needs text, got {_dump(value)[:40]}", "InvalidOperation")
-    return value
-
-
-def _sequence(value: Any, method: str) -> Any:
-    return value if isinstance(value, list | tuple) else _text(value, method)
-
-
-def _units(text: str) -> list[str]:
-    """Return the UTF-16 units of a text: JavaScript counts most emoji as two."""
-    data = text.encode("utf-16-le", "surrogatepass")
-    return [data[place : place + 2].decode("utf-16-le", "surrogatepass") for place in range(0, len(data), 2)]
-
-
-def _joined(units: Iterable[str]) -> str:
-    data = "".join(units).encode("utf-16-le", "surrogatepass")
-    return data.decode("utf-16-le", "replace")
-
-
-def _length(value: Any) -> int | None:
-    if isinstance(value, Mapping):
-        length: int | None = value.get("length")
-        return length
-    return len(_units(value)) if isinstance(value, str) else len(value) if isinstance(value, list | tuple) else None
-
-
-def _split(value: Any, separator: str | None = None, most: int | None = None) -> list[str]:
-    text = _text(value, "split")
-    return ([text] if separator is None else text.split(separator) if separator else _units(text))[:most]
-
-
-def _join(value: Any, separator: str = ",") -> str:
-    if not isinstance(value, list | tuple):
-        raise _RenderError(f"join() needs a list, got {_dump(value)[:40]}", "InvalidOperation")
-    return separator.join(str(printed_in_javascript(item)) for item in value)
-
-
-def _includes(value: Any, part: Any) -> bool:
-    if isinstance(value, str):
-        return str(printed_in_javascript(part)) in value
-    items = _sequence(value, "includes")
-    return any(item == part and isinstance(item, bool) == isinstance(part, bool) for item in items)
-
-
-def _slice(value: Any, start: int = 0, end: int | None = None) -> Any:
-    value = _sequence(value, "slice")
-    return _joined(_units(value)[start:end]) if isinstance(value, str) else value[start:end]
-
-
-def _replace(value: Any, part: str, other: str) -> str:
-    if "$" in other:
-        raise _RenderError("replace() with '$' in the new text is not supported", "InvalidOperation")
-    return _text(value, "replace").replace(part, other, 1)
-
-
-def _truncate(value: Any, length: int = 255, cuts_words: bool = False, end: str = "...") -> str:
-    """Shorten a text as Nunjucks does: at the last space, and with the end in addition to the length."""
-    text = "" if value is None else _text(value, "truncate")
-    units = _units(text)
-    if len(units) <= length:
-        return text
-    space = -1 if cuts_words else max((place for place in range(length + 1) if units[place] == " "), default=-1)
-    return _joined(units[: length if space == -1 else space]) + end
-
-
-def _wordcount(value: Any) -> int | None:
-    return len(re.findall(r"\w+", "" if value is None else _text(value, "wordcount"), re.ASCII)) or None
-
-
-def _nl2br(value: Any) -> str:
-    return "" if value is None else re.sub(r"\r?\n", "<br />\n", str(printed_in_javascript(value)))
-
-
-_JAVASCRIPT: dict[str, Callable[..., Any]] = {
-    "default": _default,
-    "includes": _includes,
-    "join": _join,
-    "length": _length,
-    "lower": lambda value: _text(value, "toLowerCase").lower(),
-    "nl2br": _nl2br,
-    "pairs": lambda value: [list(pair) for pair in value.items()] if isinstance(value, Mapping) else value,
-    "replace": _replace,
-    "slice": _slice,
-    "split": _split,
-    "trim": lambda value: _text(value, "trim").strip(_SPACES),
-    "truncate": _truncate,
-    "upper": lambda value: _text(value, "toUpperCase").upper(),
-    "wordcount": _wordcount,
-}
-"""Filters with the meaning that methods of JavaScript and filters of Nunjucks have, as `js_NAME`."""
-
-
 @cache
-def environment(
-    finalizer: Callable[[Any], Any] = as_text, undefined: Literal["strict", "chainable"] = "strict"
-) -> BoundedEnvironment:
-    """Return the template engine: by default strict about undefined names, without escaping, with a step limit."""
+def environment() -> BoundedEnvironment:
+    """Return the template engine: strict about undefined names, without escaping, with a step limit."""
     made = BoundedEnvironment(
-        undefined_behavior=undefined,
-        finalizer=finalizer,
+        undefined_behavior="strict",
+        finalizer=as_text,
         auto_escape_callback=lambda _: False,
         keep_trailing_newline=True,
         pycompat=False,
     )
     made.fuel = FUEL
     made.add_filter("dump", _dump)
-    for name, function in _JAVASCRIPT.items():
-        made.add_filter(f"js_{name}", function)
     return made
 
 

@@ -10,7 +10,7 @@ import msgspec
 from agentv.datasets.case.header import DEFAULT_CHOICE, Header, effective_evaluators, read_evaluators, read_rubrics
 from agentv.datasets.case.keys import LIST_KEYS, OUTCOME_KEYS, CaseKeys, ExecutionKeys, Memo, UserKeys
 from agentv.datasets.case.preprocessors import with_preprocessors
-from agentv.datasets.case.prompts import Prompt, read_prompt
+from agentv.datasets.case.prompts import PromptReader, RenderablePrompt
 from agentv.datasets.case.shorthand import ItemIds, MessageReader, holds_variables, is_message, is_result
 from agentv.datasets.case.suite_input import with_files
 from agentv.datasets.case.turns import CONVERSATION_KEYS, read_conversation_settings, read_turn
@@ -247,7 +247,8 @@ class CaseBuilder(msgspec.Struct):
             return (), None, ()
         prompts = self.header.prompts
         if row.get("prompt") is not None:
-            own = read_prompt(row["prompt"], ("prompt",), problems, self.reader.finder)
+            reader = PromptReader(self.reader.finder, self.header.prompt_syntax)
+            own = reader.read(row["prompt"], ("prompt",), problems)
             prompts = () if own is None else (own,)
         files = row.get("input_files")
         if files is not None or (self.header.input.files and not _skips_defaults(row)):
@@ -271,7 +272,7 @@ class CaseBuilder(msgspec.Struct):
             return ()
         return with_files(names or [], row["input"], ("input_files",), self.reader, problems)
 
-    def _render(self, variables: dict[str, Any], prompts: tuple[Prompt, ...], problems: Problems) -> Input:
+    def _render(self, variables: dict[str, Any], prompts: tuple[RenderablePrompt, ...], problems: Problems) -> Input:
         frozen: FrozenDict = freeze(variables)
         if not prompts:
             return self._user_message(variables, problems), frozen, ()

@@ -12,7 +12,7 @@ import msgspec
 from agentv.datasets.case.evaluator_includes import with_includes, with_own_types
 from agentv.datasets.case.keys import LIST_KEYS, HeaderKeys, Memo
 from agentv.datasets.case.preprocessors import read_preprocessors
-from agentv.datasets.case.prompts import Prompt, read_prompt
+from agentv.datasets.case.prompts import PromptReader, RenderablePrompt
 from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.case.suite_input import NO_INPUT, SuiteInput, read_suite_input
 from agentv.datasets.case.workspaces import read_workspace
@@ -56,7 +56,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     input: SuiteInput = NO_INPUT
     preprocessors: tuple[FrozenDict, ...] = ()
     workspace: Workspace | None = None
-    prompts: tuple[Prompt, ...] = ()
+    prompts: tuple[RenderablePrompt, ...] = ()
+    prompt_syntax: str | None = None
     several_prompts: bool = False
     prompt_failed: bool = False
     format: str | None = None
@@ -107,6 +108,7 @@ def read_header(
         preprocessors=() if keys.preprocessors is None else read_preprocessors(keys.preprocessors, problems),
         workspace=workspace,
         prompts=prompts,
+        prompt_syntax=keys.prompt_syntax,
         several_prompts=keys.prompts is not None,
         prompt_failed=bool(data.get("prompt") or data.get("prompts")) and not prompts,
         format=keys.format,
@@ -126,7 +128,9 @@ def _without_notes(data: dict[str, Any], problems: Problems) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key not in notes}
 
 
-def _read_prompts(data: dict[str, Any], keys: HeaderKeys, finder: FileFinder, problems: Problems) -> tuple[Prompt, ...]:
+def _read_prompts(
+    data: dict[str, Any], keys: HeaderKeys, finder: FileFinder, problems: Problems
+) -> tuple[RenderablePrompt, ...]:
     wanted: list[tuple[Any, KeyPath, str]] = []
     if data.get("prompt") is not None and data.get("prompts") is not None:
         problems.error(("prompts",), "Both 'prompt' and 'prompts' are set", "Keep one of them")
@@ -136,7 +140,8 @@ def _read_prompts(data: dict[str, Any], keys: HeaderKeys, finder: FileFinder, pr
         if any(entry.id == id for _, _, id in wanted):
             problems.error(("prompts", index, "id"), f"The prompt id '{entry.id}' is used twice")
         wanted.append((data["prompts"][index]["prompt"], ("prompts", index, "prompt"), entry.id))
-    read = [read_prompt(value, path, problems, finder, id) for value, path, id in wanted]
+    reader = PromptReader(finder, keys.prompt_syntax)
+    read = [reader.read(value, path, problems, id) for value, path, id in wanted]
     return tuple(prompt for prompt in read if prompt is not None)
 
 

@@ -204,6 +204,7 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
     preprocessors: list[JsonObject] | None = None
     prompt: str | list[JsonObject] | None = None
     prompts: list[PromptEntry] | None = None
+    prompt_syntax: Literal["minijinja", "promptfoo"] | None = None
     workspace: str | WorkspaceKeys | None = None
     weight: Annotated[float, Meta(gt=0)] | None = None
     format: Literal["agentv", "agentmark"] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import minijinja
 import msgspec
@@ -55,10 +55,34 @@ class Prompt(msgspec.Struct, frozen=True):
         return None
 
 
-def read_prompt(
-    value: Any, path: KeyPath, problems: Problems, finder: FileFinder, id: str = "default"
-) -> Prompt | None:
-    """Read a prompt: text, a list of messages, or a file name. Return None after adding an error to `problems`."""
+class RenderablePrompt(Protocol):
+    """A prompt of either syntax."""
+
+    @property
+    def id(self) -> str:
+        """The name of the variant."""
+
+    def render(self, variables: dict[str, Any], problems: Problems) -> tuple[Message, ...] | None:
+        """Return the messages for one row; None after adding an error to `problems`."""
+
+
+class PromptReader(msgspec.Struct, frozen=True):
+    """Reads prompts of one syntax: text, a list of messages, or a file name."""
+
+    finder: FileFinder
+    syntax: str | None = None
+
+    def read(self, value: Any, path: KeyPath, problems: Problems, id: str = "default") -> RenderablePrompt | None:
+        """Return a prompt; None after adding an error to `problems`."""
+        if self.syntax == "promptfoo":
+            from agentv.datasets.case.promptfoo_prompt import read_promptfoo_prompt  # late: few datasets have any
+
+            messages = MessageReader(self.finder).messages(value, path, problems) if isinstance(value, list) else None
+            return read_promptfoo_prompt(value if messages is None else messages, path, problems, id)
+        return _read_prompt(value, path, problems, self.finder, id)
+
+
+def _read_prompt(value: Any, path: KeyPath, problems: Problems, finder: FileFinder, id: str) -> Prompt | None:
     optional: frozenset[str] = frozenset()
     if isinstance(value, str):
         text = _file_text(value, path, problems, finder) if is_file_name(value) else value

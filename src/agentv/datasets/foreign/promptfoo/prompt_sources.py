@@ -10,10 +10,12 @@ from typing import Any
 
 import msgspec
 
+from agentv.datasets.case.promptfoo_prompt import prompt_names
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.promptfoo.nunjucks import is_template, names_of, template_of
+from agentv.datasets.foreign.promptfoo.nunjucks import is_template
 from agentv.datasets.foreign.promptfoo.suite_files import SuiteFiles
 from agentv.datasets.foreign.values import is_blank, messages_of, text_of
+from agentv.support.templates import TemplateProblem
 
 _PROGRAMS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".py", ".sh", ".rb", ".pl", ".exe", ".bat", ".cmd", ".ps1")
 _TEXTS = (".txt", ".md", ".j2", ".json", ".jsonl", ".yaml", ".yml", ".csv")
@@ -22,26 +24,30 @@ _FILE = re.compile(r"^(?:file://)?(?P<path>[^\n{}]+?)(?::(?P<name>\w+))?$")
 
 
 class PromptTemplate(msgspec.Struct, frozen=True):
-    """A prompt: an id that is unique in its configuration, its label, and a text or messages with templates."""
+    """A prompt: an id that is unique in its configuration, its template, its label, and the messages of a chat."""
 
     id: str
-    content: str | list[dict[str, Any]]
+    text: str
     label: str = ""
+    messages: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def content(self) -> str | list[dict[str, Any]]:
+        """The messages of a chat that is sent as such, otherwise the text."""
+        return list(self.messages) or self.text
 
     @property
     def names(self) -> frozenset[str]:
         """The variables that the prompt uses."""
-        return frozenset(name for text in self.texts for name in names_of(text))
-
-    @property
-    def texts(self) -> list[str]:
-        """The text, or the texts of the messages."""
-        return [self.content] if isinstance(self.content, str) else [text_of(part) for part in _contents(self.content)]
+        try:
+            return prompt_names(self.text)
+        except TemplateProblem:  # reported when the prompt is read as a part of the dataset
+            return frozenset()
 
     def wrapped(self, prefix: str, suffix: str) -> PromptTemplate:
         """Return the prompt with a text before and after it."""
-        if isinstance(self.content, str):
-            return msgspec.structs.replace(self, content=f"{template_of(prefix)}{self.content}{template_of(suffix)}")
+        if not self.messages:
+            return msgspec.structs.replace(self, text=f"{prefix}{self.text}{suffix}")
         raise ValueError("'prefix' and 'suffix' apply to prompts that are text, and this one is a chat")
 
     def is_named(self, wanted: str) -> bool:
@@ -52,19 +58,17 @@ class PromptTemplate(msgspec.Struct, frozen=True):
         return wanted in names or any(name.startswith(f"{wanted}:") for name in names)
 
 
-def read_prompts(value: Any, files: SuiteFiles, lose: Lose) -> list[PromptTemplate]:
-    """Return all prompts. Those that are programs are lost, by name."""
-    found: list[PromptTemplate] = []
+def read_prompts(value: Any, files: SuiteFiles, lose: Lose, sends_chats: bool) -> list[PromptTemplate]:
+    """Return all prompts; chats as messages if models receive them. Those that are programs are lost, by name."""
+    prompts: list[PromptTemplate] = []
     for label, raw in _written(value):
         try:
-            for name, content in _contents_of(raw, files):
-                taken = {prompt.id for prompt in found}
-                found.append(
-                    PromptTemplate(_unique(label or name or f"prompt-{len(found) + 1}", taken), content, label)
-                )
+            for name, text in _contents_of(raw, files):
+                id = _unique(label or name or f"prompt-{len(prompts) + 1}", {prompt.id for prompt in prompts})
+                prompts.append(PromptTemplate(id, text, label, _chat(text) if sends_chats else ()))
         except ValueError as error:
             lose(str(error))
-    return found
+    return prompts
 
 
 def _written(value: Any) -> Iterator[tuple[str, str]]:
@@ -81,20 +85,20 @@ def _written(value: Any) -> Iterator[tuple[str, str]]:
             yield "", text_of(item)
 
 
-def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, Any]]:
-    """Yield a name and the content of each prompt in a text or a file. Raises ValueError."""
+def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, str]]:
+    """Yield a name and the text of each prompt in a text or a file. Raises ValueError."""
     found = _FILE.match(raw.strip())
     suffix = os.path.splitext(found["path"])[1].lower() if found else ""
     if raw.startswith(("exec:", "langfuse://", "portkey://", "helicone://", "http://", "https://")):
         raise ValueError(f"the prompt '{raw[:80]}': it is made by a program or a service")
     if found is None or not (raw.startswith("file://") or suffix in (*_PROGRAMS, *_TEXTS) or "*" in raw):
-        yield "", _chat_or_text(raw)
+        yield "", raw
         return
     if suffix in _PROGRAMS:
         raise ValueError(f"the prompt function '{raw}': write the prompt as text")
     paths = files.matching(found["path"])
     if not paths and not raw.startswith("file://"):
-        yield "", _chat_or_text(raw)
+        yield "", raw
         return
     if not paths:
         raise FileNotFoundError(f"The prompt file '{raw.removeprefix('file://')}' does not exist in {files.folder}")
@@ -102,61 +106,50 @@ def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, Any]]:
         yield from _named(os.path.basename(path), list(_in_file(path, files)))
 
 
-def _named(name: str, contents: list[Any]) -> Iterable[tuple[str, Any]]:
+def _named(name: str, contents: list[str]) -> Iterable[tuple[str, str]]:
     if len(contents) == 1:
         return [(name, contents[0])]
     return [(f"{name}:{number}", content) for number, content in enumerate(contents, 1)]
 
 
-def _in_file(path: str, files: SuiteFiles) -> Iterator[Any]:
+def _in_file(path: str, files: SuiteFiles) -> Iterator[str]:
     suffix = os.path.splitext(path)[1].lower()
     if suffix in _PROGRAMS:
         raise ValueError(f"the prompt function '{os.path.basename(path)}': write the prompt as text")
     if suffix == ".txt":
         parts = [part.strip() for part in _SEPARATOR.split(files.text(path))]
-        yield from (_chat_or_text(part) for part in parts if part)
+        yield from filter(None, parts)
     elif suffix == ".jsonl":
-        yield from (_chat_or_text(line) for line in files.text(path).splitlines() if line.strip())
+        yield from (line for line in files.text(path).splitlines() if line.strip())
     elif suffix == ".csv":
         for record in files.records(path):
-            yield _chat_or_text(text_of(next(iter(record.data.values()), "")))
+            yield text_of(next(iter(record.data.values()), ""))
     elif suffix in (".yaml", ".yml") and not is_template(files.text(path).split("content:", 1)[0]):
-        yield _chat_or_text(json.dumps(msgspec.to_builtins(files.data(path))))
+        yield json.dumps(msgspec.to_builtins(files.data(path)), ensure_ascii=False)
     else:
-        yield _chat_or_text(files.text(path).strip())
+        yield files.text(path).strip()
 
 
-def _chat_or_text(raw: str) -> str | list[dict[str, Any]]:
-    """Return messages if a text is a JSON list of them, otherwise the text. Raises ValueError."""
+def _chat(raw: str) -> tuple[dict[str, Any], ...]:
+    """Return the messages of a text that is JSON with them; none for any other text. Raises ValueError."""
     try:
         data = json.loads(raw) if raw.lstrip()[:1] in ("[", "{") else None
     except (ValueError, RecursionError):
         if raw.lstrip().startswith("[") and '"role"' in raw:
             raise ValueError("a prompt that builds its messages with statements: write them as JSON") from None
-        return template_of(raw)
+        return ()
     data = data.get("messages") if isinstance(data, dict) and "messages" in data else data
     if not isinstance(data, list) or not all(isinstance(item, dict) and "role" in item for item in data):
-        return template_of(raw)
-    return [_translated(message) for message in messages_of(data, _refuse_part)]
+        return ()
+    messages = tuple(messages_of(data, _refuse_part))
+    for content in (message.get("content") for message in messages):
+        if isinstance(content, list) and any(part["type"] != "text" and is_template(part["value"]) for part in content):
+            raise ValueError("a prompt with an image whose address is a variable")
+    return messages
 
 
 def _refuse_part(what: str) -> None:
     raise ValueError(f"a prompt with {what}")
-
-
-def _translated(message: dict[str, Any]) -> dict[str, Any]:
-    content = message.get("content")
-    if isinstance(content, str):
-        return {**message, "content": template_of(content)}
-    if isinstance(content, list) and any(part["type"] != "text" and is_template(part["value"]) for part in content):
-        raise ValueError("a prompt with an image whose address is a variable")
-    return message
-
-
-def _contents(messages: list[dict[str, Any]]) -> Iterator[Any]:
-    for message in messages:
-        content = message.get("content")
-        yield from (part["value"] for part in content) if isinstance(content, list) else [content]
 
 
 def _unique(name: str, taken: set[str]) -> str:

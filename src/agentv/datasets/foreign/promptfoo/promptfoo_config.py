@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, objects, record_file
 from agentv.datasets.foreign.promptfoo.assertion_entries import Grading, entries_of
-from agentv.datasets.foreign.promptfoo.nunjucks import printed_names, rendered, unset_values, with_variable_marks
+from agentv.datasets.foreign.promptfoo.nunjucks import rendered, with_variable_marks
 from agentv.datasets.foreign.promptfoo.prompt_sources import PromptTemplate, read_prompts
 from agentv.datasets.foreign.promptfoo.suite_files import SuiteFiles
 from agentv.datasets.foreign.promptfoo.suite_targets import SuiteTargets
@@ -30,7 +31,6 @@ from agentv.datasets.foreign.values import is_blank, metadata_of, object_at, que
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, Document, ReadOptions, Source
 from agentv.datasets.variables import insert_environment
 from agentv.errors import DatasetError, InvalidDatasetError
-from agentv.support.templates import printed_in_javascript
 
 _LOST = {
     "sharing": "sharing: reports are local files",
@@ -56,7 +56,6 @@ class Suite:
 
     def __init__(self, path: str, document: dict[str, Any], lose: Lose) -> None:
         self.path = path
-        self.differ: Lose = _ignore
         self.files = SuiteFiles(os.path.dirname(path))
         own = {str(key): value for key, value in object_at(document, "env").items()}
         providers = document.get("providers", document.get("targets"))
@@ -66,12 +65,12 @@ class Suite:
         rest = {key: value for key, value in marked.items() if key not in hidden}
         self.data: dict[str, Any] = insert_environment(rest, path, self.files.folder)
         reasons: list[str] = []
-        self.prompts = read_prompts(self.data.get("prompts"), self.files, reasons.append)
+        self.prompts = read_prompts(self.data.get("prompts"), self.files, reasons.append, self.targets.sends_chats)
         if reasons and not self.prompts:
             raise ValueError(f"No prompt can be used: {'; '.join(reasons)}")
         for reason in reasons:
             lose(reason)
-        self.targets.set_chat_format([prompt.content for prompt in self.prompts])
+        self.targets.set_chat_format(self.prompts)
         self.default = self._default_test()
         self.lines = document.get("tests")
 
@@ -169,7 +168,9 @@ class _PromptfooConfig(ForeignFormat):
                 execution[name] = options[key]
         if isinstance(options.get("timeoutMs"), int) and options["timeoutMs"] > 0:
             execution["timeout_seconds"] = options["timeoutMs"] / 1000
-        header: dict[str, Any] = {"execution": execution} if execution else {}
+        header: dict[str, Any] = {"prompt_syntax": "promptfoo"}
+        if execution:
+            header["execution"] = execution
         if isinstance(document.get("description"), str):
             header["description"] = document["description"]
         if len(suite.prompts) == 1:
@@ -191,8 +192,6 @@ class _PromptfooConfig(ForeignFormat):
 
     def mapper(self, document: Document) -> Any:
         suite = _with_graders(_suite(document.source.files[0], _ignore), _ignore)
-        if document.mapped is not None:
-            suite.differ = document.mapped.differ
         return lambda record, lose: case_rows(suite, record.data, lose)
 
 
@@ -290,7 +289,9 @@ def _variants(
 
 def _case_name(test: dict[str, Any], variables: dict[str, Any], told_apart: str) -> Any:
     """Return the description of a test, with what tells the combinations of its variables apart."""
-    description = rendered(test.get("description"), variables)
+    description = test.get("description")
+    with suppress(ValueError):
+        description = rendered(description, variables)
     return f"{description} [{told_apart}]" if told_apart and description else description
 
 
@@ -339,16 +340,9 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
     names = frozenset(name for prompt in suite.prompts for name in prompt.names)
     if "_conversation" in names:
         lose("'_conversation': each test is a case of its own; use `turns` for a conversation")
-    texts = "\n".join(text for prompt in suite.prompts for text in prompt.texts)
-    for name in printed_names(texts):
-        if isinstance(variables.get(name), list | dict):
-            suite.differ(
-                f"'{{{{{name}}}}}' inserts JSON; promptfoo inserts {printed_in_javascript(variables[name])[:60]}"
-            )
-    missing = unset_values(texts, sorted(names - variables.keys()))
     context = variables.get("context")
     row: dict[str, Any] = {
-        "input": {**missing, **variables},
+        "input": variables,
         "expected_outcome": "",
         "evaluators": entries_of(test.get("assert"), grading, transform),
         "execution": {"threshold": min(1.0, max(0.0, float(threshold))) if has_threshold else 0.0},
@@ -391,7 +385,6 @@ class _LooseTests(Suite):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.differ = _ignore
         self.files = SuiteFiles(os.path.dirname(path))
         self.targets = SuiteTargets([], self.files, _ignore)
         self.data, self.prompts, self.default, self.lines = {}, [], {}, None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.promptfoo.assertion_entries import EMBEDDED, JUDGED
+from agentv.datasets.foreign.promptfoo.prompt_sources import PromptTemplate
 from agentv.datasets.foreign.promptfoo.provider_entries import UnmappedProvider, provider_parts, target_entry
 from agentv.datasets.foreign.promptfoo.suite_files import SuiteFiles
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
@@ -16,6 +18,7 @@ _EMBEDDINGS = "openai:embedding:text-embedding-3-large"
 """The model that promptfoo compares texts with by default."""
 
 _PROGRAMS = ("python", "cli")
+_TEXT_TARGETS = ("http", "mock")
 
 
 class SuiteTargets:
@@ -74,14 +77,20 @@ class SuiteTargets:
             self._prompts[name] = [str(each) for each in options["prompts"]]
         return name
 
-    def set_chat_format(self, prompts: Sequence[str | list[dict[str, Any]]]) -> None:
-        """Send chats to programs as the JSON of their messages, if all prompts are chats with texts."""
-        chats = [prompt for prompt in prompts if not isinstance(prompt, str)]
-        is_plain = all(isinstance(message.get("content"), str) for chat in chats for message in chat)
-        for entry in self.entries if chats else ():
-            if entry["provider"] in _PROGRAMS and is_plain and len(chats) == len(prompts):
+    @property
+    def sends_chats(self) -> bool:
+        """Whether a target receives chats as messages: all do but programs, which receive the text of a prompt."""
+        kinds = {entry["provider"] for entry in self.entries if entry["name"] in self.names}
+        return not kinds or not kinds <= {*_PROGRAMS, *_TEXT_TARGETS}
+
+    def set_chat_format(self, prompts: Sequence[PromptTemplate]) -> None:
+        """Send chats to programs next to models as the JSON of their messages, if all prompts are plain chats."""
+        has_chats = any(prompt.messages for prompt in prompts)
+        is_exact = all(_is_plain_chat(prompt) for prompt in prompts)
+        for entry in self.entries if has_chats else ():
+            if entry["provider"] in _PROGRAMS and is_exact:
                 entry["chat_format"] = "json"
-            elif entry["provider"] in (*_PROGRAMS, "http", "mock"):
+            elif entry["provider"] in (*_PROGRAMS, *_TEXT_TARGETS):
                 self._lose(f"the JSON of chat prompts for the provider '{entry['name']}': it receives their text")
 
     def is_selected(self, name: str, wanted: list[str]) -> bool:
@@ -118,6 +127,16 @@ class SuiteTargets:
                 self.judge(assertion.get("provider"), default)
             elif type_ in EMBEDDED:
                 self.embedder(assertion.get("provider"), default)
+
+
+def _is_plain_chat(prompt: PromptTemplate) -> bool:
+    """Whether the JSON of the messages is the text of the prompt: a list of roles and texts."""
+    if not prompt.messages:
+        return False
+    chat = json.loads(prompt.text)
+    return isinstance(chat, list) and all(
+        list(message) == ["role", "content"] and isinstance(message["content"], str) for message in chat
+    )
 
 
 def _shown(provider: Any) -> str:

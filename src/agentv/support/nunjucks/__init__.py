@@ -1,0 +1,1 @@
+"""Render templates of Nunjucks, with JavaScript's meaning of values, operators and methods."""
