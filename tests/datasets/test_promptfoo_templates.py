@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from agentv.errors import DatasetError, LossWarning
+from agentv.errors import DatasetError
 
 
 def config(prompt, tests):
@@ -41,7 +41,7 @@ def test_a_prompt_has_the_text_of_promptfoo(folder, command, prompt, text):
 
 def test_a_method_of_an_unset_variable_is_an_error(folder, command):
     ended = evaluate(folder, command, "{{ x.toUpperCase() }}")
-    assert ended.code != 0 and "toUpperCase() needs text" in ended.stderr
+    assert ended.code != 0 and "toUpperCase() of a value that is not set" in ended.stderr
 
 
 def test_a_method_without_a_counterpart_is_refused_by_name(folder):
@@ -78,12 +78,41 @@ def test_an_assertion_with_an_invalid_template_refuses_its_case(folder, value):
     assert "is not a valid template" in folder.load("promptfooconfig.yaml")[0].case_error
 
 
-def test_a_list_or_an_object_in_a_prompt_is_a_difference(folder):
-    test = {"vars": {"items": [1, 2], "thing": {"a": 1}}}
-    folder.write("promptfooconfig.yaml", config("{{items}} {{ thing }} {{ items | dump }}", [test]))
-    notes = [str(each) for each in folder.load("promptfooconfig.yaml").warnings if isinstance(each, LossWarning)]
-    assert any("'{{items}}' inserts JSON; promptfoo inserts 1,2" in note for note in notes)
-    assert any("'{{thing}}' inserts JSON; promptfoo inserts [object Object]" in note for note in notes)
+@pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        ("{{items}} {{ thing }} {{ items | dump }}", "1,2 [object Object] [1,2]"),
+        ("{{ thing.b }} {{ word.split('') }} {{ items | reverse }}", "x,y o,n,e 2,1"),
+        ("{{ 2.5 | round }} {{ 6 / 2 }} {{ half }}", "3 3 0.5"),
+        ("{{ unset | dump }}{{ unset | length }}{{ nothing }}", "0"),
+        ("{% if nothing is defined and nothing == null %}null{% endif %}", "null"),
+        ("{% if empty %}yes{% else %}no{% endif %}", "yes"),
+        ("not closed {{ word", "not closed {{ word"),
+        ("{{ quoted }}", "Say one"),
+    ],
+)
+def test_values_are_printed_as_in_javascript(folder, command, prompt, text):
+    data = {"items": [1, 2], "thing": {"b": ["x", "y"]}, "half": 0.5, "nothing": None, "empty": []}
+    evaluate(folder, command, prompt, word="one", quoted="Say {{ word }}", **data)
+    assert answer() == f"Say\n{text}"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "reason"),
+    [
+        ("{{ words | random }}", "unknown filter: random"),
+        ("{{ words.sort() }}", "The method 'sort' in a template is not supported"),
+        ("{% include 'x' %}", "the statement 'include' is not supported"),
+        ("{% if env.HOME == 'x' %}a{% endif %}", "'env' can only be inserted as `{{ env.NAME }}`"),
+        ("{{ words | replace(r/a/g, 'b') }}", "regular expressions in a template are not supported"),
+        ("{% for i in range(2000000) %}{% endfor %}", "range() has more than 1,000,000 numbers"),
+        ("{% set s = 'aaaaaaaa' %}" + "{% set s = s ~ s %}" * 30 + "{{ s }}", "longer than 10,000,000 characters"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested too deeply"),
+    ],
+)
+def test_a_template_that_cannot_be_rendered_is_refused_by_name(folder, command, prompt, reason):
+    ended = evaluate(folder, command, prompt, words=[1, 2])
+    assert ended.code != 0 and reason in ended.stderr
 
 
 CHAT = '[{"role": "system", "content": "Be {{who}}"}, {"role": "user", "content": "Say\\n\\"{{x}}\\" ü"}]'
@@ -108,9 +137,30 @@ def test_a_program_receives_a_chat_as_the_json_of_its_messages(folder, command, 
     assert answer() == json.dumps(SENT, ensure_ascii=False, indent=2)
 
 
-def test_chats_next_to_texts_are_a_loss_for_programs(folder):
+@pytest.mark.parametrize(
+    ("chat", "sent"),
+    [
+        ({"messages": [{"role": "user", "content": "Say {{x}}"}]}, {"messages": [{"role": "user", "content": "Say a"}]}),
+        ([{"name": "Bo", "content": "{{x}}", "role": "user"}], [{"name": "Bo", "content": "a", "role": "user"}]),
+    ],
+)
+def test_a_program_receives_the_json_of_a_prompt_with_its_keys_in_order(folder, command, chat, sent):
     folder.write("dump.py", PROGRAM)
-    data = {"prompts": [CHAT, "Say {{x}}"], "providers": ["python:dump.py"], "tests": [{"vars": {"x": "a"}}]}
+    tests = [{"vars": {"x": "a"}, "assert": [{"type": "is-json"}]}]
+    data = {"prompts": [json.dumps(chat), "{{x}} as text"], "providers": ["python:dump.py"], "tests": tests}
     folder.write("promptfooconfig.yaml", json.dumps(data))
-    notes = [str(each) for each in folder.load("promptfooconfig.yaml").warnings]
+    command("eval", "promptfooconfig.yaml", "--out", "run")
+    with open("run/results.jsonl", encoding="utf-8") as lines:
+        answers = {json.loads(line)["candidate_answer"] for line in lines}
+    assert answers == {json.dumps(sent, indent=2), "a as text"}
+
+
+def test_models_receive_messages_and_programs_next_to_them_a_named_loss(folder):
+    folder.write("dump.py", PROGRAM)
+    providers = ["python:dump.py", "openai:gpt-4o"]
+    data = {"prompts": [CHAT, "Say {{x}}"], "providers": providers, "tests": [{"vars": {"x": "a"}}]}
+    folder.write("promptfooconfig.yaml", json.dumps(data))
+    loaded = folder.load("promptfooconfig.yaml")
+    assert [message.role for message in loaded[0].prompts[0].input] == ["system", "user"]
+    notes = [str(each) for each in loaded.warnings]
     assert any("the JSON of chat prompts for the provider 'python:dump.py'" in note for note in notes)

@@ -78,6 +78,15 @@ def test_a_required_evaluator_below_its_minimum_fails_the_case_whatever_the_mean
     assert (found.score, found.verdict) == (1.0, verdict)
 
 
+@pytest.mark.parametrize(("score", "verdict"), [(0.5, "pass"), (0.4, "fail")])
+def test_a_minimum_without_a_gate_decides_only_the_verdict_of_its_evaluator(score, verdict):
+    spec = EvaluatorSpec(type="t", name="e", required=0.5, gate=False)
+    result = evaluator_result(spec, Score(score), Verdicts(0.7, 0.2))
+    assert result.verdict == verdict
+    assert grade([result], [spec], Verdicts(0.4, 0.2)).verdict == "pass"
+    assert grade([result], [spec], Verdicts(0.7, 0.6)).verdict == "fail"
+
+
 def test_required_true_means_the_pass_limit_of_the_case():
     assert graded((0.5, {"required": True}), verdicts=Verdicts(0.5, 0.2)).verdict == "pass"
     assert graded(1.0, (0.5, {"required": True}), verdicts=Verdicts(0.7, 0.2)).verdict == "fail"

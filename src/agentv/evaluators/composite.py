@@ -156,7 +156,7 @@ class Composite(Evaluator, frozen=True, kw_only=True):
         self, results: tuple[EvaluatorResult, ...], missed: list[bool], judgement: Judgement
     ) -> Score:
         aggregator = self.aggregation
-        required = [member.required is not False for member in self.members]
+        required = [member.is_gate for member in self.members]
         members = list(map(MemberScore, results, self._weights, required, missed))
         if aggregator.kind == "weighted_average":
             return weighted_average(members)

@@ -19,7 +19,19 @@ DEFAULT_TYPE = "llm_judge"
 RUBRIC_TYPE = "rubric"
 """The type of evaluator that plain strings in `evaluators` become items of."""
 
-COMMON_KEYS = ("type", "name", "metric", "id", "weight", "required", "min_score", "negate", "transform", "target")
+COMMON_KEYS = (
+    "type",
+    "name",
+    "metric",
+    "id",
+    "weight",
+    "required",
+    "min_score",
+    "gate",
+    "negate",
+    "transform",
+    "target",
+)
 """Keys that every entry may have. All other keys belong to its type."""
 
 OTHER_TOOLS = {
@@ -44,6 +56,7 @@ class EvaluatorSpec(ComparedByContent, frozen=True, gc=False, kw_only=True):
     name: str
     weight: float = 1.0
     required: bool | float = False
+    gate: bool = True
     negate: bool = False
     transform: FrozenDict | tuple[FrozenDict, ...] | None = None
     target: str | tuple[str, ...] | None = None
@@ -66,7 +79,14 @@ class EvaluatorSpec(ComparedByContent, frozen=True, gc=False, kw_only=True):
             value = getattr(self, key)
             if value is not None and value is not False:
                 data[key] = value
+        if not self.gate:
+            data["gate"] = False
         return data | self.settings
+
+    @property
+    def is_gate(self) -> bool:
+        """Whether the case only passes if the entry reaches its minimum."""
+        return self.gate and self.required is not False
 
     @property
     def fingerprint(self) -> str:

@@ -40,7 +40,7 @@ def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | Non
         value = score.score
     value = 1.0 - value if spec.negate else value
     hits, misses = (score.misses, score.hits) if spec.negate else (score.hits, score.misses)
-    verdict = verdict_of(value, verdicts)
+    verdict = _verdict(spec, value, verdicts)
     if score.verdict is not None and not spec.negate:
         verdict = score.verdict
     if _misses_required(spec, value, verdict):
@@ -78,8 +78,8 @@ def regraded(
     """Apply the current weight and limits to an earlier score; keep a verdict that the limits did not decide."""
     assert result.score is not None and result.verdict is not None
     verdict = result.verdict
-    if verdict == verdict_of(result.score, before):
-        verdict = verdict_of(result.score, verdicts)
+    if verdict == _verdict(spec, result.score, before):
+        verdict = _verdict(spec, result.score, verdicts)
     if _misses_required(spec, result.score, verdict):
         verdict = "fail"
     return msgspec.structs.replace(result, weight=spec.weight, verdict=verdict)
@@ -111,7 +111,7 @@ def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], ve
     The score of a required evaluator is needed whatever its weight: without it, the verdict is unknown. An answer that
     cannot be transformed is an error whatever the weight.
     """
-    if len(results) == 1 and results[0].score is not None and results[0].weight > 0:
+    if len(results) == 1 and results[0].score is not None and results[0].weight > 0 and specs[0].gate:
         # The common case: the score and verdict of the only evaluator are those of the job.
         return Grade("ok", results[0].score, results[0].verdict)
     weights, weighted, failed = [], [], []
@@ -121,7 +121,7 @@ def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], ve
         if result.score is not None:
             weights.append(result.weight)
             weighted.append(result.weight * result.score)
-        elif result.weight > 0 or spec.required is not False or result.is_untransformed:
+        elif result.weight > 0 or spec.is_gate or result.is_untransformed:
             failed.append(result)
     if not counts and not failed:
         return Grade("unscored")
@@ -159,9 +159,15 @@ def verdict_of(score: float, verdicts: Verdicts | None) -> Verdict:
     return "pass" if rounded >= limits.passing else "borderline" if rounded >= limits.borderline else "fail"
 
 
+def _verdict(spec: EvaluatorSpec, score: float, verdicts: Verdicts | None) -> Verdict:
+    """Return the verdict for a score: under the limits of the case, or above the minimum of an entry without a gate."""
+    is_own = not spec.gate and not isinstance(spec.required, bool)
+    return "pass" if is_own and round(score, 12) >= spec.required else verdict_of(score, verdicts)
+
+
 def misses_gate(spec: EvaluatorSpec, result: EvaluatorResult, verdicts: Verdicts | None) -> bool:
     """Whether a required evaluator is below its minimum, or a weighted one failed its own gate despite its score."""
-    if result.score is None or result.verdict is None:
+    if result.score is None or result.verdict is None or not spec.gate:
         return False
     own_gate = result.verdict == "fail" and result.weight > 0 and verdict_of(result.score, verdicts) != "fail"
     return own_gate or _misses_required(spec, result.score, result.verdict)

@@ -154,9 +154,10 @@ def _common(assertion: dict[str, Any], grading: Grading, least: float) -> dict[s
     weight = assertion.get("weight")
     if is_number(weight):
         found["weight"] = weight
-    # An assertion of weight 0 cannot fail a test.
-    if not grading.has_threshold and weight != 0:
-        found["required"] = least
+    # An assertion of weight 0 always passes. With a threshold, the mean decides.
+    found["required"] = 0.0 if weight == 0 else least
+    if grading.has_threshold or weight == 0:
+        found["gate"] = False
     return found
 
 

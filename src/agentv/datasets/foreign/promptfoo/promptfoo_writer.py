@@ -109,9 +109,9 @@ def _uses_reference(case: EvalCase) -> bool:
 def _grading(case: EvalCase, lose: Lose) -> dict[str, Any]:
     """Return the assertions, and the threshold unless all of them must pass."""
     passing = (case.execution.verdicts or Verdicts()).passing
-    all_must_pass = passing == 0 and all(spec.required is not False for spec in case.evaluators if spec.weight)
+    all_must_pass = passing == 0 and all(spec.is_gate for spec in case.evaluators if spec.weight)
     found = [each for spec in case.evaluators for each in _assertions(spec, case, lose)]
-    if not all_must_pass and any(spec.required is not False for spec in case.evaluators):
+    if not all_must_pass and any(spec.is_gate for spec in case.evaluators):
         lose("`required` of an evaluator: the threshold of a test overrides its assertions")
     return {**({} if all_must_pass or not found else {"threshold": passing}), "assert": found}
 

@@ -79,9 +79,10 @@ class SuiteTargets:
 
     @property
     def sends_chats(self) -> bool:
-        """Whether a target receives chats as messages: all do but programs, which receive the text of a prompt."""
+        """Whether a target may receive chats as messages: all do but programs, which receive the text of a prompt."""
         kinds = {entry["provider"] for entry in self.entries if entry["name"] in self.names}
-        return not kinds or not kinds <= {*_PROGRAMS, *_TEXT_TARGETS}
+        has_others = not kinds or None in self._known.values()
+        return has_others or not kinds <= {*_PROGRAMS, *_TEXT_TARGETS}
 
     def set_chat_format(self, prompts: Sequence[PromptTemplate]) -> None:
         """Send chats to programs next to models as the JSON of their messages, if all prompts are plain chats."""
