@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from agentv.model.diagnostics import KeyPath, Problems
 from agentv.model.message import Message, TextPart
-from agentv.settings.diagnostics import KeyPath, Problems
 from agentv.support.nunjucks.template import Template, read_template
 from agentv.support.nunjucks.values import stringify
 from agentv.support.templates import TemplateProblem
