@@ -140,7 +140,7 @@ def test_a_program_receives_a_chat_as_the_json_of_its_messages(folder, command, 
 @pytest.mark.parametrize(
     ("chat", "sent"),
     [
-        ({"messages": [{"role": "user", "content": "Say {{x}}"}]}, {"messages": [{"role": "user", "content": "Say a"}]}),
+        ({"messages": [{"role": "user", "content": "Hi {{x}}"}]}, {"messages": [{"role": "user", "content": "Hi a"}]}),
         ([{"name": "Bo", "content": "{{x}}", "role": "user"}], [{"name": "Bo", "content": "a", "role": "user"}]),
     ],
 )

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from agentv.datasets.foreign.promptfoo.assertion_entries import EMBEDDED, JUDGED, REFUSED, Grading, entries_of
 from agentv.datasets.foreign.promptfoo.nunjucks import names_of, rendered_strictly
 from agentv.datasets.foreign.promptfoo.transform_code import transforms_of
@@ -117,10 +115,15 @@ def _translated(assertion: dict[str, Any], type_: str, grading: Grading, transfo
     if type_ not in _CODE:
         _inserted(value, grading)  # counts names that are not variables
     plain = {key: item for key, item in assertion.items() if key not in _GATES}
-    found = entries_of([plain], msgspec.structs.replace(grading, has_threshold=True), transform)
+    entries = entries_of([plain], grading, transform)
     gates: dict[str, Any] = {key: assertion[key] for key in ("required", "min_score") if key in assertion}
     is_twice = bool(assertion.get("negate"))
-    return [{**entry, **gates, "negate": entry.get("negate", False) != is_twice} for entry in found]
+    return [{**_without_gate(entry), **gates, "negate": entry.get("negate", False) != is_twice} for entry in entries]
+
+
+def _without_gate(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an evaluator without the minimum of promptfoo: here the threshold of the case decides."""
+    return {key: value for key, value in entry.items() if key not in ("required", "gate")}
 
 
 def _inserted(value: Any, grading: Grading) -> Any:
