@@ -7,7 +7,7 @@ import pytest
 from agentv.model.manifest import VarianceSummary
 from agentv.model.result import ExecutionMetrics
 from agentv.report.figures import bars, counted, duration, fitting, usd
-from agentv.report.summary_text import noise_advice, noise_shown
+from agentv.report.summary_text import noise_advice, noise_notes
 from agentv.report.terminal import Ending, print_ending, summary_lines
 from agentv.runs.summary import SummaryBuilder
 from made_results import failed, judged, scored, unscored
@@ -181,7 +181,7 @@ def test_the_advice_names_what_would_shrink_the_interval(found, advice):
 def test_the_detectable_difference_is_shown_or_why_there_is_none(scores, text):
     results = [scored(score, eval_id=str(number)) for number, score in enumerate(scores)]
     found = SummaryBuilder("r").add_all(results).build().targets["t"]
-    assert dict(noise_shown(found)) == {"detectable": text}
+    assert dict(noise_notes(found)) == {"detectable": text}
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_the_detectable_difference_is_shown_or_why_there_is_none(scores, text):
 def test_the_cases_of_a_detectable_difference_are_counted_only_if_they_are_known(jobs, text):
     trials = [scored(number % 2, eval_id=str(number), trial=trial) for number in range(200) for trial in (1, 2)]
     found = SummaryBuilder("r", 2).add_all(trials).build({"t": jobs}).targets["t"]
-    assert dict(noise_shown(found))["detectable"].startswith(f"a second run on {text} would reliably show")
+    assert dict(noise_notes(found))["detectable"].startswith(f"a second run on {text} would reliably show")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from agentv.report.failure_text import failure_headline, failure_lines
 from agentv.report.formats import ReportFormat
 from agentv.report.page_bundle import BlockPile, joined, page_beginning, page_end, page_file, write_block
 from agentv.report.row_blocks import RowColumns, case_fields, packed_columns, remaining_fields
-from agentv.report.summary_text import answer_notes, early_stop_line, noise_shown
+from agentv.report.summary_text import answer_notes, early_stop_line, noise_notes
+from agentv.report.target_facts import card_facts
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 
@@ -99,6 +100,7 @@ class _Table:
 
 def page_head(run: RunStore, figures: Figures, names: dict[str, list[Any]], total: int) -> dict[str, Any]:
     """Return the run, its figures, the number of rows, and the names that rows refer to."""
+    lost = _lost_records(run, total)
     return {
         "run": {
             "id": run.run_id,
@@ -107,18 +109,21 @@ def page_head(run: RunStore, figures: Figures, names: dict[str, list[Any]], tota
             "done": figures.done,
             "jobs": figures.jobs,
             "not_needed": figures.jobs_saved,
-            "lost": _lost_records(run, total),
+            "lost": lost,
         },
         "total": total,
         "summary": figures.summary,
-        "details": figures.details,
+        "facts": {
+            name: card_facts(target, figures.details.get(name), is_damaged=bool(lost))
+            for name, target in figures.summary.targets.items()
+        },
         "early": {
             name: " ".join(early_stop_line(target.early_stop).split())
             for name, target in figures.summary.targets.items()
             if target.early_stop is not None
         },
         "remarks": {
-            name: [*answer_notes(target), *noise_shown(target)] for name, target in figures.summary.targets.items()
+            name: [*answer_notes(target), *noise_notes(target)] for name, target in figures.summary.targets.items()
         },
         "failures": _failures(figures),
         "settings": _settings(run),

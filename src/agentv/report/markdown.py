@@ -16,20 +16,16 @@ from agentv.model.result import Result, reason_of, transformed_answer
 from agentv.report.failure_text import failure_headline, failure_markdown
 from agentv.report.figures import (
     cell,
-    counted,
-    duration,
     interval,
     job_name,
     markdown,
     number,
     one_line,
-    percent,
-    percent_interval,
-    usd,
     visible,
 )
 from agentv.report.formats import ReportFormat
-from agentv.report.summary_text import answer_notes, bias_note, early_stop_line, headlines, noise_shown, trials_shown
+from agentv.report.summary_text import answer_notes, early_stop_line, headlines, noise_notes, trial_notes
+from agentv.report.target_facts import column_labels, columns
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 
@@ -96,38 +92,22 @@ def markdown_lines(run: RunStore, figures: Figures) -> Iterator[str]:
 
 
 def _targets(figures: Figures) -> Iterator[str]:
-    yield from _head("target", "mean", "95 % interval", "passed", "95 % interval", "scored", "errors", "cost", "time")
+    yield from _head("target", *column_labels("markdown"))
     for name, target in figures.summary.targets.items():
-        details = figures.details.get(name)
-        yield _row(
-            cell(name, _LONGEST_NAME),
-            f"**{number(target.mean)}**{bias_note(target)}",
-            interval(target.ci95),
-            percent(target.pass_rate),
-            percent_interval(target.pass_rate_ci95),
-            _scored(target),
-            f"{target.errors:,}" + (f" ({counted(details.error_classes)})" if target.errors and details else ""),
-            usd(target.cost_usd),
-            duration(target.duration_ms),
-        )
+        mean, *others = columns("markdown", target, figures.details.get(name)).values()
+        value, biased, note = mean.partition(";")
+        yield _row(cell(name, _LONGEST_NAME), f"**{value}**{biased}{note}", *others)
     yield ""
     for name, target in figures.summary.targets.items():
         for what, text in answer_notes(target):
             yield from (f"{cell(name, _LONGEST_NAME)}: {what}, {text}", "")
-        if chances := "; ".join(f"{chance} {text}" for chance, text in trials_shown(target)):
+        if chances := "; ".join(f"{chance} {text}" for chance, text in trial_notes(target)):
             yield from (f"{cell(name, _LONGEST_NAME)}: {markdown(chances, 2 * _LONGEST_REASON)}", "")
-        for kind, text in noise_shown(target):
+        for kind, text in noise_notes(target):
             yield from (f"{cell(name, _LONGEST_NAME)}: {kind} {markdown(text, 2 * _LONGEST_REASON)}", "")
         if target.early_stop is not None:
             stop = " ".join(early_stop_line(target.early_stop).split())
             yield from (f"{cell(name, _LONGEST_NAME)}: {cell(stop, 2 * _LONGEST_REASON)}", "")
-
-
-def _scored(target: TargetSummary) -> str:
-    cases = [plural(target.cases, "case")] if target.jobs != target.cases else []
-    further = {"unscored": target.unscored, "not run": target.skipped}
-    details = ", ".join([*cases, *(f"{count:,} {what}" for what, count in further.items() if count)])
-    return f"{target.scored:,} of {target.jobs:,}" + (f" ({details})" if details else "")
 
 
 def _parts(

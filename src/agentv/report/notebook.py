@@ -10,13 +10,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from agentv.model.manifest import RunSummary, TargetSummary
+from agentv.model.manifest import RunSummary
 from agentv.model.result import Result, reason_of
-from agentv.report.figures import interval, job_name, number, one_line, percent, usd
+from agentv.report.figures import job_name, number, one_line
 from agentv.report.status_line import Pace, status_line
+from agentv.report.target_facts import column_labels, columns
 from agentv.runs.summary import Snapshot
 
-_HEAD = ("target", "mean", "95 % interval", "passed", "scored", "errors", "cost")
 _CASE_HEAD = ("case", "target", "score", "why")
 _MOST_CASES = 10
 _LONGEST_REASON = 200
@@ -25,22 +25,16 @@ _INTERVAL_S = 0.5
 
 def run_html(path: Path, summary: RunSummary, results: Iterable[Result]) -> str:
     """Return the figures of each target, and the first jobs that did not pass."""
-    targets = [(name, *_figures(target)) for name, target in summary.targets.items()]
+    targets = [(name, *columns("list", target).values()) for name, target in summary.targets.items()]
     failed = [result for result in results if result.verdict != "pass" and result.status != "unscored"]
     cases = [_case(result) for result in failed[:_MOST_CASES]]
-    parts = [f"<p><b>Run {escape(path.name)}</b></p>", _table(_HEAD, targets)]
+    parts = [f"<p><b>Run {escape(path.name)}</b></p>", _table(["target", *column_labels("list")], targets)]
     if cases:
         parts.append(
             f"<p>{len(failed):,} did not pass{f'; the first {len(cases)}' if len(failed) > len(cases) else ''}:</p>"
         )
         parts.append(_table(_CASE_HEAD, cases))
     return "".join(parts)
-
-
-def _figures(target: TargetSummary) -> tuple[str, ...]:
-    scored = f"{target.scored:,} of {target.jobs:,}"
-    figures = (number(target.mean), interval(target.ci95), percent(target.pass_rate))
-    return (*figures, scored, f"{target.errors:,}", usd(target.cost_usd))
 
 
 def _case(result: Result) -> tuple[str, ...]:

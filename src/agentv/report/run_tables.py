@@ -9,7 +9,8 @@ from agentv.calibration.agreement import Figure, LabellerAgreement
 from agentv.calibration.calibrate import Calibration
 from agentv.errors import plural
 from agentv.model.manifest import TargetSummary
-from agentv.report.figures import NONE, Table, fitted, interval, number, one_line, p_equals, percent, usd, visible
+from agentv.report.figures import NONE, Table, fitted, interval, number, one_line, p_equals, percent, visible
+from agentv.report.target_facts import TABLES, column_labels, columns
 from agentv.runs.catalogue import RunEntry
 from agentv.runs.run_figures import Delta, MeanChange
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from agentv.comparison.trend import Series  # its module imports numpy
 
 _HEAD = ["run", "began", "state", "datasets"]
-_FIGURES = ["target", "mean", "95 % interval", "passed", "scored", "errors", "cost"]
 _SPARE = ("cost", "began", "passed", "errors", "datasets", "state", "experiment", "tags", "95 % interval")
 """The columns to drop first on a narrow terminal."""
 
@@ -37,7 +37,7 @@ def run_list(runs: Sequence[RunEntry], width: int | None = None) -> Table:
 def _rows(runs: Sequence[RunEntry], longest: int) -> list[list[str]]:
     """Return the rows. Values of the whole run are on its first line; its name is never cut."""
     optional = [name for name in ("experiment", "tags") if any(getattr(run, name) for run in runs)]
-    rows = [[*_HEAD, *optional, *_FIGURES]]
+    rows = [[*_HEAD, *optional, "target", *column_labels("list")]]
     for run in runs:
         names = {"experiment": run.experiment or NONE, "tags": ", ".join(run.tags) or NONE}
         state = f"{run.state}, {run.done or 0:,} of {run.jobs:,}" if run.jobs and run.state in _OPEN else run.state
@@ -48,21 +48,9 @@ def _rows(runs: Sequence[RunEntry], longest: int) -> list[list[str]]:
         about += [one_line(names[name], longest) for name in optional]
         targets: list[tuple[str, TargetSummary | None]] = [*run.targets.items()] or [(NONE, None)]
         for number_, (name, target) in enumerate(targets):
-            rows.append([*(about if not number_ else [""] * len(about)), one_line(name, longest), *_figures(target)])
+            texts = [NONE] * len(TABLES["list"]) if target is None else columns("list", target).values()
+            rows.append([*(about if not number_ else [""] * len(about)), one_line(name, longest), *texts])
     return rows
-
-
-def _figures(target: TargetSummary | None) -> list[str]:
-    if target is None:
-        return [NONE] * 6
-    return [
-        number(target.mean),
-        interval(target.ci95),
-        percent(target.pass_rate),
-        f"{target.scored:,} of {target.jobs:,}",
-        f"{target.errors:,}",
-        usd(target.cost_usd),
-    ]
 
 
 _WIDTH = 25

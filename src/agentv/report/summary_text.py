@@ -57,7 +57,7 @@ def answer_notes(target: TargetSummary) -> Iterator[tuple[str, str]]:
         )
 
 
-def trials_shown(target: TargetSummary) -> Iterator[tuple[str, str]]:
+def trial_notes(target: TargetSummary) -> Iterator[tuple[str, str]]:
     """Yield pass@k and pass^k for the largest number of trials; nothing for single trials."""
     if not target.trials:
         return
@@ -91,7 +91,7 @@ def early_stop_line(found: EarlyStop) -> str:
     return f"decided     {what} is {found.answer} {that}{against} ({seen}){skipped}"
 
 
-def noise_shown(target: TargetSummary) -> Iterator[tuple[str, str]]:
+def noise_notes(target: TargetSummary) -> Iterator[tuple[str, str]]:
     """Yield the sources of a target's noise, what would reduce it, and the difference that a second run could show."""
     if target.variance is not None:
         yield "variance", _components(target.variance)

@@ -24,25 +24,16 @@ from agentv.report.figures import (
     job_name,
     number,
     one_line,
-    percent,
-    percent_interval,
     safe_text,
-    usd,
 )
-from agentv.report.summary_text import (
-    LONGEST_NAME,
-    answer_notes,
-    bias_note,
-    early_stop_line,
-    headlines,
-    noise_shown,
-    trials_shown,
-)
+from agentv.report.summary_text import LONGEST_NAME, headlines
+from agentv.report.target_facts import column_labels, columns, detail_facts
 from agentv.runs.target_summary import CaseNote, TargetDetails
 
 _LONGEST_REASON = 100
 _FIGURES_WIDTH = 40
 _SPARE = ("cost", "passed", "errors", "95 % interval")
+_STYLES = {"early_stop": "bold", "cost_usd": "dim", "judge_cost_usd": "dim", "duration_ms": "dim"}
 
 Line = tuple[str, str]
 """Text and its style on a terminal; an empty style is the default."""
@@ -113,22 +104,10 @@ def summary_lines(ending: Ending, drawn: bool, width: int | None = None) -> list
 
 def _overview(ending: Ending, width: int | None) -> list[Line]:
     """Return a table with one row per target; columns that do not fit are in the details below."""
-    rows = [["target", "mean", "95 % interval", "scored", "passed", "errors", "cost"]]
+    longest = LONGEST_NAME if width is None else max(12, min(LONGEST_NAME, width - _FIGURES_WIDTH))
+    rows = [["target", *column_labels("terminal")]]
     for name, target in ending.summary.targets.items():
-        details = ending.details.get(name)
-        passed = details.passed if details else round((target.pass_rate or 0) * target.scored)
-        costs = [cost for cost in (target.cost_usd, target.judge_cost_usd) if cost is not None]
-        rows.append(
-            [
-                one_line(name, LONGEST_NAME if width is None else max(12, min(LONGEST_NAME, width - _FIGURES_WIDTH))),
-                number(target.mean),
-                interval(target.ci95),
-                f"{target.scored} of {target.jobs}",
-                f"{percent(target.pass_rate)} ({passed} of {target.scored})" if target.scored else percent(None),
-                str(target.errors),
-                usd(sum(costs) if costs else None),
-            ]
-        )
+        rows.append([one_line(name, longest), *columns("terminal", target, ending.details.get(name)).values()])
     head, *body = fitted(rows, width, _SPARE).lines
     took = "" if ending.duration_ms is None else f" in {duration(ending.duration_ms)}"
     return [(f"Run {ending.summary.run_id}{took}", ""), ("", ""), (head, "dim"), *((row, "") for row in body)]
@@ -138,48 +117,17 @@ def _target(
     name: str, target: TargetSummary, details: TargetDetails | None, drawn: bool, width: int | None
 ) -> Iterator[Line]:
     yield one_line(name, LONGEST_NAME), "bold"
-    errors = [plural(target.errors, "error")] if target.errors else []
-    rest = {"unscored": target.unscored, "skipped": target.skipped}
-    not_scored = ", ".join([*errors, *(f"{count:,} {what}" for what, count in rest.items() if count)])
-    total = plural(target.cases, "case")
-    if target.jobs != target.cases:
-        total = f"{plural(target.jobs, 'job')} of {total}"
-    yield f"  scored      {target.scored} of {total}" + (f"; not scored: {not_scored}" if not_scored else ""), ""
-    yield from ((f"  {name:<11} {text}", "") for name, text in answer_notes(target))
-    if target.early_stop is not None:
-        yield f"  {early_stop_line(target.early_stop)}", "bold"
-    basis = f"95 % interval {interval(target.ci95)}, n = {target.scored}{bias_note(target)}"
-    yield f"  mean        {number(target.mean)} ({basis})", ""
-    if details is not None and details.case_mean is not None:
-        yield f"  by case     {number(details.case_mean)} (mean of the case means, as in comparisons)", ""
-    if details is not None and target.scored:
-        share = f"{percent(target.pass_rate)}, {details.passed} of {target.scored}"
-        yield f"  passed      {share} (95 % interval {percent_interval(target.pass_rate_ci95)})", ""
-        yield from ((f"  {name:<11} {text}", "") for name, text in trials_shown(target))
-        yield f"  scores    0 {bars(details.bins, drawn)} 1", ""
-    yield from ((f"  {name:<11} {text}", "") for name, text in noise_shown(target))
-    yield from _use(target, details)
+    for fact in detail_facts(target, details):
+        line = f"  {fact.label:<11} {fact.text}"
+        if fact.key == "bins":
+            line = f"  {fact.label:<9} 0 {bars(fact.value, drawn)} 1"
+        yield line, _STYLES.get(fact.key, "")
     yield from _parts("evaluators", target.evaluators)
     yield from _parts("prompts", target.prompts)
     if details is not None:
         yield from _errors(target, details, width)
         yield from _cases("worst", details.worst, "score", width)
         yield from _cases("slowest", details.slowest, "time", width)
-
-
-def _use(target: TargetSummary, details: TargetDetails | None) -> Iterator[Line]:
-    """Yield cost and time, with the number of jobs for which they are known."""
-    for name, cost, count, estimated in (
-        ("cost  ", target.cost_usd, details.priced if details else None, target.estimated_cost_usd),
-        ("judges", target.judge_cost_usd, details.judge_priced if details else None, None),
-    ):
-        if cost is not None:
-            notes = [] if count is None else [plural(count, "job")]
-            notes += [] if estimated is None else [f"{usd(estimated)} of it estimated"]
-            yield f"  {name}      {usd(cost)}" + (f" ({', '.join(notes)})" if notes else ""), "dim"
-    if target.duration_ms is not None and details is not None and details.timed:
-        mean, total = duration(target.duration_ms / details.timed), duration(target.duration_ms)
-        yield f"  time        {mean} per job, {total} in total ({plural(details.timed, 'job')})", "dim"
 
 
 def _parts(title: str, parts: Mapping[str, PartSummary]) -> Iterator[Line]:

@@ -2,7 +2,7 @@
 
 import { element, replaceChildren } from "../core/dom.js";
 import { listItem, firstEntries } from "../core/first_entries.js";
-import { count, duration, interval, number, percent, percentInterval, plural, usd } from "../core/format.js";
+import { count, interval, number, percent, percentInterval, plural } from "../core/format.js";
 import { own } from "../core/lookup.js";
 import { BINS } from "../data/rows.js";
 import { oneLine, visible } from "../core/text.js";
@@ -35,7 +35,7 @@ export function failureGroups(head) {
 // With several targets, details are collapsed.
 function card(name, target, head, isShort) {
   const rest = [
-    facts(cardFacts(target, own(head.details, name), head.run.lost)),
+    facts(own(head.facts, name) ?? []),
     ...(own(head.remarks, name) ?? []).map(([kind, text]) => element("p", { class: "early" }, `${kind}: ${text}`)),
     parts("Evaluators", target.evaluators),
     parts("Prompts", target.prompts),
@@ -68,23 +68,6 @@ function leading(target) {
   ];
 }
 
-function cardFacts(target, details, lost) {
-  return [
-    ...trials(target.trials?.at(-1)),
-    ["scored", `${count(target.scored)} of ${count(target.jobs)}`],
-    ["cases", target.cases === target.jobs ? null : count(target.cases)],
-    ["by case", details?.case_mean === null || details?.case_mean === undefined ? null : number(details.case_mean)],
-    ["errors", target.errors ? `${count(target.errors)} (not scored)` : null],
-    ["with errors", target.ci95_with_errors ? `${interval(target.ci95_with_errors)} (errors as 0 and 1)` : null],
-    ["unscored", target.unscored ? count(target.unscored) : null],
-    ...skippedJobs(target.skipped, target.early_stop?.not_needed ?? 0, lost).map(([word, n]) => [word, count(n)]),
-    ["cost", known(target.cost_usd, usd, details?.priced, target)],
-    ["estimated", target.estimated_cost_usd ? `${usd(target.estimated_cost_usd)} of the cost` : null],
-    ["judges", known(target.judge_cost_usd, usd, details?.judge_priced, target)],
-    ["time", details?.timed ? known(target.duration_ms / details.timed, timePerJob, details.timed, target) : null],
-  ];
-}
-
 function brief(target) {
   return `${count(target.scored)} of ${count(target.jobs)} scored${errorNote(target)}`;
 }
@@ -93,29 +76,8 @@ function errorNote({ errors }) {
   return errors ? `, ${plural(errors, "error")}` : "";
 }
 
-function trials(found) {
-  if (!found) return [];
-  const shown = (share, bounds) => `${percent(share)} of ${count(found.n)}${bounds ? `, ${percentInterval(bounds)}` : ""}`;
-  return [
-    [`pass@${found.k}`, shown(found.pass_at_k, found.pass_at_k_ci95)],
-    [`pass^${found.k}`, shown(found.pass_hat_k, found.pass_hat_k_ci95)],
-  ];
-}
-
-// A figure of the jobs for which it is known, and how many they are unless they are all.
-function known(value, format, n, target) {
-  if (value === null || value === undefined) return null;
-  const jobs = target.jobs - target.skipped;
-  return n === undefined || n === jobs ? format(value) : `${format(value)} (${count(n)} of ${count(jobs)} jobs)`;
-}
-
-function timePerJob(milliseconds) {
-  return `${duration(milliseconds)} per job`;
-}
-
 function facts(pairs) {
-  const known = pairs.filter(([, value]) => value !== null && value !== undefined);
-  return element("dl", {}, known.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]).flat());
+  return element("dl", {}, pairs.map(([label, text]) => [element("dt", {}, label), element("dd", {}, text)]).flat());
 }
 
 function parts(title, found) {
