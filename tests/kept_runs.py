@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-from agentv.model.manifest import Counts, DatasetEntry, RunManifest, RunSummary, TargetEntry, TargetSummary
+from agentv.model.manifest import Counts, DatasetEntry, RunManifest, TargetEntry
 from agentv.runs.folder import RunFolder
 from agentv.runs.record import encode_record
+from agentv.runs.summary import RunSummary
+from agentv.runs.target_summary import TargetSummary
 from made_results import made
 
 KEPT = Path(".agentv/results")

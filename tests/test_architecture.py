@@ -51,7 +51,7 @@ MAY_IMPORT = {
         "stats",
         "sessions",
     },
-    "__init__": {"datasets", "api"},
+    "__init__": {"datasets", "runs", "api"},
     "__main__": {"cli"},
 }
 EXTENSIONS = {f"extensions/{name}" for name in registry.EXTENSIONS}

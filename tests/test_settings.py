@@ -8,9 +8,10 @@ from msgspec import Meta
 
 from agentv.datasets.case.keys import CaseKeys, HeaderKeys
 from agentv.model.diagnostics import Problems
-from agentv.model.manifest import RunManifest, RunSummary
+from agentv.model.manifest import RunManifest
 from agentv.model.result import Result
 from agentv.registry import EVALUATORS, TARGETS
+from agentv.runs.summary import RunSummary
 from agentv.settings.settings_reader import (
     ProjectConfig,
     check_config,

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     )
     from agentv.model.case import EvalCase
     from agentv.model.evaluator import EvaluatorSpec, Execution, Score, Verdicts
-    from agentv.model.manifest import RunSummary, TargetSummary
     from agentv.model.message import FilePart, ImagePart, Message, TextPart, ToolCall
     from agentv.model.result import EvaluatorResult, Result
+    from agentv.runs.summary import RunSummary
+    from agentv.runs.target_summary import TargetSummary
     from agentv.version import __version__
 
 __all__ = [
@@ -65,8 +66,8 @@ _HOMES = {
     "EvaluatorResult": "agentv.model.result",
     "Result": "agentv.model.result",
     "Run": "agentv.api",
-    "RunSummary": "agentv.model.manifest",
-    "TargetSummary": "agentv.model.manifest",
+    "RunSummary": "agentv.runs.summary",
+    "TargetSummary": "agentv.runs.target_summary",
     "assert_passes": "agentv.api",
     "Score": "agentv.model.evaluator",
     "cases": "agentv.datasets.loader",

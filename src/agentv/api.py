@@ -29,11 +29,11 @@ from agentv.evaluators.code.function_evaluator import function_spec
 from agentv.model.case import EvalCase
 from agentv.model.diagnostics import SHARE, Problems, did_you_mean
 from agentv.model.evaluator import EvaluatorSpec
-from agentv.model.manifest import RunSummary
 from agentv.model.result import Result
 from agentv.registry import TARGETS
 from agentv.runs.folder import export_records, output_paths
 from agentv.runs.store import RunStore
+from agentv.runs.summary import RunSummary
 from agentv.settings.evaluator_reader import named
 from agentv.settings.settings_reader import read_settings
 from agentv.targets.python import FunctionTarget
@@ -86,13 +86,13 @@ class Run:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a pandas data frame with a row per job. Needs `pip install 'agentv[pandas]'`."""
-        from agentv.report.data_frames import pandas_frame  # late: an extra
+        from agentv.report.columns import pandas_frame  # late: an extra
 
         return pandas_frame(RunStore.open(self.path))
 
     def to_polars(self) -> polars.DataFrame:
         """Return a polars data frame with a row per job. Needs `pip install 'agentv[polars]'`."""
-        from agentv.report.data_frames import polars_frame  # late: an extra
+        from agentv.report.columns import polars_frame  # late: an extra
 
         return polars_frame(RunStore.open(self.path))
 

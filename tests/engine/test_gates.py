@@ -9,8 +9,8 @@ import pytest
 from agentv.engine.gates.exit_code import judge
 from agentv.engine.gates.gate_options import Gates, parse_max_errors
 from agentv.errors import UsageError
-from agentv.model.manifest import PartSummary, RunSummary, TargetSummary
-from agentv.runs.summary import SummaryBuilder
+from agentv.runs.summary import RunSummary, SummaryBuilder
+from agentv.runs.target_summary import PartSummary, TargetSummary
 from agentv.stats.intervals import proportion_interval
 from made_results import failed, judged, scored
 

@@ -10,10 +10,11 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from agentv import AgentvError, UsageError
-from agentv.model.manifest import RunManifest, RunSummary, TargetEntry
+from agentv.model.manifest import RunManifest, TargetEntry
 from agentv.runs.folder import RunFolder, last_unfinished, new_run_id, new_run_path, run_folders, write_whole
 from agentv.runs.folder_lock import is_locked
 from agentv.runs.redaction import Redactor
+from agentv.runs.summary import RunSummary
 
 if sys.platform != "win32":
     import fcntl

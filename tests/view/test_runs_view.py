@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from agentv.model.manifest import RunSummary
 from agentv.runs.catalogue import RunJournal
 from agentv.runs.folder import RunFolder
+from agentv.runs.summary import RunSummary
 from kept_runs import KEPT, keep, summary_of
 
 

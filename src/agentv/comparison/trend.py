@@ -12,8 +12,8 @@ from agentv.comparison.case_table import first_places, mixed_codes, number_codes
 from agentv.comparison.changes.measure import measure_keys
 from agentv.comparison.scores import RunScores
 from agentv.errors import AgentvError
-from agentv.model.manifest import TargetSummary
 from agentv.runs.catalogue import RunEntry, newest_first
+from agentv.runs.target_summary import TargetSummary
 from agentv.stats.level_changes import LevelChange, RunValues, change_points
 
 if TYPE_CHECKING:

@@ -21,12 +21,14 @@ from agentv.engine.run_plan import Cases, JobSource
 from agentv.errors import UsageError
 from agentv.model.case import EvalCase
 from agentv.model.job import Job
-from agentv.model.manifest import EarlyStop, RunSummary, TargetSummary
+from agentv.model.manifest import EarlyStop
 from agentv.model.result import JobKey, Result
 from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.anytime_intervals import DrawnMeasures
 from agentv.runs.record import ScoreRecord
 from agentv.runs.store import RunStore
+from agentv.runs.summary import RunSummary
+from agentv.runs.target_summary import TargetSummary
 from agentv.stats.sequential import BettingMean, Side
 
 if TYPE_CHECKING:

@@ -23,12 +23,13 @@ from agentv.engine.work_spec import receiver_of
 from agentv.executors.budget import BudgetTerms
 from agentv.executors.budget_file import BudgetFile, ShardSpending
 from agentv.executors.executor import Executor, ExecutorOptions
-from agentv.model.manifest import RunManifest, RunSummary
+from agentv.model.manifest import RunManifest
 from agentv.registry import EXECUTORS
 from agentv.runs.catalogue import RunJournal
 from agentv.runs.folder import RunFolder, new_run_path
 from agentv.runs.redaction import Redactor
 from agentv.runs.store import RunStore
+from agentv.runs.summary import RunSummary
 from agentv.runs.target_summary import TargetDetails
 from agentv.support.processes.process_gate import raise_descriptor_limit
 

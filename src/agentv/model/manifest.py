@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentv.model.result import SCHEMA_VERSION, written_version
+from agentv.model.result import written_version
 
 Interval = tuple[float, float]
 
@@ -152,20 +152,6 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     checksum: str = ""
 
 
-class PartSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The scores of one evaluator or one prompt: their number, mean, and its 95 % confidence interval.
-
-    `ci95_with_errors` also covers the jobs that errored: they count as 0 for its lower bound and as 1 for the upper.
-    `errors` counts the answers that the evaluator could not score.
-    """
-
-    n: int
-    mean: float | None = None
-    ci95: Interval | None = None
-    ci95_with_errors: Interval | None = None
-    errors: int = 0
-
-
 class TrialsSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Pass rates over `k` trials, averaged over the `n` cases (times prompts) with at least `k` scored trials.
 
@@ -222,58 +208,3 @@ class EarlyStop(msgspec.Struct, frozen=True, kw_only=True):
     e_value: float
     not_needed: int = 0
     biased: bool = False
-
-
-class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of one target. Each of its `cases` has one or more `jobs`: prompts times trials.
-
-    `scored`, `errors`, `unscored` and `skipped` (never started) are jobs, and add up to `jobs`. Means and the pass rate
-    are over scored jobs. The intervals `_with_errors` also cover the jobs that errored: they count as 0 for the lower
-    bound and as 1 for the upper. `prompts` is set if cases run with several prompts. `minimum_detectable_difference`
-    is the smallest difference that a comparison with a second run on the scored cases shows with a probability of 80 %;
-    null if there are too few cases to show any. `truncated` counts the jobs whose answer ended at a token or turn
-    limit, `fallbacks` those that a fallback target answered. `suspicious` counts the errors that the answer may have
-    caused, by making the judge repeat a verdict; `suspicious_cases` are the first of them. `estimated_cost_usd` is the
-    part of `cost_usd` that is estimated, for replies that were cut off.
-    """
-
-    cases: int
-    jobs: int
-    scored: int
-    errors: int
-    unscored: int
-    skipped: int
-    truncated: int = 0
-    fallbacks: int = 0
-    suspicious: int = 0
-    suspicious_cases: tuple[str, ...] = ()
-    mean: float | None = None
-    ci95: Interval | None = None
-    ci95_with_errors: Interval | None = None
-    pass_rate: float | None = None
-    pass_rate_ci95: Interval | None = None
-    pass_rate_ci95_with_errors: Interval | None = None
-    cost_usd: float | None = None
-    estimated_cost_usd: float | None = None
-    judge_cost_usd: float | None = None
-    duration_ms: float | None = None
-    evaluators: dict[str, PartSummary] = {}
-    prompts: dict[str, PartSummary] = {}
-    trials: tuple[TrialsSummary, ...] = ()
-    variance: VarianceSummary | None = None
-    minimum_detectable_difference: float | None = None
-    early_stop: EarlyStop | None = None
-
-
-class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The summary of a run, by target."""
-
-    schema_version: int = SCHEMA_VERSION
-    run_id: str
-    targets: dict[str, TargetSummary] = {}
-
-    def counts(self, cases: int) -> Counts:
-        """Return the outcomes of all jobs, over all targets, of a run with this number of cases."""
-        figures = [(each.jobs, each.scored, each.unscored, each.errors, each.skipped) for each in self.targets.values()]
-        jobs, ok, unscored, errors, skipped = map(sum, zip(*figures, strict=True)) if figures else (0,) * 5
-        return Counts(cases=cases, jobs=jobs, ok=ok, unscored=unscored, errors=errors, skipped=skipped)

@@ -1,4 +1,4 @@
-"""CSV and Parquet reports: one row per job, with complete texts."""
+"""CSV and Parquet reports, and data frames of pandas and polars: one row per job, with complete texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from agentv.errors import UsageError
 from agentv.model.result import Result, reason_of
@@ -14,6 +14,10 @@ from agentv.report.figures import safe_text
 from agentv.report.formats import ReportFormat
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
 
 _TYPES: dict[str, type] = {"": str, "int": int, "float": float, "bool": bool, "list": list}
 _COLUMNS = """
@@ -137,3 +141,37 @@ PARQUET = ReportFormat(
     help="Write Parquet with one row per job; needs pip install 'agentv[parquet]'.",
     is_text=False,
 )
+
+
+_PANDAS_TYPES = {str: "string", int: "Int64", float: "float64", bool: "boolean", list: "object"}
+
+
+def pandas_frame(run: RunStore) -> pandas.DataFrame:
+    """Return a pandas data frame. Absent values are NA, and NaN for fractions."""
+    library = _imported("pandas")
+    names, data = _data(run)
+    return library.DataFrame({name: library.Series(data[name], dtype=_PANDAS_TYPES[names[name]]) for name in names})
+
+
+def polars_frame(run: RunStore) -> polars.DataFrame:
+    """Return a polars data frame. Absent values are null."""
+    library = _imported("polars")
+    types = {str: library.String, int: library.Int64, float: library.Float64, bool: library.Boolean}
+    names, data = _data(run)
+    schema = {name: types.get(kind) or library.List(library.String) for name, kind in names.items()}
+    return library.DataFrame(data, schema=schema)
+
+
+def _data(run: RunStore) -> tuple[dict[str, type], dict[str, list[Any]]]:
+    figures = run.figures()
+    names = columns(figures.evaluators)
+    records = list(rows(run, figures))
+    return names, {name: [row.get(name) for row in records] for name in names}
+
+
+def _imported(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        hint = f"Install it with: pip install 'agentv[{name}]'"
+        raise UsageError(f"to_{name} needs the package {name}, which is not installed", hint=hint) from None

@@ -11,7 +11,6 @@ from typing import BinaryIO
 import msgspec
 
 from agentv.errors import file_errors, plural
-from agentv.model.manifest import PartSummary, TargetSummary
 from agentv.model.result import Result, reason_of, transformed_answer
 from agentv.report.failure_text import failure_headline, failure_markdown
 from agentv.report.figures import (
@@ -28,6 +27,7 @@ from agentv.report.summary_text import answer_notes, early_stop_line, headlines,
 from agentv.report.target_facts import column_labels, columns
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
+from agentv.runs.target_summary import PartSummary, TargetSummary
 
 _KINDS = {"fail": "failed", "borderline": "borderline"}
 

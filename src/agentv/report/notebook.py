@@ -10,12 +10,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from agentv.model.manifest import RunSummary
 from agentv.model.result import Result, reason_of
 from agentv.report.figures import job_name, number, one_line
 from agentv.report.status_line import Pace, status_line
 from agentv.report.target_facts import column_labels, columns
-from agentv.runs.summary import Snapshot
+from agentv.runs.summary import RunSummary, Snapshot
 
 _CASE_HEAD = ("case", "target", "score", "why")
 _MOST_CASES = 10

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from agentv.calibration.agreement import Figure, LabellerAgreement
 from agentv.calibration.calibrate import Calibration
 from agentv.errors import plural
-from agentv.model.manifest import TargetSummary
 from agentv.report.figures import NONE, Table, fitted, interval, number, one_line, p_equals, percent, visible
 from agentv.report.target_facts import TABLES, column_labels, columns
 from agentv.runs.catalogue import RunEntry
 from agentv.runs.run_figures import Delta, MeanChange
+from agentv.runs.target_summary import TargetSummary
 
 if TYPE_CHECKING:
     from agentv.comparison.trend import Series  # its module imports numpy

@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterator
 
 from agentv.errors import plural
-from agentv.model.manifest import EarlyStop, RunSummary, TargetSummary, VarianceSummary
+from agentv.model.manifest import EarlyStop, VarianceSummary
 from agentv.report.figures import number, one_line, percent, percent_interval, signed, signed_interval
+from agentv.runs.summary import RunSummary
+from agentv.runs.target_summary import TargetSummary
 
 LONGEST_NAME = 40
 MOST_NAMES = 5

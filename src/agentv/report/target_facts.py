@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from agentv.errors import plural
-from agentv.model.manifest import TargetSummary
 from agentv.report.figures import counted, duration, interval, number, percent, percent_interval, usd
 from agentv.report.summary_text import answer_notes, bias_note, early_stop_line, noise_notes, trial_notes
-from agentv.runs.target_summary import TargetDetails
+from agentv.runs.target_summary import TargetDetails, TargetSummary
 
 TableName = Literal["terminal", "markdown", "list"]
 

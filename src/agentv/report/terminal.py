@@ -10,7 +10,6 @@ from typing import TextIO
 import msgspec
 
 from agentv.errors import plural
-from agentv.model.manifest import PartSummary, RunSummary, TargetSummary
 from agentv.model.result import TransformedAnswer
 from agentv.report.figures import (
     aligned,
@@ -28,7 +27,8 @@ from agentv.report.figures import (
 )
 from agentv.report.summary_text import LONGEST_NAME, headlines
 from agentv.report.target_facts import column_labels, columns, detail_facts
-from agentv.runs.target_summary import CaseNote, TargetDetails
+from agentv.runs.summary import RunSummary
+from agentv.runs.target_summary import CaseNote, PartSummary, TargetDetails, TargetSummary
 
 _LONGEST_REASON = 100
 _FIGURES_WIDTH = 40

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from agentv.model.manifest import Interval, PartSummary, TargetSummary
+from agentv.model.manifest import Interval
 from agentv.model.result import Result
 from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.record import ScoreRecord
+from agentv.runs.target_summary import PartSummary, TargetSummary
 from agentv.stats.sequential import BettingMean
 
 _Unit = tuple[int, str]

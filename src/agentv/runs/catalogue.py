@@ -13,12 +13,12 @@ from typing import Literal
 import msgspec
 
 from agentv.errors import AgentvError, file_errors
-from agentv.model.manifest import TargetSummary
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder
 from agentv.runs.folder_lock import is_locked
 from agentv.runs.record import format_of
 from agentv.runs.run_location import RECORD_FILES
 from agentv.runs.store import RunStore
+from agentv.runs.target_summary import TargetSummary
 
 _FOREIGN_FILES = (".eval", ".json", ".jsonl")
 _UNKNOWN = datetime.min.replace(tzinfo=UTC)

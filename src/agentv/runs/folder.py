@@ -14,12 +14,13 @@ from typing import BinaryIO, TypeVar
 import msgspec
 
 from agentv.errors import EXIT_USAGE, AgentvError, UsageError, file_errors
-from agentv.model.manifest import RunManifest, RunSummary
+from agentv.model.manifest import RunManifest
 from agentv.model.result import SCHEMA_VERSION
 from agentv.model.values import hash_bytes
 from agentv.registry import RESULT_FORMATS
 from agentv.runs.folder_lock import LOCK_NAME, FolderLock, is_locked
 from agentv.runs.record import RESULTS_FILE, repair_hint
+from agentv.runs.summary import RunSummary
 from agentv.runs.writer import Redact
 from agentv.support.hashes import add_file
 from agentv.support.private_files import PRIVATE_FILE, make_folder

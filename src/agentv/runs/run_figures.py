@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agentv.model.manifest import RunManifest, RunSummary
+from agentv.model.manifest import RunManifest
 from agentv.model.result import Result, Verdict
-from agentv.runs.summary import Snapshot, SummaryBuilder
+from agentv.runs.summary import RunSummary, Snapshot, SummaryBuilder
 from agentv.runs.target_summary import TargetDetails
 
 if TYPE_CHECKING:

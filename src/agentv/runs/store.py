@@ -12,7 +12,7 @@ import msgspec
 
 from agentv.errors import AgentvError, UsageError, file_errors
 from agentv.model.evaluator import Verdicts
-from agentv.model.manifest import RunManifest, RunSummary
+from agentv.model.manifest import RunManifest
 from agentv.model.result import JobKey, Result
 from agentv.model.values import hash_bytes
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder, content_digest
@@ -34,6 +34,7 @@ from agentv.runs.record import (
 )
 from agentv.runs.run_figures import Figures, run_figures
 from agentv.runs.run_location import records_in, run_folder
+from agentv.runs.summary import RunSummary
 from agentv.runs.writer import Redact, ResultWriter
 
 CallSoon = Callable[[Callable[[], None]], object]

@@ -7,9 +7,23 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from agentv.model.manifest import RunSummary
-from agentv.model.result import Result
-from agentv.runs.target_summary import TargetDetails, TargetFigures
+from agentv.model.manifest import Counts
+from agentv.model.result import SCHEMA_VERSION, Result
+from agentv.runs.target_summary import TargetDetails, TargetFigures, TargetSummary
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The summary of a run, by target."""
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: str
+    targets: dict[str, TargetSummary] = {}
+
+    def counts(self, cases: int) -> Counts:
+        """Return the outcomes of all jobs, over all targets, of a run with this number of cases."""
+        figures = [(each.jobs, each.scored, each.unscored, each.errors, each.skipped) for each in self.targets.values()]
+        jobs, ok, unscored, errors, skipped = map(sum, zip(*figures, strict=True)) if figures else (0,) * 5
+        return Counts(cases=cases, jobs=jobs, ok=ok, unscored=unscored, errors=errors, skipped=skipped)
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from agentv.model.manifest import Interval, PartSummary, TargetSummary
+from agentv.model.manifest import EarlyStop, Interval, TrialsSummary, VarianceSummary
 from agentv.model.result import Result, reason_of, transformed_answer
 from agentv.runs.trials import JudgeVotes, Trials
 from agentv.stats.intervals import MeanAccumulator
@@ -23,6 +23,61 @@ MOST_SUSPICIOUS = 20
 LONGEST_REASON = 300
 _SAME = 0.0005
 """Means that differ by less look the same, and are not shown twice."""
+
+
+class PartSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The scores of one evaluator or one prompt: their number, mean, and its 95 % confidence interval.
+
+    `ci95_with_errors` also covers the jobs that errored: they count as 0 for its lower bound and as 1 for the upper.
+    `errors` counts the answers that the evaluator could not score.
+    """
+
+    n: int
+    mean: float | None = None
+    ci95: Interval | None = None
+    ci95_with_errors: Interval | None = None
+    errors: int = 0
+
+
+class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of one target. Each of its `cases` has one or more `jobs`: prompts times trials.
+
+    `scored`, `errors`, `unscored` and `skipped` (never started) are jobs, and add up to `jobs`. Means and the pass rate
+    are over scored jobs. The intervals `_with_errors` also cover the jobs that errored: they count as 0 for the lower
+    bound and as 1 for the upper. `prompts` is set if cases run with several prompts. `minimum_detectable_difference`
+    is the smallest difference that a comparison with a second run on the scored cases shows with a probability of 80 %;
+    null if there are too few cases to show any. `truncated` counts the jobs whose answer ended at a token or turn
+    limit, `fallbacks` those that a fallback target answered. `suspicious` counts the errors that the answer may have
+    caused, by making the judge repeat a verdict; `suspicious_cases` are the first of them. `estimated_cost_usd` is the
+    part of `cost_usd` that is estimated, for replies that were cut off.
+    """
+
+    cases: int
+    jobs: int
+    scored: int
+    errors: int
+    unscored: int
+    skipped: int
+    truncated: int = 0
+    fallbacks: int = 0
+    suspicious: int = 0
+    suspicious_cases: tuple[str, ...] = ()
+    mean: float | None = None
+    ci95: Interval | None = None
+    ci95_with_errors: Interval | None = None
+    pass_rate: float | None = None
+    pass_rate_ci95: Interval | None = None
+    pass_rate_ci95_with_errors: Interval | None = None
+    cost_usd: float | None = None
+    estimated_cost_usd: float | None = None
+    judge_cost_usd: float | None = None
+    duration_ms: float | None = None
+    evaluators: dict[str, PartSummary] = {}
+    prompts: dict[str, PartSummary] = {}
+    trials: tuple[TrialsSummary, ...] = ()
+    variance: VarianceSummary | None = None
+    minimum_detectable_difference: float | None = None
+    early_stop: EarlyStop | None = None
 
 
 class CaseNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -12,8 +12,10 @@ import msgspec
 from agentv.engine.gates.case_gates import CaseVerdict
 from agentv.engine.gates.gate_options import Gates
 from agentv.errors import EXIT_BUDGET, EXIT_ERRORS, EXIT_FINDINGS, EXIT_INTERRUPTED, EXIT_UNDECIDED, plural
-from agentv.model.manifest import Interval, PartSummary, RunSummary, TargetSummary
+from agentv.model.manifest import Interval
 from agentv.model.result import ErrorInfo, EvaluatorResult, Result
+from agentv.runs.summary import RunSummary
+from agentv.runs.target_summary import PartSummary, TargetSummary
 from agentv.stats.intervals import proportion_interval
 from agentv.stats.power import cases_for_gate
 

@@ -27,11 +27,10 @@ from agentv.extensions.mcp.run_budget import BudgetState, CountedJobs
 from agentv.extensions.mcp.run_tools import TargetFigures, target_figures
 from agentv.extensions.mcp.served_project import ServedProject, check_path
 from agentv.extensions.mcp.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
-from agentv.model.manifest import RunSummary
 from agentv.model.result import Result
 from agentv.report.summary_text import headlines
 from agentv.runs.store import RunStore
-from agentv.runs.summary import SummaryBuilder
+from agentv.runs.summary import RunSummary, SummaryBuilder
 from agentv.support.user_code import importing_nothing
 
 _LOCK_TIMEOUT_S = 0.2

@@ -20,13 +20,13 @@ from agentv.errors import UsageError, plural
 from agentv.extensions.mcp.served_project import ServedProject
 from agentv.extensions.mcp.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
 from agentv.extensions.mcp.text_limit import MOST_CHARACTERS
-from agentv.model.manifest import TargetSummary
 from agentv.report.comparisons.comparison_text import comparison_lines
 from agentv.report.failure_text import failure_headline, failure_lines
 from agentv.report.figures import number
 from agentv.report.summary_text import headlines
 from agentv.runs.catalogue import RunEntry, State, project_runs, read_entry
 from agentv.runs.store import RunStore
+from agentv.runs.target_summary import TargetSummary
 from agentv.trust.roots import in_project, own_root
 
 GivenRunName = Annotated[

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from agentv.errors import UsageError
-from agentv.model.manifest import DatasetEntry, RunLink, RunManifest, RunSummary, SpanCounts, merged_contents
+from agentv.model.manifest import DatasetEntry, RunLink, RunManifest, SpanCounts, merged_contents
 from agentv.model.values import to_json
 from agentv.runs.folder import RunFolder, content_digest, new_run_id, write_whole
 from agentv.runs.folder_lock import is_locked
@@ -22,7 +22,7 @@ from agentv.runs.job_index import keyed_lines
 from agentv.runs.maintenance.damage import check_run, damage_error
 from agentv.runs.run_figures import planned_jobs
 from agentv.runs.store import RunStore
-from agentv.runs.summary import SummaryBuilder
+from agentv.runs.summary import RunSummary, SummaryBuilder
 
 MAY_DIFFER = (
     *("shard", "workers", "executor", "processes", "ray_address", "record", "dump_prompts", "dump_traces"),
