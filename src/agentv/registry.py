@@ -365,7 +365,11 @@ TARGETS = Registry(
 SERVICES = Registry(
     "agentv.services",
     "services",
-    {},
+    {
+        "batch-queue": "agentv.engine.calls.batch_queue:BatchQueueWrapper",
+        "openai-batches": "agentv.targets.apis.vendor_batches:OpenAIBatchApi",
+        "anthropic-batches": "agentv.targets.apis.vendor_batches:AnthropicBatchApi",
+    },
 )
 """Parts of a run that extensions provide. `agentv.model` and `agentv.report` have the protocol of each."""
 

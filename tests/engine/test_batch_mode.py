@@ -13,7 +13,7 @@ from agentv.executors.executor import LocalLimits
 from agentv.model.result import TokenUsage
 from agentv.report.status_line import status_line
 from agentv.runs.summary import Snapshot
-from agentv.targets.apis import batch_api
+from agentv.targets.apis import vendor_batches
 from agentv.targets.apis.openai import OpenAI
 from agentv_testing import Answer, RawReply, SampleRequest
 from waiting import wait_until
@@ -150,7 +150,7 @@ def test_a_refusal_in_a_batch_has_its_cost(project, batched):
 
 
 def test_large_runs_are_split_into_batches(project, batched, monkeypatch):
-    for kind in (batch_api.OpenAIBatchApi, batch_api.AnthropicBatchApi):
+    for kind in (vendor_batches.OpenAIBatchApi, vendor_batches.AnthropicBatchApi):
         monkeypatch.setattr(kind, "max_requests", 4)
     project.dataset(*[f"case {n}" for n in range(10)])
     assert project.eval("--out", "out").code == 0

@@ -23,6 +23,7 @@ from agentv.model.job import Job
 from agentv.registry import EXECUTORS
 from agentv.runs.store import RunStore
 from agentv.support.user_code import may_import
+from agentv.targets.apis.batch_api import batch_queue
 from agentv.targets.target import Target
 from agentv.trust.consent import check_policy, check_trust
 from agentv.trust.inventory import Inventory
@@ -123,6 +124,7 @@ def _check_batch_mode(project: Project, name: str) -> None:
         raise UsageError(f"Target '{name}' (provider '{target.provider}') has no batch mode", hint=hint)
     if not is_wanted and not target.is_batched:
         return
+    batch_queue(target)
     for complaint in msgspec.structs.replace(target, batch=True).complaints():
         raise UsageError(f"Target '{name}': {complaint}")
     if project.is_remote:

@@ -18,7 +18,7 @@ from agentv.errors import plural
 from agentv.executors.executor import Limits
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
 from agentv.model.values import digest
-from agentv.targets.apis.batch_api import BatchApi, BatchState, Outcome, UnreadableResults
+from agentv.targets.apis.batch_api import BatchApi, BatchPlace, BatchState, Outcome, UnreadableResults
 
 _QUIET_S = 0.5
 """Delay after the last request before a batch is submitted, or its results are read."""
@@ -32,16 +32,16 @@ Waiting = tuple[Request, "asyncio.Future[Response]"]
 
 
 class BatchQueueWrapper(ResponderWrapper):
-    """Sends requests in batches. `run` is part of their ids. `limits` shows the progress.
+    """Sends requests in batches. The run is part of their ids. `limits` shows the progress.
 
     When the run stops, requests are dropped: those that were submitted are found when the run is resumed.
     """
 
-    def __init__(self, inner: Responder, api: BatchApi, log: BatchLog, run: str, limits: Limits) -> None:
+    def __init__(self, inner: Responder, api: BatchApi, place: BatchPlace, limits: Limits) -> None:
         super().__init__(inner)
         self._api = api
-        self._log = log
-        self._run = run
+        self._log = BatchLog(place.folder, place.target)
+        self._run = place.run
         self._report = limits.report
         self._seen: Counter[str] = Counter()
         self._open: dict[str, tuple[Request, asyncio.Future[Response], bytes]] = {}

@@ -26,6 +26,7 @@ from agentv.registry import service
 from agentv.runs.redaction import Redactor
 from agentv.support.processes.process_gate import most_connections
 from agentv.support.user_code import may_import
+from agentv.targets.apis.batch_api import BatchPlace, batch_queue
 from agentv.targets.target import ModelApi, Target
 
 if TYPE_CHECKING:
@@ -200,12 +201,9 @@ class OpenTargets:
 
     def _queued(self, settings: Target, responder: Responder, folder: str) -> Responder:
         """Wrap a target in batch mode. Its requests need no place at the endpoint."""
-        from agentv.engine.calls.batch_log import BatchLog  # late: few targets are in batch mode
-        from agentv.engine.calls.batch_queue import BatchQueueWrapper
-
         spec, price = self._spec, price_of(settings)
-        batches, log = settings.open_batches(spec.home), BatchLog(folder, settings.name)
-        wrapped: Responder = BatchQueueWrapper(responder, batches, log, spec.run_id, self._limits)
+        queue, place = batch_queue(settings), BatchPlace(folder, settings.name, spec.run_id)
+        wrapped: Responder = queue(responder, settings.open_batches(spec.home), place, self._limits)
         if price is not None:
             wrapped = PriceWrapper(wrapped, BatchPrice(price), settings)
         if self.payments is not None:

@@ -9,6 +9,7 @@ import msgspec
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Request, Response, content_text
 from agentv.model.token_counts import UsageFields, read_usage
+from agentv.registry import service
 from agentv.targets.apis import model_api as api
 from agentv.targets.apis.api_messages import (
     JsonFormat,
@@ -80,9 +81,8 @@ class Anthropic(HostedApi, frozen=True, kw_only=True):
 
     def open_batches(self, home: str) -> BatchApi:
         """Open the endpoint for batches."""
-        from agentv.targets.apis.batch_api import AnthropicBatchApi  # late: few targets are in batch mode
-
-        return AnthropicBatchApi(self.open(home), *self._base())
+        batches: BatchApi = service("anthropic-batches", "`batch`")(self.open(home), *self._base())
+        return batches
 
     def _base(self) -> tuple[str, str]:
         base, _, query = (self.base_url or ANTHROPIC_URL).partition("?")

@@ -14,6 +14,7 @@ from agentv.errors import UsageError
 from agentv.model.call_trace import TRACE_WAIT_S
 from agentv.model.job import CallOverrides
 from agentv.model.response import Responder
+from agentv.registry import service
 from agentv.settings.addresses import address_complaints, host_of, is_loopback
 from agentv.targets.apis.model_api import ApiResponder, WireApi, embeddings_wire, find_api_key, open_api
 from agentv.targets.apis.openai_wire import Dialect, chat_wire, responses_wire
@@ -66,10 +67,9 @@ class OpenAI(HostedApi, frozen=True, kw_only=True):
 
     def open_batches(self, home: str) -> BatchApi:
         """Open the endpoint for batches."""
-        from agentv.targets.apis.batch_api import OpenAIBatchApi  # late: few targets are in batch mode
-
         base, query = self._base(home)
-        return OpenAIBatchApi(self.open(home), base, query, PATHS[self.api])
+        batches: BatchApi = service("openai-batches", "`batch`")(self.open(home), base, query, PATHS[self.api])
+        return batches
 
     def open_embeddings(self, home: str) -> Responder:
         """Open the endpoint for embeddings by `model`."""
