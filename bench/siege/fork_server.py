@@ -105,7 +105,7 @@ def run_here(order: dict[str, Any]) -> NoReturn:
 
 def call(order: dict[str, Any]) -> object:
     from agentv.cli import main
-    from agentv.engine.calls import batch_queue
+    from agentv.extensions.batch import batch_queue
 
     batch_queue._QUIET_S, batch_queue._FIRST_POLL_S = 0.03, 0.01  # the fake server answers at once
     if order["kill"] is not None:

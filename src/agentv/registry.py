@@ -13,6 +13,7 @@ from typing import Any
 from agentv.errors import UsageError
 
 EXTENSIONS = {
+    "batch": "agentv.services",
     "bisect": "agentv.commands",
     "generate": "agentv.commands",
     "mcp": "agentv.commands",
@@ -365,11 +366,7 @@ TARGETS = Registry(
 SERVICES = Registry(
     "agentv.services",
     "services",
-    {
-        "batch-queue": "agentv.engine.calls.batch_queue:BatchQueueWrapper",
-        "openai-batches": "agentv.targets.apis.vendor_batches:OpenAIBatchApi",
-        "anthropic-batches": "agentv.targets.apis.vendor_batches:AnthropicBatchApi",
-    },
+    {},
 )
 """Parts of a run that extensions provide. `agentv.model` and `agentv.report` have the protocol of each."""
 

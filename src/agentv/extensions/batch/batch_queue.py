@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from agentv.engine.calls.batch_log import BatchLog, LoggedBatch
 from agentv.errors import plural
 from agentv.executors.executor import Limits
+from agentv.extensions.batch.batch_log import BatchLog, LoggedBatch
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
 from agentv.model.values import digest
 from agentv.targets.apis.batch_api import BatchApi, BatchPlace, BatchState, Outcome, UnreadableResults

@@ -6,14 +6,13 @@ import threading
 
 import pytest
 
-from agentv.engine.calls import batch_queue
 from agentv.engine.calls.open_targets import OpenTargets
 from agentv.engine.job.spec import RunFiles, RunSpec
 from agentv.executors.executor import LocalLimits
+from agentv.extensions.batch import batch_queue, vendor_batches
 from agentv.model.result import TokenUsage
 from agentv.report.status_line import status_line
 from agentv.runs.summary import Snapshot
-from agentv.targets.apis import vendor_batches
 from agentv.targets.apis.openai import OpenAI
 from agentv_testing import Answer, RawReply, SampleRequest
 from waiting import wait_until
