@@ -21,6 +21,7 @@ EXTENSIONS = {
     "otel": "agentv.services agentv.session_formats",
     "pydantic_ai": "agentv.targets",
     "ray": "agentv.executors",
+    "skill": "agentv.commands",
     "swap": "agentv.commands",
 }
 """The built-in extensions, each a folder of `agentv.extensions`, and the groups of the registries that it adds to."""

@@ -21,8 +21,6 @@ COMMANDS = Registry(
         "eval": f"{_CLI}.evaluation_options:eval_command run | "
         "Run every case, score the answers and record the results.",
         "compare": f"{_CLI}.analysis_options:compare_command | Compare runs and test whether the difference is real.",
-        "skill": f"{_CLI}.ablation_options:skill_command | Measure whether an Agent Skill helps your coding agents.",
-        "ablate": f"{_CLI}.ablation_options:ablate_command | Measure whether a prompt, a file or an MCP server helps.",
         "report": f"{_CLI}.commands.analysis.report:report_command | "
         "Write reports of a run: HTML, JUnit, Markdown, CSV or Parquet.",
         "view": f"{_CLI}.commands.view:view_command | Show runs in the browser: live, with filters and comparisons.",

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from agentv.ablation.arms import Arm, file_arms, mcp_arms, prompt_arms
-from agentv.cli.ablation_options import AblateArguments
-from agentv.cli.arm_runs import EVALS, Measured, measure, print_plans
 from agentv.cli.run_series import RunSeries
 from agentv.engine.resume import folder_of
 from agentv.engine.run_project import open_targets
 from agentv.errors import UsageError, file_errors
+from agentv.extensions.skill.arm_runs import EVALS, Measured, measure, print_plans
+from agentv.extensions.skill.arms import Arm, file_arms, mcp_arms, prompt_arms
+from agentv.extensions.skill.command import AblateArguments
 from agentv.targets.target import Target
 
 

@@ -1,4 +1,4 @@
-"""The arguments of the commands that compare a target with and without something: skill and ablate."""
+"""`agentv skill` and `agentv ablate`: their options."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SkillArguments(ArmOptions):
                 3 too many errors   4 budget reached   5 can't tell   130 interrupted
     """
 
-    action = "agentv.cli.commands.skill:measure_skill"
+    action = "agentv.extensions.skill.skill_action:measure_skill"
     examples = (
         "agentv skill skills/release-notes",
         "agentv skill skills/release-notes --target claude --trials 3",
@@ -66,7 +66,7 @@ class AblateArguments(ArmOptions):
                 3 too many errors   4 budget reached   5 can't tell   130 interrupted
     """
 
-    action = "agentv.cli.commands.ablate:ablate"
+    action = "agentv.extensions.skill.ablate_action:ablate"
     examples = (
         "agentv ablate evals --prompt prompts/system.md",
         "agentv ablate evals --prompt new.md --against old.md --target gpt",

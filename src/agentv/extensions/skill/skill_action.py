@@ -11,13 +11,13 @@ from shutil import rmtree
 
 import click
 
-from agentv.ablation.arms import PREVIOUS, WITH, check_leaks, coding_agents, skill_arms
-from agentv.ablation.skill_folder import SkillFolder, copy_previous, copy_skill, open_skill
-from agentv.cli.ablation_options import SkillArguments
-from agentv.cli.arm_runs import EVALS, TRIGGERS, Measured, measure, print_plans
 from agentv.cli.run_series import RunSeries
 from agentv.engine.run_project import is_remote, open_targets
 from agentv.errors import UsageError
+from agentv.extensions.skill.arm_runs import EVALS, TRIGGERS, Measured, measure, print_plans
+from agentv.extensions.skill.arms import PREVIOUS, WITH, check_leaks, coding_agents, skill_arms
+from agentv.extensions.skill.command import SkillArguments
+from agentv.extensions.skill.skill_folder import SkillFolder, copy_previous, copy_skill, open_skill
 from agentv.runs.folder import RunFolder
 from agentv.support.hashes import folder_digest
 

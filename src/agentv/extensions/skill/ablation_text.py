@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from agentv.ablation.arms import PREVIOUS, WITH, WITHOUT
-from agentv.ablation.findings import Findings, Share, TargetFindings
 from agentv.comparison.comparison import Change, Comparison, Side
 from agentv.comparison.part_comparison import UsageChange
 from agentv.errors import plural
+from agentv.extensions.skill.arms import PREVIOUS, WITH, WITHOUT
+from agentv.extensions.skill.findings import Findings, Share, TargetFindings
 from agentv.report.comparisons.verdict_text import method, named_verdict, notes
 from agentv.report.figures import (
     NONE,

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentv.ablation.arms import WITH, Arm
 from agentv.comparison.comparison import Comparison, FailOn
 from agentv.comparison.comparison_json import comparison_data
 from agentv.comparison.run_comparison import CompareOptions, compare_runs
 from agentv.comparison.scores import RunScores
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED
 from agentv.evaluators.checks.skill_trigger import loads_skill
+from agentv.extensions.skill.arms import WITH, Arm
 from agentv.model.result import Result
 from agentv.runs.store import RunStore
 from agentv.stats.distributions import Interval

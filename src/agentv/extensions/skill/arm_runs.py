@@ -9,17 +9,17 @@ from typing import cast
 
 import msgspec
 
-from agentv.ablation.arms import WITHOUT, Arm
-from agentv.ablation.findings import Findings, Gate, find, findings_data
 from agentv.cli import output
-from agentv.cli.ablation_options import ArmOptions
 from agentv.cli.commands.analysis.compare import write_page
 from agentv.cli.commands.eval import short
 from agentv.cli.options import options_of
 from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan
 from agentv.engine.run_options import EvalOptions
 from agentv.errors import file_errors, plural
-from agentv.report.comparisons.ablation_text import ablation_lines, ablation_markdown
+from agentv.extensions.skill.ablation_text import ablation_lines, ablation_markdown
+from agentv.extensions.skill.arms import WITHOUT, Arm
+from agentv.extensions.skill.command import ArmOptions
+from agentv.extensions.skill.findings import Findings, Gate, find, findings_data
 from agentv.report.terminal import print_lines
 
 EVALS, TRIGGERS = "evals", "triggers"

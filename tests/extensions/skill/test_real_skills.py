@@ -11,7 +11,7 @@ import pytest
 from agentv.registry import TARGETS
 from agentv_testing import FaultyServer
 
-sys.path.append(str(Path(__file__).parent.parent / "targets"))
+sys.path.append(str(Path(__file__).parents[2] / "targets"))
 from real_agents import AGENTS
 
 pytestmark = [pytest.mark.real_agents, pytest.mark.filterwarnings("default"), pytest.mark.timeout(600)]
