@@ -365,10 +365,21 @@ class TestRuns:
 
 
 @pytest.mark.parametrize(
-    ("env", "is_passed"),
-    [({"ANTHROPIC_BASE_URL": "https://evil.example"}, False), ({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}, True)],
+    ("address", "is_passed"),
+    [
+        ("https://evil.example", False),
+        ("http:evil.example", False),
+        ("https:/evil.example", False),
+        ("//evil.example", False),
+        ("http://evil.example\\@127.0.0.1:9/", False),
+        ("http://evil.example\t\\@localhost/", False),
+        ("http://127.0.0.1:9", True),
+        ("http://[::1]:9/v1", True),
+    ],
 )
-def test_the_key_of_a_vendor_is_not_sent_to_another_host(place, monkeypatch, env, is_passed):
+def test_the_key_of_a_vendor_is_not_sent_to_another_host(place, monkeypatch, address, is_passed):
+    """Node takes `http:name` for an address, and what follows a backslash for a path."""
+    env = {"ANTHROPIC_BASE_URL": address}
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-the-vendor")
     assert ("ANTHROPIC_API_KEY" in reported_environment(place, env=env)["env"]) is is_passed
     named = reported_environment(place, env=env, pass_env=("ANTHROPIC_API_KEY",))["env"]

@@ -59,6 +59,12 @@ def test_a_relative_xdg_folder_is_ignored(monkeypatch, tmp_path):
         (("localhost:8080",), "http://localhost:9090/v1", False),
         (("example.com:443",), "https://example.com", True),
         (("example.com",), "not an address", False),
+        (("*.example.com",), "evil.example/.example.com", False),
+        (("*.example.com",), "https://evil.example\uff0f.example.com", False),
+        (("example.com",), "https://evil.example\\@example.com/", False),
+        (("*.example.com",), "https://evil.example\\.example.com/", False),
+        (("example.com",), "https://evil.example\t@example.com/", False),
+        (("*",), "https://anything.example", True),
     ],
 )
 def test_only_the_listed_hosts_may_be_called(allowed, address, is_allowed):

@@ -48,7 +48,13 @@ def test_trust_in_a_template_ends_when_its_repository_is_configured_otherwise(st
     assert (evaluate(stranger, command).code, stranger.has_run) == (2, False)
 
 
-@pytest.mark.parametrize("name", [".claude/settings.json", ".vscode/tasks.json", ".mcp.json", ".envrc"])
+SETTINGS = (
+    ".claude/settings.json", ".vscode/tasks.json", ".mcp.json", ".envrc", ".env", ".ENV", ".env.local",
+    "opencode.jsonc", "bunfig.toml", ".github/hooks/start.json", ".copilot/mcp-config.json",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SETTINGS)
 def test_settings_of_tools_in_a_folder_of_a_template_need_trust(stranger, command, name):
     stranger.write(stranger.theirs, f"tpl/a/b/{name}", "{}")
     ended = evaluate(stranger, command)
@@ -95,3 +101,17 @@ def test_a_file_that_tools_execute_needs_trust_wherever_it_comes_from(path, need
     workspace = Workspace(files=(WorkspaceFile(path, "plain.txt", "", "/project/plain.txt"),))
     found = [(use.kind, use.value) for use in workspace_uses(workspace, "d.yaml")]
     assert found == ([("template", path)] if needs_trust else [])
+
+
+@pytest.mark.parametrize("in_template", [(), ("HEAD",), ("objects/a", "refs/a"), ("HEAD", "refs/a")])
+def test_files_that_make_a_repository_of_a_workspace_need_trust(tmp_path, in_template):
+    """Git runs programs that the `config` of a folder with HEAD, objects and refs names."""
+    for name in in_template:
+        (tmp_path / "sub" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sub" / name).write_text("")
+    paths = [f"sub/{name}" for name in ("HEAD", "config", "objects/a", "refs/a") if name not in in_template]
+    files = tuple(WorkspaceFile(path, "plain.txt", "", "/project/plain.txt") for path in paths)
+    workspace = Workspace(path=str(tmp_path), files=files)
+    assert ("template", "sub (a Git repository)") in [
+        (use.kind, use.value) for use in workspace_uses(workspace, "d.yaml")
+    ]

@@ -16,6 +16,7 @@ import msgspec
 
 from agentv.errors import AgentvError, UsageError
 from agentv.model.diagnostics import Problems, type_word
+from agentv.settings.addresses import is_ambiguous
 from agentv.settings.frozen_settings import check_settings_file, frozen_settings
 from agentv.settings.settings_reader import read_settings
 
@@ -42,14 +43,16 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the host of an address may be called."""
         if self.hosts is None:
             return True
+        if "*" in self.hosts:
+            return True
         host, port = _host_and_port(address)
-        names = (host, f"{host}:{port}")
+        names = (host, f"{host}:{port}") if host else ()
         return any(fnmatchcase(name, allowed.lower()) for allowed in self.hosts for name in names)
 
     def check_host(self, address: str) -> None:
         """Raise UsageError if the host of an address may not be called."""
         if not self.allows_host(address):
-            host = _host_and_port(address)[0]
+            host = _host_and_port(address)[0] or address
             detail = f"Your policy allows only: {', '.join(self.hosts or ()) or 'no host'}"
             raise UsageError(f"Calls to '{host}' are not allowed", detail, f"Add it to `hosts` in {policy_path()}")
 
@@ -125,10 +128,10 @@ def _read(path: str, modified: int, size: int) -> Policy:  # noqa: ARG001  # a c
 
 
 def _host_and_port(address: str) -> tuple[str, int | None]:
-    """Return the host and the port of a URL; for other text, the text itself, which no list of hosts allows."""
+    """Return the host and the port of a URL; an empty host for other text, and if programs may read another one."""
     try:
         parts = urlsplit(address)
         default = {"https": 443, "http": 80}.get(parts.scheme)
-        return (parts.hostname or address).lower(), parts.port or default
+        return "" if is_ambiguous(address) else (parts.hostname or "").lower(), parts.port or default
     except ValueError:
-        return address.lower(), None
+        return "", None

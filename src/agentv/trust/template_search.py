@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from agentv.settings.project import is_inside
 from agentv.trust.roots import in_project
@@ -12,11 +13,14 @@ MOST_ENTRIES = 100_000
 
 _TOOL_SETTINGS = frozenset(
     (
-        *(".git", ".claude", ".codex", ".cursor", ".gemini", ".opencode", ".pi", ".vscode", ".devcontainer", ".husky"),
-        *(".envrc", ".mcp.json", "opencode.json"),
+        *(".git", ".claude", ".codex", ".copilot", ".gemini", ".opencode", ".pi", ".cursor", ".windsurf", ".kiro"),
+        *(".vscode", ".idea", ".zed", ".devcontainer", ".husky"),
+        *(".mcp.json", "opencode.json", "opencode.jsonc", "bunfig.toml", ".aider.conf.yml"),
     )
 )
 """Names that agents, editors and Git execute on their own, in any folder that they work in."""
+_VARIABLES = ".env"
+"""The beginning of files with variables, such as the address of an API, which agents read in their folder."""
 
 
 def template_uses(template: str) -> Iterator[str]:
@@ -37,16 +41,39 @@ def template_uses(template: str) -> Iterator[str]:
             yield f"{parent} (a Git repository)"
         for name in names:
             path = os.path.join(parent, name)
-            if name.lower() in _TOOL_SETTINGS:
+            if _is_setting(name, os.path.basename(parent)):
                 yield path
             elif checks_links and os.path.islink(path) and _leads_out(path, root):
                 yield f"link to {os.readlink(path)} ({path})"
-        folders[:] = [name for name in folders if name.lower() not in _TOOL_SETTINGS]
+        folders[:] = [name for name in folders if not _is_setting(name, os.path.basename(parent))]
 
 
 def is_tool_setting(path: str) -> bool:
     """Whether a path in a workspace has a name that tools execute on their own."""
-    return any(part.lower() in _TOOL_SETTINGS for part in path.replace("\\", "/").split("/"))
+    parts = path.replace("\\", "/").split("/")
+    return any(_is_setting(part, folder) for folder, part in zip(("", *parts), parts, strict=False))
+
+
+def _is_setting(name: str, folder: str) -> bool:
+    """Whether a file or folder with this name, in a folder with another, has settings of tools."""
+    name = name.lower()
+    is_hook = name == "hooks" and folder.lower() == ".github"  # of Copilot
+    return name in _TOOL_SETTINGS or name.startswith(_VARIABLES) or is_hook
+
+
+def added_repositories(template: str, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the folders that Git takes for repositories after files were added to a template, each file at its path."""
+    names: dict[str, set[str]] = {}
+    for path in paths:
+        parts = os.path.normpath(path).split(os.sep)
+        for depth, part in enumerate(parts):
+            names.setdefault(os.path.join("", *parts[:depth]), set()).add(part)
+    for folder, added in names.items():
+        with suppress(OSError):
+            if template:
+                added |= set(os.listdir(os.path.join(template, folder)))
+        if is_repository(list(added)):
+            yield f"{folder or '.'} (a Git repository)"
 
 
 def is_repository(names: list[str]) -> bool:

@@ -27,7 +27,7 @@ from agentv.trust.env_file import load_environment
 from agentv.trust.inventory import Inventory, Use, command_text
 from agentv.trust.policy import load_policy
 from agentv.trust.roots import in_project, is_trusted, noted_variables, trusting_only_the_project
-from agentv.trust.template_search import is_tool_setting, template_uses
+from agentv.trust.template_search import added_repositories, is_tool_setting, template_uses
 
 Evaluators = tuple[EvaluatorSpec, ...] | None
 
@@ -134,6 +134,8 @@ def workspace_uses(workspace: Workspace, file: str) -> Iterator[Use]:
             yield Use("template", added.path, file, "workspace.files")
         elif os.path.isdir(added.file):
             yield from (Use("template", value, file, "workspace.files") for value in template_uses(added.file))
+    repositories = added_repositories(workspace.path or "", (added.path for added in workspace.files))
+    yield from (Use("template", value, file, "workspace.files") for value in repositories)
 
 
 def dataset_uses(source: Source, options: Options, survey: CaseSurvey) -> Inventory:

@@ -29,7 +29,11 @@ GIT_CONFIG = "[user]\n\tname = agentv\n\temail = agentv@localhost\n"
 """An identity for commits: the agent's own home folder has no Git configuration."""
 
 
-_API_ADDRESS = re.compile(r"(?:base_?url|api_?base|api_?url|endpoint)\W+(https?://[^\s\"']+)", re.IGNORECASE)
+_ADDRESS_NAME = r"(?:base_?url|api_?base|api_?url|endpoint)"
+_ADDRESS_VARIABLE = re.compile(_ADDRESS_NAME, re.IGNORECASE)
+_ADDRESS_ARGUMENT = re.compile(rf"{_ADDRESS_NAME}\W+(https?:[^\s\"']+)", re.IGNORECASE)
+_LIKE_AN_ADDRESS = re.compile(r"[:./{]")
+"""Agents accept more than `http://name`: `http:name` and `//name` too."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,8 +270,11 @@ class CodingAgent(WorkspaceTarget, frozen=True, kw_only=True):
 
 def _addresses(env: Mapping[str, Any], arguments: Iterable[str]) -> list[str]:
     """Return the addresses of APIs in variables and arguments."""
-    texts = [f"{name}={value}" for name, value in env.items()] + [" ".join(arguments)]
-    return [address[1] for text in texts for address in _API_ADDRESS.finditer(text)]
+    variables = [str(value) for name, value in env.items() if _ADDRESS_VARIABLE.search(name)]
+    words = [" ".join(arguments), *(f"{name}={value}" for name, value in env.items())]
+    addresses = [value for value in variables if _LIKE_AN_ADDRESS.search(value)]
+    addresses += (match[1] for text in words for match in _ADDRESS_ARGUMENT.finditer(text))
+    return list(dict.fromkeys(addresses))
 
 
 def options(given: Mapping[str, str | None]) -> list[str]:
