@@ -56,3 +56,25 @@ def test_differences_are_unexplained_without_an_entry_that_fits(record, ours, en
     run = OurRun({} if ours is None else {("a", "contains", "x"): ours}, "Note: it passes here")
     problems = "\n".join(problems_of([record], run, entries))
     assert problem in problems if problem else not problems
+
+
+def row(*scores, status="ok"):
+    return {"test_id": "a", "execution_status": status, "scores": list(scores)}
+
+
+@pytest.mark.parametrize(
+    ("rows", "missing"),
+    [
+        ([], ["test a: no result"]),
+        ([row(status="execution_error")], ["test a: execution_error"]),
+        ([row({"name": "one"})], ["test a, grader two: no score"]),
+        ([row({"name": "one", "assertions": [{"text": "Grader timed out"}]}, {"name": "two"})], ["one: timeout"]),
+        ([row({"name": "one"}, {"name": "two"})], []),
+    ],
+)
+def test_a_grader_without_a_verdict_is_named_when_agentv_is_recorded(rows, missing, monkeypatch):
+    monkeypatch.syspath_prepend(PEERS.parents[2] / "bench" / "peers")
+    agentv_ts = pytest.importorskip("agentv_ts")
+    suite = {"assertions": [{"name": "one"}], "tests": [{"id": "a", "assertions": [{"name": "two"}]}]}
+    problems = agentv_ts.missing_checks(suite, rows)
+    assert len(problems) == len(missing) and all(part in "; ".join(problems) for part in missing)
