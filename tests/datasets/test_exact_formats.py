@@ -49,12 +49,13 @@ def test_the_agent_never_sees_the_instructions_of_a_simulated_user(folder):
         assert case.input[-1].role == "assistant"  # so the simulated user opens
 
 
-def test_a_golden_with_turns_names_the_user_description_as_lost(folder):
-    golden = {"scenario": "Refund", "user_description": "Curt", "turns": [{"role": "user", "content": "Hi"}]}
+def test_a_golden_with_turns_goes_on_with_a_simulated_user(folder):
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    golden = {"scenario": "Refund", "user_description": "Curt", "expected_outcome": "Paid", "turns": turns}
     folder.write("goldens.json", json.dumps([golden]))
-    loaded = folder.load("goldens.json")
-    assert text(loaded[0].input) == "Hi"
-    assert any("user_description" in loss for loss in losses(loaded))
+    (case,) = loaded = folder.load("goldens.json")
+    assert [(message.role, message.content) for message in case.input] == [("user", "Hi"), ("assistant", "Hello")]
+    assert (case.user.goal, case.user.persona) == ("Refund", "Curt") and not losses(loaded)
 
 
 def test_an_object_in_expected_of_braintrust_is_the_reference(folder):

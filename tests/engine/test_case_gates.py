@@ -159,6 +159,24 @@ def test_settings_files_that_are_not_read_are_named(folder, command):
     assert "agentv.config.ts is not read. It sets maxCostUsd: 2.5 (--budget-usd)\n" in stderr
 
 
+def test_settings_files_that_are_not_read_are_errors_with_strict(folder, command):
+    suite(folder, "yes")
+    folder.write("agentv.config.ts", "export default { workers: 3 }\n")
+    ended = command("eval", "d.yaml", "--strict", "--quiet")
+    assert ended.code == 2 and "agentv.config.ts is not read. It sets workers: 3" in ended.stderr
+    checked = command("validate", "d.yaml")
+    assert checked.code == 0 and "is not read. It sets workers: 3" in checked.stdout + checked.stderr
+    assert command("validate", "d.yaml", "--strict").code == 1
+
+
+def test_threshold_with_tests_is_an_error_with_strict(folder, command):
+    folder.write("d.yaml", "tests:\n  - {id: a, input: x, criteria: c, assertions: [{type: contains, value: yes}]}\n")
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": "yes"}]})
+    assert "--threshold is the mean of all cases" in command("eval", "d.yaml", "--threshold", "0.5").stderr
+    ended = command("eval", "d.yaml", "--threshold", "0.5", "--strict")
+    assert ended.code == 2 and "--threshold is the mean of all cases" in ended.stderr
+
+
 @pytest.mark.parametrize("judge", ["${{ NO_SUCH_JUDGE }}", "gone"])
 def test_an_unresolved_judge_is_an_error_only_if_a_judge_is_needed(folder, command, judge):
     suite(folder, "yes")

@@ -147,6 +147,15 @@ def test_no_run_to_resume_is_an_error(project):
     assert ended.code == 2 and "No unfinished run to resume" in ended.stderr
 
 
+@pytest.mark.parametrize("has_unfinished", [False, True])
+def test_a_run_that_does_not_exist_is_named(project, has_unfinished):
+    project.dataset(*(["no", "yes"] * 20))
+    if has_unfinished:
+        project.eval("--fail-fast", "--workers", "1")
+    ended = project.command("eval", "--resume", "no-such-run")
+    assert ended.code == 2 and "there is no run 'no-such-run'" in ended.stderr
+
+
 def test_resuming_in_a_new_folder_starts_a_run(project):
     project.dataset("yes")
     assert project.eval("d.yaml", "--resume", "--out", "out", "--quiet").code == 0

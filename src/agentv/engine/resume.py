@@ -33,6 +33,8 @@ def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]
     rescores = isinstance(given, RescoreOptions)
     if out is None and not rescores and len(given.paths) == 1 and (run := _run_named_by(given.paths[0])) is not None:
         given, out = msgspec.structs.replace(given, paths=()), run
+    if out is None and not rescores:
+        _check_names(given.paths)
     if out is None:
         found = last_unfinished(project_root(folder), rescored=rescores)
         if found is None:
@@ -63,6 +65,13 @@ def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]
         hint = "Omit paths and options to resume with those of the run, or start a new run"
         raise UsageError(f"The run in {out} was started with different values for: {', '.join(different)}", hint=hint)
     return options, out
+
+
+def _check_names(paths: Sequence[str]) -> None:
+    """Raise UsageError for a name that is neither a run nor a file or pattern of datasets."""
+    for path in paths:
+        if not os.path.exists(path) and not any(mark in path for mark in "*?["):
+            raise UsageError(f"No run to resume: there is no run '{path}'", hint="`agentv runs` lists the runs")
 
 
 def _run_named_by(name: str) -> str | None:

@@ -58,8 +58,8 @@ def evaluate(args: EvalArguments) -> None:
     written = None if file is None else args.out
     specs = chosen_specs(options, args.quiet)
     plan = prepare(options, options.open_cases(*output.listeners(args.quiet)), evaluators=specs, written=written)
+    _print_foreign_notes(plan, args)
     if not args.quiet:
-        _print_foreign_notes(plan)
         _warn_of_gated_mocks(plan)
     if args.dry_run:
         from agentv.cli.dry_run import print_plan  # late: rarely needed
@@ -83,13 +83,16 @@ def evaluate(args: EvalArguments) -> None:
     sys.exit(outcome.verdict.exit_code)
 
 
-def _print_foreign_notes(plan: RunPlan) -> None:
-    """Print what another tool would read or decide differently."""
+def _print_foreign_notes(plan: RunPlan, args: EvalArguments) -> None:
+    """Print what another tool would read or decide differently. Raises UsageError with `--strict`."""
     sources, gates = plan.cases.sources, plan.options.gates
-    for note in unread_settings(sources):
-        output.note(note)
+    notes = [f"{path} {note}" for path, note in unread_settings(sources).items()]
     if gates is not None and gates.threshold is not None and uses_tests(sources):
-        output.note(THRESHOLD_NOTE)
+        notes.append(THRESHOLD_NOTE)
+    if notes and args.strict:
+        raise UsageError("The run would differ from that of the files' own tool, and --strict is set", notes[0])
+    for note in [] if args.quiet else notes:
+        output.note(note)
 
 
 def _warn_of_gated_mocks(plan: RunPlan) -> None:

@@ -104,6 +104,9 @@ class _DeepEvalGoldens(ForeignFormat):
 
 DEEPEVAL_GOLDENS = _DeepEvalGoldens()
 
+_OPENING = {"role": "assistant", "content": "Hi! How can I help you today?"}
+"""The first message of a conversation that the simulated user begins."""
+
 
 def _single(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
     if is_blank(data.get("input")):
@@ -122,27 +125,13 @@ def _single(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
 
 
 def _conversation(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
-    """Return a conversation: the turns that are given, or a simulated user who follows the scenario."""
+    """Return a conversation: a simulated user follows the scenario, after the turns of the golden."""
     turns = parsed(data.get("turns"))
     messages = [message_of(turn, lose) for turn in turns] if isinstance(turns, list) and turns else []
-    users = [message for message in messages if message["role"] == "user"]
     outcome = {"expected_outcome": text_of(first_of(data, "expected_outcome", "expectedOutcome"))}
     scenario = text_of(data["scenario"])
     persona = text_of(first_of(data, "user_description", "userDescription", "persona"))
-    if users:
-        if persona:
-            lose("user_description of a golden with turns: the user's messages are those of the turns")
-        replies = len(messages) - len(users)
-        if replies:
-            lose("replies in the turns of a golden: the target writes its own")
-        return {
-            **outcome,
-            "input": [users[0]],
-            "turns": [{"input": [message]} for message in users[1:]],
-            "description": scenario,
-        }
-    opening = [{"role": "assistant", "content": "Hi! How can I help you today?"}]
-    return {**outcome, "input": opening, "user": filled({"goal": scenario, "persona": persona})}
+    return {**outcome, "input": messages or [_OPENING], "user": filled({"goal": scenario, "persona": persona})}
 
 
 def _golden(case: EvalCase, lose: Lose) -> dict[str, Any]:
@@ -162,7 +151,8 @@ def _conversation_golden(case: EvalCase, lose: Lose) -> dict[str, Any]:
     outcome = case.expected_outcome or text_in(case.expected_output, lose)
     persona = case.user.persona if case.user else None
     golden = {"scenario": scenario, "expected_outcome": outcome, "user_description": persona}
-    return filled({**golden, "turns": chat_messages((*case.input, *later), lose) if later else [], **_shared(case)})
+    turns = chat_messages((*case.input, *later), lose) if later or case.user else []
+    return filled({**golden, "turns": [] if turns == [_OPENING] else turns, **_shared(case)})
 
 
 def _shared(case: EvalCase) -> dict[str, Any]:

@@ -40,13 +40,13 @@ def uses_tests(sources: Sequence[Source]) -> bool:
     return any(isinstance(document, dict) and case_list_key(document) == "tests" for document in documents)
 
 
-def unread_settings(sources: Sequence[Source]) -> list[str]:
-    """Return a note for each settings file of another tool, from the datasets up to the root of their project."""
+def unread_settings(sources: Sequence[Source]) -> dict[str, str]:
+    """Return settings files of other tools, from the datasets up to the root of their project, with a note on each."""
     folders = dict.fromkeys(
         parent for source in sources for parent in upward(source.folder, project_root(source.folder))
     )
     paths = (os.path.join(folder, name) for folder in folders for name in _NAMES)
-    return [_note(path) for path in paths if os.path.isfile(path)]
+    return {os.path.relpath(path): _note(path) for path in paths if os.path.isfile(path)}
 
 
 def _note(path: str) -> str:
@@ -54,8 +54,7 @@ def _note(path: str) -> str:
     with suppress(OSError):
         text = Path(path).read_text(encoding="utf-8", errors="replace")[:_LONGEST]
     settings = ", ".join(f"{setting} ({option})" for setting, option in _settings_in(text))
-    name = os.path.relpath(path)
-    return f"{name} is not read. It sets {settings}" if settings else f"{name} is not read"
+    return f"is not read. It sets {settings}" if settings else "is not read"
 
 
 def _settings_in(text: str) -> Iterator[tuple[str, str]]:

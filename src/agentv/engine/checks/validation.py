@@ -10,11 +10,13 @@ from agentv.datasets.discovery import GivenFormat, find_datasets
 from agentv.datasets.formats.dataset_format import Source
 from agentv.engine.cases.case_survey import variable_uses
 from agentv.engine.checks.dataset_check import CollectingSink, check_dataset
-from agentv.engine.checks.findings import Report
+from agentv.engine.checks.findings import Finding, Report
+from agentv.engine.checks.foreign_settings import unread_settings
 from agentv.engine.checks.project_files import ProjectFiles
 from agentv.engine.checks.settings_files import check_settings, split_settings
 from agentv.engine.run_defaults import unsafe_settings
 from agentv.errors import DatasetNotFoundError
+from agentv.model.diagnostics import Severity
 from agentv.settings.project import project_root
 from agentv.support.user_code import importing_nothing
 from agentv.trust.inventory import Inventory
@@ -60,6 +62,8 @@ def _validated(paths: Sequence[str], options: Options) -> Report:
         report.cases += found.cases
         report.add(found.findings)
         report.notes += found.notes
+    severity: Severity = "error" if options.strict else "warning"
+    report.add([Finding(severity, path, f"The file {note}") for path, note in unread_settings(sources).items()])
     _add_settings(settings, set(paths), list(projects.values()), report)
     uses = Inventory(use for project in projects.values() for use in project.uses())
     uses.add(variable_uses(sources))
