@@ -100,6 +100,19 @@ def test_files_prompts_and_tests_are_found_and_programs_are_lost(folder, example
     assert all(any(name in message for message in lost) for name in ("build.js", "docs.google.com", "make.py"))
 
 
+@pytest.mark.parametrize(
+    "assertions", [[{"type": "is-sql"}], [{"type": "assert-set", "assert": [{"type": "is-xml"}]}, {"type": "pi"}]]
+)
+def test_a_test_without_any_assertion_that_can_be_kept_is_an_error(folder, command, assertions):
+    tests = [
+        {"vars": {"x": "a"}, "assert": assertions},
+        {"vars": {"x": "b"}, "assert": [{"type": "equals", "value": "b"}]},
+    ]
+    folder.write("promptfooconfig.yaml", json.dumps({"prompts": ["{{x}}"], "providers": ["echo"], "tests": tests}))
+    ended = command("eval", "promptfooconfig.yaml", "--json")
+    assert ended.code == 1 and "None of the assertions of the test has a counterpart here" in ended.stderr
+
+
 def test_graders_become_targets_and_thresholds_become_minimums(folder, example, monkeypatch):
     monkeypatch.setenv("MY_KEY", "a-secret-key")
     (case,) = folder.load(example("chat"))
@@ -385,7 +398,7 @@ def test_variables_may_be_in_a_file(folder):
 
 
 def test_losses_are_warnings_and_fail_a_strict_check(command, folder):
-    text = "prompts: [x]\nproviders: [echo, 'made-up:1']\ntests: [{assert: [{type: perplexity, threshold: 2}]}]\n"
+    text = "prompts: [x]\nproviders: [echo, 'made-up:1']\ntests: [{assert: [{type: perplexity}, {type: is-json}]}]\n"
     path = folder.write("promptfooconfig.yaml", text)
     lost = [str(warning) for warning in folder.load(path).warnings if isinstance(warning, LossWarning)]
     assert len(lost) == 2 and "made-up:1" in lost[0] and "perplexity" in lost[1]

@@ -340,11 +340,14 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
     names = frozenset(name for prompt in suite.prompts for name in prompt.names)
     if "_conversation" in names:
         lose("'_conversation': each test is a case of its own; use `turns` for a conversation")
+    evaluators = entries_of(test.get("assert"), grading, transform)
+    if test.get("assert") and not evaluators:
+        raise ValueError("None of the assertions of the test has a counterpart here, so its answers cannot be scored")
     context = variables.get("context")
     row: dict[str, Any] = {
         "input": variables,
         "expected_outcome": "",
-        "evaluators": entries_of(test.get("assert"), grading, transform),
+        "evaluators": evaluators,
         "execution": {"threshold": min(1.0, max(0.0, float(threshold))) if has_threshold else 0.0},
     }
     if not is_blank(context):
