@@ -4,6 +4,7 @@ import faulthandler
 import json
 import os
 import sys
+import tomllib
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 import agentv
 from agentv import AgentvError, DatasetWarning, EvalCase
+from agentv.registry import EXTENSIONS
 from warm_program import warm_program
 
 pytest_plugins = ["agentv_testing.plugin", "browser"]
@@ -52,6 +54,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help=help_text)
     help_text = "Rewrite the output in README.md, docs/ and the examples with what their commands print now."
     parser.addoption("--update-docs", action="store_true", help=help_text)
+
+
+EXTENSION_USES = tomllib.loads((Path(__file__).parent / "extensions/uses.toml").read_text(encoding="utf-8"))
+"""Tests that use an extension, by its name."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests that use an extension which is not installed."""
+    for name, uses in EXTENSION_USES.items():
+        if name not in EXTENSIONS:
+            for item in items:
+                if item.nodeid.startswith(tuple(uses)):
+                    item.add_marker(pytest.mark.skip(f"the extension {name} is not installed"))
 
 
 # What changes how programs print, where they send a request or which key they find, on one machine and not on another.
