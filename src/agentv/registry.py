@@ -292,10 +292,10 @@ RESULT_FORMATS = Registry(
     "agentv.result_formats",
     "result formats",
     {
-        "openai-hosted": f"{_RESULTS}.openai_items:OpenAiItems",
         "jsonl": "agentv.runs.record:RecordLines",
         "agentv-jsonl": f"{_RESULTS}.agentv_rows:AgentvLines",
         "agentv-yaml": f"{_RESULTS}.agentv_rows:AgentvYaml",
+        "openai-hosted": f"{_RESULTS}.openai_items:OpenAiItems",
         "inspect": f"{_RESULTS}.inspect_logs:InspectLog",
         "promptfoo": f"{_RESULTS}.promptfoo_results:PromptfooResults",
         "deepeval": f"{_RESULTS}.deepeval_runs:DeepEvalRun",
@@ -367,7 +367,7 @@ TARGETS = Registry(
 SERVICES = Registry(
     "agentv.services",
     "services",
-    {},
+    {"every-eval-ever": "agentv.runs.foreign.formats.every_eval_ever_export:export_run"},
 )
 """Parts of a run that extensions provide. `agentv.model` and `agentv.report` have the protocol of each."""
 

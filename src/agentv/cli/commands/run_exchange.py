@@ -9,9 +9,9 @@ from agentv.cli import output
 from agentv.cli.analysis_options import ExportArguments, ImportArguments
 from agentv.engine.named_runs import existing_run, run_name
 from agentv.errors import UsageError, plural
+from agentv.registry import service
 from agentv.runs.catalogue import RunJournal
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder
-from agentv.runs.foreign.formats.every_eval_ever_export import export_run
 from agentv.runs.foreign.run_import import import_run, import_run_id
 from agentv.runs.record import format_of
 from agentv.runs.redaction import Redactor
@@ -60,7 +60,7 @@ def _redactor(root: str) -> Redactor:
 def export_results(args: ExportArguments) -> None:
     """Write a run in the format of another tool."""
     with RunStore.open(existing_run(args.run)) as run:
-        for written in export_run(run, Path(args.out)):
+        for written in service("every-eval-ever", "`agentv runs export`")(run, Path(args.out)):
             output.echo(f"Wrote {written.totals} and {written.samples}: {plural(written.rows, 'row')}")
             if written.unscored:
                 output.note(f"{plural(written.unscored, 'unscored result')} of {written.target} not written")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from agentv.datasets.detection import MAPPED
 from agentv.datasets.foreign.foreign_format import ForeignFormat, MappedFile, record_file
 from agentv.datasets.foreign.records import RecordFile
 from agentv.datasets.formats.dataset_format import Batch, Document, ReadOptions, Source, load_format, source_of
@@ -55,7 +56,8 @@ class _HuggingFace(ForeignFormat):
     def _inner(self, source: Source) -> Source:
         """Return the source of the files in the format that recognizes their records."""
         first = record_file(source.files[0])
-        kind = next((name for name in FOREIGN_FORMATS.all_names() if _fits(name, first)), "records")
+        others = (name for name in FOREIGN_FORMATS.all_names() if name != MAPPED)
+        kind = next((name for name in others if _fits(name, first)), MAPPED)
         inner = source_of(source.files[0], kind, source.fields)
         return Source(source.files, inner.base, kind, source.path, source.fields)
 

@@ -116,7 +116,9 @@ class AgentvLines(RecordLines):
 
     def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         line = first_line(head)
-        return line.startswith(b"{") and (b'"eval_id"' in line or b'"test_id"' in line)
+        has_id = b'"eval_id"' in line or b'"test_id"' in line
+        # The items of OpenAI's hosted evals have the id of their eval, too.
+        return line.startswith(b"{") and has_id and b'"datasource_item"' not in line
 
     @staticmethod
     def convert(data: dict[str, Any], run_id: str, needs_score: bool = True) -> Result:
