@@ -113,6 +113,30 @@ def test_a_test_without_any_assertion_that_can_be_kept_is_an_error(folder, comma
     assert ended.code == 1 and "None of the assertions of the test has a counterpart here" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        ("not-contains: bye ", "bye"),
+        ("regex: ^Bot", "^Bot"),
+        ('contains-any: a, "b, c", "say ""hi""" ,, d', ["a", "b, c", 'say "hi"', "d"]),
+        ("levenshtein(3): Oslo", "Oslo"),
+    ],
+)
+def test_the_value_in_a_cell_has_no_space_around_it(cell, value):
+    assert assertion_of_cell(f" {cell} ")["value"] == value
+
+
+def test_a_python_provider_receives_its_config(folder, command):
+    folder.write(
+        "bot.py", "def call_api(prompt, options, context):\n    return {'output': options['config']['word'] + prompt}\n"
+    )
+    providers = [{"id": "python:bot.py", "config": {"word": "hi "}}]
+    test = {"vars": {"x": "Bo"}, "assert": [{"type": "equals", "value": "hi Bo"}]}
+    data = {"prompts": ["{{x}}"], "providers": providers, "tests": [test]}
+    folder.write("promptfooconfig.yaml", json.dumps(data))
+    assert command("eval", "promptfooconfig.yaml").code == 0
+
+
 def test_graders_become_targets_and_thresholds_become_minimums(folder, example, monkeypatch):
     monkeypatch.setenv("MY_KEY", "a-secret-key")
     (case,) = folder.load(example("chat"))

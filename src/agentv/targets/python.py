@@ -25,13 +25,14 @@ class PythonTarget(Target, frozen=True, kw_only=True):
 
     Its parameters may be `messages`, `prompt`, `case`, `variables` and `trial`; one parameter with any other name gets
     the prompt. A function for embeddings takes `texts` and returns a vector for each. With `chat_format: json`, the
-    prompt is the JSON list of the messages.
+    prompt is the JSON list of the messages. A parameter `options` receives `{"config": …}`, as in promptfoo.
     """
 
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "callable": "function"}
 
     function: str
     chat_format: ChatFormat = "text"
+    config: dict[str, Any] | None = None
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:
@@ -47,7 +48,7 @@ class PythonTarget(Target, frozen=True, kw_only=True):
         if isinstance(call, type):
             call = built(call, self.function, home)
         made = FunctionTarget(name=self.name, provider=self.provider, call=call, reference=self.function)
-        return msgspec.structs.replace(made, chat_format=self.chat_format).open(home)
+        return msgspec.structs.replace(made, chat_format=self.chat_format, config=self.config).open(home)
 
     def open_embeddings(self, home: str) -> Responder:
         """Open the function, which must return vectors."""
@@ -78,6 +79,7 @@ class FunctionTarget(Target, frozen=True, kw_only=True):
     call: Callable[..., Any]
     reference: str = ""
     chat_format: ChatFormat = "text"
+    config: dict[str, Any] | None = None
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """Return the function's file."""

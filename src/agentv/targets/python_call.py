@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -27,7 +28,7 @@ KNOWN: dict[str, Callable[[Request], Any]] = {
     "case": lambda request: request.case,
     "variables": lambda request: dict(request.case.variables or {}),
     "trial": lambda request: request.trial,
-    "options": lambda _: {"config": {}},
+    "options": lambda _: {},
     "context": lambda request: {"vars": dict(request.case.variables or {})},
     "texts": embedding_texts,
 }
@@ -52,6 +53,8 @@ class FunctionResponder:
         self._arguments = dict(KNOWN)
         if settings.chat_format == "json":
             self._arguments["prompt"] = lambda request: messages_as_json(request.messages)
+        config = settings.config or {}
+        self._arguments["options"] = lambda _: {"config": copy.deepcopy(config)}
         self._function: FunctionCall[Request] = FunctionCall(call, label, self._arguments, "prompt", _ALWAYS)
         self._is_call_api = {"options", "context"} <= set(self._function.names)
         self._threads = DaemonThreads()

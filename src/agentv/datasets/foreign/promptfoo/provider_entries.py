@@ -105,7 +105,7 @@ def _entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str
     if kind == "exec":
         return {"provider": "cli", "command_template": f"{rest} {{PROMPT}} '{{}}' '{{}}'"}
     if kind == "python" or (kind == "file" and ".py" in id):
-        return _python_entry(rest.removeprefix("//"), config, folder, lose)
+        return _python_entry(rest.removeprefix("//"), config, folder)
     for prefix, agent in _AGENTS.items():
         if id.startswith(prefix):
             return {"provider": agent} | ({"model": config["model"]} if isinstance(config.get("model"), str) else {})
@@ -202,9 +202,8 @@ def _named(name: str, rest: str, found: re.Match[str]) -> str:
     return f"{{{{ {name if name == 'prompt' else f'variables.{name}'}{f' {rest}' if rest else ''} }}}}"
 
 
-def _python_entry(reference: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str, Any]:
+def _python_entry(reference: str, config: dict[str, Any], folder: str) -> dict[str, Any]:
     file, _, name = reference.partition(".py")
-    if config:
-        lose("the config of a Python provider: its function receives an empty one")
     path = os.path.abspath(os.path.join(folder, f"{file}.py"))
-    return {"provider": "python", "function": f"{path}:{name.removeprefix(':') or 'call_api'}"}
+    entry = {"provider": "python", "function": f"{path}:{name.removeprefix(':') or 'call_api'}"}
+    return {**entry, "config": config} if config else entry

@@ -41,6 +41,8 @@ _SCORED = (
     *("answer-relevance", "context-faithfulness", "context-recall", "context-relevance", "cost", "latency"),
     *("levenshtein", "rouge-n", "starts-with", "classifier", "perplexity", "perplexity-score"),
 )
+_VALUE = re.compile(r'\s*(?:"(?P<quoted>(?:[^"\\]|\\.|"")*)"\s*(?=,|$)|(?P<plain>[^,]+))')
+_ESCAPED = re.compile(r'\\(["\\])|"(")')
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
@@ -139,6 +141,7 @@ def _listed(text: str) -> list[str]:
 
 def assertion_of_cell(text: str) -> dict[str, Any]:
     """Return the assertion in a cell: `type(threshold):value`, code, a criterion for a judge, or the expected text."""
+    text = text.strip()
     code = _CODE_CELL.match(text)
     if code is not None:
         return {"type": "javascript", "value": code["code"].strip()}
@@ -155,11 +158,26 @@ def assertion_of_cell(text: str) -> dict[str, Any]:
         return {"type": "equals", "value": text}
     value: Any = found["value"]
     if bare.endswith(("-any", "-all")):
-        value = [item.strip() for item in (value or "").split(",")]
+        value = _values(value or "")
+    elif value is not None and bare not in ("is-json", "contains-json"):
+        value = value.strip()
     assertion: dict[str, Any] = {"type": found["type"], "value": value}
     if bare == "similar" or bare in _SCORED:
         assertion["threshold"] = _number(found["threshold"]) or (0.8 if bare == "similar" else 0.75)
     return assertion
+
+
+def _values(text: str) -> list[str]:
+    """Return the texts between commas; those in quotes may contain commas. Empty ones are left out."""
+    values: list[str] = []
+    for match in _VALUE.finditer(text):
+        if match["quoted"] is not None:
+            values.append(_ESCAPED.sub(r"\1\2", match["quoted"]))
+        elif match["plain"].lstrip().startswith('"'):
+            raise ValueError(f"A quoted value in a cell is not closed, or not followed by a comma: {text[:80]}")
+        elif match["plain"].strip():
+            values.append(match["plain"].strip())
+    return values
 
 
 def scenario_tests(value: Any, files: SuiteFiles, lose: Lose) -> Iterator[Record]:
