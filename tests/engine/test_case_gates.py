@@ -184,3 +184,12 @@ def test_an_unresolved_judge_is_an_error_only_if_a_judge_is_needed(folder, comma
     assert command("eval", "d.yaml").code == 0
     ended = command("eval", "d.yaml", "--evaluator", "llm_judge")
     assert ended.code == 2 and judge.strip("${} ") in ended.stderr
+
+
+def test_only_the_score_of_a_composite_decides_in_files_with_tests(folder, command):
+    members = [{"name": "p", "type": "contains", "value": "yes"}, {"name": "q", "type": "contains", "value": "no"}]
+    share = {"name": "s", "type": "composite", "aggregator": {"type": "threshold", "threshold": 0.5}}
+    test = {"id": "a", "input": "x", "criteria": "c", "assertions": [{**share, "assertions": members}]}
+    folder.write("d.yaml", {"tests": [test]})
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": "yes"}]})
+    assert command("eval", "d.yaml", "--min-pass-rate", "1").code == 1

@@ -57,8 +57,9 @@ def read_entries(entries: Any, path: KeyPath, problems: Problems) -> tuple[Evalu
 def with_agentv_defaults(entries: Any, *, lists_tests: bool) -> Any:
     """Return entries with the defaults of AgentV (TypeScript) 4.x where they differ from those here.
 
-    In a file with `tests`, tool trajectories compare arguments exactly, and code judges have the protocol of 4.x. In
-    other files, `code-grader` has it, the name of 4.x. Returns the list itself if there is nothing to change.
+    In a file with `tests`, tool trajectories compare arguments exactly, code judges have the protocol of 4.x, and the
+    verdict of a composite does not decide that of its case. In other files, `code-grader` has the
+    protocol too, because it is a name of 4.x. Returns the list itself if there is nothing to change.
     """
     if not isinstance(entries, list):
         return entries
@@ -79,9 +80,17 @@ def _with_agentv_defaults(entry: dict[str, Any], lists_tests: bool) -> dict[str,
     if type_ in _AGENTV_DEFAULTS and (lists_tests or written == "code-grader"):
         names, default = _AGENTV_DEFAULTS[type_]
         return entry if any(entry.get(name) is not None for name in names) else {**entry, names[0]: default}
+    if type_ == "composite" and lists_tests and _is_share(entry) and not {"required", "gate"} & entry.keys():
+        entry = {**entry, "gate": False}
     lists = [key for key in entry if key in ("evaluators", "assertions", "assert")]
     new = {key: with_agentv_defaults(entry[key], lists_tests=lists_tests) for key in lists}
     return entry if all(new[key] is entry[key] for key in new) else {**entry, **new}
+
+
+def _is_share(entry: dict[str, Any]) -> bool:
+    """Whether a composite scores the share of members that pass. In AgentV (TypeScript), only that score counts."""
+    aggregator = entry.get("aggregator")
+    return (aggregator.get("type") if isinstance(aggregator, dict) else aggregator) == "threshold"
 
 
 def read_entry(
