@@ -50,7 +50,7 @@ def copied(name: str, folder: Path) -> None:
             shutil.copy2(source, copy)
     registry = folder / "src/agentv/registry.py"
     lines = registry.read_text(encoding="utf-8").splitlines(keepends=True)
-    rest = [line for line in lines if not line.startswith(f'    "{name}": "agentv.')]
+    rest = [line for line in lines if not line.startswith(f'    "{name}": "')]
     assert len(rest) == len(lines) - 1, name
     registry.write_text("".join(rest), encoding="utf-8")
 

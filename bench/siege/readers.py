@@ -420,10 +420,10 @@ _SUFFIXES = {
 
 PACKAGES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("jsonl", "yaml", "prompt_mdx"), ("datasets/case", "datasets/formats", "support/yaml")),
-    "foreign": ("datasets/foreign",),
+    "foreign": ("datasets/foreign", "extensions/interop/datasets"),
     **dict.fromkeys(("xlsx", "ods"), ("datasets/foreign/spreadsheets", "datasets/foreign/records")),
-    "foreign_results": ("runs/foreign",),
-    "sessions": ("sessions", "extensions/otel"),
+    "foreign_results": ("runs/foreign", "extensions/interop/results"),
+    "sessions": ("sessions", "extensions/interop/sessions", "extensions/otel"),
     "otlp": ("extensions/otel",),
     **dict.fromkeys(("results", "results_yaml"), ("runs",)),
     **dict.fromkeys(("manifest", "cases", "records", "summary"), ("runs", "report", "comparison")),

@@ -13,18 +13,19 @@ from typing import Any
 from agentv.errors import UsageError
 
 EXTENSIONS = {
-    "batch": "agentv.services",
-    "bisect": "agentv.commands",
-    "generate": "agentv.commands",
-    "mcp": "agentv.commands",
-    "noise": "agentv.commands",
-    "otel": "agentv.services agentv.session_formats",
-    "pydantic_ai": "agentv.targets",
-    "ray": "agentv.executors",
-    "skill": "agentv.commands",
-    "swap": "agentv.commands",
+    "batch": "services",
+    "bisect": "commands",
+    "generate": "commands",
+    "interop": "foreign_formats foreign_folders result_formats session_formats services",
+    "mcp": "commands",
+    "noise": "commands",
+    "otel": "services session_formats",
+    "pydantic_ai": "targets",
+    "ray": "executors",
+    "skill": "commands",
+    "swap": "commands",
 }
-"""The built-in extensions, each a folder of `agentv.extensions`, and the groups of the registries that it adds to."""
+"""The built-in extensions, each a folder of `agentv.extensions`, and the registries that it adds to."""
 
 
 class Registry:
@@ -43,7 +44,7 @@ class Registry:
 
     @cached_property
     def _rows(self) -> dict[str, str]:
-        added = [name for name, groups in EXTENSIONS.items() if self._group in groups.split()]
+        added = [name for name, groups in EXTENSIONS.items() if self._group.removeprefix("agentv.") in groups.split()]
         extensions = [import_module(f"agentv.extensions.{name}").ROWS[self._group] for name in added]
         return {**self._kernel_rows, **{name: row for rows in extensions for name, row in rows.items()}}
 
@@ -151,36 +152,6 @@ FOREIGN_FORMATS = Registry(
     "formats of other tools",
     {
         "sessions": f"{_FOREIGN}.session_cases:SESSIONS",
-        "agent-skills": f"{_FOREIGN}.agent_skills:AGENT_SKILLS",
-        "skill-triggers": f"{_FOREIGN}.skill_triggers:SKILL_TRIGGERS",
-        "github-prompt": f"{_FOREIGN}.github_prompt:GITHUB_PROMPT",
-        "agentv-5": f"{_FOREIGN}.promptfoo.agentv_suite:AGENTV_SUITE",
-        "promptfoo": f"{_FOREIGN}.promptfoo.promptfoo_config:PROMPTFOO_CONFIG",
-        "promptfoo-tests": f"{_FOREIGN}.promptfoo.promptfoo_config:PROMPTFOO_TESTS",
-        "openai-hosted": f"{_FOREIGN}.openai_evals:OPENAI_HOSTED",
-        "openai-evals": f"{_FOREIGN}.openai_evals:OPENAI_SAMPLES",
-        "inspect": f"{_FOREIGN}.inspect_samples:INSPECT_SAMPLES",
-        "deepeval": f"{_FOREIGN}.deepeval_goldens:DEEPEVAL_GOLDENS",
-        "vally": f"{_FOREIGN}.agents.vally:VALLY",
-        "waza": f"{_FOREIGN}.agents.waza:WAZA",
-        "lm-eval": f"{_FOREIGN}.benchmarks.lm_eval:LM_EVAL",
-        "adk": f"{_FOREIGN}.agents.adk:ADK",
-        "pydantic-evals": f"{_FOREIGN}.platforms.pydantic_cases:PYDANTIC_CASES",
-        "langfuse": f"{_FOREIGN}.platforms.langfuse:LANGFUSE",
-        "braintrust": f"{_FOREIGN}.platforms.braintrust:BRAINTRUST",
-        "mlflow": f"{_FOREIGN}.platforms.mlflow:MLFLOW",
-        "langsmith": f"{_FOREIGN}.platforms.langsmith:LANGSMITH",
-        "letta": f"{_FOREIGN}.agents.letta:LETTA",
-        "ragas": f"{_FOREIGN}.platforms.ragas:RAGAS",
-        "azure": f"{_FOREIGN}.platforms.azure:AZURE",
-        "phoenix": f"{_FOREIGN}.platforms.phoenix:PHOENIX",
-        "swe-bench": f"{_FOREIGN}.benchmarks.swe_bench:SWE_BENCH",
-        "human-eval": f"{_FOREIGN}.benchmarks.human_eval:HUMAN_EVAL",
-        "mt-bench": f"{_FOREIGN}.benchmarks.mt_bench:MT_BENCH",
-        "tau2": f"{_FOREIGN}.benchmarks.tau2:TAU2",
-        "sharegpt": f"{_FOREIGN}.training.sharegpt:SHAREGPT",
-        "alpaca": f"{_FOREIGN}.training.alpaca:ALPACA",
-        "chat": f"{_FOREIGN}.training.chat:CHAT",
         "records": f"{_FOREIGN}.mapped_records:MAPPED_RECORDS",
     },
 )
@@ -190,8 +161,6 @@ FOREIGN_FOLDERS = Registry(
     "agentv.foreign_folders",
     "formats of other tools' folders",
     {
-        "harbor": f"{_FOREIGN}.agents.harbor:HARBOR",
-        "hugging-face": f"{_FOREIGN}.benchmarks.hugging_face:HUGGING_FACE",
         "session-folder": f"{_FOREIGN}.session_cases:SESSION_FOLDER",
     },
 )
@@ -286,24 +255,13 @@ EXECUTORS = Registry(
 )
 """Executors, which run jobs."""
 
-_RESULTS = "agentv.runs.foreign.formats"
-
 RESULT_FORMATS = Registry(
     "agentv.result_formats",
     "result formats",
     {
         "jsonl": "agentv.runs.record:RecordLines",
-        "agentv-jsonl": f"{_RESULTS}.agentv_rows:AgentvLines",
-        "agentv-yaml": f"{_RESULTS}.agentv_rows:AgentvYaml",
-        "openai-hosted": f"{_RESULTS}.openai_items:OpenAiItems",
-        "inspect": f"{_RESULTS}.inspect_logs:InspectLog",
-        "promptfoo": f"{_RESULTS}.promptfoo_results:PromptfooResults",
-        "deepeval": f"{_RESULTS}.deepeval_runs:DeepEvalRun",
-        "pydantic-evals": f"{_RESULTS}.pydantic_reports:PydanticReport",
-        "lm-eval": f"{_RESULTS}.lm_eval_samples:LmEvalSamples",
-        "helm": f"{_RESULTS}.helm_runs:HelmRun",
-        "openai-evals": f"{_RESULTS}.openai_logs:OpenAiLog",
-        "every-eval-ever": f"{_RESULTS}.every_eval_ever:EveryEvalEver",
+        "agentv-jsonl": "agentv.runs.foreign.agentv_rows:AgentvLines",
+        "agentv-yaml": "agentv.runs.foreign.agentv_rows:AgentvYaml",
     },
 )
 """Formats of results, ours and those of other tools; the first that recognizes a file or folder reads it."""
@@ -311,16 +269,7 @@ RESULT_FORMATS = Registry(
 SESSION_FORMATS = Registry(
     "agentv.session_formats",
     "session formats",
-    {
-        "claude-code": "agentv.sessions.formats.claude_code:CLAUDE_CODE",
-        "codex": "agentv.sessions.formats.codex:CODEX",
-        "copilot-cli": "agentv.sessions.formats.copilot:COPILOT",
-        "vscode-copilot": "agentv.sessions.formats.vscode_chat:VSCODE_CHAT",
-        "pi-coding-agent": "agentv.sessions.formats.pi:PI",
-        "opencode": "agentv.sessions.formats.opencode:OPENCODE",
-        "atif": "agentv.sessions.formats.atif:ATIF",
-        "gemini-cli": "agentv.sessions.formats.gemini_cli:GEMINI_CLI",
-    },
+    {},
 )
 """Formats of recorded sessions, each a `SessionFormat`; the first that recognizes a file reads it."""
 
@@ -367,7 +316,7 @@ TARGETS = Registry(
 SERVICES = Registry(
     "agentv.services",
     "services",
-    {"every-eval-ever": "agentv.runs.foreign.formats.every_eval_ever_export:export_run"},
+    {},
 )
 """Parts of a run that extensions provide. `agentv.model` and `agentv.report` have the protocol of each."""
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agentv.datasets.foreign.promptfoo.provider_entries import UnmappedProvider, target_entry
-from agentv.datasets.foreign.promptfoo.test_sources import assertion_of_cell
-from agentv.datasets.foreign.promptfoo.transform_code import response_path_of, transforms_of
 from agentv.errors import LossWarning
+from agentv.extensions.interop.datasets.promptfoo.provider_entries import UnmappedProvider, target_entry
+from agentv.extensions.interop.datasets.promptfoo.test_sources import assertion_of_cell
+from agentv.extensions.interop.datasets.promptfoo.transform_code import response_path_of, transforms_of
 
 DATA = Path(__file__).parent.parent / "data" / "promptfoo"
 GROWING = {"a": "{{b}}" * 100, "b": "{{c}}" * 100, "c": "{{b}}" * 100}

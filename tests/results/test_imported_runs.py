@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentv.errors import AgentvError
-from agentv.runs.foreign.formats import inspect_logs
+from agentv.extensions.interop.results import inspect_logs
 from agentv.runs.store import RunStore
 from agentv.support import json_stream
 from agentv.support.json_stream import JsonProblem, decode_json, json_parts, top_level

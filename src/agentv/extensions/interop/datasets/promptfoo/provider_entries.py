@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.promptfoo.transform_code import response_path_of, transforms_of
 from agentv.datasets.foreign.values import is_blank, text_of
+from agentv.extensions.interop.datasets.promptfoo.transform_code import response_path_of, transforms_of
 
 _SAME = {
     **dict.fromkeys(("openrouter", "groq", "deepseek", "mistral", "together", "fireworks", "xai", "ollama", "vllm")),

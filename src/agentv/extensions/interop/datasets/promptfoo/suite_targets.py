@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.promptfoo.assertion_entries import EMBEDDED, JUDGED
-from agentv.datasets.foreign.promptfoo.prompt_sources import PromptTemplate
-from agentv.datasets.foreign.promptfoo.provider_entries import UnmappedProvider, provider_parts, target_entry
-from agentv.datasets.foreign.promptfoo.suite_files import SuiteFiles
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
+from agentv.extensions.interop.datasets.promptfoo.assertion_entries import EMBEDDED, JUDGED
+from agentv.extensions.interop.datasets.promptfoo.prompt_sources import PromptTemplate
+from agentv.extensions.interop.datasets.promptfoo.provider_entries import UnmappedProvider, provider_parts, target_entry
+from agentv.extensions.interop.datasets.promptfoo.suite_files import SuiteFiles
 from agentv.model.values import to_json
 
 _EMBEDDINGS = "openai:embedding:text-embedding-3-large"

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.promptfoo.assertion_entries import ABOVE_ZERO
 from agentv.datasets.foreign.values import filled, text_of
-from agentv.datasets.foreign.written_case import chat_messages, count_losses, extra_data, text_in
 from agentv.datasets.formats.dataset_format import Content
+from agentv.extensions.interop.datasets.promptfoo.assertion_entries import ABOVE_ZERO
+from agentv.extensions.interop.datasets.written_case import chat_messages, count_losses, extra_data, text_in
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec, Verdicts
 from agentv.model.values import to_json

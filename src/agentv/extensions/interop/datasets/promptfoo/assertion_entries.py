@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.promptfoo.nunjucks import check_templates, rendered
-from agentv.datasets.foreign.promptfoo.text_assertions import OVERLAP, TEXT_TYPES, is_number, text_entry
-from agentv.datasets.foreign.promptfoo.transform_code import transforms_of
 from agentv.datasets.foreign.values import is_blank, text_of
+from agentv.extensions.interop.datasets.promptfoo.nunjucks import check_templates, rendered
+from agentv.extensions.interop.datasets.promptfoo.text_assertions import OVERLAP, TEXT_TYPES, is_number, text_entry
+from agentv.extensions.interop.datasets.promptfoo.transform_code import transforms_of
 from agentv.model.diagnostics import did_you_mean
 
 ABOVE_ZERO = 1e-9

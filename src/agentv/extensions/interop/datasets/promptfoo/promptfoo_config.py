@@ -11,12 +11,17 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, objects, record_file
-from agentv.datasets.foreign.promptfoo.assertion_entries import Grading, entries_of
-from agentv.datasets.foreign.promptfoo.nunjucks import rendered, with_variable_marks
-from agentv.datasets.foreign.promptfoo.prompt_sources import PromptTemplate, read_prompts
-from agentv.datasets.foreign.promptfoo.suite_files import SuiteFiles
-from agentv.datasets.foreign.promptfoo.suite_targets import SuiteTargets
-from agentv.datasets.foreign.promptfoo.test_sources import (
+from agentv.datasets.foreign.records import Record, RecordFile
+from agentv.datasets.foreign.values import is_blank, metadata_of, object_at, question_of, text_of
+from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, Document, ReadOptions, Source
+from agentv.datasets.variables import insert_environment
+from agentv.errors import DatasetError, InvalidDatasetError
+from agentv.extensions.interop.datasets.promptfoo.assertion_entries import Grading, entries_of
+from agentv.extensions.interop.datasets.promptfoo.nunjucks import rendered, with_variable_marks
+from agentv.extensions.interop.datasets.promptfoo.prompt_sources import PromptTemplate, read_prompts
+from agentv.extensions.interop.datasets.promptfoo.suite_files import SuiteFiles
+from agentv.extensions.interop.datasets.promptfoo.suite_targets import SuiteTargets
+from agentv.extensions.interop.datasets.promptfoo.test_sources import (
     combinations,
     merged_test,
     read_tests,
@@ -26,11 +31,6 @@ from agentv.datasets.foreign.promptfoo.test_sources import (
     with_files,
     with_variable_files,
 )
-from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.foreign.values import is_blank, metadata_of, object_at, question_of, text_of
-from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, Document, ReadOptions, Source
-from agentv.datasets.variables import insert_environment
-from agentv.errors import DatasetError, InvalidDatasetError
 
 _LOST = {
     "sharing": "sharing: reports are local files",
@@ -186,7 +186,9 @@ class _PromptfooConfig(ForeignFormat):
         return _suite(file.path, _ignore).tests(_ignore)
 
     def write(self, content: Content, path: str) -> None:
-        from agentv.datasets.foreign.promptfoo.promptfoo_writer import write_config  # late: few conversions need it
+        from agentv.extensions.interop.datasets.promptfoo.promptfoo_writer import (
+            write_config,  # late: few conversions need it
+        )
 
         write_config(content, path)
 

@@ -12,9 +12,9 @@ import msgspec
 
 from agentv.datasets.case.promptfoo_prompt import prompt_names
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.promptfoo.nunjucks import is_template
-from agentv.datasets.foreign.promptfoo.suite_files import SuiteFiles
 from agentv.datasets.foreign.values import is_blank, messages_of, text_of
+from agentv.extensions.interop.datasets.promptfoo.nunjucks import is_template
+from agentv.extensions.interop.datasets.promptfoo.suite_files import SuiteFiles
 from agentv.support.templates import TemplateProblem
 
 _PROGRAMS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".py", ".sh", ".rb", ".pl", ".exe", ".bat", ".cmd", ".ps1")

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.promptfoo.assertion_entries import REFUSED
-from agentv.datasets.foreign.promptfoo.suite_files import SuiteFiles
 from agentv.datasets.foreign.records import Record, items_of
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
+from agentv.extensions.interop.datasets.promptfoo.assertion_entries import REFUSED
+from agentv.extensions.interop.datasets.promptfoo.suite_files import SuiteFiles
 
 MOST_COMBINATIONS = 100_000
 MOST_CHARACTERS = 1_000_000

@@ -9,8 +9,8 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, document_of, objects
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
-from agentv.datasets.foreign.skill_triggers import skill_of, skills_wanted, trigger_checks
 from agentv.datasets.foreign.values import OUTCOME, filled, first_of, is_blank, metadata_of, text_of, texts_of
+from agentv.extensions.interop.datasets.skill_triggers import skill_of, skills_wanted, trigger_checks
 
 _LISTS = ("evals", "cases", "test_cases", "tests", "scenarios")
 _CHECKS = ("expectations", "assertions", "deterministic_assertions", "rubric", "rubrics", "scorers", "checks")

@@ -30,8 +30,8 @@ from agentv.datasets.foreign.values import (
     text_of,
     with_outcome,
 )
-from agentv.datasets.foreign.written_case import calls_of, chat_messages, count_losses, extra_data, text_in
 from agentv.datasets.formats.dataset_format import Content, Document
+from agentv.extensions.interop.datasets.written_case import calls_of, chat_messages, count_losses, extra_data, text_in
 from agentv.model.case import EvalCase
 
 _MARKS = (

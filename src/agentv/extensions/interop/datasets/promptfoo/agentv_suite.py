@@ -12,7 +12,11 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of
-from agentv.datasets.foreign.promptfoo.agentv_tests import (
+from agentv.datasets.foreign.records import Record, RecordFile
+from agentv.datasets.foreign.values import is_blank, object_at
+from agentv.datasets.formats.dataset_format import Batch, Document, ReadOptions, Source
+from agentv.errors import InvalidDatasetError
+from agentv.extensions.interop.datasets.promptfoo.agentv_tests import (
     AgentvSuite,
     case_rows,
     imported_tests,
@@ -20,11 +24,7 @@ from agentv.datasets.foreign.promptfoo.agentv_tests import (
     listed,
     workspace_of,
 )
-from agentv.datasets.foreign.promptfoo.promptfoo_config import files_used
-from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.foreign.values import is_blank, object_at
-from agentv.datasets.formats.dataset_format import Batch, Document, ReadOptions, Source
-from agentv.errors import InvalidDatasetError
+from agentv.extensions.interop.datasets.promptfoo.promptfoo_config import files_used
 
 _OWN_KEYS = frozenset({"default_test", "evaluate_options", "environment", "derived_metrics", "output_path"})
 _OF_PROMPTFOO = frozenset(

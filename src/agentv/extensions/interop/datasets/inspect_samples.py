@@ -18,8 +18,8 @@ from agentv.datasets.foreign.values import (
     texts_of,
     with_outcome,
 )
-from agentv.datasets.foreign.written_case import chat_messages, count_losses, extra_data, text_in
 from agentv.datasets.formats.dataset_format import Content
+from agentv.extensions.interop.datasets.written_case import chat_messages, count_losses, extra_data, text_in
 from agentv.model.case import EvalCase
 
 _USED = ("id", "input", "target", "choices", "metadata", "files", "setup", "sandbox")

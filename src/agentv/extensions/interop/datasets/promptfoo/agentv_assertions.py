@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentv.datasets.foreign.promptfoo.assertion_entries import EMBEDDED, JUDGED, REFUSED, Grading, entries_of
-from agentv.datasets.foreign.promptfoo.nunjucks import names_of, rendered_strictly
-from agentv.datasets.foreign.promptfoo.transform_code import transforms_of
 from agentv.datasets.foreign.values import is_blank, text_of
+from agentv.extensions.interop.datasets.promptfoo.assertion_entries import (
+    EMBEDDED,
+    JUDGED,
+    REFUSED,
+    Grading,
+    entries_of,
+)
+from agentv.extensions.interop.datasets.promptfoo.nunjucks import names_of, rendered_strictly
+from agentv.extensions.interop.datasets.promptfoo.transform_code import transforms_of
 
 _RUBRIC = "llm-rubric"
 _GATES = ("required", "min_score", "negate")

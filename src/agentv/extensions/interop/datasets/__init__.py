@@ -1,0 +1,1 @@
+"""One module per dataset format of another tool."""

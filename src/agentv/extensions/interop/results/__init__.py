@@ -1,0 +1,1 @@
+"""One module per format of other tools' results."""

@@ -1,1 +1,0 @@
-"""One module per format of another tool's results."""
