@@ -23,22 +23,43 @@ def updated(expected: str, printed: str, *, normal: Callable[[str], str] = str) 
     row = column = 0
     for next_row, next_column in [*_pairs(old, new, normal), (len(old), len(new))]:
         lines += _updated_gap(old[row:next_row], new[column:next_column])
-        lines += old[next_row : next_row + 1]
+        if next_row < len(old):
+            is_same = _is_match(old[next_row], new[next_column], normal)
+            lines.append(old[next_row] if is_same else _updated_line(old[next_row], new[next_column]))
         row, column = next_row + 1, next_column + 1
     text = "".join(f"{line}\n" for line in lines)
     return text if matches(normal(text), normal(printed)) else printed
 
 
+def _is_match(old: str, new: str, normal: Callable[[str], str]) -> bool:
+    return old != ANY_LINES and matches(normal(old) + "\n", normal(new) + "\n")
+
+
 def _pairs(old: list[str], new: list[str], normal: Callable[[str], str]) -> list[tuple[int, int]]:
-    """Return the longest list of expected and printed lines that match, in order, as pairs of positions."""
-    best: list[list[list[tuple[int, int]]]] = [[[] for _ in range(len(new) + 1)] for _ in range(len(old) + 1)]
+    """Return the expected and printed lines that match or are similar, in order, as pairs of positions."""
+    best: list[list[_Alignment]] = [[(0.0, ())] * (len(new) + 1) for _ in range(len(old) + 1)]
     for row in reversed(range(len(old))):
         for column in reversed(range(len(new))):
-            skipped = max(best[row + 1][column], best[row][column + 1], key=len)
-            if old[row] != ANY_LINES and matches(normal(old[row]) + "\n", normal(new[column]) + "\n"):
-                skipped = max([(row, column), *best[row + 1][column + 1]], skipped, key=len)
-            best[row][column] = skipped
-    return best[0][0]
+            options = [best[row + 1][column], best[row][column + 1]]
+            if (weight := _weight(old[row], new[column], normal)) > 0:
+                total, pairs = best[row + 1][column + 1]
+                options.append((total + weight, ((row, column), *pairs)))
+            best[row][column] = max(options, key=lambda alignment: alignment[0])
+    return list(best[0][0][1])
+
+
+_Alignment = tuple[float, tuple[tuple[int, int], ...]]
+_LEAST_SIMILAR = 0.6
+
+
+def _weight(old: str, new: str, normal: Callable[[str], str]) -> float:
+    """Return how well two lines fit: 2 if they match, below 1 if they are similar, 0 if they are not."""
+    if old == ANY_LINES or not old or not new:
+        return 2.0 if old == new == "" else 0.0
+    if _is_match(old, new, normal):
+        return 2.0
+    words = SequenceMatcher(None, normal(old).split(), normal(new).split(), autojunk=False)
+    return words.ratio() if words.ratio() >= _LEAST_SIMILAR else 0.0
 
 
 def _updated_gap(old: list[str], new: list[str]) -> list[str]:

@@ -398,6 +398,7 @@ def test_output_matching(expected, printed, fits):
         ("run …\nold\n", "run 17\nnew\nnewer\n", "run …\nnew\nnewer\n"),
         ("a\n…\n", "b\n", "b\n…\n"),
         ("a\nb\n…\nc\n", "d\n", "…\n"),
+        ("…\ntarget mean cost\n…\n", "x\ntarget mean new cost\ny\n", "…\ntarget mean new cost\n…\n"),
         ("a\n", "", ""),
         ("", "a\n", "a\n"),
         ("a  b\nc  d\n", "a b\nc  e\n", "a  b\nc  e\n"),
