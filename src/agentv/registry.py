@@ -143,7 +143,7 @@ FORMATS = Registry(
         "prompt-mdx": "agentv.datasets.formats.prompt_mdx:PROMPT_MDX",
     },
 )
-"""Dataset formats, each a `DatasetFormat`; the first that recognizes a file reads it."""
+"""Dataset formats, each a `DatasetFormat`; the strongest that recognizes a file reads it."""
 
 _FOREIGN = "agentv.datasets.foreign"
 
@@ -155,7 +155,7 @@ FOREIGN_FORMATS = Registry(
         "records": f"{_FOREIGN}.mapped_records:MAPPED_RECORDS",
     },
 )
-"""Formats of other tools' files, each a `ForeignFormat`; the first that recognizes a file reads it."""
+"""Formats of other tools' files, each a `ForeignFormat`; the strongest that recognizes a file reads it."""
 
 FOREIGN_FOLDERS = Registry(
     "agentv.foreign_folders",
@@ -264,14 +264,14 @@ RESULT_FORMATS = Registry(
         "agentv-yaml": "agentv.runs.foreign.agentv_rows:AgentvYaml",
     },
 )
-"""Formats of results, ours and those of other tools; the first that recognizes a file or folder reads it."""
+"""Formats of results, ours and those of other tools; the strongest that recognizes a file or folder reads it."""
 
 SESSION_FORMATS = Registry(
     "agentv.session_formats",
     "session formats",
     {},
 )
-"""Formats of recorded sessions, each a `SessionFormat`; the first that recognizes a file reads it."""
+"""Formats of recorded sessions, each a `SessionFormat`; the strongest that recognizes a file reads it."""
 
 _COMPATIBLE = "agentv.targets.apis.openai:Compatible"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from itertools import chain
+from functools import partial
 
 from agentv.datasets.case.keys import OUTCOME_KEYS
 from agentv.datasets.formats.dataset_format import (
@@ -23,6 +23,7 @@ from agentv.datasets.formats.dataset_format import (
 from agentv.datasets.formats.foreign_files import hint_for
 from agentv.errors import DatasetNotFoundError
 from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS
+from agentv.settings.format_choice import Candidate, strongest
 
 _OUR_LIST = re.compile(rb"""(?m)^["']?(?:evalcases|eval_cases)["']?\s*:""")
 _TESTS = re.compile(rb"""(?m)^["']?tests["']?\s*:""")
@@ -39,14 +40,14 @@ _IN_FOLDERS = (".json", ".yaml", ".yml", ".jsonl", ".toml")
 
 
 def detect(path: str, *, by_extension: bool = False) -> str | None:
-    """Return the first format that recognizes a file or folder; those that its extension suggests are tried first.
+    """Return the format that fits a file or folder best; those that its extension suggests come before the others.
 
     If no format recognizes the content, the extension decides, so that the reader can report the problem.
     With `by_extension`, for files found in a folder, the formats of other tools must be sure about the file.
     """
     if os.path.isdir(path):
-        own = next((name for name, each in usable() if each.is_folder and each.sniff(b"", path)), None)
-        return own or _foreign_folder(path)
+        own = _strongest(path, b"", (name for name, each in usable() if each.is_folder))
+        return own or _strongest(path, b"", FOREIGN_FOLDERS.all_names())
     likely = suggested(path)
     if by_extension and not likely and suffix_of(path).lower() not in _IN_FOLDERS:
         return None
@@ -57,10 +58,10 @@ def detect(path: str, *, by_extension: bool = False) -> str | None:
         return foreign
     if by_extension and len(likely) < 2:
         return likely[0] if likely else None
-    others = (name for name, each in usable() if name not in likely and not each.is_folder)
-    names: Iterable[str] = likely if by_extension else chain(likely, others)
-    found = next((name for name in names if load_format(name).sniff(head, path)), None)
-    return found or (likely[0] if likely else None)
+    if (fitting := _strongest(path, head, likely)) is not None:
+        return fitting
+    others = [] if by_extension else [name for name, each in usable() if name not in likely and not each.is_folder]
+    return _strongest(path, head, others) or (likely[0] if likely else None)
 
 
 def _has_field_map(path: str) -> bool:
@@ -70,17 +71,14 @@ def _has_field_map(path: str) -> bool:
 
 
 def foreign_format(path: str, *, in_folders: bool = False) -> str | None:
-    """Return the first format of another tool that recognizes a file: a known one, a plug-in, or any records."""
-    for name in sorted(FOREIGN_FORMATS.all_names(), key=MAPPED.__eq__):
-        found = load_format(name)
-        if (found.in_folders or not in_folders) and found.sniff(b"", path):
-            return name
-    return None
+    """Return the format of another tool that fits a file best: a known one, a plug-in, or any records."""
+    names = (name for name in FOREIGN_FORMATS.all_names() if not in_folders or load_format(name).in_folders)
+    return _strongest(path, b"", names)
 
 
-def _foreign_folder(path: str) -> str | None:
-    """Return the format of another tool that recognizes a folder."""
-    return next((name for name in FOREIGN_FOLDERS.all_names() if load_format(name).sniff(b"", path)), None)
+def _strongest(path: str, head: bytes, names: Iterable[str]) -> str | None:
+    formats = ((name, load_format(name)) for name in names)
+    return strongest(path, (Candidate(name, each.strength, partial(each.fit, head, path)) for name, each in formats))
 
 
 def _is_ours(head: bytes) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 from agentv.errors import AgentvError, UsageError, file_errors
 from agentv.model.result import SCHEMA_VERSION, JobKey, Result, Share, Status, Verdict
 from agentv.registry import RESULT_FORMATS
+from agentv.settings.format_choice import DEFAULT_STRENGTH, Candidate, strongest
 from agentv.support.hash_table import HashTable
 from agentv.support.json_values import repair_json
 
@@ -265,11 +266,13 @@ def format_of(path: Path) -> ResultFormat:
             head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
     if head.startswith(_LFS_POINTER):
         raise UsageError(f"Cannot read {path}", "It is a Git LFS pointer, not the file itself", "Run: git lfs pull")
-    known: list[ResultFormat] = []
-    for name in RESULT_FORMATS.all_names():
-        known.append(RESULT_FORMATS.find(name)())
-        if known[-1].sniff(head, path):
-            return known[-1]
+    if (own := RecordLines()).sniff(head, path):  # without importing the formats of other tools
+        return own
+    formats: dict[str, ResultFormat] = {name: RESULT_FORMATS.find(name)() for name in RESULT_FORMATS.all_names()}
+    name = strongest(str(path), (_candidate(name, each, head, path) for name, each in formats.items()))
+    if name is not None:
+        return formats[name]
+    known = list(formats.values())
     if path.is_dir():
         raise UsageError(f"Not a run folder: {path}", *_results_inside(path, known))
     by_name = next((found for found in known if path.suffix.lower() in found.extensions), None)
@@ -278,9 +281,14 @@ def format_of(path: Path) -> ResultFormat:
     if by_name is not None:
         return by_name
     extensions = dict.fromkeys(extension for each in known for extension in each.extensions)
-    tools = ", ".join(name for name, each in zip(RESULT_FORMATS.names(), known) if hasattr(each, "is_imported"))  # noqa: B905
+    tools = ", ".join(name for name, each in formats.items() if hasattr(each, "is_imported"))
     hint = f"Results of these tools are recognized by their content: {tools}"
     raise UsageError(f"Not a run: {path}", _json_problem(path) or f"Supported files: {', '.join(extensions)}", hint)
+
+
+def _candidate(name: str, form: ResultFormat, head: bytes, path: Path) -> Candidate:
+    strength: float = getattr(form, "strength", DEFAULT_STRENGTH)
+    return Candidate(name, strength, lambda: strength * form.sniff(head, path))
 
 
 def _json_problem(path: Path) -> str:

@@ -15,6 +15,7 @@ from agentv.model.message import ImagePart, Message, TextPart, tool_calls_in
 from agentv.model.response import Response, content_text
 from agentv.model.result import TokenUsage, sum_usage
 from agentv.sessions.turns import ModelTurn, Turns, milliseconds, sum_costs, text_or_none
+from agentv.settings.format_choice import DEFAULT_STRENGTH
 from agentv.support.json_values import json_or
 
 if TYPE_CHECKING:
@@ -167,8 +168,11 @@ class SessionFormat:
     marks: ClassVar[tuple[bytes, ...]] = ()
     """A file without one of these byte strings near its start is not in this format."""
 
-    def fits(self, file: SessionFile) -> bool:
-        """Whether a file is in this format. Only called if one of the `marks` was found."""
+    strength: ClassVar[float] = DEFAULT_STRENGTH
+    """How specific the format is, from 0 to 1. If several recognize a file, the strongest reads it."""
+
+    def fits(self, file: SessionFile) -> float:
+        """Return how well the format fits, as a fraction of its `strength`. Only called if the file has a mark."""
         raise NotImplementedError
 
     def read(self, file: SessionFile, log: ReadLog) -> Iterator[Session]:

@@ -13,6 +13,7 @@ import msgspec
 from agentv.errors import UsageError
 from agentv.registry import SESSION_FORMATS
 from agentv.sessions.session import ReadLog, Session, SessionFormat
+from agentv.settings.format_choice import Candidate, strongest
 from agentv.support.json_values import json_or
 
 MAX_DOCUMENT_BYTES = 128 * 1024 * 1024
@@ -108,14 +109,17 @@ class SessionFile:
 
 
 def format_of(file: SessionFile) -> SessionFormat | None:
-    """Return the first format that recognizes a file."""
+    """Return the format that fits a file best."""
     if not file.head or not file.path.lower().endswith(_SUFFIXES):
         return None
-    for name in SESSION_FORMATS.all_names():
-        found: SessionFormat = SESSION_FORMATS.find(name)
-        if any(mark in file.head for mark in found.marks) and found.fits(file):
-            return found
-    return None
+    formats: dict[str, SessionFormat] = {name: SESSION_FORMATS.find(name) for name in SESSION_FORMATS.all_names()}
+    marked = {name: form for name, form in formats.items() if any(mark in file.head for mark in form.marks)}
+    name = strongest(file.path, (_candidate(name, form, file) for name, form in marked.items()))
+    return None if name is None else marked[name]
+
+
+def _candidate(name: str, form: SessionFormat, file: SessionFile) -> Candidate:
+    return Candidate(name, form.strength, lambda: form.strength * form.fits(file))
 
 
 def session_files(path: str) -> Iterator[str]:

@@ -110,8 +110,8 @@ class ForeignFormat(DatasetFormat):
     is_lossless = False
     refuses_cases = True
 
-    def fits(self, file: RecordFile) -> bool:
-        """Whether the file is one of this tool."""
+    def fits(self, file: RecordFile) -> float:
+        """Return how well the format fits, as a fraction of its `strength`: False if the file is not of this tool."""
         raise NotImplementedError
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
@@ -130,12 +130,16 @@ class ForeignFormat(DatasetFormat):
         """Return the settings of the dataset, with our keys."""
         return {}
 
-    def sniff(self, head: bytes, path: str) -> bool:  # noqa: ARG002
-        file = record_file(path)
+    def sniff(self, head: bytes, path: str) -> bool:
+        return self.fit(head, path) > 0
+
+    def fit(self, head: bytes, path: str) -> float:
+        if self.is_folder:  # which `sniff` of the format recognizes
+            return super().fit(head, path)
         try:
-            return self.fits(file)
+            return self.strength * self.fits(record_file(path))
         except (*_WRONG_TYPE, KeyError):
-            return False
+            return 0.0
 
     def open(self, source: Source) -> Document:
         mapped = MappedFile(self.title, self.fields)

@@ -62,6 +62,7 @@ _LISTS = ("tags", "context", "rubrics")
 
 class _MappedRecords(ForeignFormat):
     title = "records"
+    strength = 0.1
     has_sidecar = True
     refuses_cases = False
 

@@ -23,6 +23,7 @@ class _Sessions(ForeignFormat):
     """A file of sessions."""
 
     title = "recorded sessions"
+    strength = 0.95
     fields = "requests → input and turns, answers → expected_output"
 
     def fits(self, file: RecordFile) -> bool:

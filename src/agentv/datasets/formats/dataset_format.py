@@ -17,6 +17,7 @@ from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, UsageE
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
 from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS, FORMATS
+from agentv.settings.format_choice import DEFAULT_STRENGTH
 from agentv.support.lines import MAX_LINE_BYTES, SUFFIXES, open_lines
 
 if TYPE_CHECKING:
@@ -142,9 +143,16 @@ class DatasetFormat:
     is_folder: ClassVar[bool] = False
     """A dataset is a folder; `sniff` receives its path and an empty head."""
 
+    strength: ClassVar[float] = DEFAULT_STRENGTH
+    """How specific the format is, from 0 to 1. If several recognize a file, the strongest reads it."""
+
     def sniff(self, head: bytes, path: str) -> bool:
         """Whether a file that begins with `head` (decompressed) is a dataset in this format."""
         raise NotImplementedError
+
+    def fit(self, head: bytes, path: str) -> float:
+        """Return how well the format fits a file, from 0 to `strength`."""
+        return self.strength if self.sniff(head, path) else 0.0
 
     def files(self, path: str) -> tuple[str, ...]:
         """Return the files of the dataset at `path`."""

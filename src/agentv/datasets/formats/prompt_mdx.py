@@ -38,6 +38,7 @@ _EVALS = {"exact_match": "equals", "exact_match_json": "equals"}
 
 class _PromptMdx(DatasetFormat):
     suffixes = (".mdx",)
+    strength = 0.9
 
     def sniff(self, head: bytes, path: str) -> bool:
         return path.endswith(_ENDING) and head.removeprefix(b"\xef\xbb\xbf").startswith(b"---")

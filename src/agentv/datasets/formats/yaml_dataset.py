@@ -89,6 +89,7 @@ _OTHER_FILES = re.compile(
 
 class _Yaml(DatasetFormat):
     suffixes = (".yaml", ".yml")
+    strength = 0.6
 
     def sniff(self, head: bytes, path: str) -> bool:  # noqa: ARG002
         return _has_case_list(head) or not _CASE_LIST_KEYS.isdisjoint(formats.object_keys(head))

@@ -13,6 +13,7 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.message import Message
 from agentv.model.result import ErrorInfo, TokenUsage, Verdict
 from agentv.model.values import freeze
+from agentv.settings.format_choice import DEFAULT_STRENGTH
 
 
 class Grade(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +150,9 @@ class ForeignResults:
     is_imported = True
     scores_by_first = False
     """Whether the first scorer gives the score, as the tool's own totals do; otherwise the score is a mean."""
+
+    strength: ClassVar[float] = DEFAULT_STRENGTH
+    """How specific the format is, from 0 to 1. If several recognize a file, the strongest reads it."""
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """Return whether a file that starts with `head` has this format. For a folder, `head` is empty."""

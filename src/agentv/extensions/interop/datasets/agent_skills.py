@@ -34,6 +34,7 @@ _JUDGED = ("semantic", "llm_judge", "llm-judge", "llm", "judge", "model", "rubri
 
 class _AgentSkills(ForeignFormat):
     title = "Agent Skills evals"
+    strength = 0.92
     fields = "prompt → input, expected_output → expected_outcome, expectations and assertions → rubric and checks"
     in_folders = True
 

@@ -50,6 +50,7 @@ _DATA = "`equals` compares an expected output that is JSON as data, and ExactMat
 
 class _DeepEvalGoldens(ForeignFormat):
     title = "goldens of DeepEval"
+    strength = 0.76
     fields = "input → input, expected_output → expected_output, context → context, expected_tools → tool_trajectory"
     writes = (".json", ".jsonl")
 

@@ -28,6 +28,7 @@ _USED = ("input", "expected", "id", "context")
 
 class _GitHubPrompt(ForeignFormat):
     title = "a prompt file of GitHub Models"
+    strength = 0.9
     fields = "messages → prompt, testData → cases, evaluators → evaluators"
     in_folders = True
 

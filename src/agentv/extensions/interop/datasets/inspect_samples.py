@@ -27,6 +27,7 @@ _USED = ("id", "input", "target", "choices", "metadata", "files", "setup", "sand
 
 class _InspectSamples(ForeignFormat):
     title = "samples of Inspect"
+    strength = 0.78
     fields = "input → input, target → expected_output, choices → the question"
     writes = (".jsonl", ".json")
 

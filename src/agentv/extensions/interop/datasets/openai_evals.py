@@ -25,6 +25,7 @@ _VARIABLE = re.compile(r"\{\{\s*(item|sample)\.([\w.]+)\s*\}\}")
 
 class _OpenAISamples(ForeignFormat):
     title = "samples of OpenAI Evals"
+    strength = 0.8
     fields = "input → input, ideal → expected_output and an exact comparison"
 
     def fits(self, file: RecordFile) -> bool:
@@ -53,6 +54,7 @@ class _OpenAIHosted(ForeignFormat):
     """Rows `{"item": …, "sample": …}`, alone or in an export with `testing_criteria`."""
 
     title = "OpenAI's hosted Evals"
+    strength = 0.9
     fields = "item → input and metadata, testing_criteria → evaluators"
     in_folders = True
 

@@ -24,6 +24,7 @@ _WORDS = {"true": True, "yes": True, "false": False, "no": False, "none": None, 
 
 class _SkillTriggers(ForeignFormat):
     title = "a trigger set of Agent Skills"
+    strength = 0.9
     fields = "query → input, should_trigger → skill_trigger"
     in_folders = True
 

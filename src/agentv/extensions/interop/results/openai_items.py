@@ -26,6 +26,8 @@ class OpenAiItems(ForeignResults):
     title = "a run of OpenAI's hosted Evals"
     unit = "output item"
 
+    strength = 0.6  # an item may have the keys of a record of AgentV (TypeScript)
+
     def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         return {"datasource_item", "sample"} <= top_level(head).keys()
 

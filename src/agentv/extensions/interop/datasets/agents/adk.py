@@ -26,6 +26,7 @@ _TURN = ("query", "expected_tool_use", "reference")
 
 class _ADK(ForeignFormat):
     title = "an eval set of Google ADK"
+    strength = 0.84
     fields = "user_content → input and turns, final_response → expected_output, tool_uses → tool_trajectory"
     in_folders = True
 

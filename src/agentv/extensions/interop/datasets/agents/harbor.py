@@ -18,6 +18,7 @@ class _Harbor(ForeignFormat):
     """A folder with a task, or with folders of tasks."""
 
     title = "task folders of Harbor"
+    strength = 0.9
     fields = "instruction.md → input, task.toml → metadata"
     is_folder = True
     in_folders = True

@@ -24,6 +24,7 @@ _USED = ("id", "input", "ground_truth", "metadata", "agent_args", "rubric_vars",
 
 class _Letta(ForeignFormat):
     title = "rows of letta-evals"
+    strength = 0.66
     fields = "input → input and turns, ground_truth → expected_output"
 
     def fits(self, file: RecordFile) -> bool:

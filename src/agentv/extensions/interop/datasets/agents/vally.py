@@ -47,6 +47,7 @@ _CHECKS = {
 
 class _Vally(ForeignFormat):
     title = "an eval file of Vally"
+    strength = 0.88
     fields = "prompt or turns → input, graders → evaluators and rubrics"
     in_folders = True
 

@@ -34,6 +34,7 @@ _USED = ("id", "name", "description", "inputs", "prompt", "expected", "graders",
 
 class _Waza(ForeignFormat):
     title = "an eval of waza"
+    strength = 0.87
     fields = "tasks → cases, inputs.prompt → input, expected and graders → evaluators"
     in_folders = True
 

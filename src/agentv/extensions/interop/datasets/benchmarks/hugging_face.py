@@ -8,11 +8,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agentv.datasets.detection import MAPPED
-from agentv.datasets.foreign.foreign_format import ForeignFormat, MappedFile, record_file
+from agentv.datasets.detection import MAPPED, foreign_format
+from agentv.datasets.foreign.foreign_format import ForeignFormat, MappedFile
 from agentv.datasets.foreign.records import RecordFile
 from agentv.datasets.formats.dataset_format import Batch, Document, ReadOptions, Source, load_format, source_of
-from agentv.registry import FOREIGN_FORMATS
 from agentv.settings.project import project_root
 from agentv.support.yaml.yaml_parser import YamlError, parse_yaml
 
@@ -28,6 +27,7 @@ _FRONT_MATTER = re.compile(rb"\A---\s*\n(.*?)\n---\s*(?:\n|\Z)", re.DOTALL)
 
 class _HuggingFace(ForeignFormat):
     title = "a Hugging Face dataset"
+    strength = 0.8
     fields = ""
     is_folder = True
     in_folders = True
@@ -55,9 +55,7 @@ class _HuggingFace(ForeignFormat):
 
     def _inner(self, source: Source) -> Source:
         """Return the source of the files in the format that recognizes their records."""
-        first = record_file(source.files[0])
-        others = (name for name in FOREIGN_FORMATS.all_names() if name != MAPPED)
-        kind = next((name for name in others if _fits(name, first)), MAPPED)
+        kind = foreign_format(source.files[0]) or MAPPED
         inner = source_of(source.files[0], kind, source.fields)
         return Source(source.files, inner.base, kind, source.path, source.fields)
 
@@ -66,11 +64,6 @@ class _HuggingFace(ForeignFormat):
 
 
 HUGGING_FACE = _HuggingFace()
-
-
-def _fits(name: str, file: RecordFile) -> bool:
-    found = load_format(name)
-    return isinstance(found, ForeignFormat) and found.fits(file)
 
 
 def _configured(path: str) -> dict[str, list[str]]:

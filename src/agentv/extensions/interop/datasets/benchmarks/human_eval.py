@@ -14,6 +14,7 @@ _USED = ("task_id", "prompt", "canonical_solution")
 
 class _HumanEval(ForeignFormat):
     title = "problems of HumanEval"
+    strength = 0.57
     fields = "prompt → input, canonical_solution → expected_output"
 
     def fits(self, file: RecordFile) -> bool:

@@ -19,6 +19,7 @@ _SPLITS = ("test_split", "validation_split", "training_split")
 
 class _LMEval(ForeignFormat):
     title = "a task of lm-evaluation-harness"
+    strength = 0.85
     fields = "doc_to_text → input, doc_to_target → expected_output, doc_to_choice → the question"
 
     def fits(self, file: RecordFile) -> bool:

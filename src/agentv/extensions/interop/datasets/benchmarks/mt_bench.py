@@ -14,6 +14,7 @@ _USED = ("question_id", "turns", "category", "reference")
 
 class _MTBench(ForeignFormat):
     title = "questions of MT-bench"
+    strength = 0.56
     fields = "turns → input and turns, category → tags, reference → expected_output"
 
     def fits(self, file: RecordFile) -> bool:

@@ -14,6 +14,7 @@ _USED = ("instance_id", "problem_statement", "patch", "difficulty", "FAIL_TO_PAS
 
 class _SWEBench(ForeignFormat):
     title = "tasks of SWE-bench"
+    strength = 0.58
     fields = "problem_statement → input, patch → expected_output"
 
     def fits(self, file: RecordFile) -> bool:

@@ -17,6 +17,7 @@ _PARTS = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
 
 class _Tau2(ForeignFormat):
     title = "tasks of tau2"
+    strength = 0.55
     fields = "user_scenario → user, actions → tool_trajectory, communicate_info → contains_all, nl_assertions → rubrics"
 
     def fits(self, file: RecordFile) -> bool:

@@ -24,6 +24,7 @@ _MARKS = ("ground_truth", "response", "context", "tool_definitions")
 
 class _Azure(ForeignFormat):
     title = "a dataset of Azure AI evaluation"
+    strength = 0.62
     fields = "query → input, ground_truth → expected_output, context → context"
 
     def fits(self, file: RecordFile) -> bool:

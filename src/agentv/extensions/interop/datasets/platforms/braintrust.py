@@ -15,6 +15,7 @@ _USED = ("id", "input", "expected", "metadata", "tags", "_xact_id", "created", "
 
 class _Braintrust(ForeignFormat):
     title = "a dataset of Braintrust"
+    strength = 0.72
     fields = "input → input, expected → expected_output"
 
     def fits(self, file: RecordFile) -> bool:

@@ -15,6 +15,7 @@ _MARKS = ("expectedOutput", "datasetName", "sourceTraceId", "sourceObservationId
 
 class _Langfuse(ForeignFormat):
     title = "dataset items of Langfuse"
+    strength = 0.74
     fields = "input → input, expectedOutput → expected_output"
 
     def fits(self, file: RecordFile) -> bool:

@@ -24,6 +24,7 @@ _USED = ("id", "inputs", "outputs", "reference_outputs", "metadata", "split", "a
 
 class _LangSmith(ForeignFormat):
     title = "examples of LangSmith"
+    strength = 0.68
     fields = "inputs → input, reference_outputs or outputs → expected_output, split → tags"
 
     def fits(self, file: RecordFile) -> bool:

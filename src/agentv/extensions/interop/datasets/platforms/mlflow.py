@@ -15,6 +15,7 @@ _KNOWN = ("expected_response", "expected_facts", "guidelines", "expected_retriev
 
 class _MLflow(ForeignFormat):
     title = "an evaluation dataset of MLflow"
+    strength = 0.7
     fields = "inputs → input, expected_response → expected_output, expected_facts and guidelines → rubrics"
 
     def fits(self, file: RecordFile) -> bool:

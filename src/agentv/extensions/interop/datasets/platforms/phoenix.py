@@ -15,6 +15,7 @@ _MARKS = ("output",)
 
 class _Phoenix(ForeignFormat):
     title = "examples of Phoenix"
+    strength = 0.6
     fields = "input → input, output → expected_output, splits → tags"
 
     def fits(self, file: RecordFile) -> bool:

@@ -17,6 +17,7 @@ _USED = ("name", "inputs", "expected_output", "metadata", "evaluators")
 
 class _PydanticCases(ForeignFormat):
     title = "a dataset of pydantic-evals"
+    strength = 0.82
     fields = "inputs → input, evaluators → evaluators"
     in_folders = True
 

@@ -30,6 +30,7 @@ _USED = (
 
 class _Ragas(ForeignFormat):
     title = "a test set of Ragas"
+    strength = 0.64
     fields = "user_input → input, reference → expected_output, contexts → context"
 
     def fits(self, file: RecordFile) -> bool:

@@ -53,6 +53,7 @@ _OPTIONS = {"repeat": "trials", "max_concurrency": "workers"}
 
 class _AgentvSuite(ForeignFormat):
     title = "a suite of AgentV (TypeScript) 5"
+    strength = 0.95
     fields = "vars → input and expected_output, prompts → prompts, providers → targets, assert → evaluators"
     in_folders = True
     refuses_cases = False

@@ -131,6 +131,7 @@ def _is_inline(tests: Any) -> bool:
 
 class _PromptfooConfig(ForeignFormat):
     title = "a configuration of promptfoo"
+    strength = 0.9
     fields = "tests → cases, prompts → prompts, providers → targets, assert → evaluators"
     in_folders = True
     writes = (".yaml", ".yml", ".json")
@@ -362,6 +363,7 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
 
 class _PromptfooTests(ForeignFormat):
     title = "tests of promptfoo"
+    strength = 0.86
     fields = "vars → input, assert → evaluators"
 
     def fits(self, file: RecordFile) -> bool:

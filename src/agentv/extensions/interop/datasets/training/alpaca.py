@@ -14,6 +14,7 @@ _USED = ("id", "instruction", "input", "output")
 
 class _Alpaca(ForeignFormat):
     title = "instruction data in the format of Alpaca"
+    strength = 0.3
     fields = "instruction and input → input, output → expected_output"
 
     def fits(self, file: RecordFile) -> bool:

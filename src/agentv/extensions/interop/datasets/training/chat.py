@@ -14,6 +14,7 @@ _USED = ("id", "messages", "metadata", "weight", "parallel_tool_calls")
 
 class _Chat(ForeignFormat):
     title = "chat training data"
+    strength = 0.2
     fields = "the last reply → expected_output, earlier messages → input"
 
     def fits(self, file: RecordFile) -> bool:

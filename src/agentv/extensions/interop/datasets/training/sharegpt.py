@@ -14,6 +14,7 @@ _USED = ("id", "conversations", "system")
 
 class _ShareGPT(ForeignFormat):
     title = "conversations in the format of ShareGPT"
+    strength = 0.4
     fields = "the last reply → expected_output, earlier messages → input"
 
     def fits(self, file: RecordFile) -> bool:
