@@ -248,7 +248,7 @@ class Evaluations:
         folder = self._folder_in(worktree, os.path.dirname(self._plan.options.paths[0]) or ".")
         if not any(os.path.isfile(os.path.join(parent, ".env")) for parent in upward(str(folder), str(worktree))):
             variables = self._plan.variables | variables
-        found = [self._mapped(worktree, path) for path in _code_folders(self._repository.root)]
+        found = [self._mapped(worktree, path) for path in code_folders(self._repository.root)]
         source = worktree / "src"
         found += [str(source)] if source.is_dir() else []
         inherited = variables.get("PYTHONPATH")
@@ -267,9 +267,9 @@ class Evaluations:
         self._worktrees.clear()
 
 
-def _code_folders(root: str) -> list[str]:
-    """Return the folders inside a repository that this Python imports from: editable installs of the project."""
-    own = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+def code_folders(root: str) -> list[str]:
+    """Return the folders inside a repository that this Python imports from: editable installs other than agentv."""
+    own = str(Path(__file__).resolve().parents[3])
     folders = [os.path.realpath(path) for path in sys.path if path]
     for name, module in list(sys.modules.items()):
         if name.startswith("__editable__"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import os
 import shutil
 import time
@@ -28,7 +29,7 @@ def imported_folder(found: ForeignResults, path: Path) -> RunFolder:
     """
     source = source_digest(found, path)
     root = _cache_folder()
-    final = root / digest([source, type(found).__name__, path.name, __version__, _code_digest()])
+    final = root / digest([source, type(found).__name__, path.name, __version__, _code_digest(found)])
     if (final / "run.json").is_file():
         with suppress(OSError):
             os.utime(final)
@@ -46,11 +47,14 @@ def imported_folder(found: ForeignResults, path: Path) -> RunFolder:
     return RunFolder(final)
 
 
-@lru_cache(maxsize=1)
-def _code_digest() -> str:
-    """Return a hash of the importers: an import that other code made is not used."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
-    return digest([hash_bytes(file.read_bytes()) for file in files])
+def _code_digest(found: ForeignResults) -> str:
+    """Return a hash of the importer and of the modules next to it: an import that other code made is not used."""
+    return _folder_digest(Path(__file__).parent) + _folder_digest(Path(inspect.getfile(type(found))).parent)
+
+
+@lru_cache(maxsize=16)
+def _folder_digest(folder: Path) -> str:
+    return digest([hash_bytes(file.read_bytes()) for file in sorted(folder.glob("*.py"))])
 
 
 def _publish(partial: Path, final: Path) -> None:
