@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,22 @@ def test_the_value_in_a_cell_has_no_space_around_it(cell, value):
     assert assertion_of_cell(f" {cell} ")["value"] == value
 
 
+def test_a_program_receives_the_variables_in_its_context(folder, command):
+    folder.write("bot.py", "import json, sys\nprint(json.loads(sys.argv[3])['vars']['hint'])\n")
+    tests = [{"vars": {"x": "Bo", "hint": "it's 5 $"}, "assert": [{"type": "equals", "value": "it's 5 $"}]}]
+    providers = [f"exec:{sys.executable} bot.py"]
+    folder.write("promptfooconfig.yaml", json.dumps({"prompts": ["{{x}}"], "providers": providers, "tests": tests}))
+    assert command("eval", "promptfooconfig.yaml").code == 0
+
+
+def test_what_a_program_prints_is_trimmed(folder, command):
+    folder.write("bot.py", "import sys\nprint('  ' + sys.argv[1] + ' ')\n")
+    tests = [{"vars": {"x": "Bo"}, "assert": [{"type": "equals", "value": "Bo"}]}]
+    providers = [f"exec:{sys.executable} bot.py"]
+    folder.write("promptfooconfig.yaml", json.dumps({"prompts": ["{{x}}"], "providers": providers, "tests": tests}))
+    assert command("eval", "promptfooconfig.yaml").code == 0
+
+
 def test_a_python_provider_receives_its_config(folder, command):
     folder.write(
         "bot.py", "def call_api(prompt, options, context):\n    return {'output': options['config']['word'] + prompt}\n"
@@ -190,7 +207,14 @@ def test_variables_are_empty_if_missing_and_may_name_others(folder, example):
         ("openrouter:qwen/qwen3", {"provider": "openrouter", "model": "qwen/qwen3"}),
         ("groq:llama-3", {"provider": "groq", "model": "llama-3"}),
         ("echo", {"provider": "mock"}),
-        ("exec:./run.sh -x", {"provider": "cli", "command_template": "./run.sh -x {PROMPT} '{}' '{}'"}),
+        (
+            "exec:./run.sh -x",
+            {
+                "provider": "cli",
+                "command_template": "./run.sh -x {PROMPT} '{}' '{\"vars\":'{VARIABLES}'}'",
+                "transform": {"strip": ["whitespace"], "allow_empty": True},
+            },
+        ),
         (
             {"id": "azure:chat:my-gpt", "config": {"apiHost": "x.openai.azure.com", "apiVersion": "2024-06-01"}},
             {

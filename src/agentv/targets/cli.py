@@ -24,11 +24,11 @@ from agentv.targets.workspace_target import WorkspaceTarget
 from agentv.trust.env_file import environment_of
 from agentv.trust.inventory import NamedUse
 
-PLACEHOLDERS = ("PROMPT", "PROMPT_FILE", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE")
+PLACEHOLDERS = ("PROMPT", "PROMPT_FILE", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "VARIABLES", "OUTPUT_FILE")
 PLACEHOLDER = re.compile(r"(?<!\$)\{(?P<name>[A-Z][A-Z0-9_]*)\}")
 """`{UPPER}`, but not the shell's `${UPPER}`."""
 
-_TEXTS = ("PROMPT", "GUIDELINES", "EVAL_ID", "FILES")
+_TEXTS = ("PROMPT", "GUIDELINES", "EVAL_ID", "FILES", "VARIABLES")
 """Placeholders whose values come from a dataset."""
 
 _FILE_PLACEHOLDER = re.compile(r"(?<!\$)\{(?P<name>path|basename)\}")

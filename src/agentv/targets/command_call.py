@@ -140,6 +140,8 @@ class CommandResponder:
         prompt = "" if self.batching else messages_as_json(first.messages) if is_json else first.prompt_with_references
         id = "batch" if self.batching else first.case.id
         values = {"PROMPT": prompt, "GUIDELINES": first.guidelines, "EVAL_ID": id, "ATTEMPT": str(first.attempt)}
+        if "VARIABLES" in names:
+            values["VARIABLES"] = to_json(first.case.variables or {}).decode()
         files = tuple(dict.fromkeys(path for request in requests for path in request.files))
         cwd, timeout_s = self._cwd(first), max(request.timeout_s for request in requests)
         with self._scratch() as scratch:

@@ -88,7 +88,8 @@ def target_entry(provider: Any, folder: str, lose: Lose) -> dict[str, Any]:
     assert isinstance(config, dict)
     entry = _entry(id, config, folder, lose)
     try:
-        transform = transforms_of(options.get("transform") or options.get("postprocess"))
+        trim = "output.trim()" if entry["provider"] == "cli" else None  # promptfoo trims what a program prints
+        transform = transforms_of(trim, options.get("transform") or options.get("postprocess"))
     except ValueError as error:
         raise UnmappedProvider(str(error)) from None
     if not is_blank(options.get("delay")):
@@ -103,7 +104,7 @@ def _entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str
     if id.startswith(("http://", "https://")) or kind in ("http", "https"):
         return _http_entry(id, config)
     if kind == "exec":
-        return {"provider": "cli", "command_template": f"{rest} {{PROMPT}} '{{}}' '{{}}'"}
+        return {"provider": "cli", "command_template": f"{rest} {{PROMPT}} '{{}}' '{{\"vars\":'{{VARIABLES}}'}}'"}
     if kind == "python" or (kind == "file" and ".py" in id):
         return _python_entry(rest.removeprefix("//"), config, folder)
     for prefix, agent in _AGENTS.items():
