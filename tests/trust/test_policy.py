@@ -64,6 +64,7 @@ def test_a_relative_xdg_folder_is_ignored(monkeypatch, tmp_path):
         (("example.com",), "https://evil.example\\@example.com/", False),
         (("*.example.com",), "https://evil.example\\.example.com/", False),
         (("example.com",), "https://evil.example\t@example.com/", False),
+        (("example.com",), "https://example.com/a path\\with?q=a b", True),
         (("*",), "https://anything.example", True),
     ],
 )

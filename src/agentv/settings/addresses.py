@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from agentv.settings.environment import REFERENCE
 
+_PATH = re.compile("[/?#]")
 _AMBIGUOUS = re.compile(r"[\s\\\x00-\x1f\x7f]")
 """Characters that programs read differently: in `http://a\\@b/`, the host is `a` for a browser and `b` for Python."""
 
@@ -33,8 +34,9 @@ def _has_host(address: str) -> bool:
 
 
 def is_ambiguous(address: str) -> bool:
-    """Whether programs may read different hosts from an address."""
-    return _AMBIGUOUS.search(address) is not None
+    """Whether programs may read different hosts from an address: what is before the path decides."""
+    scheme, separator, rest = address.partition("://")
+    return _AMBIGUOUS.search(scheme + separator + _PATH.split(rest, maxsplit=1)[0]) is not None
 
 
 def is_loopback(address: str | None) -> bool:
