@@ -174,11 +174,14 @@ def _forked(call: Callable[[], str]) -> str:
 
 
 @cache
-def environment() -> BoundedEnvironment:
-    """Return the template engine: strict about undefined names, without escaping, with a step limit."""
+def environment(finalizer: Callable[[Any], Any] = as_text) -> BoundedEnvironment:
+    """Return the template engine: strict about undefined names, without escaping, with a step limit.
+
+    `finalizer` converts values to text.
+    """
     made = BoundedEnvironment(
         undefined_behavior="strict",
-        finalizer=as_text,
+        finalizer=finalizer,
         auto_escape_callback=lambda _: False,
         keep_trailing_newline=True,
         pycompat=False,
