@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-DATA = Path(__file__).parent.parent / "data" / "promptfoo"
+DATA = Path(__file__).parents[2] / "data" / "promptfoo"
 PROGRAM = os.environ.get("PROMPTFOO", "promptfoo").split()
 
 pytestmark = [

@@ -13,7 +13,7 @@ from agentv.sessions.session import ReadLog
 from agentv.sessions.session_file import SessionFile, format_of, read_sessions, session_files
 from agentv.support.json_values import json_or
 
-DATA = Path(__file__).parent.parent / "data" / "sessions"
+DATA = Path(__file__).parents[2] / "data" / "sessions"
 FORMATS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in sorted(DATA.glob("*.yaml"))}
 EXAMPLES = [
     pytest.param(name, example, id=f"{name}-{number}")

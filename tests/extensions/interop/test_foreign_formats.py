@@ -16,7 +16,7 @@ from spreadsheet_files import write_sheet
 
 pyarrow, parquet = Late("pyarrow"), Late("pyarrow.parquet")
 
-DATA = Path(__file__).parent.parent / "data" / "foreign"
+DATA = Path(__file__).parents[2] / "data" / "foreign"
 SECOND = yaml.safe_load((DATA / "second-group.yaml").read_text("utf-8"))
 FIRST = {
     path.stem: yaml.safe_load(path.read_text("utf-8"))

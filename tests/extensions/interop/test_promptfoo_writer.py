@@ -9,7 +9,7 @@ import yaml
 
 import agentv
 
-DATA = Path(__file__).parent.parent / "data" / "promptfoo"
+DATA = Path(__file__).parents[2] / "data" / "promptfoo"
 
 CASES = """
 execution: {target: default, trials: 2}

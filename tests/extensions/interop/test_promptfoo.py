@@ -12,7 +12,7 @@ from agentv.extensions.interop.datasets.promptfoo.provider_entries import Unmapp
 from agentv.extensions.interop.datasets.promptfoo.test_sources import assertion_of_cell
 from agentv.extensions.interop.datasets.promptfoo.transform_code import response_path_of, transforms_of
 
-DATA = Path(__file__).parent.parent / "data" / "promptfoo"
+DATA = Path(__file__).parents[2] / "data" / "promptfoo"
 GROWING = {"a": "{{b}}" * 100, "b": "{{c}}" * 100, "c": "{{b}}" * 100}
 
 
