@@ -109,7 +109,5 @@ def test_a_json_file_that_is_not_a_run_is_explained(tmp_path, text, problem):
 
 def test_another_file_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(
-        UsageError, match=r"Not a run: .*notes.txt\n  Supported files: .jsonl, .ndjson, .yaml, .yml, .eval"
-    ):
+    with pytest.raises(UsageError, match=r"Not a run: .*notes.txt\n  Supported files: .jsonl, .ndjson, .yaml, .yml"):
         RunStore.open(tmp_path / "notes.txt")
