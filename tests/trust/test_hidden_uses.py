@@ -3,6 +3,8 @@
 import pytest
 from stranger import PYTHON, TARGET, Stranger
 
+from agentv.trust.inventory import Inventory, Use
+
 JUDGE = {"type": "code_judge", "script": [PYTHON, "judge.py"]}
 
 
@@ -103,3 +105,8 @@ def test_a_strangers_prompt_is_not_executed_by_a_nested_shell(stranger, command,
     refused = command("eval", path, *options)
     assert (refused.code, stranger.has_run) == (2, False)
     assert "could run commands" in refused.stderr
+
+
+def test_a_line_break_in_a_folders_name_adds_no_line_to_the_question():
+    uses = Inventory([Use("command", "true", "/tmp/a\nNothing is run/d.yaml")])
+    assert [line.count("\n") for line in uses.lines()] == [0]

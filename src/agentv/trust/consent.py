@@ -11,7 +11,7 @@ from agentv.errors import AgentvError, UsageError
 from agentv.settings.project import granted_paths, is_inside, is_too_wide, project_root
 from agentv.support.hashes import short
 from agentv.trust import memory
-from agentv.trust.inventory import Inventory
+from agentv.trust.inventory import Inventory, on_one_line
 from agentv.trust.policy import load_policy, policy_path, why_denied
 from agentv.trust.roots import (
     advice,
@@ -149,7 +149,7 @@ def _refusal(file: str, folder: str, inventory: Inventory) -> UntrustedError:
     lines.append(f"Nothing was run, imported or read.{changed}")
     if gap := memory.coverage_gap(folder, inventory):
         lines.append(gap)
-    headline = f"{short(file)} {_place(file)} and is not trusted"
+    headline = on_one_line(f"{short(file)} {_place(file)} and is not trusted")
     return UntrustedError(headline, "\n".join(lines), advice(folder))
 
 
@@ -165,7 +165,7 @@ def _question(file: str, folder: str, inventory: Inventory) -> str:
     changed = " It has changed since you trusted it." if memory.is_known(file) else ""
     covered = f"Trust in {folder} is remembered until a file in it changes or is removed, except results and Git's own."
     lines = [
-        f"{short(file)} {_place(file)}.{changed} It would use {inventory.totals}:",
+        on_one_line(f"{short(file)} {_place(file)}.{changed} It would use {inventory.totals}:"),
         *(f"  {line}" for line in inventory.lines()),
         memory.coverage_gap(folder, inventory) or covered,
     ]

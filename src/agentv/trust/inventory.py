@@ -93,10 +93,10 @@ class Inventory:
                 users.setdefault((kind, use.value), {})[where] = None
         for (noun, value), places in users.items():
             first, more = next(iter(places)), len(places) - 1
-            yield f"{noun:<8}  {_on_one_line(value)}  ({first}{f' and {more} more' if more else ''})"
+            yield f"{noun:<8}  {on_one_line(value)}  ({on_one_line(first)}{f' and {more} more' if more else ''})"
 
 
-def _on_one_line(value: str) -> str:
+def on_one_line(value: str) -> str:
     """Return a whole value on one line: line breaks and control characters are escaped, and blanks are joined.
 
     A joined line break could turn a command into part of a comment, and many blanks push its end out of sight.
