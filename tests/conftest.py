@@ -87,6 +87,14 @@ def plain_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         yield
 
 
+@pytest.fixture(autouse=True)
+def plain_module_path() -> Iterator[None]:
+    """A test that imports modules of its project does not hide those of the next one."""
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+
+
 @dataclass
 class Loaded:
     """Cases, and what was warned about on the way."""
