@@ -80,11 +80,14 @@ class Work:
     endpoint: Endpoint
     workers: tuple[int, int]
     max_outage_s: float = 600.0
+    is_repeatable: bool = True
 
     def open(self, limits):
         limit = limits.limit(self.endpoint.endpoint, *self.workers)
-        live = TimeoutWrapper(LimitWrapper(self.endpoint, limit, self.max_outage_s), 60.0, None)
-        self.responder = RetryWrapper(live, POLICY, limit, limits.slots.sleep, self.max_outage_s)
+        limited = LimitWrapper(self.endpoint, limit, self.max_outage_s)
+        limited.is_repeatable = self.is_repeatable
+        live = TimeoutWrapper(limited, 60.0, None)
+        self.responder = RetryWrapper(live, POLICY, limit, limits.slots)
         self.capacity = self.workers[1]
         self.missing = ()
         return self

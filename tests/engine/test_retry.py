@@ -38,23 +38,16 @@ def failure(error_class, status=None, retry_after_s=None):
     ],
 )
 def test_retries_depend_on_the_error_class_and_status(error_class, status, again):
-    assert (POLICY.delay_s(failure(error_class, status), 0) is not None) is again
+    assert POLICY.is_retryable(failure(error_class, status)) is again
 
 
 def test_a_target_may_set_the_statuses_to_retry():
     policy = policy_of(Mock(name="m", provider="mock", retry_status_codes=(418,)))
-    assert policy.delay_s(failure("invalid_response", 418), 0) is not None
-    assert policy.delay_s(failure("server", 500), 0) is None
+    assert policy.is_retryable(failure("invalid_response", 418))
+    assert not policy.is_retryable(failure("server", 500))
 
 
-def test_retries_are_limited():
-    policy = RetryPolicy(max_retries=2, initial_delay_s=0, status_codes=(500,))
-    assert [policy.delay_s(failure("server", 500), retries) is None for retries in range(4)] == [
-        False,
-        False,
-        True,
-        True,
-    ]
+def test_the_number_of_retries_is_the_targets_or_the_commands():
     assert policy_of(Mock(name="m", provider="mock")).max_retries == 3
     assert policy_of(Mock(name="m", provider="mock", max_retries=5)).max_retries == 5
     assert policy_of(Mock(name="m", provider="mock", max_retries=5), 0).max_retries == 0

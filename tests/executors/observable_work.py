@@ -76,15 +76,16 @@ class ObservableWorker:
     async def run(self, job):
         self._note("begin", job)
         try:
-            if self._limit is not None and not self._limit.try_enter():
-                await self._limit.enter(opens_job=True)
+            ticket = None if self._limit is None else self._limit.ticket(opens_job=True)
+            if ticket is not None and not self._limit.try_enter(ticket):
+                await self._limit.enter(ticket)
             self._note("enter", job)
             while self.spec.processes and len(self.spec.pids()) < self.spec.processes:
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.005 if job.case.id == "broken" else self.spec.seconds)
             self._note("leave", job)
-            if self._limit is not None:
-                self._limit.leave()
+            if ticket is not None:
+                self._limit.leave(ticket, is_answered=True)
             if job.case.id == "broken":
                 raise RuntimeError("broken")
             if job.case.id == "deadly":

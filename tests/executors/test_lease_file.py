@@ -1,13 +1,19 @@
 """Processes that share the limit of an endpoint: never more calls than the limit, and a fair part for each."""
 
+import asyncio
 import os
 import signal
 
 import pytest
 
-from agentv.executors.lease_file import Adapted, LeaseFile, fair_shares
+from agentv.executors.shares import Demand, FileLease, fair_shares
 from agentv_testing import FaultyServer
 from waiting import wait_until
+
+
+def calls_of(lease, most, needed, in_flight):
+    """State the demand of an owner; return its calls."""
+    return asyncio.run(lease.update(Demand(most, needed, in_flight))).calls
 
 
 @pytest.mark.parametrize(
@@ -30,73 +36,55 @@ def test_what_cannot_be_divided_goes_around():
 
 
 def test_two_owners_never_own_more_than_the_limit(tmp_path):
-    first, second = LeaseFile("https://api.example.com#k", tmp_path), LeaseFile("https://api.example.com#k", tmp_path)
-    assert first.update(10, 10, 0).calls == 10
-    assert second.update(10, 10, 0).calls == 0
-    assert first.update(10, 10, 9).calls == 5
-    assert second.update(10, 10, 0).calls == 1
-    assert first.update(10, 10, 5).calls == 5
-    assert second.update(10, 10, 1).calls == 5
+    first, second = FileLease("https://api.example.com#k", tmp_path), FileLease("https://api.example.com#k", tmp_path)
+    assert calls_of(first, 10, 10, 0) == 10
+    assert calls_of(second, 10, 10, 0) == 0
+    assert calls_of(first, 10, 10, 9) == 5
+    assert calls_of(second, 10, 10, 0) == 1
+    assert calls_of(first, 10, 10, 5) == 5
+    assert calls_of(second, 10, 10, 1) == 5
     second.release()
-    assert first.update(10, 10, 5).calls == 10
+    assert calls_of(first, 10, 10, 5) == 10
     first.release()
     assert os.listdir(tmp_path) == []
 
 
 def test_other_endpoints_and_keys_have_their_own_limit(tmp_path):
     for endpoint in ("https://api.example.com#k", "https://api.example.com#other", "https://other.example.com#k"):
-        assert LeaseFile(endpoint, tmp_path).update(10, 10, 0).calls == 10
+        assert calls_of(FileLease(endpoint, tmp_path), 10, 10, 0) == 10
 
 
 def test_an_owner_that_does_not_look_at_its_share_loses_it(tmp_path):
-    first, second = LeaseFile("https://a", tmp_path), LeaseFile("https://a", tmp_path)
-    first.update(4, 4, 0)
+    first, second = FileLease("https://a", tmp_path), FileLease("https://a", tmp_path)
+    calls_of(first, 4, 4, 0)
     [owned] = tmp_path.glob("*.1")
     os.utime(owned, (0, 0))
-    assert second.update(4, 4, 0).calls == 4
+    assert calls_of(second, 4, 4, 0) == 4
     # Its number is not valid any more: it gets a new one, and only what is free.
-    assert first.update(4, 4, 0).calls == 0
+    assert calls_of(first, 4, 4, 0) == 0
 
 
-def test_the_rate_that_an_endpoint_accepted_is_remembered(tmp_path):
-    first = LeaseFile("https://a", tmp_path)
-    first.update(4, 4, 0)
-    first.release(20.0)
-    assert LeaseFile("https://a", tmp_path).update(4, 4, 0).rate == 20.0
-
-
-def test_a_killed_process_leaves_what_the_endpoint_answers_to_the_others(tmp_path):
-    first, second = LeaseFile("https://a", tmp_path), LeaseFile("https://a", tmp_path)
-
-    def parts(lease, limit, rate):
-        lease = lease.update(200, 200, 0, Adapted(limit, rate, rate or 0.0, is_paced=True))
-        return lease.limit, lease.rate
-
-    assert parts(first, 40.0, 20.0) == (40.0, 20.0)
-    assert parts(second, 10.0, None) == (1.0, 0.1)  # the first one has not given anything up yet
-    assert parts(first, 40.0, 20.0) == (20.0, 10.0)
-    assert parts(second, 1.0, 0.1) == (20.0, 10.0)
-    assert parts(second, 10.0, 5.0) == (10.0, 5.0)  # fewer calls are answered: all have less
-    assert parts(first, 20.0, 10.0) == (15.0, 7.5)
-    assert parts(second, 10.0, 5.0) == (15.0, 7.5)
-    [owned] = tmp_path.glob("*.2")
-    owned.unlink()  # as if its process had ended
-    assert parts(first, 15.0, 7.5) == (30.0, 15.0)
+def test_nothing_is_left_of_a_run_that_has_ended(tmp_path):
+    lease = FileLease("https://a", tmp_path)
+    calls_of(lease, 4, 4, 0)
+    lease.release()
+    assert os.listdir(tmp_path) == []
+    assert calls_of(FileLease("https://a", tmp_path), 4, 4, 0) == 4
 
 
 @pytest.mark.parametrize("contents", [b"", b"{", b"\xff\x00", b'{"owners": 3}'])
 def test_a_damaged_file_does_not_stop_calls(tmp_path, contents):
-    first = LeaseFile("https://a", tmp_path)
-    first.update(4, 4, 0)
+    first = FileLease("https://a", tmp_path)
+    calls_of(first, 4, 4, 0)
     [path] = tmp_path.glob("*.json")
     path.write_bytes(contents)
-    assert LeaseFile("https://a", tmp_path).update(4, 4, 0).calls == 4
+    assert calls_of(FileLease("https://a", tmp_path), 4, 4, 0) == 4
 
 
 def test_without_a_writable_folder_the_limit_is_not_shared(tmp_path):
     (tmp_path / "file").touch()
-    lease = LeaseFile("https://a", tmp_path / "file" / "folder")
-    assert lease.update(4, 4, 0).calls == 4
+    lease = FileLease("https://a", tmp_path / "file" / "folder")
+    assert calls_of(lease, 4, 4, 0) == 4
     lease.release()
 
 

@@ -12,17 +12,15 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from agentv.executors.budget import Budget, BudgetTerms
-from agentv.executors.lease_file import LeaseFile
-from agentv.executors.limiter import Lane, Limiter
-from agentv.executors.outage import CallReport
+from agentv.executors.limiter import EndpointLimit, Limiter
+from agentv.executors.shares import FileLease, Lease
 from agentv.model.job import Job
-from agentv.model.response import FailedCalls
 from agentv.model.result import Result
 from agentv.support.byte_gate import ByteGate
 
 
 class UnfinishedJob(msgspec.Struct, frozen=True):
-    """A job without a record: the budget is used up, or its target or judge is down (`outage` is the message).
+    """A job without a record: the budget is used up, or its target or its judge is down (`outage` is the message).
 
     Its calls, if there were any, cost this much. A worker that cannot write to the run folder returns the `answer` that
     is not scored yet, as a line for the log of answers. `target` is the target that is down.
@@ -43,40 +41,6 @@ TURN_S = 0.02
 """How long a task may run without yielding to the event loop, which handles signals and timers."""
 
 
-class EndpointLimit(Protocol):
-    """The limit of one lane at an endpoint; see `agentv.executors.limiter.Lane`."""
-
-    @property
-    def answers(self) -> int: ...
-
-    @property
-    def failures_in_a_row(self) -> int: ...
-
-    @property
-    def down_for_s(self) -> float: ...
-
-    @property
-    def may_be_down(self) -> bool: ...
-
-    @property
-    def longest_wait_s(self) -> float: ...
-
-    @property
-    def answered_start(self) -> float: ...
-
-    def now(self) -> float: ...
-
-    def ignore_outages(self) -> None: ...
-
-    def try_enter(self) -> bool: ...
-
-    async def enter(
-        self, patience_s: float = ..., *, opens_job: bool = ..., failed: FailedCalls | None = ...
-    ) -> None: ...
-
-    def leave(self, report: CallReport = ..., started: float = ...) -> None: ...
-
-
 class RunBudget(Protocol):
     """The budget of a run; see `agentv.executors.budget.Budget`."""
 
@@ -90,8 +54,8 @@ class RunBudget(Protocol):
     def end(self, target: str, cost: float, *, ok: bool) -> None: ...
 
 
-_MOST_LENT = 10
-"""Slots that can be lent, as a multiple of the slots."""
+MOST_LENT = 1000
+"""Slots that can be lent: jobs that wait for a retry or for the end of an outage."""
 
 
 class JobSlots:
@@ -108,7 +72,7 @@ class JobSlots:
     @property
     def lent(self) -> int:
         """The number of jobs that may run in addition to `total`."""
-        return min(self._lent, _MOST_LENT * self.total)
+        return min(self._lent, MOST_LENT)
 
     async def sleep(self, seconds: float) -> None:
         """Wait without a slot. The job continues even if its slot is still in use."""
@@ -209,7 +173,8 @@ class Load(msgspec.Struct, frozen=True):
     """The load shown in the progress display: the concurrency, and the longest wait an endpoint asked for.
 
     `down` is the endpoint that has been down for the longest time, `down_s`, since the start if it is `unreached`.
-    `text` is what else the run waits for, such as a batch.
+    `text` is what else the run waits for, such as a batch. `isolated` is the number of jobs that fail while others are
+    answered.
     """
 
     concurrency: int = 0
@@ -218,6 +183,7 @@ class Load(msgspec.Struct, frozen=True):
     down_s: float = 0.0
     unreached: bool = False
     text: str | None = None
+    isolated: int = 0
 
 
 class Executor(Protocol):
@@ -254,22 +220,21 @@ class LocalLimits(StoppableLimits):
         self._text: str | None = None
         self._budget: Budget | None = None
 
-    def limit(self, endpoint: str, start: int, most: int, lane: str = "") -> Lane:
+    def limit(self, endpoint: str, start: int, most: int, lane: str = "") -> EndpointLimit:
         """Return a lane of an endpoint. A configured limit replaces an adaptive one, and a lower one a higher."""
-        return self.limiter(endpoint, start, most).lane(lane)
-
-    def limiter(self, endpoint: str, start: int, most: int) -> Limiter:
-        """Return the limiter of an endpoint."""
         limiter = self._limiters.get(endpoint)
         if limiter is None:
-            lease = LeaseFile(endpoint) if self._shared and "://" in endpoint else None
+            lease = self._lease(endpoint)
             limiter = self._limiters[endpoint] = Limiter(start, most, clock=self._clock, lease=lease)
             self.on_stop(limiter.stop)
         else:
-            limiter.restrict(start, most)
-        return limiter
+            limiter.endpoint.restrict(start, most)
+        return limiter.lane(lane)
 
-    def budget(self, terms: BudgetTerms) -> Budget:
+    def _lease(self, endpoint: str) -> Lease | None:
+        return FileLease(endpoint) if self._shared and "://" in endpoint else None
+
+    def budget(self, terms: BudgetTerms) -> RunBudget:
         """Return the budget of the run."""
         self._budget = Budget(terms.limit_usd, terms.share)
         return self._budget
@@ -290,9 +255,10 @@ class LocalLimits(StoppableLimits):
         limiters = dict(self._limiters)
         concurrency = sum(limiter.limit for limiter in limiters.values())
         waits_s = max((limiter.closed_for_s for limiter in limiters.values()), default=0.0)
-        lanes = ((name, lane) for name, limiter in limiters.items() for lane in list(limiter.lanes.values()))
+        lanes = [(name, lane) for name, limiter in limiters.items() for lane in list(limiter.lanes.values())]
         down_s, unreached, down = max(
-            ((lane.down_for_s, lane.outage.is_unreached, name) for name, lane in lanes), default=(0.0, False, "")
+            ((lane.down_for_s, lane.lane.is_unreached, name) for name, lane in lanes), default=(0.0, False, "")
         )
+        isolated = sum(lane.isolated for _, lane in lanes)
         text = self._text or ("large answers wait for memory" if self.memory.waiting else None)
-        return Load(concurrency, waits_s, down.partition("#")[0] if down_s else None, down_s, unreached, text)
+        return Load(concurrency, waits_s, down.partition("#")[0] if down_s else None, down_s, unreached, text, isolated)

@@ -40,20 +40,6 @@ class Hold(Protocol):
     async def wait(self) -> None: ...
 
 
-@dataclass(slots=True)
-class FailedCalls:
-    """The failed calls of a request, which has a `number` of its own. `started` is the time of the last one's start.
-
-    `others_answered` if a call that started when it or the failed call before it did, or later, was answered. If that
-    was ever so, the request `is_isolated`: it fails, not the endpoint.
-    """
-
-    number: int
-    started: float
-    others_answered: bool = False
-    is_isolated: bool = False
-
-
 class Request(Protocol):
     """A request to a target, in every form that targets accept. Each form is built on first use.
 
@@ -63,8 +49,8 @@ class Request(Protocol):
     in, if any; `open_log` opens a log, if logs are kept. In a conversation, `turn` counts the responses before this
     call and `user_turn` the user's messages. `repeat` numbers otherwise identical calls.
     `opens_job` if its job has made no call yet, so that the job can be dropped when the run stops. While `hold` is
-    closed, such a call waits. `failed_calls` are those before this attempt, if there are any. `trace` is that of the
-    call, for targets with `traces`.
+    closed, such a call waits. `ticket` is its state at the endpoint's limit, once it has waited or failed. `trace` is
+    that of the call, for targets with `traces`.
     """
 
     case: EvalCase
@@ -76,7 +62,7 @@ class Request(Protocol):
     attempt: int
     timeout_s: float
     opens_job: bool
-    failed_calls: FailedCalls | None
+    ticket: Any
     hold: Hold | None
     open_log: OpenLog | None
     trace: CallTrace | None
@@ -304,7 +290,7 @@ class SampleRequest:
     trial: int = 1
     attempt: int = 1
     opens_job: bool = False
-    failed_calls: FailedCalls | None = None
+    ticket: Any = None
     hold: Hold | None = None
     workspace: str | None = None
     open_log: OpenLog | None = None

@@ -46,6 +46,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     down_s: float = 0.0
     unreached: bool = False
     text: str | None = None
+    isolated: int = 0
 
 
 class SummaryBuilder:

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, TypeGuard
 
-from agentv.executors.executor import EndpointLimit
+from agentv.executors.limiter import EndpointLimit
 from agentv.model.response import BatchResponder, Request, Responder, ResponderWrapper, Response, TargetFailure
 
 if TYPE_CHECKING:
@@ -92,8 +92,10 @@ class BatchWrapper(ResponderWrapper):
         call.add_done_callback(self._calls.discard)
 
     async def _call(self, batch: _Batch) -> None:
+        opens_job = all(request.opens_job for request, _ in batch.waiting.values())
+        ticket = self._limiter.ticket(opens_job=opens_job)
         try:
-            await self._limiter.enter(opens_job=all(request.opens_job for request, _ in batch.waiting.values()))
+            await self._limiter.enter(ticket)
         except asyncio.CancelledError:
             batch.drop()
             raise
@@ -104,7 +106,7 @@ class BatchWrapper(ResponderWrapper):
         except Exception as error:
             outcomes = error
         finally:
-            self._limiter.leave()
+            self._limiter.leave(ticket, is_answered=True)
         batch.settle(outcomes)
 
     async def _respond_many(self, requests: list[Request]) -> dict[str, Response | TargetFailure]:

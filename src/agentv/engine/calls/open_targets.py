@@ -18,7 +18,8 @@ from agentv.engine.calls.wrappers import LimitWrapper, TimeoutWrapper, Workspace
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_defaults import first_given
 from agentv.errors import UsageError
-from agentv.executors.executor import EndpointLimit, Limits
+from agentv.executors.executor import Limits
+from agentv.executors.limiter import EndpointLimit
 from agentv.model.call_trace import ReceiverAddress, is_traced
 from agentv.model.job import NO_OVERRIDES, CallOverrides, OverrideKey
 from agentv.model.response import Request, Responder, Response, TargetFailure
@@ -130,8 +131,6 @@ class OpenTargets:
         start, most = self._concurrency_of(settings)
         lane = getattr(settings, "model", None) or settings.name
         limiter = self._limits.limit(responder.endpoint, start, most, f"{lane} embeddings" if embeddings else lane)
-        if not spec.max_outage_s:
-            limiter.ignore_outages()
         per_call = MAX_BATCH if is_batching(responder) else 1
         if settings.is_batched and is_live and spec.files.batches_folder is not None and not embeddings:
             wrapped, most = self._queued(settings, responder, spec.files.batches_folder), MOST_BATCHED
@@ -176,7 +175,10 @@ class OpenTargets:
 
         wrapped = self._with_tools(settings, priced(responder), priced)
         wrapped = WorkspaceWrapper(wrapped)
-        wrapped = LimitWrapper(wrapped, limiter, self._max_outage_s(settings), settings.name, timed=settings.is_live)
+        has_tools = isinstance(settings, ModelApi) and bool(settings.tools)
+        limited = LimitWrapper(wrapped, limiter, self._max_outage_s(settings), settings.name, timed=settings.is_live)
+        limited.is_repeatable = settings.is_api and not has_tools
+        wrapped = limited
         if is_batching(responder):
             wrapped = BatchWrapper(responder, wrapped, limiter, self._line_log(settings))
             wrapped = wrapped if payments is None else payments.wrapped(wrapped, settings)
@@ -242,7 +244,7 @@ class OpenTargets:
         usual_s = API_TIMEOUT_S if settings.is_api else PROCESS_TIMEOUT_S
         own_s = first_given(settings.timeout_seconds, defaults.timeout_seconds) or usual_s
         timed = TimeoutWrapper(responder, own_s, spec.timeout_s)
-        return RetryWrapper(timed, policy, limiter, self._limits.slots.sleep, self._max_outage_s(settings))
+        return RetryWrapper(timed, policy, limiter, self._limits.slots, settings.name)
 
 
 class Unopened:

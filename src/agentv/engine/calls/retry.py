@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from agentv.engine.calls.wrappers import OutageFailure
-from agentv.executors.executor import EndpointLimit
-from agentv.model.response import FailedCalls, Request, Responder, ResponderWrapper, Response, TargetFailure
+from agentv.engine.calls.wrappers import OutageFailure, outage_failure
+from agentv.executors.executor import JobSlots
+from agentv.executors.limiter import EndpointDown, EndpointLimit
+from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
 from agentv.targets.target import Target
 
 MAX_RETRIES = 3
 
 _RETRYABLE = frozenset({"timeout", "rate_limit", "server", "network"})
-_CERTAIN_S = 2.0
-"""An outage that has begun is certain after this time."""
-
-Sleep = Callable[[float], Awaitable[None]]
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
@@ -30,19 +26,16 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     backoff_factor: float = 2.0
     status_codes: tuple[int, ...] = ()
 
-    def delay_s(self, failure: TargetFailure, retries: int, *, is_isolated: bool = False) -> float | None:
-        """Return the seconds to wait before the next attempt; None if the failure is final.
+    def delay_s(self, failure: TargetFailure, retries: int) -> float:
+        """Return the seconds to wait before the next attempt.
 
-        Uses full jitter, so that calls that failed together are not retried together. The delay of an isolated failure
-        does not grow: the endpoint answers other calls.
+        Uses full jitter, so that calls that failed together are not retried together.
         """
-        if retries >= self.max_retries or not self._is_retryable(failure):
-            return None
-        growth = 1.0 if is_isolated else self.backoff_factor**retries
-        backoff = min(self.max_delay_s, self.initial_delay_s * growth)
+        backoff = min(self.max_delay_s, self.initial_delay_s * self.backoff_factor**retries)
         return max(random.uniform(0, backoff), failure.retry_after_s or 0.0)  # noqa: S311  # not for secrets
 
-    def _is_retryable(self, failure: TargetFailure) -> bool:
+    def is_retryable(self, failure: TargetFailure) -> bool:
+        """Whether a failure may go away."""
         if failure.status is not None and failure.error_class not in ("network", "timeout"):
             return failure.status in self.status_codes
         return failure.error_class in _RETRYABLE
@@ -60,89 +53,64 @@ def policy_of(target: Target, max_retries: int | None = None) -> RetryPolicy:
     )
 
 
-class SpentAttempts:
-    """Counts the failed attempts of a request.
-
-    Those in an outage do not count, up to `max_outage_s`. Others count; but as long as no other call is answered,
-    they may be the beginning of one, and are taken back once it is certain. An endpoint that has never answered is not
-    down, but may be starting.
-    """
-
-    __slots__ = ("_count", "_limit", "_max_outage_s", "_undecided", "_undecided_since", "is_isolated")
-
-    def __init__(self, limit: EndpointLimit, max_outage_s: float) -> None:
-        self.is_isolated = False
-        self._count = self._undecided = 0
-        self._undecided_since = 0.0
-        self._limit = limit
-        self._max_outage_s = max_outage_s
-
-    @property
-    def count(self) -> int:
-        """The attempts outside outages."""
-        return self._count + self._undecided
-
-    def add(self, failure: TargetFailure, calls: FailedCalls | None) -> None:
-        """Count a failed attempt, given the failed calls of its request, this one included."""
-        self.is_isolated = calls is not None and calls.is_isolated
-        limit = self._limit
-        if not (limit.may_be_down and self._max_outage_s and failure.error_class in _RETRYABLE):
-            self._decide()
-        elif limit.down_for_s:
-            self._undecided = 0
-        elif calls is not None and calls.others_answered:
-            self._decide()
-        else:
-            if not self._undecided:
-                self._undecided_since = limit.now()
-            self._undecided += 1
-
-    def _decide(self) -> None:
-        self._count += self._undecided + 1
-        self._undecided = 0
-
-    @property
-    def least_delay_s(self) -> float:
-        """How long the last attempt has to wait at least: until an outage that has begun is certain."""
-        return self._undecided_since + _CERTAIN_S - self._limit.now() if self._undecided else 0.0
-
-
 class RetryWrapper(ResponderWrapper):
     """Repeats failed attempts. `request.attempt` is the number of the current one, without those lost to an outage.
 
-    `sleep` waits for the next attempt. Attempts that failed because the endpoint was down do not count, unless
-    `max_outage_s` is 0.
+    The rules of the endpoint decide when the next attempt starts, and whether there is one. A job that waits for it
+    lends its slot. `name` is the target's.
     """
 
     def __init__(
-        self, inner: Responder, policy: RetryPolicy, limit: EndpointLimit, sleep: Sleep, max_outage_s: float
+        self, inner: Responder, policy: RetryPolicy, limit: EndpointLimit, slots: JobSlots, name: str = "NAME"
     ) -> None:
         super().__init__(inner)
         self.policy = policy
         self.limit = limit
-        self._sleep = sleep
-        self._max_outage_s = max_outage_s
+        self._slots = slots
+        self._name = name
 
     async def respond(self, request: Request, final: frozenset[int] = frozenset()) -> Response:
         """Answer, or raise the last failure. Failures with a status in `final` are not retried."""
         request.attempt = 1
-        limit = self.limit
-        request.failed_calls = None
+        request.ticket = None
         failed: TargetFailure | None = None
-        spent: SpentAttempts | None = None
         while True:
             try:
-                response = await self._inner.respond(request)
+                response = await self._respond(request)
                 return response if failed is None else failed.added_to(response)
             except TargetFailure as failure:
                 failed = failure.add_use(failed)
-                spent = spent or SpentAttempts(limit, self._max_outage_s)
-                spent.add(failure, request.failed_calls)
-                retries = max(0, spent.count - 1)
-                delay_s = self.policy.delay_s(failure, retries, is_isolated=spent.is_isolated)
-                if delay_s is None or failure.status in final or isinstance(failure, OutageFailure):
+                is_final = failure.status in final or not self.policy.is_retryable(failure)
+                if is_final or isinstance(failure, OutageFailure) or not await self._wait(request, failure):
                     raise
-            if spent.count == self.policy.max_retries:
-                delay_s = max(delay_s, spent.least_delay_s)
-            await self._sleep(delay_s)
-            request.attempt = 1 + spent.count
+
+    async def _respond(self, request: Request) -> Response:
+        try:
+            return await self._inner.respond(request)
+        finally:
+            if request.ticket is not None and request.ticket.has_place:  # the call was not made, as with a cache
+                self.limit.leave(request.ticket)
+
+    async def _wait(self, request: Request, failure: TargetFailure) -> bool:
+        """Wait for the next attempt; return False if there is none. Raises OutageFailure after a long outage."""
+        ticket = request.ticket
+        if ticket is None or ticket.failed_number != ticket.number:  # not called, as in a replay, or answered
+            retries, request.ticket = request.attempt - 1, None
+            if retries == self.policy.max_retries:
+                return False
+            request.attempt += 1
+            await self._slots.sleep(self.policy.delay_s(failure, retries))
+            return True
+        ticket.retries = self.policy.max_retries
+        ticket.delay_s = self.policy.delay_s(failure, 0 if ticket.is_isolated else max(0, len(ticket.counted) - 1))
+        try:
+            with self._slots.lent_slot():
+                has_place = await self.limit.enter(ticket)
+        except EndpointDown as down:
+            raise outage_failure(self.limit, down.down_for_s, self.endpoint, self._name).add_use(failure) from None
+        if ticket.extra is not None:
+            failure.add_use(ticket.extra)
+            ticket.extra = None
+        if has_place:
+            request.attempt = 1 + len(ticket.counted)
+        return has_place

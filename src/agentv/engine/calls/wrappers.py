@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable
-from itertools import count
 
 import msgspec
 
-from agentv.executors.call_queue import UNLIMITED
-from agentv.executors.executor import EndpointLimit
-from agentv.executors.outage import ANSWERED, UNANSWERED, CallReport, EndpointDown
-from agentv.model.response import (
-    FailedCalls,
-    Hold,
-    Prepare,
-    Request,
-    Responder,
-    ResponderWrapper,
-    Response,
-    TargetFailure,
-)
+from agentv.executors.limiter import EndpointDown, EndpointLimit
+from agentv.executors.load_control import Failure, Ticket
+from agentv.model.response import Hold, Prepare, Request, Responder, ResponderWrapper, Response, TargetFailure
 
 _OVERLOADED = frozenset({"server", "network", "timeout"})
 _RESPONDED = frozenset({"auth", "refused", "invalid_response"})
 _UNAVAILABLE = frozenset({502, 503, 504})
 _LONGEST_DOWN_S = 60.0
 """A server that is down does not know for how long: one call tries again after this time, whatever it asked for."""
-
-
-_numbers = count(1)
 
 
 class OutageFailure(TargetFailure):
@@ -40,8 +26,11 @@ class LimitWrapper(ResponderWrapper):
     """Waits for a place at the endpoint, measures the duration of the call, and reports how it ended.
 
     If the endpoint is down, calls wait for `patience_s` before they fail. `name` is the target's. The time of a call
-    that is not `timed` is not measured: reading a recorded answer is not answering.
+    that is not `timed` is not measured: reading a recorded answer is not answering. An answered request may be sent
+    again to test the endpoint if it `is_repeatable`.
     """
+
+    is_repeatable = False
 
     def __init__(
         self, inner: Responder, limiter: EndpointLimit, patience_s: float, name: str = "NAME", *, timed: bool = True
@@ -51,79 +40,101 @@ class LimitWrapper(ResponderWrapper):
         self._timed = timed
         self._limiter = limiter
         self._patience_s = patience_s
-        self._last_failure: TargetFailure | None = None
 
     async def respond(self, request: Request) -> Response:
         limiter = self._limiter
-        if request.failed_calls is not None or not limiter.try_enter():
-            await self._enter(request)
+        ticket = request.ticket
+        if ticket is None:
+            ticket = request.ticket = limiter.ticket(self._patience_s, opens_job=request.opens_job)
+            if not limiter.try_enter(ticket):
+                await self._enter(ticket)
+        elif not ticket.has_place:
+            await self._enter(ticket)
         if request.hold is not None and request.opens_job and request.hold.is_closed:
-            await self._enter_later(request, request.hold)
-        report, entered_at = UNANSWERED, limiter.now()
+            await self._enter_later(request.hold, ticket)
+        report: Failure | None = None
+        is_answered = False
         try:
             started = time.perf_counter()
             response = await self._inner.respond(request)
-            report = ANSWERED if response.wait_s is None else CallReport(retry_after_s=response.wait_s)
+            is_answered = True
         except TargetFailure as failure:
             if failure.duration_ms is None:
                 failure.duration_ms = _milliseconds_since(started)
             self._reclassify(failure)
-            report = self._report(failure, request, entered_at)
-            self._last_failure = failure
+            is_answered = failure.error_class in _RESPONDED and not failure.is_page
+            report = _report(failure)
+            if ticket.extra is not None:
+                failure.add_use(ticket.extra)
+                ticket.extra = None
+            limiter.last_failure = failure
             request.opens_job = False
             raise
         finally:
-            limiter.leave(report, entered_at)
+            limiter.leave(ticket, report, is_answered=is_answered)
+        if response.wait_s:
+            limiter.close_for(response.wait_s)
+        if self.is_repeatable:
+            limiter.keep_sample(self._repeat, request)
+        if ticket.extra is not None:
+            response = ticket.extra.added_to(response)
         return response if response.duration_ms is not None or not self._timed else _timed(response, started)
+
+    async def _repeat(self, request: Request, ticket: Ticket) -> Failure | None:
+        """Send an answered request again; its cost is that of the request that waits."""
+        try:
+            response = await self._inner.respond(request)
+        except TargetFailure as failure:
+            self._reclassify(failure)
+            ticket.extra = failure.add_use(ticket.extra)
+            return None if failure.error_class in _RESPONDED and not failure.is_page else _report(failure) or Failure()
+        ticket.extra = TargetFailure("server", "").add_use(response).add_use(ticket.extra)
+        return None
 
     def _reclassify(self, failure: TargetFailure) -> None:
         """Treat a page from an endpoint that has answered before as an outage, and limit the wait for a server error.
 
         If the endpoint has never answered, its address is probably wrong.
         """
-        if failure.is_page and self._limiter.answers:
+        if failure.is_page and self._limiter.lane.answers:
             failure.error_class, failure.status = "server", None
         if failure.retry_after_s is not None and failure.error_class == "server":
             # Half of the patience, so that a call tries again before jobs give up.
             failure.retry_after_s = min(failure.retry_after_s, self._patience_s / 2 or _LONGEST_DOWN_S, _LONGEST_DOWN_S)
 
-    def _report(self, failure: TargetFailure, request: Request, started: float) -> CallReport:
-        """Return how a call failed, and take note whether its request fails in isolation."""
-        refused, overloaded = failure.error_class == "rate_limit", failure.error_class in _OVERLOADED
-        ok, wait_s = failure.error_class in _RESPONDED and not failure.is_page, failure.retry_after_s
-        report = CallReport(ok, refused, overloaded, wait_s, failure.is_unreachable, failure.status in _UNAVAILABLE)
-        if ok:
-            return report
-        past = request.failed_calls or FailedCalls(next(_numbers), started)
-        was_isolated = past.is_isolated
-        past.others_answered = self._limiter.answered_start >= past.started
-        past.is_isolated = was_isolated or past.others_answered
-        past.started, request.failed_calls = started, past
-        return report._replace(request=past.number, is_isolated=past.is_isolated, was_isolated=was_isolated)
-
-    async def _enter_later(self, request: Request, hold: Hold) -> None:
+    async def _enter_later(self, hold: Hold, ticket: Ticket) -> None:
         """Give the place back until the first calls of jobs may start."""
         while hold.is_closed:
-            self._limiter.leave(UNANSWERED)
+            self._limiter.leave(ticket)
             await hold.wait()
-            await self._enter(request)
+            await self._enter(ticket)
 
-    async def _enter(self, request: Request) -> None:
+    async def _enter(self, ticket: Ticket) -> None:
         try:
-            await self._limiter.enter(self._patience_s, opens_job=request.opens_job, failed=request.failed_calls)
+            await self._limiter.enter(ticket)
         except EndpointDown as down:
-            raise self._outage_failure(down.down_for_s) from None
+            raise outage_failure(self._limiter, down.down_for_s, self.endpoint, self._name) from None
 
-    def _outage_failure(self, down_for_s: float) -> OutageFailure:
-        last, where = self._last_failure, self.endpoint.partition("#")[0]
-        if self._limiter.longest_wait_s < UNLIMITED:
-            problem = f"{where}: no connection" if last is None else last.message
-            hint = f"Check the address and the server with: agentv targets check {self._name}"
-            return OutageFailure("network", f"{problem} (tried for {down_for_s:.0f} s). {hint}")
-        message = f"{where} has been down for {down_for_s:.0f} s"
-        if last is None:
-            return OutageFailure("network", message)
-        return OutageFailure(last.error_class, f"{message}: {last.message}", status=last.status)
+
+def outage_failure(limit: EndpointLimit, down_for_s: float, endpoint: str, name: str) -> OutageFailure:
+    """Return the failure of a call whose endpoint has been down for too long; `name` is the target's."""
+    last, where = limit.last_failure, endpoint.partition("#")[0]
+    if limit.lane.is_unreached:
+        problem = f"{where}: no connection" if last is None else last.message
+        hint = f"Check the address and the server with: agentv targets check {name}"
+        return OutageFailure("network", f"{problem} (tried for {down_for_s:.0f} s). {hint}")
+    message = f"{where} has been down for {down_for_s:.0f} s"
+    if last is None:
+        return OutageFailure("network", message)
+    return OutageFailure(last.error_class, f"{message}: {last.message}", status=last.status)
+
+
+def _report(failure: TargetFailure) -> Failure | None:
+    """Return what a failure shows about the endpoint; None if nothing, or that it answers."""
+    if failure.error_class != "rate_limit" and failure.error_class not in _OVERLOADED:
+        return None
+    is_refused = failure.error_class == "rate_limit"
+    return Failure(failure.retry_after_s, is_refused, failure.is_unreachable, failure.status in _UNAVAILABLE)
 
 
 class TimeoutWrapper(ResponderWrapper):

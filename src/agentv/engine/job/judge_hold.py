@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from agentv.executors.executor import EndpointLimit, Limits
-
-_SUSPICIOUS = 5
-"""Failures in a row after which a judge is probably down."""
+from agentv.executors.executor import Limits
+from agentv.executors.limiter import EndpointLimit
 
 
 class JudgeHold:
@@ -26,9 +24,7 @@ class JudgeHold:
     @property
     def is_closed(self) -> bool:
         """Whether new jobs have to wait."""
-        return self._scored > 0 and any(
-            judge.failures_in_a_row >= _SUSPICIOUS or judge.down_for_s for judge in self._judges
-        )
+        return self._scored > 0 and any(judge.lane.suspect_since is not None for judge in self._judges)
 
     async def wait(self) -> None:
         """Wait until new jobs may start. Cancelled if the run stops."""

@@ -6,13 +6,13 @@ import copy
 import os
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentv.datasets.files import is_address, is_guideline, read_image, read_text
 from agentv.model.call_trace import CallTrace
 from agentv.model.case import EvalCase
 from agentv.model.message import FilePart, ImagePart, Message, TextPart, message_to_data
-from agentv.model.response import FailedCalls, Hold, OpenLog, Prepare, content_text
+from agentv.model.response import Hold, OpenLog, Prepare, content_text
 from agentv.model.values import to_json
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ class CaseRequest:
     open_log: OpenLog | None = None
     job_workspace: JobWorkspace | None = None
     opens_job = False
-    failed_calls: FailedCalls | None = None
     hold: Hold | None = None
     trace: CallTrace | None = None
+    ticket: Any = None
 
     def __init__(self, case: EvalCase, *, prompt_id: str | None = None, trial: int = 1) -> None:
         self.case = case

@@ -1,0 +1,496 @@
+"""The rules for calls to one endpoint: which call starts next, how many, how fast, and when the endpoint is down.
+
+Pure: times are arguments, and nothing waits here. Calls are numbered as they start, so "later" needs no clock.
+
+1. A request makes at most its retries + 1 calls. Calls that fail in a proven outage do not count.
+2. A failure is isolated if a call that started later, or since the request last failed, was answered.
+3. Different requests that fail one after another, not in isolation and without an answer between them, are evidence of
+   an outage. It is proven if a repetition of a request that was answered before fails too. Without such a request, one
+   that has never failed is tried. An endpoint that has never answered is down only if it says so, or has no server.
+4. A request whose last attempt failed is an error once a later call is answered. If no call is left, a probe decides.
+5. Requests that have never failed come first; one start in a few is a retry.
+6. The number of concurrent calls doubles while calls wait. Failures of calls that started above the highest number that
+   was answered lately return it to that number; from there it grows slowly.
+7. Refusals (429) are tested: after a pause, refused requests are sent alone. If one is answered, the rate was too high,
+   and calls continue at the accepted rate, which grows slowly. If none is, these requests fail in isolation.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+UNLIMITED = float("inf")
+EVIDENCE, FEW = 5, 3
+"""Requests that have to fail before an outage is suspected; failures or refusals before a limit is cut."""
+PROBE_S, PROBE_FRACTION, LAST_PROBE_S = 0.25, 0.05, 3.0
+"""The interval of probes: a fraction of the outage so far, within limits."""
+GRACE_S = 10.0
+"""How long calls wait for an endpoint that has not accepted a connection in this run: it may be starting."""
+RETRY_TURN = 3
+"""While new requests wait, one start of this many is a retry."""
+DOUBLING_S = 0.6
+GROWTH, GROWTH_S = 0.05, 8.0
+"""After a cut, a limit grows by this fraction in this time, and then faster, with the third power of the time."""
+WINDOW_S, REFUSED = 4.0, 0.05
+"""Refusals are counted for this time, and matter if they are at least this fraction of the calls."""
+CHANCE = 0.01
+"""Requests that are refused again fail in isolation if this is less probable at the fraction of others refused."""
+MOST_CUT = 4
+"""The largest cut of the calls in flight."""
+
+
+class Failure(NamedTuple):
+    """How a call failed. `is_refused` because of a rate limit, `is_unreached` if there was no server at the address,
+    `is_unavailable` if a server replied that it cannot answer now."""
+
+    retry_after_s: float | None = None
+    is_refused: bool = False
+    is_unreached: bool = False
+    is_unavailable: bool = False
+
+
+class Ticket:
+    """A request. Its last call has a `number`, and started with `level` calls in flight, itself included.
+
+    `counted` are its failed calls outside outages: how many calls had been answered before each. `is_error` once they
+    are too many, and the endpoint is known to answer others. If it `repeats`, its task first repeats an answered one.
+    """
+
+    number = level = failed_number = retries = queued = 0
+    failed_at = ready_at = delay_s = 0.0
+    is_isolated = is_forgiven = is_error = is_waiting = has_place = repeats = False
+    counted: tuple[int, ...] = ()
+    place: Any = None
+    extra: Any = None
+
+    def __init__(self, lane: Lane, patience_s: float = UNLIMITED, *, opens_job: bool = False) -> None:
+        self.lane = lane
+        self.patience_s = patience_s
+        self.opens_job = opens_job
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it may not be called again."""
+        return len(self.counted) > self.retries
+
+
+class Lane:
+    """The calls to one model of an endpoint: its queues and its outage."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.has_sample = self.is_unreached = False
+        self.answers = self.in_flight = self.answered_number = 0
+        self.begun: deque[Ticket] = deque()
+        self.new: deque[Ticket] = deque()
+        self.failures: list[Ticket] = []
+        self.evidence: dict[Ticket, Failure] = {}
+        self.down_since: float | None = None
+        self.suspect_since: float | None = None
+        self._down_number = self._suspect_number = 0
+        self._probe_at = self._last_failure_at = 0.0
+
+    @property
+    def tickets(self) -> Iterator[Ticket]:
+        """The requests that wait."""
+        yield from (*self.begun, *self.new, *self.failures)
+
+    @property
+    def _spent(self) -> list[Ticket]:
+        return [ticket for ticket in self.failures if ticket.is_spent]
+
+    def down_for_s(self, now: float) -> float:
+        """Return how long the endpoint has been down; 0 if it is not."""
+        return 0.0 if self.down_since is None else now - self.down_since
+
+    def longest_wait_s(self, ticket: Ticket) -> float:
+        """Return how long a request may wait for this outage."""
+        return min(ticket.patience_s, GRACE_S) if self.is_unreached else ticket.patience_s
+
+    @property
+    def may_be_down(self) -> bool:
+        """Whether failures may be an outage: not if the address or the model is probably wrong."""
+        is_stated = any(failure.is_unavailable or failure.is_unreached for failure in self.evidence.values())
+        return self.answers > 0 or (not self.endpoint.answers and is_stated)
+
+    def answered(self, number: int) -> list[Ticket]:
+        """Count an answer after failures; return the requests that are errors because of it."""
+        if self.down_since is not None and number <= self._down_number:
+            return []
+        self.evidence, self.down_since, self.suspect_since, self.is_unreached = {}, None, None, False
+        return self._ended([ticket for ticket in self._spent if ticket.failed_number <= number])
+
+    def _ended(self, tickets: list[Ticket]) -> list[Ticket]:
+        for ticket in tickets:
+            ticket.is_error = True
+            self.remove(ticket)
+        return tickets
+
+    def failed(self, ticket: Ticket, failure: Failure, now: float) -> None:
+        """Count a failed call."""
+        is_probe = self.suspect_since is not None and not self.has_sample and ticket.number > self._suspect_number
+        in_outage = self.is_proven and (self.down_since is not None or ticket.number <= self._down_number)
+        if not in_outage and self.answered_number > (ticket.failed_number or ticket.number):
+            ticket.is_isolated = True
+        ticket.is_forgiven = failure.is_refused and self.endpoint.is_slowed and not ticket.is_forgiven
+        if not in_outage and not ticket.is_forgiven and not (is_probe and ticket.failed_number):
+            ticket.counted += (self.answers,)
+        ticket.failed_number, ticket.failed_at = ticket.number, now
+        if not ticket.patience_s or ticket.is_isolated:
+            return
+        self.evidence[ticket] = failure
+        self._last_failure_at = now
+        if failure.is_unreached and not self.endpoint.answers:
+            self.is_unreached, self.suspect_since = True, self.suspect_since or now
+            self.begin_outage(now)
+        elif is_probe:
+            self.begin_outage(now)
+        elif len(self.evidence) >= max(EVIDENCE, self.in_flight) and self.suspect_since is None and self.may_be_down:
+            self._suspect(now, now + PROBE_S)
+
+    def _suspect(self, now: float, probe_at: float) -> None:
+        self.suspect_since, self._probe_at, self._suspect_number = now, probe_at, self.endpoint.starts
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether a failed probe proves an outage."""
+        return self.has_sample or self.is_unreached
+
+    def begin_outage(self, now: float) -> None:
+        """Begin or continue an outage: a probe failed. If it is proven, the failures since the last answer are void."""
+        if self.suspect_since is None or not self.may_be_down:
+            return
+        if self.down_since is None:
+            self.down_since = min((ticket.failed_at for ticket in self.evidence), default=now)
+            asked = [t.failed_at + f.retry_after_s for t, f in self.evidence.items() if f.retry_after_s is not None]
+            self._probe_at = now + self._interval_s(now)
+            if len(asked) >= FEW and 2 * len(asked) > len(self.evidence):
+                self._probe_at = max(self._probe_at, min(asked))
+        self._down_number = self.endpoint.starts
+        if self.is_proven:
+            for ticket in {*self.evidence, *self.failures}:
+                ticket.counted = tuple(answers for answers in ticket.counted if answers < self.answers)
+
+    def _interval_s(self, now: float) -> float:
+        since = self.suspect_since if self.down_since is None else self.down_since
+        return min(LAST_PROBE_S, max(PROBE_S, PROBE_FRACTION * (now - (since or now))))
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether only requests are left that may not be called again."""
+        is_empty = not (self.begun or self.new or self.in_flight) and self.suspect_since is None
+        return is_empty and len(self._spent) == len(self.failures) > 0
+
+    def settle(self, now: float) -> list[Ticket]:
+        """Return requests that end without a call: nothing else can decide about them, or they have waited too long."""
+        if self.down_since is not None:
+            late = [ticket for ticket in self.tickets if now - self.down_since >= self.longest_wait_s(ticket)]
+            for ticket in late:
+                self.remove(ticket)
+            return late
+        if not self._is_idle:
+            return []
+        if not self.has_sample:
+            return self._ended(self._spent)
+        self._suspect(now, now)
+        return []
+
+    def pick(self, now: float) -> Ticket | None:
+        """Return the request of this lane that may start now."""
+        if now < self.open_at:
+            return None
+        fresh = self.begun or self.new
+        if self.suspect_since is not None:
+            self._probe_at = now + self._interval_s(now)
+            ticket = fresh[0] if fresh else min(self.failures, key=lambda each: (each.is_isolated, each.failed_at))
+            ticket.repeats = self.has_sample
+            return ticket
+        if not fresh or self.endpoint.is_retry_turn:
+            ready = [ticket for ticket in self.failures if ticket.ready_at <= now and not ticket.is_spent]
+            if ready:
+                return min(ready, key=lambda each: (each.is_isolated, each.ready_at))
+        return fresh[0] if fresh else None
+
+    @property
+    def open_at(self) -> float:
+        """The time from which a request may start."""
+        if self.suspect_since is not None:
+            return self._probe_at if self.begun or self.new or self.failures else UNLIMITED
+        # While several requests in a row have failed, calls in flight may show why before others start.
+        is_braked = self.in_flight and len(self.evidence) >= EVIDENCE
+        braked_until = self._last_failure_at + PROBE_S if is_braked else 0.0
+        if self.begun or self.new:
+            return braked_until
+        waits = [ticket.ready_at for ticket in self.failures if not ticket.is_spent]
+        return max(braked_until, min(waits, default=UNLIMITED))
+
+    @property
+    def settle_at(self) -> float:
+        """The time at which a request that waits may end without a call."""
+        if self.down_since is None:
+            return 0.0 if self._is_idle else UNLIMITED
+        return self.down_since + min((self.longest_wait_s(ticket) for ticket in self.tickets), default=UNLIMITED)
+
+    def remove(self, ticket: Ticket) -> None:
+        """Remove a request from its queue."""
+        ticket.is_waiting = False
+        (self.failures if ticket.failed_number else self.new if ticket.opens_job else self.begun).remove(ticket)
+
+
+class Growth(NamedTuple):
+    """A limit after a cut: it grows slowly to the former limit, and then faster. An estimate doubles every second."""
+
+    base: float = UNLIMITED
+    cut_at: float = 0.0
+    is_estimate: bool = False
+
+    def at(self, now: float) -> float:
+        """Return the limit at a time."""
+        elapsed_s = now - self.cut_at
+        if self.base == UNLIMITED:
+            return UNLIMITED
+        if self.is_estimate:
+            return float(self.base * 2 ** min(elapsed_s, GRACE_S))
+        step = max(GROWTH * self.base, 0.5)
+        return self.base + step + step * (elapsed_s / GROWTH_S - 1) ** 3
+
+    def is_slow(self, now: float) -> bool:
+        """Whether the last cut lasted."""
+        return not self.is_estimate and now - self.cut_at > GROWTH_S
+
+
+class Endpoint:
+    """The limits of an endpoint, shared by its lanes: calls in flight, and calls started per second.
+
+    It `is_slowed` if it refused requests because of the rate: it answered them later.
+    """
+
+    def __init__(self, start: int, most: int) -> None:
+        self.most = max(start, most)
+        self.is_fixed = start == most
+        self.lanes: dict[str, Lane] = {}
+        self.in_flight = self.starts = self.answers = self.waiting = self._queued = 0
+        self.allowance = UNLIMITED
+        self.closed_until = self._next_start = self._failed_at = self._grown_at = self._level_at = 0.0
+        self.is_retry_turn = self.is_slowed = False
+        self._limit = float(start)
+        self._slots = self._rate = self._former_rate = Growth()
+        self._levels, self._marks, self._above = (0, 0), (0, 0), 0
+        self._refusals: dict[Ticket, float | None] = {}
+        self._window = (0.0, 0)
+        self._needed = FEW
+        self._cut_number = self._refused_again = self._accepted = 0
+        self._trial: set[Ticket] = set()
+        self._is_unmeasured = False
+
+    def lane(self, name: str) -> Lane:
+        """Return the lane of a model."""
+        return self.lanes.setdefault(name, Lane(self))
+
+    def restrict(self, start: int, most: int) -> None:
+        """Apply the limits of another target at this endpoint: configured before adaptive ones, then the lower ones."""
+        if start == most and (not self.is_fixed or most < self.most):
+            self._limit = float(most) if not self.is_fixed else min(self._limit, float(most))
+            self.most, self.is_fixed = most, True
+
+    def limit(self, now: float) -> int:
+        """Return the calls that may be in flight now."""
+        return int(min(self._limit, self._slots.at(now), self.most, self.allowance))
+
+    def try_start(self, ticket: Ticket, now: float) -> bool:
+        """Start a call if it has room, nothing waits, and nothing is limited."""
+        lane = ticket.lane
+        if self.waiting or lane.evidence or lane.suspect_since is not None:
+            return False
+        if self.in_flight >= self.limit(now) or now < self.closed_until or self._rate.base != UNLIMITED:
+            return False
+        self._start(ticket)
+        return True
+
+    def _start(self, ticket: Ticket) -> None:
+        self.in_flight += 1
+        self.starts += 1
+        ticket.lane.in_flight += 1
+        ticket.number, ticket.level, ticket.has_place = self.starts, self.in_flight, True
+
+    def add(self, ticket: Ticket, now: float) -> None:
+        """Queue a request: for its first call, or after a failed one. Sets `is_error` if it has failed for good."""
+        lane = ticket.lane
+        self._queued += 1
+        ticket.queued, ticket.ready_at = self._queued, now + ticket.delay_s
+        is_certain = not ticket.patience_s or lane.answered_number > ticket.failed_number or not lane.may_be_down
+        if ticket.failed_number and ticket.is_spent and is_certain:
+            ticket.is_error = True
+            return
+        (lane.failures if ticket.failed_number else lane.new if ticket.opens_job else lane.begun).append(ticket)
+        ticket.is_waiting = True
+        self.waiting += 1
+
+    def drop(self, ticket: Ticket) -> None:
+        """Remove a request that waits."""
+        ticket.lane.remove(ticket)
+        self.waiting -= 1
+
+    def settle(self, now: float) -> list[Ticket]:
+        """Return requests whose wait has ended without a call: errors, and those that have waited too long."""
+        ended = [ticket for lane in self.lanes.values() for ticket in lane.settle(now)]
+        self.waiting -= len(ended)
+        return ended
+
+    def next(self, now: float) -> Ticket | None:
+        """Start the next call, if one may start now."""
+        self._grow(now)
+        if not self.waiting or self.in_flight >= self.limit(now) or now < self._open_at:
+            return None
+        if self._is_unmeasured:
+            self._is_unmeasured, accepted = False, self.answers - self._window[1] + self.in_flight
+            self._rate = Growth(max(2 * EVIDENCE, accepted / max(1.0, now - self._window[0])), now, is_estimate=True)
+        tickets = [ticket for lane in self.lanes.values() if (ticket := lane.pick(now)) is not None]
+        ticket = min(tickets, key=lambda each: (each.opens_job, each.queued), default=None)
+        if ticket is None:
+            return None
+        self.drop(ticket)
+        self._start(ticket)
+        self.is_retry_turn = self.starts % RETRY_TURN == 0
+        rate = self._rate.at(now)
+        if rate != UNLIMITED:
+            is_on_time = now - self._next_start <= 1 / rate
+            self._next_start = (self._next_start if is_on_time else now) + 1 / rate
+        return ticket
+
+    @property
+    def _open_at(self) -> float:
+        return max(self.closed_until, self._next_start if self._rate.base != UNLIMITED else 0.0)
+
+    def wake_at(self, now: float) -> float:
+        """Return the time at which waiting calls have to be looked at again."""
+        if not self.waiting:
+            return UNLIMITED
+        if self.in_flight >= self.limit(now):
+            start_at = now + PROBE_S if self._limit < self.most or self._slots.base < self.most else UNLIMITED
+        else:
+            start_at = max(now, min(lane.open_at for lane in self.lanes.values()), self._open_at)
+        return min(start_at, *(lane.settle_at for lane in self.lanes.values()))
+
+    def release(self, ticket: Ticket) -> None:
+        """Give a place back without a result."""
+        if ticket.has_place:
+            ticket.has_place = False
+            self.in_flight -= 1
+            ticket.lane.in_flight -= 1
+
+    def answered(self, ticket: Ticket) -> list[Ticket]:
+        """Count an answered call; return the requests that are errors because of it."""
+        self.release(ticket)
+        lane, level = ticket.lane, 0 if ticket.repeats else ticket.level
+        self.answers += 1
+        lane.answers += 1
+        lane.answered_number = max(lane.answered_number, ticket.number)
+        if level > self._levels[1]:
+            self._levels = (self._levels[0], level)
+        if self._trial and ticket.number > self._cut_number:
+            self._accepted += 1
+            if ticket in self._trial and not ticket.repeats:
+                self._end_trial(self._failed_at, was_refused=True)
+        if not (lane.evidence or lane.failures or lane.suspect_since is not None):
+            return []
+        is_cut = level and lane.down_since is None and len(lane.evidence) > max(EVIDENCE, self.in_flight + 1)
+        if is_cut and all(each.level > level for each in lane.evidence):  # the calls that failed were too many
+            self._cut_slots(self.in_flight + 1, self._failed_at)
+        ended = lane.answered(ticket.number)
+        self.waiting -= len(ended)
+        return ended
+
+    def failed(self, ticket: Ticket, failure: Failure, now: float) -> None:
+        """Count a failed call, and adapt the limits."""
+        lane = ticket.lane
+        self._failed_at = now
+        self.release(ticket)
+        was_down = lane.down_since is not None
+        lane.failed(ticket, failure, now)
+        if failure.is_refused and ticket in self._trial:
+            self._refused_again += 1
+            others = len(self._refusals) + 1
+            chance = (others / (others + self._accepted)) ** self._refused_again
+            if chance < CHANCE and not any(each.has_place for each in self._trial):
+                self._needed *= 2
+                self._end_trial(now, was_refused=False)
+        elif was_down or lane.down_since is not None or ticket.is_isolated:
+            return
+        elif failure.is_refused:
+            self._refused(ticket, failure, now)
+        else:
+            self._overloaded(ticket.level, now)
+
+    def repeated(self, ticket: Ticket, failure: Failure | None, now: float) -> list[Ticket]:
+        """Count the repetition of an answered request; return the requests that are errors because of it."""
+        if failure is None:
+            ended = self.answered(ticket)
+        else:
+            self.release(ticket)
+            ticket.lane.begin_outage(now)
+            self._end_trial(now, was_refused=False)
+            ended = []
+        ticket.repeats = False
+        return ended
+
+    def _cut_slots(self, calls: int, now: float) -> None:
+        self._above, self._limit = 0, self.most
+        self._slots = Growth(calls, now)
+
+    def _overloaded(self, level: int, now: float) -> None:
+        if now - self._level_at > 1:
+            self._levels, self._level_at = (self._levels[1], 0), now
+            self._marks = (self._marks[1], self.answers)
+        answered = max(self._levels)
+        is_round = self.answers - self._marks[0] >= answered  # all calls in flight had time to end
+        self._above = self._above + 1 if level > answered > 0 and is_round else 0
+        if self._above >= FEW:
+            self._cut_slots(max(answered, level // MOST_CUT), now)
+
+    def _grow(self, now: float) -> None:
+        if self._limit < self.most and self.waiting and self._grown_at:
+            self._limit = min(self.most, self._limit * 2 ** ((now - self._grown_at) / DOUBLING_S))
+        self._grown_at = now if self.waiting else 0.0
+
+    def _refused(self, ticket: Ticket, failure: Failure, now: float) -> None:
+        if ticket.number <= self._cut_number:
+            self._trial.add(ticket)
+            return
+        if now - self._window[0] > WINDOW_S:
+            self._window, self._refusals = (now, self.answers), {}
+        self._refusals[ticket] = failure.retry_after_s
+        refused, answers = len(self._refusals), self.answers - self._window[1]
+        if refused < self._needed or refused / (refused + answers) < REFUSED:
+            return
+        asked = [wait_s for wait_s in self._refusals.values() if wait_s is not None]
+        if len(asked) == refused > answers and self._rate.base == UNLIMITED:
+            self.closed_until = max(self.closed_until, now + min(asked))
+        self._cut_rate(answers / (answers + refused), now)
+
+    def _cut_rate(self, accepted: float, now: float) -> None:
+        """Reduce the rate; the requests that were refused will show whether that was right."""
+        rate = self._rate.at(now)
+        if not self._trial:
+            self._former_rate, self._refused_again, self._accepted = self._rate, 0, 0
+        self._trial |= {*self._refusals}
+        self._cut_number, self._refusals = self.starts, {}
+        if rate == UNLIMITED:
+            self._is_unmeasured, self.closed_until = True, max(self.closed_until, now + 2 * PROBE_S)
+            return
+        if not self._rate.is_slow(now):
+            rate *= max(accepted, 1 - 2 * GROWTH)
+        self._rate, self._next_start = Growth(max(1.0, (1 - 3 * GROWTH) * rate), now), now
+
+    def _end_trial(self, now: float, *, was_refused: bool) -> None:
+        """End a trial. The rate grows fast again, unless a request `was_refused` because of the former rate."""
+        if was_refused:
+            self._needed, self.is_slowed = FEW, True
+            for ticket in self._trial:
+                ticket.counted = ticket.counted[:-1]
+        elif self._trial:
+            self._is_unmeasured = False
+            self._rate = self._former_rate if self.is_slowed else Growth(MOST_CUT * self._rate.at(now), now, True)
+        self._trial = set()
