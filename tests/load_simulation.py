@@ -1,4 +1,7 @@
-"""A discrete-event simulation of a run against one endpoint: only the rules of `load_control`, and a virtual clock."""
+"""A discrete-event simulation of a run against one endpoint: only the rules of `load_control`, and a virtual clock.
+
+Run as a program, it writes the table of docs/explanation/load-control.md.
+"""
 
 import heapq
 import itertools
@@ -6,6 +9,8 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
 from agentv.executors.executor import MOST_LENT
 from agentv.executors.load_control import Endpoint, Failure, Ticket
@@ -15,12 +20,15 @@ KINDS = ("timeout", "reset", "500", "503", "429", "HTML page", "invalid JSON")
 WORKERS = {"1": (1, 1), "4": (4, 4), "50": (50, 50), "adaptive": (10, 200)}
 
 
+FAILED = Failure()
+
+
 @dataclass(frozen=True)
 class Kind:
     """How calls of a kind fail: after how many seconds, and what is reported."""
 
     seconds: float
-    failure: Failure = Failure()
+    failure: Failure = FAILED
     is_final: bool = False
 
 
@@ -47,7 +55,7 @@ class Server:
     rate: float = 0.0
     burst: float = 1.0
     slots: int = 0
-    latency: Callable[[float], float] = lambda now: LATENCY_S  # noqa: E731, ARG005
+    latency: Callable[[float], float] = lambda now: LATENCY_S
     calls: list[tuple[int, float, bool]] = field(default_factory=list)
     in_flight: int = 0
     permits: float = 0.0
@@ -231,8 +239,10 @@ def places(where: str, jobs: int) -> frozenset[int]:
     return frozenset(range(first, first + 20))
 
 
-def simulate_cell(kind: str, where: str, workers: str, *, outage: bool, jobs: int = 120) -> tuple[Ended, float]:
+@cache
+def simulate_cell(kind: str, where: str, workers: str, *, outage: bool) -> tuple[Ended, float]:
     """Simulate a cell of the table; return how it ended, and the ideal time."""
+    jobs = 200 if where in PLACES else 60 if workers == "1" else 120
     bad = places(where, jobs)
     usual_s = ideal_s(jobs, len(bad), kind, WORKERS[workers][1])
     ended = Simulation(Server(kind, bad), jobs, WORKERS[workers]).run()
@@ -244,3 +254,32 @@ def simulate_cell(kind: str, where: str, workers: str, *, outage: bool, jobs: in
 
 SHARES = ("1 in 50", "1 in 20", "1 in 8", "1 in 3")
 PLACES = ("first 20", "20 in a row", "last 20")
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "load-control.md"
+START, END = "<!-- written by tests/load_simulation.py -->\n", "<!-- end -->\n"
+
+
+def table() -> str:
+    """Return the table of all cells: seconds, of the ideal seconds, without and with an outage."""
+    header = f"| fails | kind | {' | '.join(f'{name} workers' for name in WORKERS)} |".replace(
+        "adaptive workers", "adaptive"
+    )
+    lines = [header, "|---|---|" + "---|" * len(WORKERS)]
+    for where in (*SHARES, *PLACES):
+        for kind in KINDS:
+            cells = [
+                " · ".join(f"{ended.seconds:.1f} of {ideal:.1f}" for ended, ideal in both)
+                for name in WORKERS
+                for both in [[simulate_cell(kind, where, name, outage=outage) for outage in (False, True)]]
+            ]
+            lines.append(f"| {where} | {kind} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def page_with(rows: str) -> str:
+    """Return the page with these rows as its table."""
+    before, rest = PAGE.read_text(encoding="utf-8").split(START)
+    return before + START + "\n" + rows + "\n" + END + rest.split(END)[1]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page_with(table()), encoding="utf-8")

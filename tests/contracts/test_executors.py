@@ -177,7 +177,7 @@ def test_jobs_that_never_wait_do_not_block_timers(executor, work):
 def test_the_load_is_reported_during_the_run(executor, work):
     work, loads = msgspec.structs.replace(work, limit=3, seconds=0.01), []
     run(executor, work, range(200), lambda _: loads.append(executor.load().concurrency))
-    assert set(loads) <= {0, 3}
+    assert set(loads) <= {0, 1, 2, 3} and 3 in loads
 
 
 def test_a_spec_and_its_jobs_are_plain_data(work):

@@ -8,9 +8,12 @@ from test_faults import target
 from agentv_testing import FaultyServer, RawReply
 
 RETRIES = 2
+VERDICT = '{"reasoning": "fine", "hits": [], "misses": [], "score": 1.0}'
 REPLIES = {
     "500": RawReply(b"{}", 500),
     "503": RawReply(b"{}", 503),
+    "429": RawReply(b"{}", 429),
+    "HTML page": RawReply(b"<html>Bad gateway</html>", headers={"Content-Type": "text/html"}),
 }
 THIRD = frozenset(range(0, 60, 3))
 
@@ -40,9 +43,38 @@ def errors(project):
 def test_bad_cases_are_errors_and_all_others_are_scored(project, kind, workers):
     ended, calls = run(project, kind, workers, THIRD)
     assert ended.code == 0 and errors(project) == THIRD and len(project.records()) == 60
-    assert {calls[number] for number in THIRD} == {RETRIES + 1}
+    assert max(calls[number] for number in THIRD) == RETRIES + 1
 
 
-def test_healthy_cases_are_scored_if_the_last_cases_are_bad(project):
-    run(project, "500", 4, set(range(40, 60)), 60, "--max-outage", "2")
-    assert {int(record["eval_id"][1:]) for record in project.records() if record["status"] == "ok"} == set(range(40))
+PLACES = {"first": range(20), "in a row": range(25, 45), "last": range(40, 60)}
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize("kind", ["500", "429"])
+def test_twenty_bad_cases_together_are_not_an_outage(project, kind, place):
+    ended, calls = run(project, kind, 4, set(place))
+    assert ended.code == 0 and errors(project) == set(place) and len(project.records()) == 60
+    assert {calls[number] for number in place} == {RETRIES + 1}
+
+
+def test_a_judge_that_fails_for_some_cases_ends_those_cases(project):
+    bad = set(range(0, 40, 4))
+
+    def reply(request):
+        if "question" not in request.prompt or len(request.prompt) < 40:
+            return f"answer to {request.prompt}"
+        number = int(request.prompt.partition("answer to question ")[2].split()[0])
+        return RawReply(b"{}", 500) if number in bad else VERDICT
+
+    with FaultyServer(reply, latency_s=0.02) as server:
+        project.targets(
+            target(server, max_retries=RETRIES, workers=4),
+            {**target(server, max_retries=RETRIES, workers=4), "name": "judge", "model": "j"},
+        )
+        project.dataset(
+            *(f"question {number}" for number in range(40)), evaluators=[{"type": "llm_judge", "name": "j"}]
+        )
+        ended = project.eval("--out", "out", "--deadline", "60", "--quiet")
+    scores = {int(record["eval_id"][1:]): record["score"] for record in project.records()}
+    assert ended.code == 0 and {number for number, score in scores.items() if score is None} == bad
+    assert len(scores) == 40

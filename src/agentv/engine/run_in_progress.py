@@ -105,6 +105,7 @@ class RunInProgress:
     def snapshot(self) -> Snapshot:
         """Return the progress so far; may be called from another thread."""
         load = msgspec.structs.asdict(self._executor.load())
+        load["down_targets"] = tuple(f"judge {name}" if name in self._judges else name for name in load["down_targets"])
         total, earlier = self.plan.checked.total, self._earlier
         return msgspec.structs.replace(self.summary.snapshot(), total=total, earlier=earlier, **load)
 

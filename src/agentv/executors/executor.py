@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import ClassVar, Protocol
@@ -173,8 +174,8 @@ class Load(msgspec.Struct, frozen=True):
     """The load shown in the progress display: the concurrency, and the longest wait an endpoint asked for.
 
     `down` is the endpoint that has been down for the longest time, `down_s`, since the start if it is `unreached`.
-    `text` is what else the run waits for, such as a batch. `isolated` is the number of jobs that fail while others are
-    answered.
+    `down_targets` are the targets that call it. `text` is what else the run waits for, such as a batch. `isolated` are
+    the calls that fail while others are answered, by the class of their failure.
     """
 
     concurrency: int = 0
@@ -183,7 +184,8 @@ class Load(msgspec.Struct, frozen=True):
     down_s: float = 0.0
     unreached: bool = False
     text: str | None = None
-    isolated: int = 0
+    isolated: dict[str, int] = {}
+    down_targets: tuple[str, ...] = ()
 
 
 class Executor(Protocol):
@@ -256,9 +258,11 @@ class LocalLimits(StoppableLimits):
         concurrency = sum(limiter.limit for limiter in limiters.values())
         waits_s = max((limiter.closed_for_s for limiter in limiters.values()), default=0.0)
         lanes = [(name, lane) for name, limiter in limiters.items() for lane in list(limiter.lanes.values())]
-        down_s, unreached, down = max(
-            ((lane.down_for_s, lane.lane.is_unreached, name) for name, lane in lanes), default=(0.0, False, "")
-        )
-        isolated = sum(lane.isolated for _, lane in lanes)
+        down_for_s = [(lane.down_for_s, name, lane) for name, lane in lanes if lane.down_for_s]
+        down_s, down, lane = max(down_for_s, key=lambda each: each[0], default=(0.0, None, None))
+        isolated = sum((lane.isolated for _, lane in lanes), Counter[str]())
         text = self._text or ("large answers wait for memory" if self.memory.waiting else None)
-        return Load(concurrency, waits_s, down.partition("#")[0] if down_s else None, down_s, unreached, text, isolated)
+        if down is None or lane is None:
+            return Load(concurrency, waits_s, text=text, isolated=isolated)
+        where, names = down.partition("#")[0], tuple(sorted(lane.names))
+        return Load(concurrency, waits_s, where, down_s, lane.lane.is_unreached, text, isolated, names)

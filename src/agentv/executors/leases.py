@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -40,7 +41,7 @@ class LimitHub(BudgetHub):
             worst,
             concurrency=concurrency,
             waits_s=max((load.waits_s for load in loads), default=0.0),
-            isolated=sum(load.isolated for load in loads),
+            isolated=sum((Counter(load.isolated) for load in loads), Counter[str]()),
         )
 
     async def share(self, worker: str, endpoint: str, demand: Demand, load: Load) -> Part:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -24,11 +25,12 @@ class EndpointDown(Exception):
 
 
 class EndpointLimit:
-    """The limit of one lane: the calls to one model of an endpoint."""
+    """The limit of one lane: the calls to one model of an endpoint. `names` are the targets that make them."""
 
     def __init__(self, limiter: Limiter, lane: Lane) -> None:
         self.lane = lane
         self.last_failure: Any = None
+        self.names: set[str] = set()
         self._limiter = limiter
         self._sample: tuple[Repeat, Any] | None = None
 
@@ -38,9 +40,9 @@ class EndpointLimit:
         return self.lane.down_for_s(self._limiter.now())
 
     @property
-    def isolated(self) -> int:
-        """The number of requests that wait for a retry although others are answered; as above."""
-        return sum(ticket.is_isolated for ticket in list(self.lane.failures))
+    def isolated(self) -> Counter[str]:
+        """The requests that wait for a retry although others are answered, by the reason of their failure; as above."""
+        return Counter(ticket.reason for ticket in list(self.lane.failures) if ticket.is_isolated)
 
     def ticket(self, patience_s: float = UNLIMITED, *, opens_job: bool = False) -> Ticket:
         """Return a ticket for a request."""

@@ -64,6 +64,7 @@ class Ticket:
     counted: tuple[int, ...] = ()
     place: Any = None
     extra: Any = None
+    reason = ""
 
     def __init__(self, lane: Lane, patience_s: float = UNLIMITED, *, opens_job: bool = False) -> None:
         self.lane = lane
@@ -178,10 +179,12 @@ class Lane:
         return min(LAST_PROBE_S, max(PROBE_S, PROBE_FRACTION * (now - (since or now))))
 
     @property
-    def _is_idle(self) -> bool:
-        """Whether only requests are left that may not be called again."""
+    def _idle_at(self) -> float:
+        """The time from which only requests that may not be called again have been left for a moment."""
         is_empty = not (self.begun or self.new or self.in_flight) and self.suspect_since is None
-        return is_empty and len(self._spent) == len(self.failures) > 0
+        if not is_empty or not all(ticket.is_spent for ticket in self.failures):
+            return UNLIMITED
+        return max((ticket.failed_at + PROBE_S for ticket in self.failures), default=UNLIMITED)
 
     def settle(self, now: float) -> list[Ticket]:
         """Return requests that end without a call: nothing else can decide about them, or they have waited too long."""
@@ -190,7 +193,7 @@ class Lane:
             for ticket in late:
                 self.remove(ticket)
             return late
-        if not self._is_idle:
+        if now < self._idle_at:
             return []
         if not self.has_sample:
             return self._ended(self._spent)
@@ -230,7 +233,7 @@ class Lane:
     def settle_at(self) -> float:
         """The time at which a request that waits may end without a call."""
         if self.down_since is None:
-            return 0.0 if self._is_idle else UNLIMITED
+            return self._idle_at
         return self.down_since + min((self.longest_wait_s(ticket) for ticket in self.tickets), default=UNLIMITED)
 
     def remove(self, ticket: Ticket) -> None:

@@ -42,9 +42,13 @@ def status_line(snapshot: Snapshot, rate: float | None) -> str:
         parts.append(usd(snapshot.cost_usd))
     if snapshot.text is not None:
         parts.append(snapshot.text)
+    if snapshot.isolated and done != total:
+        failing = f"{sum(snapshot.isolated.values())} failing ({counted(snapshot.isolated)})"
+        parts.append(f"{failing} while others are answered")
     if snapshot.down is not None and done != total:
         missing = "connection" if snapshot.unreached else "answer"
-        parts.append(f"waiting for {snapshot.down}: no {missing} for {duration(1000 * snapshot.down_s)}")
+        users = f" ({', '.join(snapshot.down_targets)})" if snapshot.down_targets else ""
+        parts.append(f"waiting for {snapshot.down}{users}: no {missing} for {duration(1000 * snapshot.down_s)}")
     elif snapshot.waits_s >= _LONG_WAIT_S and done != total:
         parts.append(f"waiting {duration(1000 * snapshot.waits_s)} as requested by the endpoint")
     elif rate and total and total > done:

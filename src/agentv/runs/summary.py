@@ -30,6 +30,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a run. `waits_s` is how long an endpoint's rate limit requires calls to wait.
 
     `down` is an endpoint that has not answered for `down_s`, never if `unreached`. `text` is what else the run awaits.
+    `down_targets` are the targets that call it. `isolated` are calls that fail while others are answered.
     `earlier` are the results from before the run was resumed, or carried over; rates leave them out.
     """
 
@@ -46,7 +47,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     down_s: float = 0.0
     unreached: bool = False
     text: str | None = None
-    isolated: int = 0
+    isolated: dict[str, int] = {}
+    down_targets: tuple[str, ...] = ()
 
 
 class SummaryBuilder:

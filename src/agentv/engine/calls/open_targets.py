@@ -131,6 +131,7 @@ class OpenTargets:
         start, most = self._concurrency_of(settings)
         lane = getattr(settings, "model", None) or settings.name
         limiter = self._limits.limit(responder.endpoint, start, most, f"{lane} embeddings" if embeddings else lane)
+        limiter.names.add(settings.name)
         per_call = MAX_BATCH if is_batching(responder) else 1
         if settings.is_batched and is_live and spec.files.batches_folder is not None and not embeddings:
             wrapped, most = self._queued(settings, responder, spec.files.batches_folder), MOST_BATCHED

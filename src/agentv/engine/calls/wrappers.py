@@ -63,7 +63,7 @@ class LimitWrapper(ResponderWrapper):
                 failure.duration_ms = _milliseconds_since(started)
             self._reclassify(failure)
             is_answered = failure.error_class in _RESPONDED and not failure.is_page
-            report = _report(failure)
+            report, ticket.reason = _report(failure), failure.error_class
             if ticket.extra is not None:
                 failure.add_use(ticket.extra)
                 ticket.extra = None
