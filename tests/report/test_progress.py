@@ -40,6 +40,16 @@ FULL = Snapshot(
             None,
             "3/9 (33 %) · waiting for https://api.example.com: no answer for 2m 10s · concurrency 4",
         ),
+        (
+            Snapshot(done=3, total=9, isolated={"server": 2, "timeout": 1}, concurrency=4),
+            0.5,
+            "3/9 (33 %) · 30/min · 3 failing (server 2, timeout 1) while others are answered · ETA 12.0 s · concurrency 4",
+        ),
+        (
+            Snapshot(done=3, total=9, down="https://a.example", down_s=130.0, down_targets=("judge gpt",)),
+            None,
+            "3/9 (33 %) · waiting for https://a.example (judge gpt): no answer for 2m 10s",
+        ),
         (Snapshot(done=10, total=10, scored=10, passed=9), 2500.0, "10/10 (100 %) · 2500/s · passed 90 % of 10"),
         (
             FULL,
