@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from agentv.executors.executor import MOST_LENT
-from agentv.executors.load_control import Endpoint, Failure, Ticket
+from agentv.executors.lane import Failure, Ticket
+from agentv.executors.load_control import Endpoint
 
 TIMEOUT_S, LATENCY_S, RETRIES, OUTAGE_S = 1.0, 0.1, 2, 30.0
 KINDS = ("timeout", "reset", "500", "503", "429", "HTML page", "invalid JSON")

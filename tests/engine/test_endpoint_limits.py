@@ -13,8 +13,8 @@ import pytest
 from agentv.engine.calls.open_targets import OpenTarget, OpenTargets, concurrency_of
 from agentv.engine.job.spec import RunSpec
 from agentv.executors.executor import LocalLimits
+from agentv.executors.lane import Failure
 from agentv.executors.limiter import EndpointDown, Limiter
-from agentv.executors.load_control import Failure
 from agentv.model.response import TargetFailure
 from agentv.targets.apis.openai import OpenAI
 from agentv.targets.cli import Cli

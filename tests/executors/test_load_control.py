@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from agentv.executors.load_control import Endpoint, Failure, Ticket
+from agentv.executors.lane import Failure, Ticket
+from agentv.executors.load_control import Endpoint
 from load_simulation import (
     KINDS,
     LATENCY_S,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from agentv.executors.lane import Failure
 from agentv.executors.limiter import Limiter
-from agentv.executors.load_control import Failure
 from agentv.executors.shares import FileLease
 from virtual_time import passes, run
 

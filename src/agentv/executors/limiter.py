@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from agentv.executors.load_control import UNLIMITED, Endpoint, Failure, Lane, Ticket
+from agentv.executors.lane import UNLIMITED, Failure, Lane, Ticket
+from agentv.executors.load_control import Endpoint
 from agentv.executors.shares import Demand, Lease
 
 Repeat = Callable[[Any, Ticket], Awaitable[Failure | None]]

@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 
 import msgspec
 
+from agentv.executors.lane import Failure, Ticket
 from agentv.executors.limiter import EndpointDown, EndpointLimit
-from agentv.executors.load_control import Failure, Ticket
 from agentv.model.response import Hold, Prepare, Request, Responder, ResponderWrapper, Response, TargetFailure
 
 _OVERLOADED = frozenset({"server", "network", "timeout"})

@@ -1,0 +1,228 @@
+"""The requests to one model of an endpoint: which may start next, which have failed for good, and when it is down.
+
+The rules 1 to 5 of `load_control`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+UNLIMITED = float("inf")
+EVIDENCE, FEW = 5, 3
+"""Requests that have to fail before an outage is suspected; failures or refusals before a limit is cut."""
+PROBE_S, PROBE_FRACTION, LAST_PROBE_S = 0.25, 0.05, 3.0
+"""The interval of probes: a fraction of the outage so far, within limits."""
+GRACE_S = 10.0
+"""How long calls wait for an endpoint that has not accepted a connection in this run: it may be starting."""
+
+
+class Shared(Protocol):
+    """What the lanes of an endpoint share: see `load_control.Endpoint`."""
+
+    answers: int
+    starts: int
+    is_retry_turn: bool
+    is_slowed: bool
+
+
+class Failure(NamedTuple):
+    """How a call failed. `is_refused` because of a rate limit, `is_unreached` if there was no server at the address,
+    `is_unavailable` if a server replied that it cannot answer now."""
+
+    retry_after_s: float | None = None
+    is_refused: bool = False
+    is_unreached: bool = False
+    is_unavailable: bool = False
+
+
+class Ticket:
+    """A request. Its last call has a `number`, and started with `level` calls in flight, itself included.
+
+    `counted` are its failed calls outside outages: how many calls had been answered before each. `is_error` once they
+    are too many, and the endpoint is known to answer others. If it `repeats`, its task first repeats an answered one.
+    """
+
+    number = level = failed_number = retries = queued = 0
+    failed_at = ready_at = delay_s = 0.0
+    is_isolated = is_forgiven = is_error = is_waiting = has_place = repeats = False
+    counted: tuple[int, ...] = ()
+    place: Any = None
+    extra: Any = None
+    reason = ""
+
+    def __init__(self, lane: Lane, patience_s: float = UNLIMITED, *, opens_job: bool = False) -> None:
+        self.lane = lane
+        self.patience_s = patience_s
+        self.opens_job = opens_job
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it may not be called again."""
+        return len(self.counted) > self.retries
+
+
+class Lane:
+    """The calls to one model of an endpoint: its queues and its outage."""
+
+    def __init__(self, endpoint: Shared) -> None:
+        self.endpoint = endpoint
+        self.has_sample = self.is_unreached = False
+        self.answers = self.in_flight = self.answered_number = 0
+        self.begun: deque[Ticket] = deque()
+        self.new: deque[Ticket] = deque()
+        self.failures: list[Ticket] = []
+        self.evidence: dict[Ticket, Failure] = {}
+        self.down_since: float | None = None
+        self.suspect_since: float | None = None
+        self._down_number = self._suspect_number = 0
+        self._probe_at = self._last_failure_at = 0.0
+
+    @property
+    def tickets(self) -> Iterator[Ticket]:
+        """The requests that wait."""
+        yield from (*self.begun, *self.new, *self.failures)
+
+    @property
+    def _spent(self) -> list[Ticket]:
+        return [ticket for ticket in self.failures if ticket.is_spent]
+
+    def down_for_s(self, now: float) -> float:
+        """Return how long the endpoint has been down; 0 if it is not."""
+        return 0.0 if self.down_since is None else now - self.down_since
+
+    def longest_wait_s(self, ticket: Ticket) -> float:
+        """Return how long a request may wait for this outage."""
+        return min(ticket.patience_s, GRACE_S) if self.is_unreached else ticket.patience_s
+
+    @property
+    def may_be_down(self) -> bool:
+        """Whether failures may be an outage: not if the address or the model is probably wrong."""
+        is_stated = any(failure.is_unavailable or failure.is_unreached for failure in self.evidence.values())
+        return self.answers > 0 or (not self.endpoint.answers and is_stated)
+
+    def answered(self, number: int) -> list[Ticket]:
+        """Count an answer after failures; return the requests that are errors because of it."""
+        if self.down_since is not None and number <= self._down_number:
+            return []
+        self.evidence, self.down_since, self.suspect_since, self.is_unreached = {}, None, None, False
+        return self._ended([ticket for ticket in self._spent if ticket.failed_number <= number])
+
+    def _ended(self, tickets: list[Ticket]) -> list[Ticket]:
+        for ticket in tickets:
+            ticket.is_error = True
+            self.remove(ticket)
+        return tickets
+
+    def failed(self, ticket: Ticket, failure: Failure, now: float) -> None:
+        """Count a failed call."""
+        is_probe = self.suspect_since is not None and not self.has_sample and ticket.number > self._suspect_number
+        in_outage = self.is_proven and (self.down_since is not None or ticket.number <= self._down_number)
+        if not in_outage and self.answered_number > (ticket.failed_number or ticket.number):
+            ticket.is_isolated = True
+        ticket.is_forgiven = failure.is_refused and self.endpoint.is_slowed and not ticket.is_forgiven
+        if not in_outage and not ticket.is_forgiven and not (is_probe and ticket.failed_number):
+            ticket.counted += (self.answers,)
+        ticket.failed_number, ticket.failed_at = ticket.number, now
+        if not ticket.patience_s or ticket.is_isolated:
+            return
+        self.evidence[ticket] = failure
+        self._last_failure_at = now
+        if failure.is_unreached and not self.endpoint.answers:
+            self.is_unreached, self.suspect_since = True, self.suspect_since or now
+            self.begin_outage(now)
+        elif is_probe:
+            self.begin_outage(now)
+        elif len(self.evidence) >= max(EVIDENCE, self.in_flight) and self.suspect_since is None and self.may_be_down:
+            self._suspect(now, now + PROBE_S)
+
+    def _suspect(self, now: float, probe_at: float) -> None:
+        self.suspect_since, self._probe_at, self._suspect_number = now, probe_at, self.endpoint.starts
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether a failed probe proves an outage."""
+        return self.has_sample or self.is_unreached
+
+    def begin_outage(self, now: float) -> None:
+        """Begin or continue an outage: a probe failed. If it is proven, the failures since the last answer are void."""
+        if self.suspect_since is None or not self.may_be_down:
+            return
+        if self.down_since is None:
+            self.down_since = min((ticket.failed_at for ticket in self.evidence), default=now)
+            asked = [t.failed_at + f.retry_after_s for t, f in self.evidence.items() if f.retry_after_s is not None]
+            self._probe_at = now + self._interval_s(now)
+            if len(asked) >= FEW and 2 * len(asked) > len(self.evidence):
+                self._probe_at = max(self._probe_at, min(asked))
+        self._down_number = self.endpoint.starts
+        if self.is_proven:
+            for ticket in {*self.evidence, *self.failures}:
+                ticket.counted = tuple(answers for answers in ticket.counted if answers < self.answers)
+
+    def _interval_s(self, now: float) -> float:
+        since = self.suspect_since if self.down_since is None else self.down_since
+        return min(LAST_PROBE_S, max(PROBE_S, PROBE_FRACTION * (now - (since or now))))
+
+    @property
+    def _idle_at(self) -> float:
+        """The time from which only requests that may not be called again have been left for a moment."""
+        is_empty = not (self.begun or self.new or self.in_flight) and self.suspect_since is None
+        if not is_empty or not all(ticket.is_spent for ticket in self.failures):
+            return UNLIMITED
+        return max((ticket.failed_at + PROBE_S for ticket in self.failures), default=UNLIMITED)
+
+    def settle(self, now: float) -> list[Ticket]:
+        """Return requests that end without a call: nothing else can decide about them, or they have waited too long."""
+        if self.down_since is not None:
+            late = [ticket for ticket in self.tickets if now - self.down_since >= self.longest_wait_s(ticket)]
+            for ticket in late:
+                self.remove(ticket)
+            return late
+        if now < self._idle_at:
+            return []
+        if not self.has_sample:
+            return self._ended(self._spent)
+        self._suspect(now, now)
+        return []
+
+    def pick(self, now: float) -> Ticket | None:
+        """Return the request of this lane that may start now."""
+        if now < self.open_at:
+            return None
+        fresh = self.begun or self.new
+        if self.suspect_since is not None:
+            self._probe_at = now + self._interval_s(now)
+            ticket = fresh[0] if fresh else min(self.failures, key=lambda each: (each.is_isolated, each.failed_at))
+            ticket.repeats = self.has_sample
+            return ticket
+        if not fresh or self.endpoint.is_retry_turn:
+            ready = [ticket for ticket in self.failures if ticket.ready_at <= now and not ticket.is_spent]
+            if ready:
+                return min(ready, key=lambda each: (each.is_isolated, each.ready_at))
+        return fresh[0] if fresh else None
+
+    @property
+    def open_at(self) -> float:
+        """The time from which a request may start."""
+        if self.suspect_since is not None:
+            return self._probe_at if self.begun or self.new or self.failures else UNLIMITED
+        # While several requests in a row have failed, calls in flight may show why before others start.
+        is_braked = self.in_flight and len(self.evidence) >= EVIDENCE
+        braked_until = self._last_failure_at + PROBE_S if is_braked else 0.0
+        if self.begun or self.new:
+            return braked_until
+        waits = [ticket.ready_at for ticket in self.failures if not ticket.is_spent]
+        return max(braked_until, min(waits, default=UNLIMITED))
+
+    @property
+    def settle_at(self) -> float:
+        """The time at which a request that waits may end without a call."""
+        if self.down_since is None:
+            return self._idle_at
+        return self.down_since + min((self.longest_wait_s(ticket) for ticket in self.tickets), default=UNLIMITED)
+
+    def remove(self, ticket: Ticket) -> None:
+        """Remove a request from its queue."""
+        ticket.is_waiting = False
+        (self.failures if ticket.failed_number else self.new if ticket.opens_job else self.begun).remove(ticket)
