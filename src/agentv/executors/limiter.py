@@ -75,7 +75,7 @@ class EndpointLimit:
         self._limiter.leave(ticket, failure, is_answered=is_answered)
 
     def close_for(self, wait_s: float) -> None:
-        """Start no call for this time: the endpoint has said that its rate limit is used up."""
+        """Start no call for this time: its rate limit is used up, according to its answer."""
         endpoint = self._limiter.endpoint
         endpoint.closed_until = max(endpoint.closed_until, self._limiter.now() + wait_s)
 

@@ -6,7 +6,7 @@ Pure: times are arguments, and nothing waits here. Calls are numbered as they st
 2. A failure is isolated if a call that started later, or since the request last failed, was answered.
 3. Different requests that fail one after another, not in isolation and without an answer between them, are evidence of
    an outage. It is proven if a repetition of a request that was answered before fails too. Without such a request, one
-   that has never failed is tried. An endpoint that has never answered is down only if it says so, or has no server.
+   that has never failed is tried. An endpoint that has never answered is down only if it replies so, or has no server.
 4. A request whose last attempt failed is an error once a later call is answered. If no call is left, a probe decides.
 5. Requests that have never failed come first; one start in a few is a retry.
 6. The number of concurrent calls doubles while calls wait. Failures of calls that started above the highest number that
