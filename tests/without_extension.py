@@ -95,7 +95,13 @@ def main() -> int:
             flush=True,
         )
         failures += [f"{name}: {test}" for test in failed]
-    print("\n".join(failures))
+        print(
+            *failures[-len(failed) :] if failed else (),
+            sep="\n",
+            end="\n" if failed else "",
+            file=sys.stderr,
+            flush=True,
+        )
     return 1 if failures else 0
 
 
