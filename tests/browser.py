@@ -66,7 +66,7 @@ def chromium(browser):
         size = {"width": width, "height": height}
         with browser.new_context(viewport=size, color_scheme=scheme, offline=is_file) as context:
             page = context.new_page()
-            page.set_default_timeout(30_000)
+            page.set_default_timeout(90_000)
             page.on("pageerror", lambda error: problems.append(str(error)))
             page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
             page.on("request", lambda sent: None if is_own(sent.url, url) else problems.append(sent.url))
