@@ -279,10 +279,10 @@ def test_changed_settings_are_listed_with_a_diff_of_the_system_prompt(project, m
 
     project.dataset("yes", "no")
     written(system_prompt=SYSTEM)
-    project.eval("--out", "a", "--quiet")
+    project.eval("--out", "a", "--quiet", "--max-outage", "0")
     monkeypatch.setenv("MODEL_KEY", "sk-another-long-secret")
     written(system_prompt=SYSTEM.replace("brief", "friendly"), model="m-2", temperature=0.5)
-    project.eval("--out", "b", "--quiet")
+    project.eval("--out", "b", "--quiet", "--max-outage", "0")
     assert changed_lines(project, "a", "b") == [
         "What changed between A and B",
         "  target default: model m-1 → m-2",

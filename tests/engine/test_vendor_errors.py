@@ -67,7 +67,7 @@ def test_a_prompt_that_is_too_long_is_not_retried(project, kind):
 
 
 @pytest.mark.parametrize(
-    ("reply", "slower"),
+    ("reply", "is_overload"),
     [
         (RawReply(json.dumps(OVERLOADED).encode(), 529), True),
         (RawReply(json.dumps(OVERLOADED).encode(), 200), True),
@@ -75,19 +75,17 @@ def test_a_prompt_that_is_too_long_is_not_retried(project, kind):
         (RawReply(b'{"error": {"type": "invalid_request_error", "message": "x"}}', 400), False),
     ],
 )
-def test_an_overload_slows_calls_down(reply, slower):
+def test_an_overload_is_evidence_of_an_outage(reply, is_overload):
     async def limits(server):
         settings = Anthropic(name="t", provider="anthropic", model="m", base_url=server.origin, max_retries=0)
         limits = LocalLimits()
         targets = OpenTargets(RunSpec(run_id="r", targets=(settings,), home="."), limits)
         target = targets.get("t")
-        before = limits.load().concurrency
         for _ in range(3):
             with suppress(TargetFailure):
                 await target.responder.respond(CaseRequest(EvalCase("one", input="Hello")))
         await targets.aclose()
-        return before, limits.load().concurrency
+        return limits.limit(target.responder.endpoint, 1, 1, "m").lane.evidence
 
     with FaultyServer(reply) as server:
-        before, after = asyncio.run(limits(server))
-    assert (after < before) == slower
+        assert bool(asyncio.run(limits(server))) is is_overload

@@ -76,11 +76,10 @@ class HostedEvals:
             try:
                 return (await self._client.send("GET", f"{self._base}/{path}", None, _TIMEOUT_S)).body
             except TargetFailure as failure:
-                delay_s = self._retries.delay_s(failure, retries)
-                if delay_s is None:
+                if retries == self._retries.max_retries or not self._retries.is_retryable(failure):
                     raise _explained(failure, path) from None
+                await asyncio.sleep(self._retries.delay_s(failure, retries))
                 retries += 1
-                await asyncio.sleep(delay_s)
 
 
 def _explained(failure: TargetFailure, path: str) -> AgentvError:
