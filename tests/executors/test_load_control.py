@@ -87,6 +87,19 @@ def test_the_wait_that_one_request_asks_for_does_not_close_the_endpoint():
     assert endpoint.try_start(Ticket(lane), 0.2)
 
 
+def test_a_request_is_a_probe_only_if_it_starts():
+    endpoint = Endpoint(1, 1)
+    down, up = endpoint.lane("down"), endpoint.lane("up")
+    down.has_sample = True
+    down.suspect_since = 0.0
+    probe, other = Ticket(down, opens_job=True), Ticket(up)
+    endpoint.add(probe, 1.0)
+    endpoint.add(other, 1.0)
+    assert endpoint.next(1.0) is other and not probe.repeats
+    endpoint.answered(other)
+    assert endpoint.next(1.0) is probe and probe.repeats
+
+
 def test_two_models_of_an_endpoint_have_outages_of_their_own():
     endpoint = Endpoint(50, 50)
     down, up = endpoint.lane("down"), endpoint.lane("up")

@@ -192,15 +192,18 @@ class Lane:
             return None
         fresh = self.begun or self.new
         if self.suspect_since is not None:
-            self._probe_at = now + self._interval_s(now)
-            ticket = fresh[0] if fresh else min(self.failures, key=lambda each: (each.is_isolated, each.failed_at))
-            ticket.repeats = self.has_sample
-            return ticket
+            return fresh[0] if fresh else min(self.failures, key=lambda each: (each.is_isolated, each.failed_at))
         if not fresh or self.endpoint.is_retry_turn:
             ready = [ticket for ticket in self.failures if ticket.ready_at <= now and not ticket.is_spent]
             if ready:
                 return min(ready, key=lambda each: (each.is_isolated, each.ready_at))
         return fresh[0] if fresh else None
+
+    def started(self, ticket: Ticket, now: float) -> None:
+        """Take note that a request of this lane starts. While the endpoint may be down, it is a probe."""
+        if self.suspect_since is not None:
+            self._probe_at = now + self._interval_s(now)
+            ticket.repeats = self.has_sample
 
     @property
     def open_at(self) -> float:

@@ -148,6 +148,7 @@ class Endpoint:
             return None
         self.drop(ticket)
         self._start(ticket)
+        ticket.lane.started(ticket, now)
         self.is_retry_turn = self.starts % RETRY_TURN == 0
         rate = self._rate.at(now)
         if rate != UNLIMITED:
