@@ -23,9 +23,8 @@ QUICK_SIZES = ((400, 100), (1_200, 400))
 QUESTION = "What is the capital of France? Answer with the name of the city and nothing else."
 FLOOR_IS = "aiohttp and msgspec by hand"
 
-CPU_MS_OF_A_THOUSAND = Goal("ours", "≤", 350)
-OF_THE_FLOOR = Goal("ratio", "≥", 0.9)
-OF_THE_IDEAL = 0.85
+CPU = Goal("ratio", "≤", 1.2)
+SPEED = {100: Goal("ratio", "≥", 0.95), 400: Goal("ratio", "≥", 0.9)}
 
 Ask = Callable[[], Awaitable[str]]
 
@@ -156,9 +155,9 @@ def measured(ours: list[Sample], floor: list[Sample], calls: int, at_once: int) 
     cpu_ms = [[sample.cpu_seconds / sample.calls * 1e6 for sample in samples] for samples in (ours, floor)]
     shares = {"ideal": ideal, "ours_of_ideal": max(rates[0]) / ideal, "floor_of_ideal": max(rates[1]) / ideal}
     speed = {name: round(value, 3) for name, value in shares.items()} | details(rates)
-    goal = {SIZES[0]: Goal("ours", "≥", OF_THE_IDEAL * ideal), SIZES[1]: OF_THE_FLOOR}.get((calls, at_once))
+    goal = SPEED[at_once] if (calls, at_once) in SIZES else None
     yield Measurement("calls", f"{title}, speed", "cases/s", max(rates[0]), max(rates[1]), FLOOR_IS, goal, speed)
-    goal = CPU_MS_OF_A_THOUSAND if (calls, at_once) in SIZES else None
+    goal = CPU if (calls, at_once) in SIZES else None
     cost = details(cpu_ms)
     yield Measurement(
         "calls", f"{title}, client CPU of 1,000", "ms", min(cpu_ms[0]), min(cpu_ms[1]), FLOOR_IS, goal, cost

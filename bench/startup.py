@@ -19,7 +19,7 @@ from harness import Goal, Measurement, Options
 RUNS, QUICK_RUNS = 31, 7
 FLOOR = "python -c pass"
 ONE_CASE = "agentv eval of one case"
-GOALS = {"--help": Goal("ratio", "≤", 8), ONE_CASE: Goal("ratio", "≤", 18)}
+GOALS = {"--help": Goal("ratio", "≤", 8), ONE_CASE: Goal("ratio", "≤", 14)}
 PROJECT = {
     "targets.yaml": "targets: [{name: default, provider: mock, response: Paris}]\n",
     "one.yaml": "evalcases:\n  - {id: one, input: The capital of France?, expected_outcome: Says Paris}\n"

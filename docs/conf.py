@@ -40,6 +40,7 @@ _PROJECT_PAGES = [
     "DECISIONS",
     "CONTRIBUTING",
     "SECURITY",
+    "RELEASING",
     "examples/*/README",
     "bench/README",
     "packages/*/README",

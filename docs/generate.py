@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentv.registry import EXTENSIONS
 from writing import peer_differences
 from writing.markup import DOCS
 from writing.reference import NOTE, pages
@@ -17,7 +18,12 @@ def main() -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")
-    for path, text in peer_differences.pages().items():
+    tables = peer_differences.pages()
+    if "interop" in EXTENSIONS:
+        from writing import agentv_commands  # late: it imports the extension
+
+        tables |= agentv_commands.pages()
+    for path, text in tables.items():
         path.write_text(text, encoding="utf-8", newline="\n")
 
 

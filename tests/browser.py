@@ -53,9 +53,15 @@ def browser(shared_browser):
     asyncio._set_running_loop(None)
 
 
+@pytest.fixture(scope="session")
+def tabs():
+    """Blank tabs for files and for served pages: to start a tab costs more than to show a page in it."""
+    return {"file": [], "http": []}
+
+
 @pytest.fixture
-def chromium(browser):
-    """Open files and served pages in the browser, each in a profile of its own."""
+def chromium(browser, tabs):
+    """Open files and served pages in the browser, without the storage, cookies and history of the pages before."""
 
     @contextmanager
     def opened(place, fragment="", *, width=1440, height=900, scheme="light"):
@@ -63,19 +69,48 @@ def chromium(browser):
         is_file = isinstance(place, Path)
         url = place.as_uri() if is_file else place
         problems = []
-        size = {"width": width, "height": height}
-        with browser.new_context(viewport=size, color_scheme=scheme, offline=is_file) as context:
-            page = context.new_page()
+        listeners = {
+            "pageerror": lambda error: problems.append(str(error)),
+            "console": lambda line: problems.append(line.text) if line.type == "error" else None,
+            "request": lambda sent: None if is_own(sent.url, url) else problems.append(sent.url),
+        }
+        blank = tabs[url.partition(":")[0]]
+        page = blank.pop() if blank else browser.new_context(offline=is_file).new_page()
+        context = page.context
+        try:
+            page.set_viewport_size({"width": width, "height": height})
+            page.emulate_media(color_scheme=scheme, reduced_motion="no-preference")
             page.set_default_timeout(90_000)
-            page.on("pageerror", lambda error: problems.append(str(error)))
-            page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
-            page.on("request", lambda sent: None if is_own(sent.url, url) else problems.append(sent.url))
+            for event, listener in listeners.items():
+                page.on(event, listener)
             page.goto(f"{url}{fragment}", wait_until="commit")
             page.wait_for_selector("html[data-ready]")
             yield page
+            if not page.is_closed():
+                for event, listener in listeners.items():
+                    page.remove_listener(event, listener)
+                clear(page)
+                blank.append(page)
+        finally:
+            if page not in blank:
+                context.close()
         assert problems == []
 
     return opened
+
+
+def clear(page):
+    """Make a tab as good as new."""
+    page.unroute_all()
+    page.evaluate("localStorage.clear()")
+    page.goto("about:blank")
+    page.context.clear_cookies()
+    for other in page.context.pages:
+        if other is not page:
+            other.close()
+    session = page.context.new_cdp_session(page)
+    session.send("Page.resetNavigationHistory")
+    session.detach()
 
 
 def is_own(url, opened):

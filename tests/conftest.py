@@ -1,52 +1,141 @@
 """What the tests share: files written into a folder of their own, datasets loaded with their warnings, the command."""
 
 import faulthandler
+import gc
 import json
+import math
 import os
+import subprocess
 import sys
+import threading
+import time
 import tomllib
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 import agentv
 from agentv import AgentvError, DatasetWarning, EvalCase
 from agentv.registry import EXTENSIONS
 from warm_program import warm_program
 
-pytest_plugins = ["agentv_testing.plugin", "browser"]
+REPOSITORY = Path(__file__).parent.parent
 
-# The same examples on every machine and in every run, and no time limit that a busy machine could break.
-settings.register_profile(
-    "agentv", derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
-settings.load_profile("agentv")
+pytest_plugins = ["agentv_testing.plugin", "browser", "missing_extras"]
+
+sys.dont_write_bytecode = False  # or every worker compiles all tests in every run, for more than 10 seconds
 
 
+def check_handle(handle: int) -> None:
+    """Do not wait for the disk, as `os.fsync` does: the tests write thousands of small runs."""
+    os.fstat(handle)
+
+
+os.fsync = os.fdatasync = check_handle
+
+
+def pytest_configure() -> None:
+    """Let property tests try the same examples everywhere, without a time limit that a busy machine could break."""
+    from hypothesis import HealthCheck, settings
+
+    common = settings(derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    settings.register_profile("thorough", common, max_examples=500)
+    settings.register_profile("agentv", common, max_examples=30)
+    settings.load_profile("agentv")
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collected tests out of garbage collection: they live until the end."""
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Distribute the tests over worker processes if pytest-xdist is installed and `-n` is not given."""
+    if config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
+        if config.option.numprocesses is None:
+            config.option.numprocesses = "auto"
+        if config.option.dist == "no":
+            config.option.dist = "worksteal"
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Twice as many workers as cores, up to 4 more: many tests wait for the processes they start."""
     cores = os.cpu_count() or 1
     return cores + min(cores, 4)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Compile the tests before the first run of all of them, or every worker would compile every test."""
+    files = sorted(REPOSITORY.glob("tests/**/test_*.py"))
+    compiled = list(REPOSITORY.glob(f"tests/**/test_*.{sys.implementation.cache_tag}-pytest-*.pyc"))
+    if config.args_source != config.ArgsSource.TESTPATHS or len(compiled) > len(files) / 2:
+        return
+    cores = os.cpu_count() or 1
+    command = [sys.executable, "-m", "pytest", "-n", "0", "--collect-only", "--quiet"]
+    shares = [[*command, *map(str, files[core::cores])] for core in range(cores)]
+    for process in [subprocess.Popen(share, cwd=REPOSITORY, stdout=subprocess.DEVNULL) for share in shares]:
+        process.wait()
+
+
 UNWIND_S = 60.0
 """How long a test that timed out may take to end, for example while it waits for a program it started."""
+
+
+class Watchdog(threading.Thread):
+    """Ends a worker whose test does not end even after its timeout.
+
+    Only faulthandler ends a process that never runs Python code again, but to set and cancel its timer takes a thread
+    that starts and ends: on a busy machine 30 ms, for each of thousands of tests. This thread sets it now and then.
+    """
+
+    INTERVAL_S, LONGEST_S = 20.0, 600.0
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.deadline = math.inf
+
+    def run(self) -> None:
+        pause = threading.Event()
+        while True:
+            time_left = self.deadline - time.monotonic()
+            seconds = max(1.0, min(time_left, self.LONGEST_S))
+            faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
+            pause.wait(self.INTERVAL_S)
+
+    def start_test(self, timeout: float) -> None:
+        self.deadline = time.monotonic() + timeout + UNWIND_S
+
+    def end_test(self) -> None:
+        is_close = self.deadline < time.monotonic() + 2 * self.INTERVAL_S
+        self.deadline = math.inf
+        if is_close:
+            faulthandler.cancel_dump_traceback_later()
+
+
+WATCHDOG = Watchdog()
+
+
+def pytest_sessionstart() -> None:
+    WATCHDOG.start()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
     """A timeout fails only its test. If the test does not end even then, end the worker."""
-    faulthandler.dump_traceback_later(settings.timeout + UNWIND_S, exit=True, file=sys.__stderr__)
+    WATCHDOG.start_test(settings.timeout)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_timeout_cancel_timer(item: pytest.Item) -> None:
-    faulthandler.cancel_dump_traceback_later()
+    WATCHDOG.end_test()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,8 +149,22 @@ EXTENSION_USES = tomllib.loads((Path(__file__).parent / "extensions/uses.toml").
 """Tests that use an extension, by its name."""
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Do not import the files of tests that use an extension which is not installed."""
+    files = (file for name, uses in EXTENSION_USES.items() if name not in EXTENSIONS for file in uses)
+    return collection_path in {REPOSITORY / file for file in files} or None
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests that use an extension which is not installed."""
+    """Mark combinations as slow that only repeat others, and skip tests of extensions that are not installed."""
+    combinations: Counter[str] = Counter()
+    for item in items:
+        for mark in item.iter_markers("every"):
+            name = item.nodeid.partition("[")[0]
+            if combinations[name] % mark.args[0]:
+                item.add_marker(pytest.mark.slow)
+            combinations[name] += 1
     for name, uses in EXTENSION_USES.items():
         if name not in EXTENSIONS:
             for item in items:

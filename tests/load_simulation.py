@@ -188,7 +188,10 @@ class Simulation:
     def finish(self, ticket: Ticket, failure: Kind | None):
         self.server.in_flight -= 1
         if ticket.repeats:
-            self.end(self.endpoint.repeated(ticket, failure and failure.failure, self.now))
+            if failure is None:
+                self.end(self.endpoint.answered(ticket))
+            else:
+                self.endpoint.failed(ticket, failure.failure, self.now)
             ticket.delay_s = 0.0
             self.wait(ticket)
         elif failure is None or failure.is_final:
@@ -240,10 +243,15 @@ def places(where: str, jobs: int) -> frozenset[int]:
     return frozenset(range(first, first + 20))
 
 
+def jobs_of(where: str, workers: str) -> int:
+    """Return the number of jobs in a cell."""
+    return 200 if where in PLACES else 60 if workers == "1" else 120
+
+
 @cache
 def simulate_cell(kind: str, where: str, workers: str, *, outage: bool) -> tuple[Ended, float]:
     """Simulate a cell of the table; return how it ended, and the ideal time."""
-    jobs = 200 if where in PLACES else 60 if workers == "1" else 120
+    jobs = jobs_of(where, workers)
     bad = places(where, jobs)
     usual_s = ideal_s(jobs, len(bad), kind, WORKERS[workers][1])
     ended = Simulation(Server(kind, bad), jobs, WORKERS[workers]).run()

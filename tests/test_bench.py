@@ -52,6 +52,7 @@ SLOW = {"apis": pytest.mark.slow}
 """It imports the clients of all vendors."""
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("script", [pytest.param(name, marks=SLOW.get(name, ())) for name in SCRIPTS])
 def test_every_line_has_a_name_of_its_own_our_figure_the_floor_and_the_ratio(script):
     done = bench(f"{script}.py", "--cases", "20", "--rounds", "1")
@@ -118,6 +119,7 @@ def test_generated_yaml_holds_the_same_rows_as_generated_jsonl(generate, tmp_pat
     assert document["evalcases"] == [json.loads(line) for line in lines]
 
 
+@pytest.mark.slow
 def test_runs_that_are_killed_are_accounted_for_and_the_report_is_continued(tmp_path):
     report = tmp_path / "kills.jsonl"
     options = ("--shapes", "trials", "--executors", "local", "--report", str(report))
@@ -130,11 +132,13 @@ def test_runs_that_are_killed_are_accounted_for_and_the_report_is_continued(tmp_
     assert f"| all | all | {len(found[0])} | {84 * len(found[0])} |" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_condition_of_the_siege_is_checked():
     done = bench("siege/conditions.py", "--only", "clock_jumps")
     assert done.returncode == 0 and "| 80 records | as it must be |" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_faults_are_a_table_of_error_classes():
     done = bench("siege/faults.py", "--only", "503,a list")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -175,6 +179,7 @@ def test_the_outages_are_a_table_of_scenarios():
     assert ended.stdout.startswith("| scenario | jobs | undisturbed | took | errors | required | held |")
 
 
+@pytest.mark.slow
 def test_the_growth_of_commands_is_a_table():
     done = bench("growth.py", "--only", "tags", "--sizes", "10", "--rounds", "1")
     assert done.returncode == 0, done.stderr

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -210,31 +211,42 @@ def run_python(block, place, names, capsys, *, accept=False):
     return block.text
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_blocks_are_of_a_known_kind(page):
-    for block in blocks_of(page):
-        place = f"{name_of(page)}, line {block.line}"
-        assert block.language in LANGUAGES, f"{place}: ```{block.language} is not one of {', '.join(LANGUAGES)}"
-        if block.language in FILES:
-            assert block.file, f"{place}: ```{block.language} without the name of its file"
-        else:
-            allowed = block.file in ("", "terminal") or (block.language == "python" and block.file.endswith(".py"))
-            assert allowed, f"{place}: a file name belongs to {', '.join(FILES)} and python"
+def problem_of(block):
+    """Return what is wrong in the first line of a block, or None."""
+    if block.language not in LANGUAGES:
+        return f"```{block.language} is not one of {', '.join(LANGUAGES)}"
+    if block.language in FILES:
+        return None if block.file else f"```{block.language} without the name of its file"
+    is_allowed = block.file in ("", "terminal") or (block.language == "python" and block.file.endswith(".py"))
+    return None if is_allowed else f"a file name belongs to {', '.join(FILES)} and python"
 
 
-@pytest.mark.parametrize("page", ALL_PAGES, ids=name_of)
-def test_links_and_anchors_exist(page):
-    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
-    for target in (found["target"] for found in _LINK.finditer(text)):
-        if target.startswith(("https://", "http://")):
-            continue
-        file, _, anchor = target.partition("#")
-        path = (page.parent / file).resolve() if file else page
-        assert path.exists(), f"{target} does not exist"
-        if anchor:
-            assert anchor in anchors_of(path), f"{target}: no such heading"
+def test_blocks_are_of_a_known_kind():
+    blocks = ((page, block) for page in PAGES for block in blocks_of(page))
+    assert [
+        f"{name_of(page)}, line {block.line}: {text}" for page, block in blocks if (text := problem_of(block))
+    ] == []
 
 
+def test_links_and_anchors_exist():
+    links = (
+        (page, link["target"])
+        for page in ALL_PAGES
+        for link in _LINK.finditer(_FENCE.sub("", page.read_text(encoding="utf-8")))
+    )
+    assert [f"{name_of(page)}: {target}" for page, target in links if not link_exists(page, target)] == []
+
+
+def link_exists(page, target):
+    """Whether a link leads to a file and heading of the repository; other hosts are not checked."""
+    if target.startswith(("https://", "http://")):
+        return True
+    file, _, anchor = target.partition("#")
+    path = (page.parent / file).resolve() if file else page
+    return path.exists() and (not anchor or anchor in anchors_of(path))
+
+
+@cache
 def anchors_of(page):
     headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -281,9 +293,9 @@ def test_every_page_is_one_click_from_the_index():
     assert {page for page in DOC_PAGES if page.parent.name == "how-to"} <= links_of(index)
 
 
-@pytest.mark.parametrize("page", DOC_PAGES, ids=name_of)
-def test_page_is_short(page):
-    assert len(page.read_text(encoding="utf-8").splitlines()) <= MAX_PAGE_LINES
+def test_pages_are_short():
+    sizes = {name_of(page): len(page.read_text(encoding="utf-8").splitlines()) for page in DOC_PAGES}
+    assert {page: size for page, size in sizes.items() if size > MAX_PAGE_LINES} == {}
 
 
 def test_readme_is_short():
@@ -298,10 +310,10 @@ def test_the_skill_is_a_valid_agent_skill():
     assert len(text.splitlines()) <= 150
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("how-to/*.md")), ids=name_of)
-def test_how_to_opens_with_an_example(page):
-    opening = re.split(r"^## ", page.read_text(encoding="utf-8"), maxsplit=1, flags=re.MULTILINE)[0]
-    assert "```" in opening
+def test_every_how_to_opens_with_an_example():
+    pages = DOCS.glob("how-to/*.md")
+    openings = {page.stem: page.read_text(encoding="utf-8").partition("\n## ")[0] for page in pages}
+    assert openings and {page for page, opening in openings.items() if "```" not in opening} == set()
 
 
 def test_reference_is_up_to_date():
@@ -364,11 +376,13 @@ def commands():
     return {name: cli.get_command(context, name) for name in cli.list_commands(context)}
 
 
-@pytest.mark.parametrize("name", commands())
-def test_every_command_and_option_is_in_the_reference(name):
-    text = (REFERENCE / "cli" / f"{name}.md").read_text(encoding="utf-8")
-    options = [option for param in commands()[name].params for option in param.opts if option.startswith("-")]
-    assert [option for option in options if f"`{option}`" not in text] == []
+def test_every_command_and_option_is_in_the_reference():
+    missing = []
+    for name, command in commands().items():
+        text = (REFERENCE / "cli" / f"{name}.md").read_text(encoding="utf-8")
+        options = [option for param in command.params for option in param.opts if option.startswith("-")]
+        missing += [f"{name} {option}" for option in options if f"`{option}`" not in text]
+    assert missing == []
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-ACTION = yaml.safe_load((REPOSITORY / "action.yml").read_text(encoding="utf-8"))
+import workflow_runner
+from workflow_runner import ACTION, REPOSITORY
+
 (HOOK,) = yaml.safe_load((REPOSITORY / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="composite steps use bash")
@@ -26,31 +27,21 @@ def project(folder, command, program, monkeypatch):
     return folder
 
 
-def environment():
-    """Return the variables of a runner."""
-    files = {name: os.path.abspath(name.lower()) for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
-    return {**os.environ, **files, "GITHUB_ACTION_PATH": str(REPOSITORY)}
-
-
 def run_action(**inputs):
-    """Run the steps as GitHub does: after a failure, only those that say `always()`. Return code and output by step."""
-    values = {name: spec["default"] for name, spec in ACTION["inputs"].items()}
-    values |= {"package": "installed", **{name.replace("_", "-"): value for name, value in inputs.items()}}
-    base, ended = environment(), {}
-    for step in ACTION["runs"]["steps"]:
-        failed = any(code for code, _ in ended.values())
-        if (failed and "always()" not in step.get("if", "")) or (
-            "baseline" in step.get("if", "") and not values["baseline"]
-        ):
-            continue
-        given = {
-            name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: values[found[1]], text)
-            for name, text in step["env"].items()
-        }
-        shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
-        done = subprocess.run(shell, env={**base, **given}, capture_output=True, text=True, check=False)
-        ended[step["name"]] = (done.returncode, done.stdout + done.stderr)
-    return ended
+    return workflow_runner.run_action({name.replace("_", "-"): value for name, value in inputs.items()})
+
+
+def test_a_release_is_tested_attested_and_published_without_a_token():
+    workflow = yaml.safe_load((REPOSITORY / ".github/workflows/release.yaml").read_text(encoding="utf-8"))
+    jobs = workflow["jobs"]
+    assert [jobs[name].get("needs") for name in ("test", "build", "publish")] == [None, "test", "build"]
+    assert jobs["publish"]["if"] == "vars.PUBLISH == 'true'" and jobs["publish"]["permissions"] == {"id-token": "write"}
+    steps = [step for job in jobs.values() for step in job["steps"]]
+    uses = [step["uses"] for step in steps if "uses" in step]
+    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", action) for action in uses)
+    actions = {action.partition("@")[0] for action in uses}
+    assert {"actions/attest-build-provenance", "actions/attest-sbom", "pypa/gh-action-pypi-publish"} <= actions
+    assert not any("secrets." in str(step) or "${{" in step.get("run", "") for step in steps)
 
 
 def test_every_value_reaches_the_shell_as_a_variable():
@@ -81,12 +72,20 @@ def test_an_invalid_dataset_is_annotated_before_anything_runs(project):
     assert "Run the evaluations" not in ended and not Path("agentv-run").exists()
 
 
-def test_a_baseline_is_compared(project, command):
-    command("eval", "evals", "--out", "main", "--quiet")
-    ended = run_action(baseline="main", target="default")
+@pytest.mark.parametrize(("baseline", "label"), [("main", "main"), ("main again", "2 runs")])
+def test_a_baseline_of_one_or_more_runs_is_compared(project, command, baseline, label):
+    for run in baseline.split():
+        command("eval", "evals", "--out", run, "--quiet")
+    ended = run_action(baseline=baseline, target="default")
     assert ended["Compare with the baseline"][0] == 0
     summary = Path("github_step_summary").read_text(encoding="utf-8")
-    assert "main" in summary and "agentv-run" in summary
+    assert f"| `{label}` |" in summary and "agentv-run" in summary
+
+
+def test_a_replay_needs_no_target_that_works(project, command):
+    command("eval", "evals", "--record", "calls.jsonl", "--quiet")
+    ended = run_action(replay="calls.jsonl")
+    assert ended["Run the evaluations"][0] == 0, ended
 
 
 def test_inputs_are_not_run_as_code(project):
@@ -105,7 +104,12 @@ def test_the_action_installs_and_builds_with_the_versions_that_ci_tests(tmp_path
     (tmp_path / "python").write_text('#!/bin/sh\necho "$PIP_CONSTRAINT $PIP_BUILD_CONSTRAINT $@"\n')
     (tmp_path / "python").chmod(0o755)
     install = ACTION["runs"]["steps"][0]["run"]
-    env = {**environment(), "PACKAGE": "", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    env = {
+        **os.environ,
+        "GITHUB_ACTION_PATH": str(REPOSITORY),
+        "PACKAGE": "",
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+    }
     done = subprocess.run(["bash", "-eo", "pipefail", "-c", install], env=env, capture_output=True, text=True)
     versions = f"{REPOSITORY}/constraints.txt"
     assert done.stdout == f"{versions} {versions} -m pip install --quiet {REPOSITORY}\n"
@@ -119,7 +123,16 @@ def test_the_versions_of_the_build_system_are_fixed_too():
     assert names <= {line.partition("==")[0].lower().replace("-", "_") for line in lines}
 
 
-@pytest.mark.parametrize("page", ["docs/how-to/github-actions.md", "src/agentv/starter/workflow.yaml"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "docs/how-to/github-actions.md",
+        "docs/how-to/pull-request-comments.md",
+        "src/agentv/cli/commands/project_files.py",
+        "src/agentv/starter/base_workflow.yaml",
+        "src/agentv/starter/workflow.yaml",
+    ],
+)
 def test_examples_name_actions_by_commit(page):
     uses = re.findall(r"uses: (\S+)", (REPOSITORY / page).read_text("utf-8"))
     assert uses and all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", each) for each in uses), uses
@@ -135,7 +148,7 @@ def matching_files():
 
 def run_hook():
     command = [*shlex.split(HOOK["entry"]), *matching_files()]
-    return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_the_hook_validates_the_files_it_matches(project):

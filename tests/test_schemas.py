@@ -120,7 +120,7 @@ WRONG_LINES = {
     ),
     "no trials": case(execution={"trials": 0}),
     "a rubric item that is a number": case(rubrics=[3]),
-    "a key of AgentV 5.x": case(window_size=2),
+    "a key of AgentV 5.x": case(environment="x"),
     "a user without a goal": case(user={"persona": "x"}),
 }
 

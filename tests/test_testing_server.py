@@ -15,7 +15,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 
 import agentv_testing
 from agentv.model.message import ToolCall
@@ -25,7 +24,7 @@ from agentv_testing.faults import FaultPlan, RequestCap
 from late import Late
 from waiting import wait_until, wait_until_async
 
-openai = Late("openai")
+openai, pydantic = Late("openai"), Late("pydantic")
 
 HELLO = [{"role": "user", "content": "Hello there"}]
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
@@ -100,7 +99,7 @@ def test_the_sdk_plays_a_script_of_tool_calls(stream):
 
 
 def test_the_sdk_parses_structured_output():
-    class City(BaseModel):
+    class City(pydantic.BaseModel):
         name: str
 
     with FaultyServer('{"name": "Oslo"}') as server, sdk(server) as client:
@@ -110,7 +109,7 @@ def test_the_sdk_parses_structured_output():
 
 
 def test_the_sdk_gets_refusals():
-    class City(BaseModel):
+    class City(pydantic.BaseModel):
         name: str
 
     with FaultyServer(Answer(refusal="No")) as server, sdk(server) as client:

@@ -40,7 +40,7 @@ def whole_lines(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def still_running(pids, within_s=10.0):
+def still_running(pids, within_s=60.0):
     """Return the processes that still run after a while; a killed process takes a moment to end."""
     try:
         wait_until(lambda: not any(map(_runs, pids)), within_s=within_s)

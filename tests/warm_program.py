@@ -22,7 +22,10 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 
-PACKAGES = ("cli", "datasets", "engine", "evaluators", "report", "runs", "view")
+from agentv.registry import EXTENSIONS
+
+PACKAGES = ("cli", "datasets", "engine", "evaluators", "report", "runs")
+PACKAGES += tuple(f"extensions.{name}" for name in ("judge", "view") if name in EXTENSIONS)
 """The packages of agentv that most commands import."""
 
 CLIENT = """\
@@ -51,7 +54,8 @@ def warm_program(path, main="agentv.cli:main"):
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # a fork has one thread
         command = [sys.executable, "-P", __file__, address, main]
         with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-            assert server.stdout.readline() == b"ready\n"
+            greeting = server.stdout.readline().decode()
+            assert greeting == "ready\n", f"the server of {main} did not start: {greeting or 'see its traceback'}"
             path.write_text(CLIENT.format(python=sys.executable, address=address))
             path.chmod(0o755)
             yield path
@@ -60,7 +64,11 @@ def warm_program(path, main="agentv.cli:main"):
 
 def serve(address, main):
     """Fork for every connection, until standard input ends."""
-    import_all(main.partition(":")[0])
+    try:
+        import_all(main.partition(":")[0])
+    except ModuleNotFoundError as error:
+        print(f"the module {error.name} is not installed", flush=True)
+        raise
     gc.freeze()  # the forks share the memory of what is imported
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)

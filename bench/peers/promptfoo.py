@@ -28,7 +28,7 @@ def records() -> Iterator[dict[str, Any]]:
     package = npm_package("promptfoo", "PROMPTFOO_PACKAGE", VERSION)
     folder = copied("promptfoo")
     for path in pair_files("promptfoo", ".yaml"):
-        results = _results(package, folder, path.name)
+        results = results_of(package, folder, path.name)
         answers = {_squeezed(answer): answer for answer in map(_answer, results) if answer is not None}
         for result in results:
             answer = _answer(result)
@@ -39,7 +39,7 @@ def records() -> Iterator[dict[str, Any]]:
             yield from ({**common, **each} for each in _checks(result))
 
 
-def _results(package: Path, folder: Path, name: str) -> list[dict[str, Any]]:
+def results_of(package: Path, folder: Path, name: str) -> list[dict[str, Any]]:
     """Return promptfoo's results for the tests of one configuration."""
     state = temporary_folder("promptfoo-state")
     env = {**{f"PROMPTFOO_{key}": "1" for key in _OFFLINE}, "PROMPTFOO_CONFIG_DIR": str(state)}
@@ -71,7 +71,12 @@ def _checks(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _answer(result: dict[str, Any]) -> str | None:
-    """Return the answer before transforms; None for a result with an error, which has no response."""
+    """Return the answer before transforms; None for a result with an error, which has no response.
+
+    Another provider than `echo` is asked for an answer by its name.
+    """
+    if result["provider"]["id"] != "echo":
+        return str(result["vars"]["answer"])
     response = result.get("response") or {}
     answer = response.get("raw", response.get("output"))
     return answer if answer is None else str(answer)

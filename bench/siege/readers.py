@@ -208,8 +208,8 @@ def _run_file(name: str) -> Reader:
 
     def read(data: bytes, folder: Path) -> None:
         from agentv.errors import AgentvError
-        from agentv.runs.maintenance.damage import check_run
-        from agentv.runs.maintenance.repair import repair_run
+        from agentv.extensions.maintenance.repair import repair_run
+        from agentv.runs.damage import check_run
 
         run = folder / "run"
         run.mkdir(exist_ok=True)
@@ -310,7 +310,7 @@ def _targets(data: bytes, folder: Path) -> object:
 
 
 def _labels(data: bytes, folder: Path) -> object:
-    from agentv.calibration.label_file import read_labels
+    from agentv.extensions.judge.label_file import read_labels
 
     path = folder / "labels.jsonl"
     path.write_bytes(data)
@@ -419,17 +419,18 @@ _SUFFIXES = {
 """The names of files, whose extensions tell how inputs are changed."""
 
 PACKAGES: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("jsonl", "yaml", "prompt_mdx"), ("datasets/case", "datasets/formats", "support/yaml")),
+    **dict.fromkeys(("jsonl", "yaml"), ("datasets/case", "datasets/formats", "support/yaml")),
+    "prompt_mdx": ("datasets/case", "datasets/formats", "support/yaml", "extensions/agentmark"),
     "foreign": ("datasets/foreign", "extensions/interop/datasets"),
-    **dict.fromkeys(("xlsx", "ods"), ("datasets/foreign/spreadsheets", "datasets/foreign/records")),
-    "foreign_results": ("runs/foreign", "extensions/interop/results"),
+    **dict.fromkeys(("xlsx", "ods"), ("extensions/spreadsheets/spreadsheets", "datasets/foreign/records")),
+    "foreign_results": ("extensions/interop/imports", "extensions/interop/results"),
     "sessions": ("sessions", "extensions/interop/sessions", "extensions/otel"),
     "otlp": ("extensions/otel",),
-    **dict.fromkeys(("results", "results_yaml"), ("runs",)),
+    **dict.fromkeys(("results", "results_yaml"), ("runs", "extensions/interop/results/agentv_rows")),
     **dict.fromkeys(("manifest", "cases", "records", "summary"), ("runs", "report", "comparison")),
     "targets": ("targets/catalog", "settings"),
     "project": ("datasets/case", "evaluators", "engine/checks", "settings", "targets"),
-    "labels": ("calibration/label_file",),
+    "labels": ("extensions/judge/label_file",),
     "recording": ("targets/recordings",),
     "template": ("support/templates",),
     **dict.fromkeys(("glob", "regex"), ("support/patterns",)),

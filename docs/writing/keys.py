@@ -97,8 +97,8 @@ def refused() -> Lines:
     """List the keys of other tools that are refused, and what to use instead."""
     yield from ("# Unsupported keys", "")
     yield "These keys of AgentV (TypeScript) 4.x and 5.x are errors. The message states what to use instead:"
-    example = f"  Hint: {CaseKeys.unsupported['window_size']}"
-    yield from ("", "```text", "Field 'window_size' is not supported", example, "```")
+    example = f"  Hint: {CaseKeys.unsupported['environment']}"
+    yield from ("", "```text", "Field 'environment' is not supported", example, "```")
     for title, kind in {"Dataset": HeaderKeys, "Case": CaseKeys, **BLOCKS, "Configuration": ProjectConfig}.items():
         keys: Mapping[str, str] = getattr(kind, "unsupported", {})
         if keys:

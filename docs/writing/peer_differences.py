@@ -25,13 +25,14 @@ def pages() -> dict[Path, str]:
     texts = {}
     for name, (tool, title) in PAGES.items():
         table = "\n".join(_table(title, [entry for entry in entries if entry["tool"] == tool]))
-        texts[DOCS / name] = _with_table((DOCS / name).read_text(encoding="utf-8"), table)
+        texts[DOCS / name] = with_table((DOCS / name).read_text(encoding="utf-8"), table)
     return texts
 
 
-def _with_table(text: str, table: str) -> str:
+def with_table(text: str, table: str) -> str:
+    """Return a page with its generated table replaced."""
     if not _TABLE.search(text):
-        raise ValueError("The page has no place for the table of differences")
+        raise ValueError("The page has no place for a generated table")
     return _TABLE.sub(lambda match: f"{match['start']}\n{table}\n\n{match['end']}", text)
 
 

@@ -14,7 +14,6 @@ from unittest.mock import patch
 from agentv.engine.run_project import open_targets
 from agentv.errors import AgentvError
 from agentv.registry import TARGETS
-from agentv.targets.agents.agent import CodingAgent
 from agentv.targets.apis.openai import PRESETS
 from agentv.targets.cli import PLACEHOLDERS
 from agentv.targets.target import OTHER_TOOLS, ModelApi, Target
@@ -38,7 +37,10 @@ from writing.markup import (
 
 PROVIDERS: dict[str, dict[str, str]] = tomllib.loads((DOCS / "providers.toml").read_text(encoding="utf-8"))
 
-_SHARED: dict[str, Kind] = {"Every target": Target, "Every model API": ModelApi, "Every coding agent": CodingAgent}
+_SHARED: dict[str, Kind] = {"Every target": Target, "Every model API": ModelApi}
+_BASES = (base for name in TARGETS.names() for base in TARGETS.find(name).__mro__)
+if (_agent_base := next((base for base in _BASES if vars(base).get("takes_skills")), None)) is not None:
+    _SHARED["Every coding agent"] = _agent_base
 
 
 def index() -> Lines:
@@ -88,7 +90,7 @@ def page(name: str) -> Lines:
         provider_example(name).rstrip(),
         "```",
     )
-    if issubclass(kind, CodingAgent):
+    if kind.takes_skills:
         yield from ("", *_agent(kind))
     missing = missing_key(name)
     if missing:
@@ -124,7 +126,7 @@ def provider_example(name: str) -> str:
     return f"targets:\n  - name: default\n    provider: {name}\n{settings}"
 
 
-def _agent(kind: type[CodingAgent]) -> Lines:
+def _agent(kind: Kind) -> Lines:
     """Yield how to install a coding agent, and which keys it receives."""
     has_model_api = "keys_of" in vars(kind)
     keys = [code(kind.secrets)] if kind.secrets else []

@@ -18,7 +18,7 @@ from agentv.datasets.case.header import specs_of
 from agentv.datasets.case.keys import OUTCOME_KEYS
 from agentv.datasets.loader import CaseSource, InMemoryCases, ignore, warn_caller
 from agentv.engine.gates.gate_options import parse_max_errors
-from agentv.engine.named_runs import existing_run, named_run
+from agentv.engine.named_runs import existing_run, named_run, open_baseline
 from agentv.engine.prepare import prepare
 from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_in_progress import Observer, RunInProgress
@@ -31,6 +31,9 @@ from agentv.model.diagnostics import SHARE, Problems, did_you_mean
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.result import Result
 from agentv.registry import TARGETS
+from agentv.report.columns import pandas_frame, polars_frame
+from agentv.report.junit import headline, story
+from agentv.report.notebook import LiveLine, run_html
 from agentv.runs.folder import export_records, output_paths
 from agentv.runs.store import RunStore
 from agentv.runs.summary import RunSummary
@@ -45,8 +48,6 @@ if TYPE_CHECKING:
     import polars
 
     from agentv.comparison.comparison import Comparison
-    from agentv.report.notebook import LiveLine
-
 OPTIONS = (
     *(
         name
@@ -86,14 +87,10 @@ class Run:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a pandas data frame with a row per job. Needs `pip install 'agentv[pandas]'`."""
-        from agentv.report.columns import pandas_frame  # late: an extra
-
         return pandas_frame(RunStore.open(self.path))
 
     def to_polars(self) -> polars.DataFrame:
         """Return a polars data frame with a row per job. Needs `pip install 'agentv[polars]'`."""
-        from agentv.report.columns import polars_frame  # late: an extra
-
         return polars_frame(RunStore.open(self.path))
 
     def __repr__(self) -> str:
@@ -102,8 +99,6 @@ class Run:
         return f"<Run {self.path.name}: {', '.join(means)}>"
 
     def _repr_html_(self) -> str:
-        from agentv.report.notebook import run_html  # late: only notebooks need it
-
         return run_html(self.path, self.summary, RunStore.open(self.path).records())
 
 
@@ -155,20 +150,28 @@ async def evaluate_async(
         raise
 
 
-def compare(before: GivenRun, after: GivenRun, **options: Any) -> Comparison:
-    """Compare the second run with the first, as `agentv compare` does.
+def compare(before: GivenRun | list[GivenRun], after: GivenRun, **options: Any) -> Comparison:
+    """Compare the second run with the first, as `agentv compare` does. A list of runs is pooled into one baseline.
 
     A run is the return value of `evaluate`, or a path, an id, `RUN:target` or `RUN:prompt` as in the command. Options
     are `threshold`, `margin`, `changes`, `seed` and `allow_changed_measure`.
     """
     from agentv.comparison import run_comparison, scores  # late: they import numpy
+    from agentv.comparison.sampling.selected_variant import correct_selection  # late: as above
 
     loaded = []
     for given in (before, after):
-        name = str(given.path) if isinstance(given, Run) else os.fspath(given)
-        path, target = named_run(name)
-        loaded.append(scores.RunScores(path, name, target))
-    return run_comparison.compare_runs(loaded[0], loaded[1], run_comparison.CompareOptions(**options))
+        if isinstance(given, list | tuple):
+            loaded.append(scores.RunScores(*open_baseline(list(map(_name, given)))))
+        else:
+            path, picked = named_run(_name(given))
+            loaded.append(scores.RunScores(path, _name(given), picked))
+    comparison = run_comparison.compare_runs(loaded[0], loaded[1], run_comparison.CompareOptions(**options))
+    return correct_selection(comparison, loaded[0], loaded[1])
+
+
+def _name(run: GivenRun) -> str:
+    return str(run.path) if isinstance(run, Run) else os.fspath(run)
 
 
 def assert_passes(
@@ -204,8 +207,6 @@ def assert_passes(
     if result.score is None:
         raise AgentvError("The answer was not scored", "All its evaluators have the weight 0, or there are none")
     if result.verdict != "pass":
-        from agentv.report.junit import headline, story  # late: only failures need it
-
         raise AssertionError(f"{headline(result)}\n{story(result)}")
     return result
 
@@ -218,8 +219,6 @@ def _observer() -> Observer:
     """Return a progress display in a notebook, else an observer that shows nothing."""
     if "IPython" not in sys.modules:
         return Observer()
-    from agentv.report.notebook import LiveLine  # late: only notebooks need it
-
     return _LiveProgress(LiveLine) if LiveLine.is_available() else Observer()
 
 

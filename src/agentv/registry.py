@@ -13,17 +13,32 @@ from typing import Any
 from agentv.errors import UsageError
 
 EXTENSIONS = {
+    "agentmark": "dataset_formats services",
+    "agents": "targets",
     "batch": "services",
     "bisect": "commands",
+    "convert": "commands",
     "generate": "commands",
-    "interop": "foreign_formats foreign_folders result_formats session_formats services",
-    "mcp": "commands",
+    "github": "commands",
+    "interop": "commands foreign_formats foreign_folders result_formats session_formats services",
+    "javascript": "evaluators services",
+    "judge": "commands services",
+    "maintenance": "commands",
+    "mcp": "commands services",
     "noise": "commands",
     "otel": "services session_formats",
+    "plan": "commands",
     "pydantic_ai": "targets",
+    "pytest": "services",
     "ray": "executors",
+    "select": "commands",
+    "sentence_transformers": "targets",
     "skill": "commands",
+    "spreadsheets": "services",
     "swap": "commands",
+    "text_overlap": "evaluators",
+    "view": "commands",
+    "watch": "services",
 }
 """The built-in extensions, each a folder of `agentv.extensions`, and the registries that it adds to."""
 
@@ -71,10 +86,12 @@ class Registry:
 
     def summary(self, name: str) -> str:
         """Return the line about a built-in kind; empty for a plug-in."""
-        return self._rows.get(name, "").partition(" | ")[2]
+        return (self._row(name) or "").partition(" | ")[2]
 
     def canonical(self, name: str) -> str | None:
         """Return the kind with this name or alias, in snake_case or kebab-case; None if it is unknown."""
+        if name in self._kernel_rows:
+            return name
         for spelling in (name, name.replace("-", "_"), name.replace("_", "-")):
             if spelling in self._rows:
                 return spelling
@@ -84,7 +101,7 @@ class Registry:
 
     def find(self, name: str) -> Any:
         """Return the class of a kind. Raise KeyError if it is unknown. Does not import `file.py:Class`."""
-        row = self._rows.get(name)
+        row = self._row(name)
         if row is not None:
             module, _, attribute = row.split()[0].partition(":")
             return getattr(import_module(module), attribute)
@@ -102,6 +119,10 @@ class Registry:
         known = [*self._rows, *self._aliases, *self._plugins()]
         instead = self.elsewhere.get(name.replace("_", "-"))
         return instead or did_you_mean(name, known) or f"Known {self._noun}: {', '.join(self._rows)}"
+
+    def _row(self, name: str) -> str | None:
+        """Return the row of a built-in kind. Extensions are imported only if it is not one of the kernel."""
+        return self._kernel_rows.get(name) or self._rows.get(name)
 
     def _plugins(self) -> dict[str, Any]:
         return _entry_points(self._group, tuple(sys.path))
@@ -140,7 +161,6 @@ FORMATS = Registry(
     {
         "yaml": "agentv.datasets.formats.yaml_dataset:YAML",
         "jsonl": "agentv.datasets.formats.jsonl:JSONL",
-        "prompt-mdx": "agentv.datasets.formats.prompt_mdx:PROMPT_MDX",
     },
 )
 """Dataset formats, each a `DatasetFormat`; the strongest that recognizes a file reads it."""
@@ -215,10 +235,9 @@ EVALUATORS = Registry(
         "code_judge": "agentv.evaluators.code.code_judge:CodeJudge code_grader script",
         "python": "agentv.evaluators.code.code_judge:PythonJudge",
         "command": "agentv.evaluators.code.command:CommandCheck",
-        "javascript": "agentv.evaluators.code.javascript:JavaScriptCheck",
         "composite": "agentv.evaluators.composite:Composite",
         "tool_trajectory": "agentv.evaluators.checks.tool_trajectory:ToolTrajectory",
-        "skill_trigger": "agentv.evaluators.checks.skill_trigger:SkillTrigger",
+        "skill_trigger": "agentv.evaluators.checks.tool_trajectory:SkillTrigger",
         "field_accuracy": "agentv.evaluators.checks.field_accuracy:FieldAccuracy",
         "latency": f"{_LIMITS}:Latency",
         "cost": f"{_LIMITS}:Cost",
@@ -239,8 +258,6 @@ EVALUATORS = Registry(
         "json_diff": f"{_JSON}:JsonDiff",
         "levenshtein": "agentv.evaluators.checks.similarity:Levenshtein",
         "similarity": "agentv.evaluators.checks.similarity:Similarity similar",
-        "bleu": "agentv.evaluators.checks.text_overlap:Bleu",
-        "rouge": "agentv.evaluators.checks.text_overlap:Rouge",
     },
     elsewhere=_ELSEWHERE,
 )
@@ -260,8 +277,6 @@ RESULT_FORMATS = Registry(
     "result formats",
     {
         "jsonl": "agentv.runs.record:RecordLines",
-        "agentv-jsonl": "agentv.runs.foreign.agentv_rows:AgentvLines",
-        "agentv-yaml": "agentv.runs.foreign.agentv_rows:AgentvYaml",
     },
 )
 """Formats of results, ours and those of other tools; the strongest that recognizes a file or folder reads it."""
@@ -291,17 +306,10 @@ TARGETS = Registry(
         "lm-studio": f"{_COMPATIBLE} lmstudio",
         "llama-cpp": f"{_COMPATIBLE} llama.cpp llamacpp",
         "cli": "agentv.targets.cli:Cli",
-        "claude-code": "agentv.targets.agents.vendor_agents:ClaudeCode claude claude-cli claude-sdk",
-        "codex": "agentv.targets.agents.vendor_agents:Codex codex-cli codex-sdk",
-        "copilot-cli": "agentv.targets.agents.multi_model_agents:CopilotCli copilot copilot-sdk",
-        "gemini-cli": "agentv.targets.agents.vendor_agents:GeminiCli",
-        "pi-coding-agent": "agentv.targets.agents.multi_model_agents:PiCodingAgent pi pi-cli",
-        "opencode": "agentv.targets.agents.multi_model_agents:OpenCode",
         "python": "agentv.targets.python:PythonTarget",
         "http": "agentv.targets.http:Http",
         "replay": "agentv.targets.recordings.replay:Replay",
         "mock": "agentv.targets.mock:Mock",
-        "sentence-transformers": "agentv.targets.apis.sentence_transformers:SentenceTransformers",
     },
     elsewhere={
         "vscode vscode-insiders": "An editor cannot be evaluated here; use `copilot-cli`, which runs the same agent",
@@ -318,7 +326,7 @@ SERVICES = Registry(
     "services",
     {},
 )
-"""Parts of a run that extensions provide. `agentv.model` and `agentv.report` have the protocol of each."""
+"""Parts of a run that extensions provide. `agentv.model` and `agentv.report.services` have the protocol of each."""
 
 
 def service(name: str, user: str) -> Any:

@@ -22,7 +22,6 @@ from agentv.model.message import ToolCall
 from agentv.model.result import Result
 from agentv.registry import EVALUATORS, TARGETS, Registry
 from agentv.settings.settings_reader import ProjectConfig, aliases_of
-from agentv.targets.agents.agent import CodingAgent
 from agentv.targets.target import ModelApi, Target
 from agentv.targets.targets_file import TargetsFile
 
@@ -81,7 +80,8 @@ def _sidecar(parts: Schema) -> Schema:
 
 def _targets(parts: Schema) -> Schema:
     kinds = {name: TARGETS.find(name) for name in TARGETS.names()}
-    definitions = _definitions([Target, ModelApi, CodingAgent, *kinds.values()], strict=True)
+    agents = {base for kind in kinds.values() for base in kind.__mro__ if vars(base).get("takes_skills")}
+    definitions = _definitions([Target, ModelApi, *agents, *kinds.values()], strict=True)
     for definition in definitions.values():
         definition["properties"] = {key: _or_variable(value) for key, value in definition["properties"].items()}
     shared = parts["targets $defs"]

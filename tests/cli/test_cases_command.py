@@ -156,7 +156,7 @@ def test_a_terminal_gets_a_table(dataset):
             break
         shown += data
     os.close(main)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=120) == 0
     assert b"case-3" in shown
     assert b"10 cases" in shown
     assert b"{" not in shown
@@ -166,3 +166,35 @@ def test_a_guess_shows_rows_without_an_input_as_such(folder, command):
     (folder.path / "g.csv").write_text("qid,question,answers\n1,What?,a\n2,,b\n")
     ended = command("cases", "g.csv", "--guess")
     assert ended.code == 0 and "(The record has no 'question', which is mapped to the input)" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("table", "proposal"),
+    [
+        ("ticket_text,labels,answer_key\nq,a;b,c\n", "--map tags=labels,input=ticket_text,expected_output=answer_key"),
+        ("text,labels\nI love it,positive\n", "--map input=text,expected_output=labels"),
+        ("utterance,intent\nbook,reserve\n", "--map input=utterance,expected_output=intent"),
+        ("prompt,response\nq,a\n", "--map input=prompt,expected_output=response"),
+        ("""question,answers\nq,"{""text"": [""a""]}"\n""", "--map 'input=question,expected_output=answers.text[0],"),
+        ("question,must_contain,labels\nq,a,b\n", "--map input=question,contains_all=must_contain,tags=labels"),
+    ],
+)
+def test_a_guess_proposes_a_complete_map(folder, command, table, proposal):
+    folder.write("t.csv", table)
+    assert f"Use it: agentv eval t.csv {proposal}" in command("cases", "t.csv", "--guess").stdout
+
+
+@pytest.mark.parametrize(
+    ("table", "missing"),
+    [
+        ("utterance,slot\nbook,reserve\n", "the expected answer.\nChoose among: utterance, slot"),
+        ("question,response,score\nq,a,1\n", "the expected answer.\nChoose among: question, response, score"),
+        ("question,options,key\nq,a;b,a\n", "the input and the expected answer."),
+        ("a,b,answer\nx,y,z\n", "the input.\nChoose among: a, b, answer"),
+        ("a,b\nx,y\n", "the input and the expected answer."),
+    ],
+)
+def test_a_guess_names_the_field_that_is_missing(folder, command, table, missing):
+    folder.write("t.csv", table)
+    outcome = command("cases", "t.csv", "--guess")
+    assert f"Not recognized: the field with {missing}" in outcome.stdout and "Use it" not in outcome.stdout

@@ -35,6 +35,15 @@ HALF = ("yes", "no")
 ERRORS = ("yes", "yes", "yes", "broken")
 
 
+def test_without_paths_the_folder_evals_is_evaluated(folder, command):
+    outcome = command("eval")
+    assert outcome.code == 2 and "no folder 'evals' here" in outcome.stderr and "agentv init" in outcome.stderr
+    folder.write("targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": "yes"}]})
+    folder.write("evals/d.yaml", {"evaluators": [SAYS_YES], "evalcases": [{"id": "a", "criteria": "x", "input": "y"}]})
+    outcome = command("eval", "--targets", "targets.yaml")
+    assert outcome.code == 0 and "Passed 100 % of the 1 case" in outcome.stdout
+
+
 @pytest.mark.parametrize(
     ("answers", "arguments", "code"),
     [

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from agentv.cli import cli
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "github-actions.md"
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 
 
 def run(*arguments, **options):
@@ -91,10 +91,12 @@ def test_a_project_for_each_kind_is_valid_and_runs(folder, command, kind):
     assert "NEXT" not in readme and ("service.py" in readme) == (kind == "http")
 
 
-def test_the_how_to_shows_the_workflow_that_is_written(folder, command):
+@pytest.mark.parametrize(("page", "file"), [("github-actions", "evals"), ("pull-request-comments", "evals-base")])
+def test_the_how_to_shows_the_workflow_that_is_written(folder, command, page, file):
     command("init", "--for", "model", "--ci")
-    page = PAGE.read_text(encoding="utf-8")
-    assert f"```yaml .github/workflows/evals.yaml\n{Path('.github/workflows/evals.yaml').read_text()}```" in page
+    path = f".github/workflows/{file}.yaml"
+    text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    assert f"```yaml {path}\n{Path(path).read_text()}```" in text
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -112,6 +114,11 @@ def test_the_workflow_never_gates_fixed_answers(folder, command, kind):
     expected = {keys[kind]: f"${{{{ secrets.{keys[kind]} }}}}"} if kind in keys else None
     assert action.get("env") == expected
     assert (upload["if"], upload["with"]["path"]) == ("always()", "agentv-run")
+    steps = yaml.safe_load(Path(".github/workflows/evals-base.yaml").read_text())["jobs"]["baseline"]["steps"]
+    (base,) = (step for step in steps if step.get("uses", "").startswith("OWNER/agentv@"))
+    assert (base["with"].get("target"), base.get("env")) == (action["with"].get("target"), expected)
+    # Forks have no key: their calls are answered from the recording of the base branch.
+    assert ("replay" in action["with"]) == ("--record" in base["with"].get("args", "")) == (kind in keys)
 
 
 def test_the_http_service_of_the_starter_project_answers(folder, command):

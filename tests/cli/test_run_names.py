@@ -54,7 +54,7 @@ def test_a_run_is_found_by_age_or_unique_prefix(project, given, day):
         ("202611", "3 runs"),
         ("latest~3", "The project has 3 runs"),
         ("20261109", "No such run: 20261109"),
-        ("@nothing", "No run has the tag or experiment 'nothing'"),
+        ("@nothing", "No run has the tag, experiment, branch or commit 'nothing'"),
         ("latest~x", "No such run: latest~x"),
     ],
 )

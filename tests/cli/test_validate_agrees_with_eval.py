@@ -6,7 +6,7 @@ import tempfile
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentv.cli import cli
@@ -115,7 +115,6 @@ some_targets = st.lists(target, min_size=1, max_size=4, unique_by=lambda each: e
 all_targets = st.just([named(name) for name in NAMES])
 
 
-@settings(max_examples=120, deadline=None)
 @given(some_targets | all_targets, st.lists(case, min_size=1, max_size=2))
 def test_validate_and_eval_refuse_the_same_projects(targets, cases):
     before = os.getcwd()

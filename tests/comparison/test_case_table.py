@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 from compared_runs import judged, record, used, write_run
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import agentv
@@ -15,7 +15,6 @@ names = st.text(st.characters(categories=("L", "Cs", "Cc")), max_size=3)
 keys = st.lists(st.tuples(st.sampled_from("de"), names, st.sampled_from("tu"), st.sampled_from([None, "p"])))
 
 
-@settings(max_examples=30)
 @given(keys)
 def test_cases_are_numbered_in_order_of_appearance(given_keys):
     table, expected = CaseTable(), {}
@@ -26,7 +25,6 @@ def test_cases_are_numbered_in_order_of_appearance(given_keys):
     assert [names[number] for number in numbers] == [key[0] for key in expected]
 
 
-@settings(max_examples=30)
 @given(keys)
 def test_names_have_equal_codes_if_and_only_if_they_are_equal(given_keys):
     table = CaseTable()
@@ -45,7 +43,6 @@ def test_a_table_grows_past_its_slots():
     assert [table.add(("d", id, "t", None)) for id in (*ids, *ids)] == 2 * [*range(6_000)]
 
 
-@settings(max_examples=30)
 @given(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 9)))
 def test_first_places_are_those_of_a_list(codes, wanted):
     found = first_places(np.array(codes, dtype=np.int64), np.array(wanted, dtype=np.int64))

@@ -436,13 +436,16 @@ class TestMany:
             for name, share in [("a", 0.4), ("b", 0.8), ("c", 0.6)]
         ]
         write_run(tmp_path / "c.jsonl", *(record(f"case-{n}", 0.5 if n else None) for n in range(150)))
-        found = compare_many([RunScores(path, path.stem) for path in paths])
+        runs = [RunScores(path, path.stem) for path in paths]
+        found = compare_many(runs, all_pairs=True)
         assert (found.n, found.left_out) == (149, (51, 51, 1))
         assert [ranked.side for ranked in found.ranking] == [1, 2, 0]
         assert found.differences[0][1].answer == "better"
         assert found.differences[1][0] is found.differences[0][0] is None
         p_values = [found.differences[i][j].p_value for i, j in [(0, 1), (0, 2), (1, 2)]]
         assert [found.p_adjusted[i][j] for i, j in [(0, 1), (0, 2), (1, 2)]] == holm(p_values)
+        with_baseline = compare_many(runs).p_adjusted
+        assert [with_baseline[i][j] for i, j in [(0, 1), (0, 2), (1, 2)]] == [*holm(p_values[:2]), None]
 
     def test_no_case_scored_in_all_runs_is_an_error(self, tmp_path):
         paths = [write_run(tmp_path / f"{name}.jsonl", record(name, 1.0)) for name in "abc"]

@@ -161,18 +161,35 @@ def test_exit_codes_when_b_is_worse(agentv, runs, options, code):
 
 def test_three_runs_give_a_matrix_and_a_ranking(agentv, tmp_path):
     paths = [write_scores(tmp_path / f"{n}.jsonl", [float(case % 10 < n) for case in range(200)]) for n in (4, 6, 9)]
-    found = agentv(*paths)
+    found = agentv(*paths, "--all-pairs")
     assert found.returncode == 0
     assert found.stdout.startswith(
         "C has the highest mean of 3 runs, 0.900, and is significantly better than every other run\n"
     )
     assert "Ranking by mean" in found.stdout
-    data = json.loads(agentv(*paths, "--json").stdout)
+    data = json.loads(agentv(*paths, "--json", "--all-pairs").stdout)
     assert [(entry["run"], entry["places"]) for entry in data["ranking"]] == [(2, [1, 1]), (1, [2, 2]), (0, [3, 3])]
     assert [(entry["run1"], entry["run2"]) for entry in data["differences"]] == [(0, 1), (0, 2), (1, 2)]
     assert agentv(*reversed(paths)).returncode == 1
     assert agentv(*reversed(paths), "--fail-on", "never").returncode == 0
-    assert "### C has the highest mean" in agentv(*paths, "--markdown").stdout
+    assert "### C has the highest mean" in agentv(*paths, "--markdown", "--all-pairs").stdout
+
+
+def test_three_runs_are_compared_with_the_first_and_p_is_adjusted_for_that(agentv, tmp_path):
+    shares = (4, 6, 9, 2, 4)
+    paths = [
+        write_scores(tmp_path / f"{n}.jsonl", [float(case % 10 < share) for case in range(200)])
+        for n, share in enumerate(shares)
+    ]
+    found = agentv(*paths)
+    assert found.stdout.startswith("B and C are better than A; D is worse than A; can't tell E from A\n")
+    assert "Holm-adjusted over the comparisons with A; --all-pairs tests the others" in found.stdout
+    tested = {
+        (entry["run1"], entry["p_adjusted"] is not None)
+        for entry in json.loads(agentv(*paths, "--json").stdout)["differences"]
+    }
+    assert tested == {(0, True), (1, False), (2, False), (3, False)}
+    assert agentv(paths[0], paths[4], paths[4]).stdout.startswith("Can't tell B, C from A\n")
 
 
 def test_the_ranking_agrees_with_the_means_and_the_differences(agentv, tmp_path):

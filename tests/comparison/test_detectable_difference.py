@@ -10,6 +10,7 @@ from agentv.runs.run_figures import run_figures
 from agentv.runs.store import RunStore
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("trials", [1, 3])
 @pytest.mark.parametrize("talk", [1, 5])
 @pytest.mark.parametrize("binary", [True, False])

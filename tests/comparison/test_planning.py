@@ -39,6 +39,19 @@ def test_a_plan_from_one_run_assumes_a_correlation(tmp_path):
     assert found.could_show[1] == pytest.approx(2.86 * math.sqrt(variance / 50), rel=0.01)
 
 
+def test_a_plan_from_one_run_covers_every_correlation(tmp_path, agentv):
+    rows = np.random.default_rng(3).random((100, 1)) < 0.7
+    run = scores_of(tmp_path, "a", rows)
+    ends = [plan([run], PlanOptions(differences=(0.1,), correlation=each)).needs[0].cases for each in (1.0, 0.5, 0.0)]
+    need = plan([run], PlanOptions(differences=(0.1,))).needs[0]
+    assert (need.cases_range, need.cases) == ((ends[0], ends[2]), ends[1])
+    assert ends == sorted(ends) and ends[2] > 4 * ends[0]
+    printed = agentv(run.path, "-d", "0.1").stdout
+    assert f"needs {ends[0]:,} to {ends[2]:,} paired cases with 1 trial each: {ends[1]:,} if the correlation" in printed
+    assert "Ranges cover every correlation" in printed
+    assert "Ranges" not in agentv(run.path, "--correlation", "0.3").stdout
+
+
 def test_a_plan_from_two_runs_measures_the_correlation(tmp_path):
     draw = np.random.default_rng(2)
     before = draw.random(40)

@@ -34,6 +34,7 @@ def written(path, shape, trials, talk):
     return write_run(path, *records)
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("trials", [1, 3])
 @pytest.mark.parametrize("talk", [1, 5])

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from compared_runs import record, write_run
 
-from agentv.comparison.case_subset import choose_subset, representatives
 from agentv.comparison.scores import RunScores
 from agentv.errors import UsageError
+from agentv.extensions.plan.case_subset import choose_subset, representatives
 
 
 def item_responses(draw, cases, runs):

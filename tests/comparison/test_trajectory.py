@@ -1,7 +1,7 @@
 """Aligned tool calls: what is kept, what differs, and the first step that does."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentv.comparison.behaviour.trajectory import align, first_divergence
@@ -20,7 +20,6 @@ def calls(text):
     ]
 
 
-@settings(max_examples=50)
 @given(CALLS, CALLS)
 def test_an_alignment_contains_both_trajectories_in_order(before, after):
     steps = align(before, after)
@@ -28,7 +27,6 @@ def test_an_alignment_contains_both_trajectories_in_order(before, after):
     assert [StoredCall(s.tool, s.after) for s in steps if s.kind != "only in A"] == after
 
 
-@settings(max_examples=50)
 @given(CALLS, CALLS)
 def test_only_equal_calls_are_the_same_and_only_then_is_there_no_divergence(before, after):
     steps, found = align(before, after), first_divergence(before, after)
@@ -36,7 +34,6 @@ def test_only_equal_calls_are_the_same_and_only_then_is_there_no_divergence(befo
     assert (found is None) == (before == after) == all(s.kind == "same" for s in steps)
 
 
-@settings(max_examples=50)
 @given(CALLS, CALLS)
 def test_the_calls_before_the_first_divergence_are_equal(before, after):
     found = first_divergence(before, after)

@@ -163,6 +163,8 @@ def test_negation_inverts_scores_but_not_failures(type_):
 
 @kinds
 def test_checks_before_a_run_execute_no_user_code(type_, tmp_path, monkeypatch):
+    if type_ == "javascript":
+        pytest.importorskip("quickjs")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "judge.py").write_text("open('ran', 'w').close()\ndef judge(context): return 1\n")
     spec = read(type_, transform={"function": "judge.py:judge"})

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pickle
+import socket
 import threading
 
 import msgspec
@@ -29,6 +30,10 @@ MARKS = {"ray": pytest.mark.cluster}
 
 @pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in EXECUTORS.names()])
 def name(request):
+    if request.param == "process" and not hasattr(socket, "AF_UNIX"):
+        with pytest.raises(UsageError, match="does not run on Windows"):
+            EXECUTORS.find("process")(ExecutorOptions())
+        pytest.skip("worker processes need Unix sockets")
     if request.param == "ray":
         request.getfixturevalue("local_ray")
     return request.param

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentv.support.yaml.indentation import indentation_hint
+from agentv.support.yaml.yaml_parser import indentation_hint
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,12 @@ import os
 import zipfile
 
 import pytest
-from backports import zstd
 
 import agentv
 from late import Late
 from spreadsheet_files import cell_of, write_ods, write_xlsx
 
-pyarrow, parquet = Late("pyarrow"), Late("pyarrow.parquet")
+pyarrow, parquet, zstd = Late("pyarrow"), Late("pyarrow.parquet"), Late("backports.zstd")
 LENGTH = 70_000_000
 
 

@@ -113,7 +113,6 @@ def quoted(text):
 
 
 @given(rows=datasets)
-@settings(max_examples=50)
 def test_the_same_cases_in_yaml_and_in_jsonl_are_equal_and_print_the_same(place, rows):
     (place / "jsonl/d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8", newline="\n")
     (place / "yaml/d.yaml").write_text("evalcases:" + as_yaml(rows) + "\n", "utf-8", newline="\n")
@@ -125,7 +124,6 @@ def test_the_same_cases_in_yaml_and_in_jsonl_are_equal_and_print_the_same(place,
 
 
 @given(rows=datasets, ends=st.sampled_from(["\n", "\r\n", "\n\n", "\n \t\r\n"]), bom=st.booleans(), final=st.booleans())
-@settings(max_examples=50)
 def test_line_ends_blank_lines_and_a_byte_order_mark_change_no_case(place, rows, ends, bom, final):
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     (place / "jsonl/d.jsonl").write_text("\n".join(lines), "utf-8", newline="\n")
@@ -141,7 +139,6 @@ def test_line_ends_blank_lines_and_a_byte_order_mark_change_no_case(place, rows,
 
 
 @given(value=json_values)
-@settings(max_examples=80)
 def test_yaml_gives_the_value_that_json_gives(value):
     assert same(parse_yaml(("x:" + as_yaml({"x": value}, "  ")).encode())["x"]["x"], value)
 
@@ -263,7 +260,6 @@ def assert_cases_or_a_clean_error(path, **options):
 @example(b'{"a":' * 100_000)
 @example(b'"' * 100_000)
 @example(b"\\" * 100_000)
-@settings(max_examples=120)
 def test_any_bytes_as_jsonl_give_cases_or_a_clean_error(place, data):
     (place / "jsonl/any.jsonl").write_bytes(data)
     assert_cases_or_a_clean_error(place / "jsonl/any.jsonl")
@@ -280,7 +276,6 @@ def test_any_bytes_as_jsonl_give_cases_or_a_clean_error(place, data):
 @example(b"'" + b"\n" * 100_000)
 @example(b"a: &a [" + b"*a," * 1000)
 @example(b"a: &a {b: 1}\nc:\n" + b"  - {<<: *a}\n" * 10_000)
-@settings(max_examples=120)
 def test_any_bytes_as_yaml_give_cases_or_a_clean_error(place, data):
     (place / "yaml/any.yaml").write_bytes(data)
     assert_cases_or_a_clean_error(place / "yaml/any.yaml")
@@ -288,7 +283,6 @@ def test_any_bytes_as_yaml_give_cases_or_a_clean_error(place, data):
 
 
 @given(data=json_bytes, cut=st.integers(0, 40), noise=st.binary(max_size=4), flip=st.integers(0, 500))
-@settings(max_examples=60)
 def test_any_bytes_compressed_or_broken_give_cases_or_a_clean_error(place, data, cut, noise, flip):
     for suffix in ("gz", "zst"):
         file = place / f"jsonl/any.jsonl.{suffix}"
@@ -303,7 +297,6 @@ def test_any_bytes_compressed_or_broken_give_cases_or_a_clean_error(place, data,
 
 
 @given(data=yaml_bytes)
-@settings(max_examples=60)
 def test_any_bytes_as_a_sidecar_give_cases_or_a_clean_error(place, data):
     (place / "jsonl/side.jsonl").write_bytes(VALID)
     (place / "jsonl/side.yaml").write_bytes(data)
@@ -311,7 +304,6 @@ def test_any_bytes_as_a_sidecar_give_cases_or_a_clean_error(place, data):
 
 
 @given(row=any_row, header=any_header)
-@settings(max_examples=150)
 def test_any_values_under_known_keys_give_the_same_cases_or_error_in_both_formats(place, row, header):
     (place / "jsonl/known.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
     (place / "jsonl/known.yaml").write_text(json.dumps(header), "utf-8")
@@ -332,7 +324,6 @@ def outcome(path):
 
 
 @given(row=any_row)
-@settings(max_examples=60)
 def test_all_loaded_cases_can_be_resolved(place, row):
     (place / "jsonl/row.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
     try:
@@ -344,7 +335,6 @@ def test_all_loaded_cases_can_be_resolved(place, row):
 
 
 @given(text=st.text(alphabet="ab:-#'\"|>[]{}&*!%@`,? \n\t0x1.e+_~<=\\\u2028\x85", max_size=60))
-@settings(max_examples=150)
 def test_any_text_is_yaml_or_a_yaml_error_with_a_place(text):
     try:
         parse_yaml(text.encode())
@@ -418,13 +408,11 @@ patterns = st.lists(glob_segments | st.just("**"), min_size=1, max_size=4).map("
 
 
 @given(pattern=patterns, path=paths)
-@settings(max_examples=120)
 def test_globs_match_by_their_definition(pattern, path):
     assert globs.matches(pattern, path) == fits(tuple(pattern.split("/")), tuple(path.split("/")))
 
 
 @given(first=patterns, second=patterns, path=paths)
-@settings(max_examples=60)
 def test_braces_are_alternatives(first, second, path):
     either = globs.matches(first, path) or globs.matches(second, path)
     assert globs.matches(f"{{{first},{second}}}", path) == either
@@ -458,7 +446,6 @@ def segment_fits(pattern, name):
 
 
 @given(pattern=st.text(max_size=20) | st.text(alphabet="[]!^-{},*?ab/&~|\\", max_size=12), path=st.text(max_size=20))
-@settings(max_examples=120)
 def test_no_pattern_crashes(pattern, path):
     assert globs.matches(pattern, path) in (True, False)
     assert is_guideline("/project/" + path.replace("\0", ""), "/project", (pattern,)) in (True, False)

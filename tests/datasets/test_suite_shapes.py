@@ -147,15 +147,17 @@ class TestConversations:
     @pytest.mark.parametrize(
         ("keys", "detail"),
         [
-            ("on_turn_failure: stop", "'on_turn_failure: stop' is not supported"),
-            ("window_size: 2", "Field 'window_size' is not supported"),
+            ("on_turn_failure: end", "Field 'on_turn_failure' has an unknown value 'end'"),
+            ("window_size: 0", "Field 'window_size' must be an integer of at least 1"),
             ("mode: chat", "Field 'mode' has an unknown value 'chat'"),
         ],
     )
     def test_others_are_refused_by_name(self, folder, keys, detail):
         assert folder.yaml_error(self.CASE.format(keys)).detail == detail
 
-    @pytest.mark.parametrize("keys", ["mode: conversation", "aggregation: min", "on_turn_failure: continue"])
+    @pytest.mark.parametrize(
+        "keys", ["mode: conversation", "aggregation: min", "on_turn_failure: continue", "window_size: 2"]
+    )
     def test_they_need_turns(self, folder, keys):
         error = folder.yaml_error(f"tests:\n  - {{id: a, criteria: y, input: z, {keys}}}\n")
         assert error.detail == f"Field '{keys.split(':')[0]}' needs 'turns'"

@@ -213,7 +213,6 @@ class TestExecution:
         ("execution", "field"),
         [
             ("{targets: [{name: a, hooks: {}}]}", "execution.targets[0].hooks"),
-            ("{targets: [{name: a, use_target: b}]}", "execution.targets[0].use_target"),
             ("{fail_on_error: true}", "execution.fail_on_error"),
         ],
     )

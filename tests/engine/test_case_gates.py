@@ -1,7 +1,5 @@
 """Gates that look at single cases, and those that other tools' files bring along."""
 
-import json
-
 import pytest
 
 CONFIG = """\
@@ -11,30 +9,6 @@ tests:
   - {description: good, vars: {answer: "yes"}, assert: [{type: contains, value: "yes"}]}
   - {description: bad, vars: {answer: "no"}, assert: [{type: contains, value: "yes"}]}
 """
-PROMPT = """\
----
-name: reply
-test_settings:
-  dataset: ./rows.jsonl
-  evals: [exact_match]
-  SETTING
----
-<User>{props.question}</User>
-"""
-
-
-def rows(*questions):
-    return "".join(json.dumps({"input": {"question": each}, "expected_output": "yes"}) + "\n" for each in questions)
-
-
-@pytest.fixture
-def prompt_file(folder):
-    def write(setting, *questions):
-        folder.write("reply.prompt.mdx", PROMPT.replace("SETTING", setting))
-        folder.write("rows.jsonl", rows(*questions))
-        folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
-
-    return write
 
 
 @pytest.mark.parametrize(
@@ -122,34 +96,72 @@ def test_the_threshold_of_a_file_with_tests_is_explained(folder, command):
     assert note not in command("eval", "d.yaml", "--min-score", "0.5").stderr
 
 
-def test_thresholds_of_a_prompt_file_are_gates(prompt_file, command):
-    prompt_file("score_thresholds: {exact_match: 0.9}", "yes", "no")
-    ended = command("eval", "reply.prompt.mdx")
-    assert ended.code == 1 and "exact_match: mean 0.500" in ended.stderr
-    assert command("eval", "reply.prompt.mdx", "--no-gate").code == 0
+HALF = [{"type": "contains", "value": "yes"}, {"type": "contains", "value": "sir"}]
 
 
-@pytest.mark.parametrize("setting", ["score_thresholds: {exact_match: 90}", "regression_tolerance: some"])
-def test_a_gate_of_a_prompt_file_must_be_a_fraction(prompt_file, command, setting):
-    prompt_file(setting, "yes")
-    assert command("eval", "reply.prompt.mdx").code == 2
+@pytest.mark.parametrize(
+    ("suite_limit", "own_limit", "options", "code"),
+    [
+        (0.8, 0.5, (), 1),
+        (0.5, None, (), 0),
+        (0.6, None, (), 1),
+        (None, 0.5, (), 0),
+        (None, None, (), 0),
+        (0.8, None, ("--no-gate",), 0),
+        (0.8, None, ("--min-score", "0.5"), 0),
+    ],
+)
+def test_the_threshold_of_a_suite_of_agentv_decides_the_exit_code(
+    folder, command, suite_limit, own_limit, options, code
+):
+    own = {} if own_limit is None else {"execution": {"threshold": own_limit}}
+    shared = {} if suite_limit is None else {"execution": {"threshold": suite_limit}}
+    folder.write("d.yaml", {**shared, "tests": [{"id": "a", "input": "yes", "criteria": "c", **own, "assert": HALF}]})
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    ended = command("eval", "d.yaml", *options)
+    assert ended.code == code
+    reason = f"d.yaml: 1 of 1 case scored below {suite_limit}, the threshold of the suite: a (default: 0.500)"
+    assert (reason in ended.stderr) == (code == 1)
 
 
-def test_the_tolerance_of_a_prompt_file_needs_a_baseline(prompt_file, command):
-    prompt_file("regression_tolerance: 0.1", "yes", "no")
-    ended = command("eval", "reply.prompt.mdx")
-    assert ended.code == 0
-    assert "regression_tolerance 0.1 was not checked: there is no baseline" in ended.stdout + ended.stderr
+@pytest.mark.parametrize(("own", "required", "code"), [(0.9, False, 1), (None, True, 1), (0.5, False, 0)])
+def test_a_case_that_fails_above_the_threshold_of_the_suite_fails_the_run(folder, command, own, required, code):
+    checks = [HALF[0], {**HALF[1], "required": required}]
+    test = {"id": "a", "input": "yes", "criteria": "c", "execution": {} if own is None else {"threshold": own}}
+    folder.write("d.yaml", {"execution": {"threshold": 0.4}, "tests": [{**test, "assert": checks}]})
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    ended = command("eval", "d.yaml")
+    assert ended.code == code
+    assert ("d.yaml: 1 case failed a required evaluator or a higher limit: a" in ended.stderr) == (code == 1)
 
 
-def test_a_drop_against_the_baseline_is_a_gate(prompt_file, folder, command):
-    prompt_file("regression_tolerance: 0.1", "yes", "no")
-    assert command("eval", "reply.prompt.mdx", "--out", "base").code == 0
-    assert command("eval", "reply.prompt.mdx", "--baseline", "base").code == 0
-    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": "never"}]})
-    ended = command("eval", "reply.prompt.mdx", "--baseline", "base")
-    assert ended.code == 1 and "fell from 1.000 to 0.000, more than regression_tolerance 0.1" in ended.stderr
-    assert command("eval", "reply.prompt.mdx", "--baseline", "base", "--no-gate").code == 0
+@pytest.mark.parametrize(("required", "code"), [(True, 1), (False, 0)])
+def test_a_missed_requirement_fails_the_minimum_score_of_a_suite_of_agentv(folder, command, required, code):
+    checks = [{**HALF[0], "weight": 9}, {**HALF[1], "required": required}]
+    folder.write("d.yaml", {"tests": [{"id": "a", "input": "yes", "criteria": "c", "assert": checks}]})
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    assert command("eval", "d.yaml", "--min-score", "0.8").code == code
+
+
+def test_a_job_that_errors_is_below_the_threshold_of_the_suite(folder, command):
+    check = {"type": "python", "code": "1 / 0"}
+    tests = [{"id": each, "input": "yes", "criteria": "c", "assert": HALF[:1]} for each in "ab"]
+    tests[1]["assert"] = [check]
+    folder.write("d.yaml", {"execution": {"threshold": 0.9}, "tests": tests})
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    ended = command("eval", "d.yaml")
+    assert ended.code == 1 and "d.yaml: 1 of 2 jobs errored, and every case has to reach 0.9" in ended.stderr
+
+
+@pytest.mark.parametrize(("limit", "is_named"), [(0.5, True), (0.8, False), (0.9, False)])
+def test_a_suite_threshold_that_agentv_stores_differently_is_named(folder, command, limit, is_named):
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    test = {"id": "a", "input": "yes", "criteria": "c", "assert": HALF[:1]}
+    folder.write("d.yaml", {"execution": {"threshold": limit}, "tests": [test]})
+    note = "AgentV (TypeScript) stores tests that score below 0.8 as failed"
+    assert (note in command("eval", "d.yaml").stderr) == is_named
+    assert command("eval", "d.yaml", "--strict").code == (2 if is_named else 0)
+    assert command("validate", "d.yaml", "--strict").code == is_named
 
 
 def test_settings_files_that_are_not_read_are_named(folder, command):

@@ -66,6 +66,48 @@ def test_usage_and_cost_of_turns_are_summed(project):
     assert record["execution_metrics"]["token_usage"] == {"input": 30, "output": 6, "cached": 12}
 
 
+def turn(text, value):
+    return {"input": text, "evaluators": [{"type": "contains", "name": "says", "value": value}]}
+
+
+# Turns that say A, B and C to an agent, the setting, and as in AgentV 4.42.4 their scores and that of the case.
+STOPS = {
+    "at the second": (["a", "x", "c"], {"on_turn_failure": "stop"}, [1, 0, 0], 2),
+    "at the last": (["a", "b", "x"], {"on_turn_failure": "stop"}, [1, 1, 0], 3),
+    "never": (["x", "b", "c"], {"on_turn_failure": "continue"}, [0, 1, 1], 3),
+    "none fails": (["a", "b", "c"], {"on_turn_failure": "stop", "aggregation": "min"}, [1, 1, 1], 3),
+}
+
+
+@pytest.mark.parametrize(("values", "settings", "scores", "calls"), STOPS.values(), ids=STOPS)
+def test_a_conversation_stops_at_a_failed_turn(project, values, settings, scores, calls):
+    case = {"input": [{"role": "system", "content": "Hi"}], "evaluators": [], "mode": "conversation", **settings}
+    turns = [turn(text, value) for text, value in zip("ABC", values, strict=True)]
+    record = run(project, {**case, "turns": turns}, "--min-score", "0", targets=[mock("default", "a", "b", "c")])
+    assert [result["score"] for result in record["evaluator_results"]] == scores
+    assert record["score"] == pytest.approx(min(scores) if "aggregation" in settings else sum(scores) / 3)
+    assert record["conversation"]["turns"] == calls == sum(m["role"] == "assistant" for m in record["output_messages"])
+    before = project.records()
+    assert project.command("rescore", "out", "--out", "again").code == 0
+    assert [each["score"] for each in project.records("again")] == [each["score"] for each in before]
+
+
+def test_each_turn_counts_once_in_a_conversation_of_agentv(project):
+    turns = [turn("A", "a"), {"input": "B", "evaluators": [{"type": "contains", "value": x} for x in "xyz"]}]
+    case = {"input": [{"role": "system", "content": "Hi"}], "evaluators": [], "turns": turns}
+    record = run(project, {**case, "mode": "conversation"}, targets=[mock("default", "a", "b")])
+    assert record["score"] == 0.5
+
+
+def test_a_window_limits_what_a_target_receives(project):
+    with FaultyServer(lambda request: Answer(request.prompt.lower())) as server:
+        target = {"name": "default", "provider": "openai", "model": "m", "base_url": server.url, "api_key": "k"}
+        case = {"input": [{"role": "system", "content": "S"}], "turns": [{"input": x} for x in "ABC"], "window_size": 1}
+        run(project, case, targets=[target])
+        sent = ["".join(each["content"] for each in request.body["messages"]) for request in server.requests]
+    assert sent == ["SA", "SaB", "SbC"]
+
+
 COSTS = """
 def answer(messages):
     said = sum(message["role"] == "assistant" for message in messages)

@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from agentv.extensions.agents.agent import ModelHost
+from agentv.extensions.agents.vendor_agents import ClaudeCode
 from agentv.model.environment import Environment
 from agentv.model.sandbox_settings import HostKey, RunSandbox, SandboxSettings
 from agentv.sandbox import methods
@@ -16,8 +18,6 @@ from agentv.sandbox.hosts import AllowedHost
 from agentv.sandbox.methods import CannotConfine
 from agentv.sandbox.sandbox import open_sandbox
 from agentv.sandbox.subprocesses import ProcessSpec, run_process
-from agentv.targets.agents.agent import ModelHost
-from agentv.targets.agents.vendor_agents import ClaudeCode
 
 KEY = "sk-planted-4711-0815"
 

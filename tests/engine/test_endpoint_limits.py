@@ -108,6 +108,7 @@ def simulated(endpoint, seconds, start=10, most=200):
     return run(main())
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("latency_s", "says_wait"), [(0.05, "never"), (0.2, "exactly"), (1.0, "never"), (2.0, "exactly")]
 )
@@ -135,6 +136,7 @@ class Refusing(Endpoint):
         return 1.0 if is_refused else super().wait_s()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("rate", "latency_s"), [(math.inf, 0.2), (math.inf, 2.0), (50, 0.2), (5, 0.2)])
 @pytest.mark.parametrize(("fraction", "seconds"), [(1, 20), (1, 120), (0.5, 20), (0.1, 20)])
 def test_the_former_rate_is_reached_60_s_after_a_burst_of_refusals(rate, latency_s, fraction, seconds):
@@ -146,6 +148,7 @@ def test_the_former_rate_is_reached_60_s_after_a_burst_of_refusals(rate, latency
     assert after >= 0.8 * before
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("most", "latency_s"), [(10, 0.05), (10, 2.0), (50, 0.2), (200, 2.0)])
 def test_one_percent_of_random_refusals_hardly_slows_a_run_down(latency_s, most):
     endpoint = Refusing(latency_s=latency_s, says_wait="never").refuse(0.01)

@@ -21,6 +21,7 @@ ENTRIES = {
 }
 
 
+@pytest.mark.every(3)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)

@@ -126,6 +126,7 @@ def undisturbed_s(jobs, workers):
     return took_s
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("kind", ["reset", "503", "500", "429", "hang"])
 @pytest.mark.parametrize(
     ("seconds", "jobs", "workers"),
@@ -149,6 +150,7 @@ def test_a_server_that_accepts_ten_calls_and_fails_the_rest_answers_every_job(wo
     assert endpoint.calls <= 2 * 1000
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("latency_s", "jobs"), [(0.2, 6000), (2.0, 1500)])
 @pytest.mark.parametrize(("chance", "least"), [(0.1, 0.85), (0.3, 0.65)])
 @pytest.mark.parametrize("kind", ["reset", "503"])
@@ -159,6 +161,7 @@ def test_calls_that_fail_by_chance_hardly_slow_a_run_down(kind, chance, least, l
     assert jobs * latency_s / workers / took_s >= least
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("latency_s", "jobs", "workers"),
     [(0.2, 500, 20), (0.2, 1000, 20), (0.2, 1000, 50), (0.05, 2000, 20), (0.05, 2000, 50)],

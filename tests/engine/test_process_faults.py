@@ -156,6 +156,7 @@ def freeze(reading, writing):
     os.set_blocking(writing, True)
 
 
+@pytest.mark.every(3)
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
 @pytest.mark.parametrize("prints", [False, True], ids=["results", "prints"])
 @pytest.mark.parametrize("open_stream", [pty.openpty, os.pipe], ids=["terminal", "pipe"])

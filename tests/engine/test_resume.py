@@ -136,9 +136,19 @@ def test_the_last_unfinished_run_is_resumed_by_default(project):
     project.dataset(*(["no", "yes"] * 20))
     assert project.eval("--fail-fast", "--workers", "1").code == 1
     (run,) = project.runs
-    assert project.eval("--resume", "--quiet").code in (0, 1)
+    assert project.eval("--resume", "--quiet").code == 1
     assert project.runs == [run]
     assert len(project.records(f".agentv/results/{run}")) >= 2
+
+
+@pytest.mark.parametrize("datasets", [(), ("d.yaml",)])
+def test_a_run_named_after_resume_is_resumed_with_or_without_its_datasets(project, command, datasets):
+    project.dataset(*(["yes"] * 5))
+    assert project.eval("--out", "out", "--quiet").code == 0
+    path = project.path / "out" / "results.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
+    assert command("eval", *datasets, "--resume", "out", "--quiet").code == 0
+    check_complete(project, 5)
 
 
 def test_no_run_to_resume_is_an_error(project):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sandbox_probes
-from agentv.sandbox.landlock import landlock_problem
+from agentv.sandbox.kernel import landlock_problem
 from other_user import NOBODY, command_as_nobody, has_another_user
 from podman_image import IMAGE, READABLE, podman_problem, use_runc
 

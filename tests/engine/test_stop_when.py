@@ -9,8 +9,8 @@ import pytest
 from agentv import compare, evaluate
 from agentv.datasets.loader import InMemoryCases
 from agentv.datasets.selection import Selection
-from agentv.engine.answers.probes import ProbeJobs
 from agentv.engine.early_stop import EarlyStopping, parse_rule
+from agentv.engine.run_plan import JobSource
 from agentv.errors import UsageError
 from agentv.model.values import draw_rank, sampling_unit
 from agentv.runs.folder import RunFolder
@@ -163,6 +163,19 @@ def test_against_an_earlier_run(project):
     assert "decided     the mean is above that of before (difference +0." in result.stdout
 
 
+@pytest.mark.parametrize("given", ["one,two", "nightly", "@nightly"])
+def test_against_several_runs_that_are_pooled(project, given):
+    project.dataset(*(case_text(number, 60) for number in range(CASES)))
+    for name in ("one", "two"):
+        project.eval("--out", name, "--experiment", "nightly")
+    project.targets({"name": "better", "provider": "mock", "response": "yes"})
+    assert project.eval("--target", "better", "--stop-when", given, "--out", "after").code == 0
+    stop = summary_of(project, "after")["better"].early_stop
+    assert (stop.measure, set(stop.rule.split(",")), stop.answer) == ("difference", {"one", "two"}, "above")
+    refused = project.eval("--stop-when", "one,after", "--out", "again")
+    assert (refused.code, "Cannot pool after into the baseline" in refused.stderr) == (2, True)
+
+
 def test_a_run_that_stopped_early_can_be_compared(project):
     project.dataset(*(case_text(number, 60) for number in range(CASES)))
     project.eval("--out", "before")
@@ -248,6 +261,11 @@ def test_the_python_api_supports_early_stopping(project):
     assert json.loads((project.path / "out" / "summary.json").read_text())["targets"]
 
 
+class OneJobPerCase(JobSource):
+    def counts(self, case):
+        return {"t": 1}
+
+
 @pytest.mark.parametrize("at_once", [7, 60, 1_000])
 def test_a_large_dataset_has_the_same_order_when_read_in_parts(at_once):
     rows = [
@@ -256,7 +274,7 @@ def test_a_large_dataset_has_the_same_order_when_read_in_parts(at_once):
         for number in range(120)
     ]
     cases = InMemoryCases(rows, Selection())
-    drawn = list(EarlyStopping(parse_rule("0.5"), 3, cases, ProbeJobs(("nop",)), at_once).units(cases))
+    drawn = list(EarlyStopping(parse_rule("0.5"), 3, cases, OneJobPerCase(), at_once).units(cases))
     names = [sampling_unit(unit[0].conversation_id, unit[0].path, unit[0].id) for unit in drawn]
     assert names == sorted(set(names), key=lambda name: draw_rank(3, name))
     assert sorted(int(case.id) for unit in drawn for case in unit) == list(range(120))
@@ -362,3 +380,35 @@ def test_a_rescore_needs_the_baseline_of_the_early_stop(project):
     result = project.command("rescore", "after", "--out", "third")
     assert result.code == 2 and "The run used --stop-when before" in result.stderr
     assert not (project.path / "third").exists()
+
+
+class TestUntil:
+    @pytest.mark.parametrize("width", ["0.05", "±0.05", "pass-rate=0.05"])
+    def test_a_run_stops_when_the_interval_is_narrow(self, project, width):
+        project.dataset(*(case_text(number, 95) for number in range(2_000)))
+        result = project.eval("--until", width, "--seed", "1", "--out", "out")
+        found = summary_of(project)["default"]
+        assert result.code == 0
+        assert (found.early_stop.answer, found.early_stop.e_value, found.early_stop.biased) == ("narrow", None, False)
+        assert (found.ci95[1] - found.ci95[0]) / 2 <= 0.05
+        assert found.early_stop.not_needed == found.skipped > 1_000
+        assert "known within ±0.05 after" in result.stdout
+
+    def test_too_few_cases_run_to_the_end(self, easy):
+        result = easy.eval("--until", "0.001", "--out", "out")
+        found = summary_of(easy)["default"]
+        assert (found.scored, found.early_stop.answer) == (CASES, None)
+        assert "not ±0.001" in result.stdout
+
+    def test_a_rescore_keeps_the_interval(self, easy):
+        easy.eval("--until", "0.08", "--out", "out")
+        assert easy.command("rescore", "out", "--all", "--out", "again").code == 0
+        assert summary_of(easy, "again")["default"].early_stop == summary_of(easy)["default"].early_stop
+
+    @pytest.mark.parametrize(
+        ("options", "why"),
+        [(["2"], "between 0 and 1"), (["x"], "Invalid width"), (["0.1", "--stop-when", "0.5"], "cannot be combined")],
+    )
+    def test_invalid_widths_are_refused(self, easy, options, why):
+        result = easy.eval("--until", *options)
+        assert (result.code, why in result.stderr) == (2, True)

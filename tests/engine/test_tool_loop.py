@@ -322,3 +322,62 @@ class TestFunctionObjects:
 
 
 SAYS = {"type": "contains", "value": "yes"}
+
+
+RECORDINGS = {
+    "of a run": {"output_messages": [{"tool_calls": [{"tool": "weather", "input": {"city": "Oslo"}, "output": "7"}]}]},
+    "of OpenAI": [
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}],
+        },
+        {"role": "tool", "tool_call_id": "c", "content": "7"},
+    ],
+    "of tau2": [
+        {"role": "assistant", "tool_calls": [{"id": "c", "name": "weather", "arguments": {"city": "Oslo"}}]},
+        {"role": "tool", "id": "c", "content": "7"},
+    ],
+    "of Claude": [
+        {"type": "tool_use", "id": "c", "name": "weather", "input": {"city": "Oslo"}},
+        {"type": "tool_result", "tool_use_id": "c", "content": "7"},
+    ],
+    "of ADK": {
+        "tool_uses": [{"id": "c", "name": "weather", "args": {"city": "Oslo"}}],
+        "tool_responses": [{"id": "c", "name": "weather", "response": {"result": "7"}}],
+    },
+}
+
+
+@pytest.mark.parametrize("kind", RECORDINGS)
+def test_recorded_tools_answer_as_they_did(project, run, kind):
+    project.write("calls.json", json.dumps(RECORDINGS[kind]))
+    record, bodies = run([call("weather", city="Oslo"), DONE], {"recorded": "calls.json"})
+    output = {"result": "7"} if kind == "of ADK" else "7"
+    assert record["output_messages"][0]["tool_calls"][0]["output"] == output
+    parameters = bodies[0]["tools"][0]["function"]["parameters"]
+    assert parameters == {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+def test_a_call_without_one_recorded_result_fails(project, run):
+    calls = [{"tool": "f", "input": {"a": 1}, "output": n} for n in (1, 2)]
+    project.write("calls.jsonl", "\n".join(map(json.dumps, calls)))
+    record, _ = run([call("f", a=1), call("f", a=2), DONE], {"recorded": "calls.jsonl"})
+    outputs = [item["output"] for message in record["output_messages"] for item in message.get("tool_calls", ())]
+    assert ["several results were" in outputs[0], "no result was" in outputs[1]] == [True, True]
+    assert record["trace_summary"]["error_count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "entry", "problem"),
+    [
+        ("{}", {}, "no recorded results of tools"),
+        ('{"tool": "f", "input": {}, "output": 1}', {"only": ["g"]}, "no recorded results of 'g'"),
+        ("{", {}, "not valid JSON"),
+        (None, {}, "Cannot read"),
+    ],
+)
+def test_a_file_without_recorded_results_is_refused(project, run, content, entry, problem):
+    if content is not None:
+        project.write("calls.json", content)
+    with pytest.raises(AssertionError, match=problem):  # no run was started
+        run([DONE], {"recorded": "calls.json", **entry})

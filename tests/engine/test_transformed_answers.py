@@ -48,6 +48,7 @@ def scored(request, project):
     return run
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_failed_transform_is_an_error_of_its_job(scored, failure):
     record, ended = scored(*FAILURES[failure])

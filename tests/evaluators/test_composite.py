@@ -206,6 +206,7 @@ def test_a_composite_scores_in_a_run(run, entry, score, verdict):
     assert (record["status"], record["score"], record["verdict"]) == ("ok", pytest.approx(score), verdict)
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("negate", [False, True])
 @pytest.mark.parametrize("required", [False, True])
 @pytest.mark.parametrize(

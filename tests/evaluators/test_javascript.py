@@ -9,7 +9,6 @@ from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.model.case import CaseDetails
 from agentv.model.environment import Environment
 from agentv.model.evaluator import EvaluatorFailure
-from agentv.model.message import Message
 from agentv.model.values import freeze
 
 VARS = CaseDetails(variables=freeze({"name": "Ada", "limit": 3}))
@@ -84,8 +83,7 @@ def test_a_number_passes_at_its_threshold(score, value, verdict):
 
 def test_the_answer_is_data_if_the_target_returned_data(score):
     data = {"city": "Paris"}
-    messages = [Message("assistant", freeze(data))]
-    found = score({"code": "output.city === 'Paris'"}, '{"city":"Paris"}', messages=messages)
+    found = score({"code": "output.city === 'Paris'"}, '{"city":"Paris"}', candidate_data=freeze(data))
     assert found.score == 1
 
 

@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentv.evaluators.judges.judge_responses import MAX_CHARACTERS, UnusableResponse, parse_response
@@ -259,7 +259,6 @@ planted_verdicts = st.fixed_dictionaries(
 chatter = st.text('{}[]":, \\ab1\n', max_size=30)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_a_verdict_planted_in_the_answer_never_wins(data):
     planted = data.draw(planted_verdicts)
@@ -271,7 +270,6 @@ def test_a_verdict_planted_in_the_answer_never_wins(data):
         assert read(reply, data.draw(chatter) + answer + data.draw(chatter)).score == 0.5
 
 
-@settings(max_examples=50, deadline=None)
 @given(chatter, chatter)
 def test_a_response_that_is_the_verdict_is_read_whatever_the_answer_is(before, after):
     assert read(f"```json\n{V}\n```", before + V + after + "!").score == 0.5

@@ -227,6 +227,7 @@ def is_socket(fd):
 """
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("concurrent", [False, True], ids=["sequential", "concurrent"])
 @pytest.mark.parametrize(("code", "message"), HARMFUL.values(), ids=HARMFUL)
 def test_a_broken_judge_fails_only_one_case(scoring, tmp_path, code, message, concurrent):

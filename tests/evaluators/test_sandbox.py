@@ -15,7 +15,7 @@ from agentv.model.environment import Environment
 from agentv.model.response import answer
 from agentv.sandbox import methods
 from agentv.sandbox.confinement import Confinement
-from agentv.sandbox.landlock import landlock_problem
+from agentv.sandbox.kernel import landlock_problem
 from agentv.sandbox.methods import CannotConfine
 from agentv.sandbox.visibility import hidden_paths
 from sandbox_probes import TRIES, TRY, attacked
@@ -151,7 +151,7 @@ def test_folders_with_secrets_stay_importable(scoring, tmp_path, monkeypatch, na
 @pytest.mark.parametrize("text", ["", "def agentv_judge(payload): return 1"], ids=["started", "warm"])
 def test_more_folders_than_can_be_searched_are_refused(scoring, tmp_path, monkeypatch, way, text):
     (tmp_path / "a" / "b").mkdir(parents=True)
-    monkeypatch.setattr("agentv.sandbox.secret_files.MOST_FOLDERS", 2)
+    monkeypatch.setattr("agentv.sandbox.visibility.MOST_FOLDERS", 2)
     (tmp_path / "judge.py").write_text(text)
     entry = {"script": [sys.executable, "judge.py"], "sandbox": "required"}
     message = scoring.failure("code_judge", entry, workdir=str(tmp_path))
@@ -196,8 +196,8 @@ HOSTILE_VARIABLES = {
 
 
 @pytest.mark.parametrize("confinement", CONFINEMENTS.values(), ids=CONFINEMENTS)
-def test_the_launcher_starts_with_an_empty_environment(confinement):
-    launch = confinement.launch(["true"], "/", {**HOSTILE_VARIABLES, "AGENTV_PROCESS": "1"})
+def test_the_launcher_starts_with_an_empty_environment(confinement, tmp_path):
+    launch = confinement.launch(["true"], str(tmp_path), {**HOSTILE_VARIABLES, "AGENTV_PROCESS": "1"})
     launch.close()
     assert set(launch.env) == {"PATH", "AGENTV_PROCESS"}
     assert "-I" in launch.arguments

@@ -40,7 +40,7 @@ def test_a_threshold_makes_the_score_0_or_1(scoring):
 
 @pytest.mark.parametrize(("type_", "library"), [("bleu", "sacrebleu.metrics"), ("rouge", "rouge_score.rouge_scorer")])
 def test_a_missing_library_is_an_error_with_the_command_to_install_it(scoring, monkeypatch, type_, library):
-    from agentv.evaluators.checks import text_overlap  # late: its caches are emptied
+    from agentv.extensions.text_overlap import text_overlap  # late: its caches are emptied
 
     text_overlap._bleu.cache_clear()
     text_overlap._rouge.cache_clear()

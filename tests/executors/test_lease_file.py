@@ -6,14 +6,14 @@ import signal
 
 import pytest
 
-from agentv.executors.shares import Demand, FileLease, fair_shares
+from agentv.executors.shares import FileLease, Owner, fair_shares
 from agentv_testing import FaultyServer
 from waiting import wait_until
 
 
 def calls_of(lease, most, needed, in_flight):
     """State the demand of an owner; return its calls."""
-    return asyncio.run(lease.update(Demand(most, needed, in_flight))).calls
+    return asyncio.run(lease.update(Owner(most, needed, in_flight))).calls
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,17 @@ def test_an_owner_that_does_not_look_at_its_share_loses_it(tmp_path):
     assert calls_of(second, 4, 4, 0) == 4
     # Its number is not valid any more: it gets a new one, and only what is free.
     assert calls_of(first, 4, 4, 0) == 0
+
+
+def test_an_owner_that_lost_its_share_does_not_take_that_of_a_later_one(tmp_path):
+    stalled, second, third = (FileLease("https://a", tmp_path) for _ in range(3))
+    calls_of(stalled, 4, 4, 0)
+    [owned] = tmp_path.glob("*.1")
+    os.utime(owned, (0, 0))
+    calls_of(second, 4, 4, 0)
+    second.release()
+    assert calls_of(third, 4, 4, 0) == 4
+    assert calls_of(stalled, 4, 4, 0) == 0
 
 
 def test_nothing_is_left_of_a_run_that_has_ended(tmp_path):

@@ -22,6 +22,7 @@ from load_simulation import (
 )
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("where", [*SHARES, *PLACES])
 @pytest.mark.parametrize("kind", KINDS)
@@ -38,6 +39,7 @@ def test_the_page_shows_the_simulated_times():
     assert PAGE.read_text(encoding="utf-8") == page_with(table()), message
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("chance", [0.01, 0.1, 0.3, 0.5])
 @pytest.mark.parametrize("kind", ["reset", "500", "timeout"])
 def test_random_failures_lose_no_more_jobs_than_their_retries_explain(kind, chance):

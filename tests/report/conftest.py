@@ -1,6 +1,7 @@
 """Runs to report: a small real one, and one with hostile texts."""
 
 import json
+import shutil
 
 import pytest
 
@@ -95,11 +96,20 @@ def hostile(tmp_path):
     return folder
 
 
+@pytest.fixture(scope="session")
+def shop_files(tmp_path_factory):
+    """Where the first test leaves a copy of its shop for the others."""
+    return tmp_path_factory.mktemp("shop") / "files"
+
+
 @pytest.fixture
-def shop(folder):
+def shop(folder, shop_files):
     """A run of five cases: a pass, a borderline, a failure, an error, and one that nothing scores; in `run`."""
     import agentv
 
+    if shop_files.exists():
+        shutil.copytree(shop_files, folder.path, dirs_exist_ok=True)
+        return folder
     cases = [
         {"id": "passes", "input": "a", "expected_output": "yes", "tags": ["first"]},
         {"id": "nearly", "input": "b", "expected_output": "yes"},
@@ -118,4 +128,5 @@ def shop(folder):
         return answers[prompt]
 
     agentv.evaluate("evals/shop.jsonl", shop, out="run", max_retries=0)
+    shutil.copytree(folder.path, shop_files)
     return folder

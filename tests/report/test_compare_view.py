@@ -130,7 +130,7 @@ def test_runs_with_another_measure_have_no_verdict_but_the_remedy(command, folde
     folder.write(".agentv/targets.yaml", {"targets": [{"name": "t", "provider": "mock", "response": "hello"}]})
     for name, wanted in (("a", "hello"), ("b", "bye")):
         folder.write("evals/e.yaml", {"evaluators": [{"type": "contains", "value": wanted}]})
-        assert command("eval", "evals/e.jsonl", "--target", "t", "--out", name).code in (0, 1)
+        assert command("eval", "evals/e.jsonl", "--target", "t", "--out", name).code == 0
     command("compare", "a", "b", "--html", "page.html")
     head = blocks_of(Path("page.html"))["head"][0]
     assert head["verdict"]["text"] == "The measure changed: evaluator 'contains' differs. No verdict."
@@ -145,11 +145,11 @@ def test_three_runs_give_a_matrix(command, runs, chromium):
     command("compare", *runs, runs[0], "--html", "page.html")
     with chromium(Path("page.html").resolve()) as page:
         page.wait_for_selector(".matrix table")
-        assert page.locator(".matrix h2").all_inner_texts()[:3] == [
-            "Runs",
-            "Differences: column − row (* p < 0.05, Holm-adjusted over all pairs)",
-            "Ranking by mean",
-        ]
+        runs, differences, ranking = page.locator(".matrix h2").all_inner_texts()[:3]
+        assert (runs, ranking) == ("Runs", "Ranking by mean")
+        assert differences.startswith(
+            "Differences: column − row (* p < 0.05, Holm-adjusted over the comparisons with A"
+        )
 
 
 def test_a_case_opens_side_by_side_with_its_first_divergence(page, chromium):

@@ -141,6 +141,7 @@ def test_a_search_that_was_not_applied_yet_is_not_one_of_the_next_view(results, 
         page.locator(".grid-cell").first.wait_for()
         page.clock.fast_forward(1_000)
         assert "search=" not in page.url
+        page.close()  # it keeps its clock
 
 
 def test_the_grid_is_not_offered_for_one_result_per_case(shop, chromium):

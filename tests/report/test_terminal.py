@@ -57,7 +57,7 @@ quick
   mean        0.812 (95 % interval 0.486 to 1.000, n = 8)
   passed      75.0 %, 6 of 8 (95 % interval 35 to 97 %)
   scores    0   ▃      █ 1
-  detectable  a second run on these 8 cases would reliably show differences above about 0.58
+  detectable  a second run on these 8 cases would reliably show differences above about 0.59
   cost        $0.0800 (8 jobs)
   judges      $0.0080 (8 jobs)
   time        450 ms per job, 3.6 s in total (8 jobs)
@@ -172,7 +172,7 @@ def test_the_advice_names_what_would_shrink_the_interval(found, advice):
 @pytest.mark.parametrize(
     ("scores", "text"),
     [
-        ([0.0, 1.0] * 100, "a second run on these 200 cases would reliably show differences above about 0.11"),
+        ([0.0, 1.0] * 100, "a second run on these 200 cases would reliably show differences above about 0.12"),
         ([1.0] * 200, "a second run on these 200 cases would reliably show differences above about 0.039"),
         ([1.0] * 5, "5 cases: too few to show any difference to a second run"),
         ([1.0], "1 case: too few to show any difference to a second run"),

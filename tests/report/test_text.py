@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from agentv.report.figures import cell, code, excerpt, fenced, lines, markdown, one_line, visible
+from agentv.report.figures import cell, code, excerpt, fenced, lines, markdown, one_line, usd, visible
+from agentv.report.target_facts import columns
+from agentv.runs.target_summary import TargetSummary
 
 HOSTILE = {
     "a script": "<script>alert(1)</script>",
@@ -118,3 +120,11 @@ def test_mentions_links_and_lists_are_broken():
     assert "http:" not in markdown("http://example.org", 50)
     assert markdown("- item", 50).startswith("\u2060")
     assert code("", 10) == code(" \n", 10) == ""
+
+
+@pytest.mark.parametrize("table", ["terminal", "markdown", "list"])
+def test_the_cost_of_a_target_includes_its_judges_in_every_table(table):
+    target = TargetSummary(
+        cases=1, jobs=1, scored=1, errors=0, unscored=0, skipped=0, cost_usd=0.25, judge_cost_usd=0.5
+    )
+    assert columns(table, target)["total_cost_usd"] == usd(0.75)

@@ -238,7 +238,7 @@ SECTIONS = {
     ),
     "Power": (
         'How often a real gain is called "better", compared with a test that knows the variance. With fewer than 50 '
-        "cases, or 10 conversations, the distance is larger.",
+        "cases, or few conversations of unequal size, the distance is larger.",
         lambda: powers(power_rows()),
     ),
     "Intervals of means": (
@@ -254,7 +254,8 @@ SECTIONS = {
         lambda: listed(trend_rows()),
     ),
     "Planned power": (
-        "The power with the number of cases from `agentv plan`, which promises 80 %.",
+        "The power with the number of cases from `agentv plan`, which promises 80 %: 78 to 92 %. The number of cases "
+        "is the mean of twenty pilots.",
         lambda: listed(plan_rows()),
     ),
     "Gates and early stopping": (
@@ -279,12 +280,14 @@ def whole_page() -> str:
     parts = [
         "# Coverage",
         "",
-        "Simulated runs whose truth is known. `python tests/stats/coverage_rows.py` repeats every simulation with the",
-        "same seeds and rewrites this page; `pytest -m slow tests/stats` checks it. A cell has 300 simulations or more",
-        "(75 for verdicts on 1,000 cases), so it may be off by 2 points. The functions are described in the",
+        "Simulated runs whose truth is known. `python tests/stats/coverage_rows.py` repeats them with the same seeds "
+        "and writes this page;",
+        "`pytest -m slow tests/stats` checks it. False verdicts (300 simulations a cell, 100 with 1,000 cases) may "
+        "exceed their nominal rate",
+        "by two standard errors; intervals (1,000 or more) have to cover 93 %. See [Claims](claims.md) and the "
         "[reference](reference/stats.md).",
     ]
-    with ProcessPoolExecutor() as pool:
+    with ProcessPoolExecutor(2) as pool:
         found = dict(zip(SECTIONS, pool.map(section, SECTIONS), strict=True))
     return "\n".join(parts) + "\n\n" + "\n\n".join(found.values()) + "\n"
 

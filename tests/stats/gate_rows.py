@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from cell_limits import at_least, at_most
 from trend_rows import RateRow
 
 from agentv.engine.gates.exit_code import judge
@@ -61,21 +62,21 @@ def gate_rows(runs=RUNS, shapes=GATED) -> Iterator[RateRow]:
     below = Gates(threshold=LIMIT + 1e-9, gate_on="interval", max_errors=1.0, errors_are_share=True)
     at = Gates(threshold=LIMIT, gate_on="interval", max_errors=1.0, errors_are_share=True)
     for shape in shapes:
-        draw = np.random.default_rng(2026)
+        draw = np.random.default_rng(3026)
         failures = passes = 0
         for _ in range(runs):
             summary = SummaryBuilder("r", shape.trials).add_all(results(shape, draw)).build()
             failures += judge(summary, at, None, {}).exit_code == EXIT_FINDINGS
             passes += judge(summary, below, None, {}).exit_code == 0
-        yield RateRow(f"{shape.name}, a good run fails", shape.n, failures / runs, runs, (0.0, 0.035))
-        yield RateRow(f"{shape.name}, a bad run passes", shape.n, passes / runs, runs, (0.0, 0.035))
+        yield RateRow(f"{shape.name}, a good run fails", shape.n, failures / runs, runs, at_most(0.025, runs))
+        yield RateRow(f"{shape.name}, a bad run passes", shape.n, passes / runs, runs, at_most(0.025, runs))
 
 
 def stop_rows(runs=RUNS, sizes=(40, 400)) -> Iterator[RateRow]:
     """Yield how often early stopping decides a true claim about all cases, and how often the interval is right."""
     for n in sizes:
         for share in (0.5, 0.9):
-            draw = np.random.default_rng(2026)
+            draw = np.random.default_rng(3026)
             cases = np.repeat((1.0, 0.0), (round(n * share), n - round(n * share)))
             wrong = right = 0
             for _ in range(runs):
@@ -84,8 +85,8 @@ def stop_rows(runs=RUNS, sizes=(40, 400)) -> Iterator[RateRow]:
                 low, high = _stopped(order, share - 0.1).interval
                 right += low - 1e-4 <= share <= high + 1e-4
             name = f"pass rate {share} of all cases"
-            yield RateRow(f"{name}, wrongly decided", n, wrong / runs, runs, (0.0, 0.05))
-            yield RateRow(f"{name}, interval after stopping", n, right / runs, runs, (0.95, 1.0))
+            yield RateRow(f"{name}, wrongly decided", n, wrong / runs, runs, at_most(0.05, runs))
+            yield RateRow(f"{name}, interval after stopping", n, right / runs, runs, at_least(0.95, runs))
 
 
 def _stopped(scores, claim):

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
+from cell_limits import range_of
 from trend_rows import RateRow
 
 from agentv.comparison.sample_size import PlanOptions, plan
@@ -16,13 +17,16 @@ from agentv.runs.record import encode_record
 from agentv.stats.paired_comparison import compare_paired
 from agentv.stats.power import non_inferiority
 
-COMPARISONS = 300
+SEED = 3026
+COMPARISONS = 2_000
+PER_PILOT = 100
 PILOT = 1_500
 
 
 class Setting(NamedTuple):
     """A population of cases. `draw(random, n, gain, trials)` returns the scores of n cases in two runs that differ by
-    the gain, by trial and case. The pilot runs differ by `pilot_gain`.
+    the gain, by trial and case. The pilot runs differ by `pilot_gain`. With an `end`, the plan is from one run: the
+    lower end (0) or the upper end (1) of the range over the unknown correlation.
     """
 
     name: str
@@ -31,6 +35,7 @@ class Setting(NamedTuple):
     trials: int = 1
     turns: int = 1
     pilot_gain: float = 0.0
+    end: int | None = None
 
 
 def flips(churn):
@@ -98,6 +103,8 @@ SETTINGS = (
     Setting("any score, difference 0.02", amounts, 0.02),
     Setting("conversations of 5", conversations, 0.1, turns=5),
     Setting("conversations of 5, 3 trials", conversations, 0.1, trials=3, turns=5),
+    Setting("one pilot run, no luck, lower end (a review measured 100 % before)", flips(0.0), end=0),
+    Setting("one pilot run, only luck, upper end (a review measured 64 % before)", luck(0.6, 0.6), end=1),
 )
 
 MARGIN = 0.05
@@ -135,16 +142,22 @@ def planned(setting, random, **goal):
     """Return the number of cases that `agentv plan` recommends for the difference of a setting, or for another goal."""
     options = PlanOptions(trials=(setting.trials,), **(goal or {"differences": (setting.difference,)}))
     with TemporaryDirectory() as folder:
-        [need] = plan(pilot(setting, folder, random), options).needs
+        runs = pilot(setting, folder, random)
+        [need] = plan(runs if setting.end is None else runs[:1], options).needs
     assert need.trials == setting.trials
-    return need.cases
+    return need.cases if setting.end is None else need.cases_range[setting.end]
 
 
 @cache
-def pass_or_fail_answer(wins, losses, n):
+def pass_or_fail_counts(wins, losses, n):
     before = np.r_[np.zeros(wins), np.ones(losses), np.ones(n - wins - losses)]
     after = np.r_[np.ones(wins), np.zeros(losses), np.ones(n - wins - losses)]
-    return compare_paired(before, after).answer
+    return compare_paired(before, after)
+
+
+def pass_or_fail_paired(before, after):
+    """Compare scores of 0 and 1. Interval, test and verdict depend on three numbers only, so they are computed once."""
+    return pass_or_fail_counts(int((after > before).sum()), int((after < before).sum()), len(before))
 
 
 def compared(setting, n, gain, random):
@@ -154,10 +167,10 @@ def compared(setting, n, gain, random):
 
 
 def is_shown_better(setting, n, random):
-    """Return whether a comparison shows the difference; with scores of 0 and 1, that depends on three numbers only."""
+    """Return whether a comparison shows the difference."""
     before, after, clusters = compared(setting, n, setting.difference, random)
     if setting.turns == 1 and np.isin([before, after], (0.0, 1.0)).all():
-        return pass_or_fail_answer(int((after > before).sum()), int((after < before).sum()), n) == "better"
+        return pass_or_fail_paired(before, after).answer == "better"
     return compare_paired(before, after, clusters).answer == "better"
 
 
@@ -168,14 +181,18 @@ def is_shown_not_worse(setting, n, random):
 
 
 def plan_rows(comparisons=COMPARISONS, settings=SETTINGS, margins=MARGINS) -> Iterator[RateRow]:
-    """Yield the power with the planned number of cases, which should be 80 %."""
+    """Yield the power with the planned number of cases, which should be 80 %, over several pilots."""
     for setting in (*settings, *margins):
-        random = np.random.default_rng(2026)
+        random = np.random.default_rng(SEED)
         is_margin = setting in margins
-        n = planned(setting, random, **({"margin": MARGIN} if is_margin else {}))
         is_shown = is_shown_not_worse if is_margin else is_shown_better
-        found = sum(is_shown(setting, n, random) for _ in range(comparisons))
-        yield RateRow(setting.name, n, found / comparisons, comparisons, (0.75, 0.9))
+        plans, successes = [], 0
+        for _ in range(comparisons // PER_PILOT):
+            plans.append(planned(setting, random, **({"margin": MARGIN} if is_margin else {})))
+            successes += sum(is_shown(setting, plans[-1], random) for _ in range(PER_PILOT))
+        yield RateRow(
+            setting.name, round(np.mean(plans)), successes / comparisons, comparisons, range_of(0.78, 0.92, comparisons)
+        )
 
 
 if __name__ == "__main__":

@@ -10,5 +10,6 @@ def test_decisions_at_the_limit_are_rarely_wrong():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3_600)
 def test_decisions_at_the_limit_are_rarely_wrong_in_every_shape():
     assert [row for row in (*gate_rows(), *stop_rows()) if not row.is_within_limits] == []

@@ -102,7 +102,7 @@ def test_a_whole_population_has_no_uncertainty_left():
 
 def test_the_interval_of_a_complete_run_is_the_ordinary_one():
     draw = random.Random(12)
-    groups = [[draw.random() for _ in range(draw.randint(1, 3))] for _ in range(50)]
+    groups = [[draw.random()] * draw.randint(1, 3) for _ in range(50)]
     watched, plain = BettingMean(largest=3), MeanAccumulator()
     for cluster, group in enumerate(groups):
         watched.add(sum(group), len(group))

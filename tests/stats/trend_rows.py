@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from cell_limits import at_least, at_most
 
 from agentv.stats.level_changes import RunValues, change_points
 
@@ -21,10 +22,7 @@ class RateRow(NamedTuple):
 
     @property
     def is_within_limits(self):
-        """Allow three standard errors of the simulation."""
-        low, high = self.limits
-        error = 3 * np.sqrt(max(self.rate * (1 - self.rate), 0.01) / self.simulations)
-        return low - error <= self.rate <= high + error
+        return self.limits[0] <= self.rate <= self.limits[1]
 
 
 class Shape(NamedTuple):
@@ -101,9 +99,9 @@ def drawn_scores(shape, chances, size, draw):
 def trend_rows(series=SERIES, flat=FLAT, falls=FALLS) -> Iterator[RateRow]:
     """Yield the rate of series with a change: at most 5 % of flat ones, and at least 80 % of those that fall."""
     for shape in (*flat, *falls):
-        draw = np.random.default_rng(2026)
+        draw = np.random.default_rng(3026)
         found = sum(bool(change_points(*simulated(shape, draw))) for _ in range(series))
-        limits = (0.8, 1.0) if shape.fall else (0.0, 0.05)
+        limits = at_least(0.8, series) if shape.fall else at_most(0.05, series)
         yield RateRow(f"{shape.name}, {shape.runs} runs", shape.n, found / series, series, limits)
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from agentv.extensions.agents.events import Event, NoAnswer, classify_failure
 from agentv.model.response import Response, TargetFailure
 from agentv.registry import TARGETS
-from agentv.targets.agents.events import Event, NoAnswer, classify_failure
 
 DATA = Path(__file__).parent.parent / "data" / "agents"
 FILES = sorted(DATA.glob("*.jsonl"))

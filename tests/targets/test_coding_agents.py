@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from agentv.extensions.agents.agent import Call
+from agentv.extensions.agents.events import EventStream, summary_of
+from agentv.extensions.agents.vendor_agents import ClaudeCode
 from agentv.model.environment import Environment
 from agentv.model.response import TargetFailure
 from agentv.registry import TARGETS
 from agentv.settings.environment import Home
-from agentv.targets.agents.agent import Call
-from agentv.targets.agents.events import EventStream, summary_of
-from agentv.targets.agents.skills import skill_name
-from agentv.targets.agents.vendor_agents import ClaudeCode
+from agentv.targets.workspace_target import skill_name
 from agentv_testing import SampleRequest
 from virtual_time import skipped_ahead
 from waiting import still_running, wait_until, wait_until_async, words_in

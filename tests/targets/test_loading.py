@@ -338,3 +338,9 @@ def test_the_fingerprint_depends_on_settings_that_affect_answers(secretive, monk
         monkeypatch.setenv(name, value)
     changed = {**secretive, **changes}
     assert (fingerprint(load(changed), changed["name"]) == before) is same
+
+
+def test_the_folder_of_a_command_may_be_an_unset_variable():
+    targets = load(entry("script", "cli", command="echo hi > {OUTPUT_FILE}", cwd="${{ CLI_EVALS_DIR }}"))
+    assert targets.get("script").cwd is None
+    assert any("'cwd' is ignored, because ${{ CLI_EVALS_DIR }} is not set" in text for text in targets.warnings)

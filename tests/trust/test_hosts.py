@@ -6,12 +6,12 @@ import pytest
 
 from agentv.engine.job.request import CaseRequest
 from agentv.errors import UsageError
+from agentv.extensions.mcp.server_connection import McpConnection
 from agentv.model.case import EvalCase
 from agentv.model.response import TargetFailure
 from agentv.targets.apis.http_client import HttpClient
 from agentv.targets.command_call import _get
 from agentv.targets.http import Http
-from agentv.targets.tools.mcp_server import McpConnection
 from agentv.targets.tools.tool import McpServer
 from agentv_testing import FaultyServer
 

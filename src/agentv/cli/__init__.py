@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 from agentv.cli.output import run
 from agentv.errors import UsageError
-from agentv.registry import Registry
+from agentv.registry import SERVICES, Registry
 from agentv.support.processes.process_memory import claim_process
 from agentv.version import __version__
 
@@ -21,18 +24,13 @@ COMMANDS = Registry(
         "eval": f"{_CLI}.evaluation_options:eval_command run | "
         "Run every case, score the answers and record the results.",
         "compare": f"{_CLI}.analysis_options:compare_command | Compare runs and test whether the difference is real.",
-        "report": f"{_CLI}.commands.analysis.report:report_command | "
+        "report": f"{_CLI}.commands.report:report_command | "
         "Write reports of a run: HTML, JUnit, Markdown, CSV or Parquet.",
-        "view": f"{_CLI}.commands.view:view_command | Show runs in the browser: live, with filters and comparisons.",
         "runs": f"{_CLI}.analysis_options:runs_command | List runs, show their trend, remove old runs.",
-        "plan": f"{_CLI}.analysis_options:plan_command | "
-        "Estimate the number of cases you need, or choose a smaller suite.",
         "rescore": f"{_CLI}.evaluation_options:rescore_command | "
         "Score the answers of a run again without calling targets.",
-        "judge": f"{_CLI}.judge_options:judge_command | Label answers, calibrate a judge, and probe it.",
         "cases": f"{_CLI}.project_options:cases_command | Print the resolved cases of datasets as JSON Lines.",
         "validate": f"{_CLI}.project_options:validate_command | Check datasets, sidecars, targets and configuration.",
-        "convert": f"{_CLI}.project_options:convert_command | Convert a dataset to another format without loss.",
         "schema": f"{_CLI}.project_options:schema_command | Print the JSON Schema of a file format.",
         "targets": f"{_CLI}.project_options:targets_command | "
         "List the targets of a project, or check them with a call.",
@@ -40,20 +38,24 @@ COMMANDS = Registry(
         "completion": f"{_CLI}.project_options:completion_command | Print the completion script for a shell.",
     },
 )
-"""Commands, each a `click.Command`."""
+"""Commands, each a `click.Command`. A name of two words is a command of a group: `runs merge`."""
 
 
 class LazyGroup(click.Group):
     """A command group that lists commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(COMMANDS.all_names())
+        return [name for name in COMMANDS.all_names() if " " not in name]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        name = COMMANDS.aliases().get(cmd_name, cmd_name)
-        if name not in COMMANDS.all_names():
-            return None
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        name = cmd_name
+        if name not in COMMANDS.kernel_names():
+            name = COMMANDS.aliases().get(name, name)
+            if name not in self.list_commands(ctx):
+                return None
         command: click.Command = COMMANDS.find(name)
+        if name not in COMMANDS.kernel_names():
+            finish_imports()  # a plug-in may not call it
         return command
 
     def resolve_command(
@@ -63,17 +65,29 @@ class LazyGroup(click.Group):
             from agentv.model.diagnostics import did_you_mean  # late: only needed for a mistake
 
             names = self.list_commands(ctx)
-            hint = did_you_mean(args[0], names) or f"Commands: {', '.join(names)}"
+            successor = extension_service("command-successor")
+            instead = successor and successor(args[0])
+            hint = f"Use instead: {instead}" if instead else did_you_mean(args[0], names)
+            hint = hint or f"Commands: {', '.join(names)}"
             raise click.UsageError(f"No such command '{args[0]}'. {hint}", ctx)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         kernel = COMMANDS.kernel_names()
-        added = [name for name in COMMANDS.all_names() if name not in kernel]
+        added = [name for name in self.list_commands(ctx) if name not in kernel]
         for title, names in (("Commands", kernel), ("Extensions", added)):
             if names:
                 with formatter.section(title):
                     formatter.write_dl([(name, summary_of(name)) for name in names])
+
+
+def extension_service(name: str) -> Callable[..., Any] | None:
+    """Return a service of an extension; None if no extension provides it."""
+    try:
+        service: Callable[..., Any] = SERVICES.find(name)
+    except KeyError:
+        return None
+    return service
 
 
 def summary_of(name: str) -> str:
@@ -94,7 +108,17 @@ def cli() -> None:
     """Evaluate AI agents and prompts from dataset files."""
 
 
+def finish_imports() -> None:
+    """Resume garbage collections, without the objects of imported modules."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
+
+
 def main() -> None:
     """Run the command line and exit."""
     claim_process()
-    sys.exit(run(cli))
+    gc.disable()  # until the modules are imported: collections would take a fifth of the time of a small run
+    code = run(cli)
+    finish_imports()
+    sys.exit(code)

@@ -1,4 +1,4 @@
-"""The arguments of the commands that analyse finished runs: compare, plan and runs."""
+"""The arguments of the commands that analyse finished runs: compare and runs."""
 
 from __future__ import annotations
 
@@ -19,30 +19,36 @@ from agentv.cli.options import (
 )
 from agentv.model.diagnostics import Range
 
-_FRACTION = Number(Range(0, 1, exclusive=True))
-
 
 class CompareArguments(Arguments):
     """RUN is a run folder, a run id, or results of another tool. RUN:target selects one target, RUN:prompt one prompt.
     Cases are matched by dataset and id if their input is the same, and trials are averaged. A single run is split by
     target, or by prompt if it has one target. Three or more runs give a matrix and a ranking; the first run is the
-    baseline.
+    baseline. With --baseline, all runs are compared with it: several runs of the same target, cases and measure are one
+    baseline with several trials of each case.
 
     \b
     Exit codes: 0 passed   1 the --fail-on condition is met   2 usage error, or a run cannot be read
-                5 can't tell: references, evaluators or judges differ, or errors decide
+                5 can't tell: references, evaluators or judges differ, errors decide, or the judge is not calibrated
     """
 
-    action = "agentv.cli.commands.analysis.compare:compare"
+    action = "agentv.cli.commands.compare:compare"
     examples = (
         "agentv compare before after",
         "agentv compare RUN:old RUN:new --markdown",
+        "agentv compare after --baseline monday --baseline tuesday",
         "agentv compare before after --margin 0.02",
         "agentv compare before after --case refund-3",
         "agentv compare inspect.eval promptfoo.json --json",
     )
 
     runs: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RUN...", type=str)
+    baselines: tuple[str, ...] = option(
+        "--baseline RUN",
+        "Run to compare with. Repeat it, or name an experiment or @BRANCH, to pool runs of the same target, cases and "
+        "measure into one baseline.",
+        multiple=True,
+    )
     threshold: float = option("--threshold X", "Count smaller changes of a case as ties.", SHARE, default=0.1)
     margin: float | None = option("--margin M", "Test whether B is at most M worse than A (non-inferiority).", SHARE)
     fail_on: str | None = option(
@@ -53,6 +59,14 @@ class CompareArguments(Arguments):
     )
     max_errors: str | None = option(
         "--max-errors N|N%", "Exit with 1 if B has more errors than N, or N% of its results.", str
+    )
+    judge_must_agree: float | None = option(
+        "--judge-must-agree K",
+        "Exit with 5 unless the lower bound of kappa between judge and labels reaches K, or both runs are labelled.",
+        Number(Range(-1, 1)),
+    )
+    all_pairs: bool = flag(
+        "--all-pairs", "Of three or more runs, test all pairs instead of each run against the first."
     )
     allow_changed_measure: bool = flag(
         "--allow-changed-measure", "Give a verdict even if references, evaluators or judges differ between the runs."
@@ -67,51 +81,6 @@ class CompareArguments(Arguments):
     as_json: bool = flag("--json", "Print the comparison as JSON.")
     as_markdown: bool = flag("--markdown", "Print the comparison as Markdown, for a pull request.")
     html: str | None = option("--html FILE", "Also write the comparison as an HTML page that opens offline.", FILE)
-
-
-class PlanArguments(Arguments):
-    """RUN is an earlier run. Its scores supply the variance between cases, and between trials if it has several per
-    case. Two runs also supply the correlation between runs, which is otherwise assumed. Nothing is called.
-
-    With --subset, chooses cases instead: a smaller suite for CI whose mean agrees with that of the full one.
-    """
-
-    action = "agentv.cli.commands.analysis.plan:print_plan"
-    examples = (
-        "agentv plan RUN --difference 0.03",
-        "agentv plan before after --power 0.9",
-        "agentv plan before after --margin 0.02",
-        "agentv plan RUN --min-pass-rate 0.9",
-        "agentv plan RUN --trials 1 --trials 5 --json",
-        "agentv plan monday tuesday friday --subset 50 --out ci.jsonl",
-    )
-
-    runs: tuple[str, ...] = argument(nargs=-1, required=True, metavar="RUN...", type=str)
-    differences: tuple[float, ...] = option(
-        "--difference -d X", "Difference to show. Repeatable.", _FRACTION, multiple=True
-    )
-    margin: float | None = option(
-        "--margin M", "Plan for compare --margin M: to show that a run is worse by less than M.", _FRACTION
-    )
-    min_pass_rate: float | None = option(
-        "--min-pass-rate X", "Plan for eval --min-pass-rate X --gate-on interval.", _FRACTION
-    )
-    threshold: float | None = option("--threshold X", "Plan for eval --threshold X --gate-on interval.", _FRACTION)
-    trials: tuple[int, ...] = option("--trials N", "Number of trials per case. Repeatable.", AT_LEAST_1, multiple=True)
-    power: float = option("--power X", "Probability of showing a real difference.", _FRACTION, default=0.8)
-    correlation: float = option(
-        "--correlation X",
-        "Correlation to assume between the scores of a case in two runs with one trial each; used with one RUN.",
-        Number(Range(-1, 1)),
-        default=0.5,
-    )
-    subset: int | None = option(
-        "--subset N",
-        "Choose the N cases whose mean best predicts that of all cases, from any number of runs.",
-        AT_LEAST_1,
-    )
-    out: str | None = option("--out FILE", "Write the cases of --subset to FILE, for eval --cases-from.", PATH)
-    as_json: bool = flag("--json", "Print the plan as JSON.")
 
 
 class RunFilters(Arguments):
@@ -216,97 +185,11 @@ class PruneArguments(RunFilters):
     yes: bool = flag("--yes -y", "Remove without confirmation.")
 
 
-class MergeArguments(Arguments):
-    """Merge the runs of several shards into one run.
-
-    SHARD is a run folder or run id, usually from `agentv eval --shard`. All shards must have the same datasets,
-    targets, evaluators, options and versions. A merge can be repeated with further shards. If shards are missing or
-    unfinished, the merged run is unfinished, and `agentv eval --resume --out DIR` runs the rest.
-
-    \b
-    Exit codes: 0 merged   1 merged, but shards are missing or unfinished   2 usage error, or runs that do not match
-    """
-
-    action = "agentv.cli.commands.runs:merge"
-    examples = ("agentv runs merge shard-1 shard-2 --out whole",)
-
-    shards: tuple[str, ...] = argument(nargs=-1, required=True, metavar="SHARD...", type=str)
-    out: str = option("--out DIR", "Folder of the merged run.", PATH, required=True)
-
-
-class CheckArguments(Arguments):
-    """Find damage in a run: bad lines, duplicates, missing cases and records, and files that were changed.
-
-    A run that was killed is not damaged: `agentv eval --resume` completes it.
-
-    \b
-    Exit codes: 0 no damage   1 damage   2 usage error
-    """
-
-    action = "agentv.cli.commands.run_repair:check"
-    examples = ("agentv runs check latest", "agentv runs check shard-1 --json")
-
-    run: str = argument(metavar="RUN", type=str)
-    as_json: bool = flag("--json", "Print the result as one JSON object.")
-
-
-class RepairArguments(Arguments):
-    """Repair a damaged run: keep what is whole, and put the rest aside.
-
-    Bad lines and second records of a job are moved to results.jsonl.damaged and cases.jsonl.damaged in the run folder.
-    A damaged run.json is restored field by field, and the summary is computed again. Nothing is deleted. If cases or
-    records were lost, the run becomes unfinished, and `agentv eval --resume --out RUN` runs the rest.
-
-    \b
-    Exit codes: 0 nothing was lost   1 repaired, but cases, records or fields of run.json were lost   2 usage error
-    """
-
-    action = "agentv.cli.commands.run_repair:repair"
-    examples = ("agentv runs repair latest", "agentv eval --resume --out RUN")
-
-    run: str = argument(metavar="RUN", type=str)
-    as_json: bool = flag("--json", "Print the result as one JSON object.")
-
-
-class ImportArguments(Arguments):
-    """Keep results of other tools as runs of the project.
-
-    FILE is a results file or folder of Inspect, promptfoo, DeepEval, pydantic-evals, lm-evaluation-harness, HELM,
-    OpenAI Evals or Every Eval Ever. Commands such as compare take these files directly; an import stays if the file is
-    deleted, and is listed by `agentv runs`.
-    """
-
-    action = "agentv.cli.commands.run_exchange:import_results"
-    examples = ("agentv runs import logs/task.eval", "agentv runs import results.json --out baseline")
-
-    files: tuple[str, ...] = argument(nargs=-1, required=True, metavar="FILE...", type=str)
-    out: str | None = option("--out DIR", "Folder of the run (default: a new one in .agentv/results).", PATH)
-
-
-class ExportArguments(Arguments):
-    """Write a run in the format of Every Eval Ever.
-
-    Each target becomes a JSON file with totals and a JSON Lines file with one row per result and evaluator.
-    """
-
-    action = "agentv.cli.commands.run_exchange:export_results"
-    examples = ("agentv runs export latest --out shared", "agentv runs export logs/task.eval --out shared")
-
-    run: str = argument(metavar="RUN", type=str)
-    out: str = option("--out DIR", "Folder for the files.", PATH, required=True)
-
-
 compare_command = declare("compare", CompareArguments)
-plan_command = declare("plan", PlanArguments)
 runs_command = declare(
     "runs",
     RunsArguments,
     declare("trend", TrendArguments),
     declare("tag", TagArguments),
     declare("prune", PruneArguments),
-    declare("merge", MergeArguments),
-    declare("check", CheckArguments),
-    declare("repair", RepairArguments),
-    declare("import", ImportArguments),
-    declare("export", ExportArguments),
 )

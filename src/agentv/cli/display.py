@@ -17,8 +17,8 @@ from agentv.engine.run_plan import RunPlan
 from agentv.model.job import Job
 from agentv.model.result import Result
 from agentv.report.figures import duration, fitting, number, one_line, safe_text
+from agentv.report.services import RunExport
 from agentv.report.status_line import Pace, status_line
-from agentv.report.traces.run_export import RunExport
 from agentv.runs.redaction import Redactor
 from agentv.runs.summary import Snapshot
 

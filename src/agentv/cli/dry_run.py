@@ -60,8 +60,8 @@ class CostEstimate(msgspec.Struct):
 
     def _usd(self, output: int) -> float | None:
         # Priced per call: the price of a token may depend on the length of the call.
-        each = _price(self.target, -(-self.tokens // max(1, self.calls)), output)
-        return None if each is None else each * self.calls
+        price = _price(self.target, -(-self.tokens // max(1, self.calls)), output)
+        return None if price is None else price * self.calls
 
 
 def _price(target: Target, input: int, output: int) -> float | None:
@@ -71,18 +71,18 @@ def _price(target: Target, input: int, output: int) -> float | None:
 
 def estimate(jobs: Iterable[Job], targets: dict[str, Target]) -> dict[str, CostEstimate]:
     """Return an estimate for each target. Renders every prompt, so rendering errors are found."""
-    found = {name: CostEstimate(target) for name, target in targets.items()}
+    estimates = {name: CostEstimate(target) for name, target in targets.items()}
     for job in jobs:
-        entry = found[job.target]
+        entry = estimates[job.target]
         entry.jobs += 1
         if job.case.case_error is not None:
             continue
         lengths = prompt_lengths(CaseRequest(job.case, prompt_id=job.prompt))
         entry.calls += len(lengths)
         entry.characters += sum(lengths)
-    for entry in found.values():
+    for entry in estimates.values():
         entry.characters += entry.calls * _constant_characters(entry.target)
-    return found
+    return estimates
 
 
 def _constant_characters(target: Target) -> int:
@@ -96,15 +96,15 @@ def print_plan(plan: RunPlan, *, as_json: bool = False) -> None:
     """Print the plan with token and cost estimates. Renders every prompt, and writes it with --dump-prompts."""
     checked, project = plan.checked, plan.project
     jobs = _dump_prompts(plan) if plan.options.dump_prompts is not None else plan.jobs()
-    found = estimate(jobs, {name: project.answering(name) for name in checked.jobs})
+    estimates = estimate(jobs, {name: project.answering(name) for name in checked.jobs})
     judges = {name: _judge_estimate(plan, name, calls) for name, calls in checked.judges.items()}
     if as_json:
-        output.echo_json(_plan_data(plan, found, judges))
+        output.echo_json(_plan_data(plan, estimates, judges))
         return
-    tokens = sum(entry.tokens for entry in found.values())
+    tokens = sum(entry.tokens for entry in estimates.values())
     cases, jobs_ = plural(checked.cases, "case"), plural(checked.total, "job")
     output.echo(f"{cases}, {jobs_}, about {plural(tokens, 'prompt token')}")
-    for name, entry in found.items():
+    for name, entry in estimates.items():
         most = f", at most {plural(entry.calls, 'call')}" if entry.calls > entry.jobs else ""
         use = f"about {plural(entry.tokens, 'token')}, {entry.cost()}"
         output.echo(f"  {name}: {plural(entry.jobs, 'job')} ({entry.target.provider}){most}, {use}")
@@ -115,7 +115,7 @@ def print_plan(plan: RunPlan, *, as_json: bool = False) -> None:
         output.echo(f"  {dataset.path}: {plural(dataset.cases, 'case')}")
     if checked.refused:
         output.echo(f"  Refused: {plural(checked.refused, 'case')}, whose jobs end in an error without a call")
-    if any(entry.calls > entry.jobs for entry in found.values()):
+    if any(entry.calls > entry.jobs for entry in estimates.values()):
         output.echo("  Conversations: responses and simulated users add to these prompt tokens")
     if plan.uses:
         output.echo(f"A run would use {plan.uses.totals}:")
@@ -133,23 +133,23 @@ def _judge_estimate(plan: RunPlan, name: str, calls: int) -> CostEstimate:
     return CostEstimate(judge, calls=calls, characters=characters + calls * _constant_characters(judge))
 
 
-def _plan_data(plan: RunPlan, found: dict[str, CostEstimate], judges: dict[str, CostEstimate]) -> dict[str, Any]:
+def _plan_data(plan: RunPlan, estimates: dict[str, CostEstimate], judges: dict[str, CostEstimate]) -> dict[str, Any]:
     """Return the plan as printed by `--json`."""
     checked = plan.checked
     return {
         "cases": checked.cases,
         "jobs": checked.total,
-        "prompt_tokens": sum(entry.tokens for entry in found.values()),
-        "targets": {name: _estimate_data(entry) for name, entry in found.items()},
+        "prompt_tokens": sum(entry.tokens for entry in estimates.values()),
+        "targets": {name: _estimate_data(entry) for name, entry in estimates.items()},
         "judges": {name: _estimate_data(entry) for name, entry in judges.items()},
-        "datasets": [{"path": each.path, "cases": each.cases} for each in checked.datasets],
+        "datasets": [{"path": dataset.path, "cases": dataset.cases} for dataset in checked.datasets],
         "uses": list(plan.uses),
     }
 
 
 def _estimate_data(entry: CostEstimate) -> dict[str, Any]:
-    known = {"provider": entry.target.provider, "jobs": entry.jobs, "calls": entry.calls}
-    return {**known, "prompt_tokens": entry.tokens, "cost": entry.cost()}
+    data = {"provider": entry.target.provider, "jobs": entry.jobs, "calls": entry.calls}
+    return {**data, "prompt_tokens": entry.tokens, "cost": entry.cost()}
 
 
 def _usd(amount: float) -> str:

@@ -151,7 +151,7 @@ class EvaluatedTargets(Arguments):
     targets = EvalOptions.targets
 
 
-class ExecutorOptions(Arguments):
+class ExecutorArguments(Arguments):
     """Options for where jobs run."""
 
     executor = EvalOptions.executor
@@ -159,7 +159,7 @@ class ExecutorOptions(Arguments):
     ray_address = EvalOptions.ray_address
 
 
-class CallOptions(ExecutorOptions):
+class CallOptions(ExecutorArguments):
     """Options for targets, their calls and where jobs run."""
 
     targets = EvalOptions.targets
@@ -173,8 +173,9 @@ class CallOptions(ExecutorOptions):
 
 
 class EvalArguments(CallOptions, EvaluatorsOption, RunArguments, EarlierRunOptions):
-    """PATHS are dataset files, folders or globs. All inputs are read and checked before the first call. Every result is
-    written to disk as soon as it exists: after a crash, `agentv eval --resume` continues without repeating a call.
+    """PATHS are dataset files, folders or globs; without PATHS, the folder `evals` is evaluated. All inputs are read
+    and checked before the first call. Every result is written to disk as soon as it exists: after a crash,
+    `agentv eval --resume` continues without repeating a call.
 
     \b
     Exit codes: 0 done, gates met   1 gate missed     2 usage, configuration or dataset error
@@ -199,6 +200,8 @@ class EvalArguments(CallOptions, EvaluatorsOption, RunArguments, EarlierRunOptio
         "--format", "Format of the --out file, whatever its extension.", click.Choice(["jsonl", "yaml"])
     )
     stop_when = EvalOptions.stop_when
+    until = EvalOptions.until
+    cases_budget = EvalOptions.cases_budget
     fail_fast = EvalOptions.fail_fast
     skip_eval = EvalOptions.skip_eval
     watch: bool = flag(
@@ -243,3 +246,14 @@ class RescoreArguments(EvaluatorsOption, RunArguments):
 
 eval_command = declare("eval", EvalArguments)
 rescore_command = declare("rescore", RescoreArguments)
+
+
+class SeriesOptions(ExecutorArguments, JobArguments):
+    """Options for several runs of the same cases."""
+
+    seed = with_help(EvalOptions.seed, "Random seed for --sample (default: 0).")
+    trials = with_help(EvalOptions.trials, "Number of times to run each case in each run.")
+    out: str | None = option("--out DIR", "Folder of the runs (default: a new one in .agentv/results).", FOLDER)
+    dry_run: bool = flag("--dry-run", "Check the inputs and print the plan of one run; call nothing.")
+    resume: bool = flag("--resume", "Continue in the folder given by --out, or in the latest one.", "Resume")
+    as_json: bool = flag("--json", "Print the figures as JSON on stdout.")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import shlex
 from functools import cache, partial
 from importlib import import_module
 from inspect import cleandoc
@@ -24,7 +26,7 @@ from typing import (
 import click
 from msgspec import Struct
 
-from agentv.cli import COMMANDS
+from agentv.cli import COMMANDS, extension_service, finish_imports, output
 from agentv.model import diagnostics
 from agentv.model.diagnostics import Range
 from agentv.settings.command_option import GROUPS, Group, Reader, declared_options
@@ -107,8 +109,8 @@ def _field_option(field: MemberDescriptorType) -> _Declared:
         settings["default"] = declared.default
     if declared.value_is_optional:
         settings |= {"is_flag": False, "flag_value": ""}
-    found: _Declared = option(declared.spec, declared.text, **settings)
-    return found
+    result: _Declared = option(declared.spec, declared.text, **settings)
+    return result
 
 
 _hints = cache(partial(get_type_hints, include_extras=True))
@@ -166,7 +168,29 @@ class Arguments:
         raise AttributeError(f"{name} is read-only")
 
 
-class GroupedCommand(click.Command):
+class TranslatedCommand(click.Command):
+    """A command that understands the options of other tools, if an extension translates them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0].isalpha() and not os.path.exists(args[0]):  # it may be a subcommand of another tool
+            args = self._translate(ctx, args)
+        try:
+            return super().parse_args(ctx, list(args))
+        except click.NoSuchOption:
+            translated = self._translate(ctx, args)
+            if translated == args:
+                raise
+            return super().parse_args(ctx, translated)
+
+    def _translate(self, ctx: click.Context, args: list[str]) -> list[str]:
+        translate = extension_service("option-translation")
+        translated: list[str] = translate(self.name, args) if translate else args
+        if translated != args:
+            output.note(f"Read as: {ctx.command_path} {shlex.join(translated)}")
+        return translated
+
+
+class GroupedCommand(TranslatedCommand):
     """A command whose help lists its options under headings."""
 
     def __init__(self, name: str, groups: dict[str, Group], **settings: Any) -> None:
@@ -191,7 +215,22 @@ class SeparatedCommand(GroupedCommand):
     """A command that accepts `--` anywhere, and options after it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, [each for each in args if each != "--"])
+        return super().parse_args(ctx, [arg for arg in args if arg != "--"])
+
+
+class CommandGroup(click.Group):
+    """A group of commands, to which extensions may add: the row `runs merge` adds `merge` to the group `runs`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        rows = (name.partition(" ") for name in COMMANDS.all_names())
+        return sorted((*self.commands, *(name for group, _, name in rows if name and group == self.name)))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.commands or cmd_name not in self.list_commands(ctx):
+            return self.commands.get(cmd_name)
+        command: click.Command = COMMANDS.find(f"{self.name} {cmd_name}")
+        finish_imports()  # a plug-in may not call it
+        return command
 
 
 def declare(name: str, arguments: type[Arguments], *commands: click.Command) -> click.Command:
@@ -203,11 +242,11 @@ def declare(name: str, arguments: type[Arguments], *commands: click.Command) -> 
         "epilog": "\n".join(("\b", "Examples:", *(f"  {example}" for example in arguments.examples))),
     }
     if commands:
-        return click.Group(name, list(commands), invoke_without_command=bool(arguments.action), **settings)
+        return CommandGroup(name, list(commands), invoke_without_command=bool(arguments.action), **settings)
     if arguments.grouped:
         groups = {field: declared.group for field, declared in _declared(arguments).items()}
         return (SeparatedCommand if arguments.has_separator else GroupedCommand)(name, groups, **settings)
-    return click.Command(name, **settings)
+    return TranslatedCommand(name, **settings)
 
 
 def _declared(arguments: type[Arguments]) -> dict[str, _Declared]:
@@ -241,16 +280,13 @@ def _run(arguments: type[Arguments], **values: Any) -> None:
         return
     module, _, function = arguments.action.partition(":")
     action = getattr(import_module(module), function)
+    finish_imports()
     if not hasattr(context.obj, "trusted"):
         action(context.obj)
         return
-    from agentv.cli.trust_question import ask_on_terminal, command_with_trust  # late: few commands need it
-    from agentv.support.user_code import importing_nothing
-    from agentv.trust.roots import trust_runs, trusting
+    from agentv.cli.trust_question import importing_nothing, with_trust  # late: few commands need it
 
-    with trusting(context.obj.trusted, ask_on_terminal(), command_with_trust):
-        if getattr(context.obj, "trusts_run", False):
-            trust_runs()
+    with with_trust(context.obj.trusted, trusts_run=getattr(context.obj, "trusts_run", False)):
         if arguments.only_checks or getattr(context.obj, "dry_run", False):
             with importing_nothing():
                 action(context.obj)

@@ -61,9 +61,9 @@ def _exit_code(cli: click.Command) -> int:
         message("Interrupted")
         return EXIT_INTERRUPTED
     except click.ClickException as failure:
-        shown = StringIO()
-        failure.show(shown)
-        echo(shown.getvalue(), err=True, nl=False)
+        buffer = StringIO()
+        failure.show(buffer)
+        echo(buffer.getvalue(), err=True, nl=False)
         return failure.exit_code
     except KeyboardInterrupt:
         message("\nInterrupted")
@@ -101,26 +101,28 @@ def _shown(part: object, uses_colour: bool) -> str:
 
 def echo_json(data: object) -> None:
     """Print data as one line of JSON."""
+    echo_bytes(safe_json(_to_json(data)) + b"\n")
+
+
+def _to_json(data: object) -> bytes:
     from agentv.model.values import to_json  # late: `--help` does not need msgspec
 
-    echo_bytes(safe_json(to_json(data)) + b"\n")
+    return to_json(data)
 
 
 def echo_json_parts(data: dict[str, Any]) -> None:
     """Print data as one line of JSON. Values that are iterators are printed as lists, one item at a time."""
-    from agentv.model.values import to_json  # late: `--help` does not need msgspec
-
     sys.stdout.flush()
     write = sys.stdout.buffer.write
     for place, (key, value) in enumerate(data.items()):
-        write((b"," if place else b"{") + safe_json(to_json(key)) + b":")
+        write((b"," if place else b"{") + safe_json(_to_json(key)) + b":")
         if isinstance(value, Iterator):
             write(b"[")
             for number, item in enumerate(value):
-                write((b"," if number else b"") + safe_json(to_json(item)))
+                write((b"," if number else b"") + safe_json(_to_json(item)))
             write(b"]")
         else:
-            write(safe_json(to_json(value)))
+            write(safe_json(_to_json(value)))
     write(b"}\n")
     sys.stdout.buffer.flush()
 
@@ -303,14 +305,14 @@ class _CommandlessText(TextIOWrapper):
     """The current line, if it may still become a command: spaces and at most one colon."""
 
     def write(self, text: str) -> int:
-        start, shown = "x" if self._start is None else self._start, text
+        start, result = "x" if self._start is None else self._start, text
         if start.endswith(":"):
-            shown = f"\\{text}" if text.startswith(":") else text
+            result = f"\\{text}" if text.startswith(":") else text
             start = "x"
-        shown = disarm_commands(start + shown)[len(start) :]
+        result = disarm_commands(start + result)[len(start) :]
         last = (start + text).rpartition("\n")[2]
         self._start = last if last.strip() in ("", ":") else None
-        super().write(shown)
+        super().write(result)
         return len(text)
 
 

@@ -58,29 +58,6 @@ class ValidateArguments(FileOptions):
     quiet: bool = flag("--quiet -q", "Print findings only.")
 
 
-class ConvertArguments(FileOptions):
-    """SOURCE is a dataset in any format that agentv reads, including those of other tools. TARGET is a .yaml, .yml,
-    .jsonl, .ndjson, .jsonl.gz or .jsonl.zst file. Settings of a JSONL dataset are written to its sidecar. The result is
-    read back and checked to have the same cases. YAML to YAML keeps comments.
-    """
-
-    only_checks = True
-    action = "agentv.cli.commands.dataset_files:convert"
-    examples = (
-        "agentv convert evals/dataset.jsonl evals/readable.yaml",
-        "agentv convert evals/dataset.yaml data/dataset.jsonl.gz",
-        "agentv convert questions.csv evals/questions.yaml --map 'input=question,expected_output=answer'",
-        "agentv convert evals/dataset.yaml samples.jsonl --to inspect",
-    )
-
-    source: str = argument()
-    target: str = argument(type=click.Path(dir_okay=False))
-    source_format: str | None = option("--from FORMAT", "Format of SOURCE, if it is not recognized.")
-    target_format: str | None = option("--to FORMAT", "Write for another tool: deepeval or inspect.")
-    strict = with_help(EvalOptions.strict, "Fail if something cannot be kept, or is not read exactly.")
-    force: bool = flag("--force", "Replace existing files.")
-
-
 class SchemaArguments(Arguments):
     """\b
     dataset   a YAML document of cases        config    .agentv/config.yaml
@@ -157,7 +134,7 @@ class InitArguments(Arguments):
     kind: str | None = option(
         "--for", "What you evaluate (default: asked on a terminal, else demo).", click.Choice(KINDS)
     )
-    ci: bool = flag("--ci", "Also write a GitHub workflow that runs the evaluations.")
+    ci: bool = flag("--ci", "Also write GitHub workflows that run the evaluations and comment on pull requests.")
     force: bool = flag("--force", "Replace existing files without asking.")
 
 
@@ -176,7 +153,6 @@ class CompletionArguments(Arguments):
 
 cases_command = declare("cases", CasesArguments)
 validate_command = declare("validate", ValidateArguments)
-convert_command = declare("convert", ConvertArguments)
 schema_command = declare("schema", SchemaArguments)
 targets_command = declare("targets", TargetsArguments, declare("check", CheckArguments))
 init_command = declare("init", InitArguments)

@@ -14,6 +14,7 @@ import msgspec
 from agentv.cli import output
 from agentv.cli.commands.eval import print_reasons, run_folder, short
 from agentv.cli.display import RunDisplay
+from agentv.cli.dry_run import print_plan
 from agentv.engine.answers.rescored_answers import prepare_rescore
 from agentv.engine.answers.stored_answers import StoredAnswers, cases_to_rescore
 from agentv.engine.cost import costs_so_far
@@ -49,8 +50,6 @@ class SeriesArguments(Protocol):
 
 def print_run_plan(options: EvalOptions, args: SeriesArguments) -> None:
     """Print the plan of one run of a series; call nothing."""
-    from agentv.cli.dry_run import print_plan  # late: rarely needed
-
     print_plan(prepare(options, options.open_cases(*output.listeners(args.quiet))), as_json=args.as_json)
 
 
@@ -80,29 +79,29 @@ class RunSeries:
     def open(cls, kind: str, first: str, args: SeriesArguments) -> RunSeries:
         """Open a new folder, or with `--resume` the one in `--out` or the latest; its first run is called `first`."""
         root = Path(project_root(folder_of(args.paths)))
-        given = run_folder(args.out)
+        out = run_folder(args.out)
         if not args.resume:
             if not args.paths:
                 raise click.UsageError("Missing argument 'PATHS...'")
-            home = root / RESULTS / f"{kind}-{new_run_id()}" if given is None else Path(given)
+            home = root / RESULTS / f"{kind}-{new_run_id()}" if out is None else Path(out)
             if home.exists() and any(home.iterdir() if home.is_dir() else (home,)):
                 raise UsageError(f"{home} already exists", hint="Continue it with --resume, or choose another folder")
             return cls(home, args)
-        if given is not None:
-            if not args.paths and not RunFolder(Path(given, first)).manifest_path.is_file():
-                raise UsageError(f"Nothing to resume in {given}", hint=f"Start with: agentv {kind} PATHS…")
-            return cls(Path(given), args)
-        found = sorted((root / RESULTS).glob(f"{kind}-*/{first}/run.json"))
-        if not found:
+        if out is not None:
+            if not args.paths and not RunFolder(Path(out, first)).manifest_path.is_file():
+                raise UsageError(f"Nothing to resume in {out}", hint=f"Start with: agentv {kind} PATHS…")
+            return cls(Path(out), args)
+        manifests = sorted((root / RESULTS).glob(f"{kind}-*/{first}/run.json"))
+        if not manifests:
             raise UsageError(f"No `agentv {kind}` to resume", hint="Name its folder with --out, or start a new one")
-        return cls(found[-1].parent.parent, args)
+        return cls(manifests[-1].parent.parent, args)
 
-    def options(self, given: EvalOptions, name: str) -> EvalOptions:
+    def options(self, options: EvalOptions, name: str) -> EvalOptions:
         """Return the given options, or with `--resume` those of a run that was started."""
         folder = self.home / name
         if not self._args.resume or not RunFolder(folder).manifest_path.is_file():
-            return given.lasting()
-        return resumed(given.lasting(), str(folder), folder_of(given.paths))[0]
+            return options.lasting()
+        return resumed(options.lasting(), str(folder), folder_of(options.paths))[0]
 
     def evaluate(self, name: str, options: EvalOptions, title: str) -> RunPlan:
         """Run all cases that are not done yet. Raises SeriesStopped."""
@@ -147,8 +146,8 @@ class RunSeries:
 
     def _run(self, plan: RunPlan, folder: Path, title: str) -> None:
         """Run a plan unless its folder has the complete run, and subtract its cost from the budget."""
-        stored = RunFolder(folder)
-        manifest = stored.read_manifest() if stored.manifest_path.is_file() else None
+        run_files = RunFolder(folder)
+        manifest = run_files.read_manifest() if run_files.manifest_path.is_file() else None
         if manifest is None or manifest.finished_at is None:
             if not self._args.quiet and not self._args.as_json:
                 output.message(title)

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import click
 
 from agentv.cli import output
-from agentv.trust.roots import Ask
+from agentv.support.user_code import importing_nothing as importing_nothing
+from agentv.trust.roots import trust_runs, trusting
 
 
-def ask_on_terminal() -> Ask | None:
-    """Return a function that asks on the terminal; None if there is no terminal to ask on."""
-    return _ask if sys.stdin.isatty() and sys.stderr.isatty() else None
+@contextmanager
+def with_trust(paths: Iterable[str], *, trusts_run: bool) -> Iterator[None]:
+    """Trust these files and folders, and runs if requested; ask about others on a terminal."""
+    with trusting(paths, _ask if sys.stdin.isatty() and sys.stderr.isatty() else None, command_with_trust):
+        if trusts_run:
+            trust_runs()
+        yield
 
 
 def command_with_trust(path: str) -> str:

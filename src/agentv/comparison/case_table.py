@@ -90,25 +90,25 @@ class CaseTable:
         """Return a hash of the name of each case: the fields of its key at the positions `parts`, with the id."""
         keys = ((dataset, "", target, prompt) for dataset, target, prompt in self._groups)
         groups = [hash(tuple(key[part] for part in parts if part != _ID)) for key in keys]
-        found: NDArray[Any] = np.array(groups, dtype=np.int64)[self._group_of]
-        found ^= np.asarray(self._hashes, dtype=np.int64)
-        return found
+        hashes: NDArray[Any] = np.array(groups, dtype=np.int64)[self._group_of]
+        hashes ^= np.asarray(self._hashes, dtype=np.int64)
+        return hashes
 
     def codes_with(self, others: NDArray[Any]) -> NDArray[Any]:
         """Return a hash of the id of each case, combined with another hash for each case."""
-        found: NDArray[Any] = np.asarray(self._hashes, dtype=np.int64) ^ others
-        return found
+        hashes: NDArray[Any] = np.asarray(self._hashes, dtype=np.int64) ^ others
+        return hashes
 
 
-def first_places(codes: NDArray[Any], wanted: NDArray[Any]) -> NDArray[Any]:
+def first_places(codes: NDArray[Any], queries: NDArray[Any]) -> NDArray[Any]:
     """Return the first position of each wanted code; -1 for a code that does not occur."""
     if not len(codes):
-        return np.full(len(wanted), -1, dtype=np.intp)
+        return np.full(len(queries), -1, dtype=np.intp)
     order = np.argsort(codes, kind="stable")
-    places = np.searchsorted(codes, wanted, sorter=order)
-    found: NDArray[Any] = order[np.minimum(places, len(codes) - 1)]
-    found[codes[found] != wanted] = -1
-    return found
+    places = np.searchsorted(codes, queries, sorter=order)
+    positions: NDArray[Any] = order[np.minimum(places, len(codes) - 1)]
+    positions[codes[positions] != queries] = -1
+    return positions
 
 
 def number_codes(codes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -122,9 +122,9 @@ def number_codes(codes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def mixed_codes(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return a hash of each row of some columns of integers."""
-    found = np.zeros(len(columns[0]), dtype=np.uint64)
+    hashes = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
-        found ^= column.astype(np.int64).view(np.uint64)
-        found *= np.uint64(_SPREAD)
-        found ^= found >> np.uint64(32)
-    return found.view(np.int64)
+        hashes ^= column.astype(np.int64).view(np.uint64)
+        hashes *= np.uint64(_SPREAD)
+        hashes ^= hashes >> np.uint64(32)
+    return hashes.view(np.int64)

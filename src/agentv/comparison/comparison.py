@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from agentv.comparison.behaviour.regressions import CaseBehaviour, Regressions
 from agentv.comparison.changes.run_change import CaseId, RunChange
 from agentv.comparison.error_bounds import ErrorBounds
+from agentv.comparison.frontier import CostPoint
+from agentv.comparison.judge_evidence import JudgeEvidence
 from agentv.comparison.part_comparison import PartComparison, UsageChange, WeightedDifference
 from agentv.comparison.unfinished_run import Unfinished
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED
@@ -23,7 +25,10 @@ FailOn = Literal["regression", "worse", "any-loss", "inconclusive", "never"]
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a comparison. `mean` is over the cases that all runs scored, with trials averaged."""
+    """One run of a comparison. `mean` is over the cases that all runs scored, with trials averaged.
+
+    `runs` are the names of the runs that were pooled into one baseline; empty for a single run.
+    """
 
     label: str
     path: str
@@ -37,6 +42,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     stopped_early: bool = False
     unfinished: Unfinished | None = None
     has_settings: bool = False
+    runs: tuple[str, ...] = ()
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -66,7 +72,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Two runs, case by case. `unmatched` cases are in one run only; `unscored` cases are in both, without a score.
 
     `other_inputs` are cases with the same id but another input, which are not paired. If the measure changed, there is
-    no verdict unless `allow_changed_measure` is set; `remedy` has the commands that make the runs comparable.
+    no verdict unless `allow_changed_measure` is set; `remedy` has the commands that make the runs comparable. `judge`
+    is None if no judge scored the runs. `selected` is set if a run is the best of several variants: its name, their
+    number, the shrunk difference, and the p-value before it was adjusted.
     """
 
     sides: tuple[Side, Side]
@@ -96,6 +104,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     allow_changed_measure: bool = False
     remedy: tuple[str, ...] = ()
     regressions: Regressions | None = None
+    judge: JudgeEvidence | None = None
+    selected: dict[str, Any] | None = None
 
     @property
     def measure_changes(self) -> tuple[RunChange, ...]:
@@ -109,20 +119,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def answer(self) -> Answer:
-        """The verdict about the second run. A claim must hold if every error counts against it."""
+        """The verdict about the second run. A claim must hold if the excess of errors counts against it."""
         if self.paired is None or not self.is_comparable:
             return "cannot tell"
         answer = self.paired.answer
         return answer if self.errors is None or self.errors.supports(answer) else "cannot tell"
-
-    @property
-    def probability_better(self) -> float | None:
-        """The probability that the second run is better; None if the errors decide or the measure changed."""
-        if self.paired is None or not self.is_comparable:
-            return None
-        if self.errors is not None and self.errors.leaves_open(self.paired.answer):
-            return None
-        return self.paired.probability_better
 
     def exit_code(self, on: FailOn) -> int:
         """Return the exit code for a gate: 5 if the measure changed, no case can be compared, or errors decide."""
@@ -150,6 +151,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     """Several runs over the cases that all of them scored. `differences[i][j]` compares run j with run i, for i < j.
 
+    The first run is the baseline. `p_adjusted` is adjusted over the comparisons with it, and null for the other pairs;
+    with `all_pairs`, over all pairs.
+
     `what_changed[i]` are the changes between the first run and run i + 1; see `Comparison` for the other fields.
     """
 
@@ -159,6 +163,7 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     means: tuple[Estimate, ...]
     differences: tuple[tuple[Paired | None, ...], ...]
     p_adjusted: tuple[tuple[float | None, ...], ...]
+    all_pairs: bool = False
     left_out: tuple[int, ...]
     errors: Mapping[tuple[int, int], ErrorBounds | None] = {}
     notes: tuple[str, ...] = ()
@@ -166,6 +171,8 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     what_changed: tuple[tuple[RunChange, ...], ...] = ()
     allow_changed_measure: bool = False
     remedy: tuple[str, ...] = ()
+    judge: JudgeEvidence | None = None
+    frontier: tuple[CostPoint, ...] = ()
 
     @property
     def measure_changes(self) -> tuple[tuple[RunChange, ...], ...]:
@@ -188,16 +195,16 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
 
     def conclusion(self, i: int, j: int) -> Answer:
         """Return the verdict about run j against run i, for i < j, with the adjusted p-value."""
-        found, errors = self.differences[i][j], self.errors.get((i, j))
-        if found is None or not self.is_comparable:
+        paired, errors = self.differences[i][j], self.errors.get((i, j))
+        if paired is None or not self.is_comparable:
             return "cannot tell"
-        answer = found.conclude(self.p_adjusted[i][j])
+        answer = paired.conclude(self.p_adjusted[i][j])
         return answer if errors is None or errors.supports(answer) else "cannot tell"
 
     def is_open(self, i: int, j: int) -> bool:
         """Return whether errors leave it open how run j compares with run i, for i < j."""
-        found, errors = self.differences[i][j], self.errors.get((i, j))
-        return found is not None and errors is not None and errors.leaves_open(found.conclude(self.p_adjusted[i][j]))
+        paired, errors = self.differences[i][j], self.errors.get((i, j))
+        return paired is not None and errors is not None and errors.leaves_open(paired.conclude(self.p_adjusted[i][j]))
 
     def exit_code(self, on: FailOn) -> int:
         """Return the exit code for a gate on all runs against the first; see `Comparison.exit_code`."""
@@ -205,16 +212,16 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
             return EXIT_OK
         if not self.is_comparable:
             return EXIT_UNDECIDED
-        found = {other: paired for other, paired in enumerate(self.differences[0]) if paired is not None}
+        pairs = {other: paired for other, paired in enumerate(self.differences[0]) if paired is not None}
         if on == "worse":
-            if any(paired.mean_delta < 0 for paired in found.values()):
+            if any(paired.mean_delta < 0 for paired in pairs.values()):
                 return EXIT_FINDINGS
-            bounds = [self.errors.get((0, other)) for other in found]
+            bounds = [self.errors.get((0, other)) for other in pairs]
             hidden = any(errors is not None and errors.against.mean_delta < 0 for errors in bounds)
             return EXIT_UNDECIDED if hidden else EXIT_OK
-        answers = [self.conclusion(0, other) for other in found]
+        answers = [self.conclusion(0, other) for other in pairs]
         if "worse" in answers:
             return EXIT_FINDINGS
-        is_open = any(self.is_open(0, other) for other in found)
+        is_open = any(self.is_open(0, other) for other in pairs)
         undecided = is_open or (on == "inconclusive" and set(answers) != {"better"})
         return EXIT_UNDECIDED if undecided else EXIT_OK

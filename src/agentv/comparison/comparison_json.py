@@ -9,6 +9,7 @@ import msgspec
 
 from agentv.comparison.comparison import Comparison, Matrix, Side
 from agentv.comparison.error_bounds import ErrorBounds
+from agentv.comparison.judge_evidence import JudgeEvidence
 from agentv.comparison.part_comparison import PartComparison, UsageChange
 from agentv.stats.paired_comparison import Paired
 
@@ -27,7 +28,6 @@ def comparison_data(comparison: Comparison, exit_code: int, *, as_list: bool = T
         "threshold": comparison.threshold,
         **(_paired(paired) if paired else {**dict.fromkeys((*Paired._fields, "answer")), "n": 0, "clusters": 0}),
         "non_inferiority": None if margin is None else margin._asdict(),
-        "probability_better": comparison.probability_better,
         "errors": _errors(comparison.errors, comparison.is_comparable),
         **({"answer": comparison.answer} if paired else {}),
         **_measure(comparison),
@@ -47,15 +47,17 @@ def comparison_data(comparison: Comparison, exit_code: int, *, as_list: bool = T
         "cost_usd": _use(comparison.cost),
         "duration_ms": _use(comparison.duration),
         "changes": [
-            {"eval_id": each.pair.eval_id, "dataset": each.pair.dataset, "delta": each.pair.delta,
-             "answer1": each.answer1, "answer2": each.answer2, "reason": each.reason,
-             "trajectory": msgspec.to_builtins(each.behaviour)}
-            for each in comparison.changes
+            {"eval_id": change.pair.eval_id, "dataset": change.pair.dataset, "delta": change.pair.delta,
+             "answer1": change.answer1, "answer2": change.answer2, "reason": change.reason,
+             "trajectory": msgspec.to_builtins(change.behaviour)}
+            for change in comparison.changes
         ],
+        "judge": _judge(comparison.judge),
         "regressions": msgspec.to_builtins(comparison.regressions),
         "other_inputs": msgspec.to_builtins(comparison.other_inputs),
         "what_changed": msgspec.to_builtins(comparison.what_changed),
         "notes": list(comparison.notes),
+        **({} if comparison.selected is None else {"selected": comparison.selected}),
     }  # fmt: skip
 
 
@@ -66,14 +68,14 @@ def matrix_data(matrix: Matrix, exit_code: int) -> dict[str, Any]:
         {
             "run1": i,
             "run2": j,
-            **_paired(found),
+            **_paired(paired),
             "p_adjusted": matrix.p_adjusted[i][j],
             "errors": _errors(matrix.errors.get((i, j)), matrix.is_comparable),
             "answer": matrix.conclusion(i, j) if matrix.is_comparable else None,
         }
         for i in size
         for j in size
-        if (found := matrix.differences[i][j]) is not None
+        if (paired := matrix.differences[i][j]) is not None
     ]
     return {
         "runs": _sides(matrix.sides),
@@ -82,6 +84,7 @@ def matrix_data(matrix: Matrix, exit_code: int) -> dict[str, Any]:
         "left_out": list(matrix.left_out),
         "means": [mean._asdict() for mean in matrix.means],
         "differences": differences,
+        "all_pairs": matrix.all_pairs,
         "ranking": [
             {"run": ranked.side, "mean": ranked.mean, "places": list(ranked.places)} for ranked in matrix.ranking
         ],
@@ -90,15 +93,25 @@ def matrix_data(matrix: Matrix, exit_code: int) -> dict[str, Any]:
             {"run1": 0, "run2": place, "changes": msgspec.to_builtins(changes)}
             for place, changes in enumerate(matrix.what_changed, 1)
         ],
+        "judge": _judge(matrix.judge),
+        "cost_and_quality": msgspec.to_builtins(matrix.frontier),
         "notes": list(matrix.notes),
         "summary": {**_measure(matrix), "exit_code": exit_code},
     }
 
 
-def _measure(found: Comparison | Matrix) -> dict[str, Any]:
+def _judge(evidence: JudgeEvidence | None) -> dict[str, Any] | None:
+    """Return what labels say about the judges."""
+    if evidence is None:
+        return None
+    data: dict[str, Any] = msgspec.to_builtins(evidence)
+    return {**data, "is_calibrated": evidence.is_calibrated}
+
+
+def _measure(comparison: Comparison | Matrix) -> dict[str, Any]:
     """Return whether the measure changed and, without a verdict, the commands that make the runs comparable."""
-    data = {"measure_changed": any(found.measure_changes), "remedy": list(found.remedy)}
-    hidden = () if found.is_comparable else ("answer", "non_inferiority", "probability_better")
+    data = {"measure_changed": any(comparison.measure_changes), "remedy": list(comparison.remedy)}
+    hidden = () if comparison.is_comparable else ("answer", "non_inferiority")
     return {**data, **dict.fromkeys(hidden)}
 
 
@@ -107,13 +120,20 @@ def _paired(paired: Paired, *, is_comparable: bool = True) -> dict[str, Any]:
 
 
 def _errors(errors: ErrorBounds | None, is_comparable: bool) -> dict[str, Any] | None:
-    """Return the cases that errored in one run only, the error rates, and the difference if they count as 0 and 1."""
+    """Return the errors of one run only, their rates, and the difference if the excess counts as 0 and as 1."""
     if errors is None:
         return None
     only = dict(zip(("file1", "file2"), errors.only, strict=True))
     bounds = {"against": errors.against, "in_favour": errors.in_favour}
-    shown = {name: _paired(paired, is_comparable=is_comparable) for name, paired in bounds.items()}
-    return {"only": only, "rates": _paired(errors.rates), **shown}
+    differences = {name: _paired(paired, is_comparable=is_comparable) for name, paired in bounds.items()}
+    tipping = msgspec.to_builtins(errors.tipping_point)
+    return {
+        "only": only,
+        "excess": errors.excess,
+        "rates": _paired(errors.rates),
+        **differences,
+        "tipping_point": tipping,
+    }
 
 
 def _sides(sides: Sequence[Side]) -> list[dict[str, Any]]:

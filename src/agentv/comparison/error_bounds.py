@@ -1,33 +1,49 @@
-"""Bounds of a comparison that account for errors: every error that only one run has may hide any score."""
+"""Bounds of a comparison with errors: those that one run has more than the other may hide any score."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
 
+from agentv.comparison.sampling.drawn_cases import Columns, weights_of
 from agentv.comparison.scores import GroupedCases, clusters_of
-from agentv.stats.paired_comparison import Answer, Paired, compare_paired
+from agentv.stats.paired_comparison import Answer, Paired
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_MOST_PERMUTED = 300
+
+
+class TippingPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of the `errors` of one run may count as `score` before a claim is lost; `place` is 0 for A, 1 for B."""
+
+    place: Literal[0, 1]
+    score: Literal[0, 1]
+    errors: int
+    most: int
 
 
 class ErrorBounds(msgspec.Struct, frozen=True, kw_only=True):
     """A comparison in which errors count. `only` are the numbers of cases that errored in one run only, for each run.
 
-    `against` counts each of them against the second run: as 0 in the second and as 1 in the first. `in_favour` is the
-    opposite. `rates` compares the fractions of trials that errored. Errors of a case in both runs are left out.
+    Errors that both runs have equally often are chance, and are left out. `excess` is the number of cases that errored
+    more often in the second run, negative for the first. `against` counts the excess against the second run: as 0 in
+    the second, or as 1 in the first. `in_favour` is the opposite. `rates` compares the fractions of trials that
+    errored. `tipping_point` is that of the claim without errors, if there is a claim.
     """
 
     only: tuple[int, int]
+    excess: float
     rates: Paired
     against: Paired
     in_favour: Paired
+    tipping_point: TippingPoint | None = None
 
     def supports(self, answer: Answer) -> bool:
-        """Return whether a claim remains if every error counts against it."""
+        """Return whether a claim remains if the excess of errors counts against it."""
         if answer == "better":
             return self.against.answer == answer
         return answer != "worse" or self.in_favour.answer == answer
@@ -37,33 +53,108 @@ class ErrorBounds(msgspec.Struct, frozen=True, kw_only=True):
         return not self.supports(answer) or (answer != "worse" and self.against.answer == "worse")
 
 
-def error_bounds(sides: tuple[GroupedCases, GroupedCases], rows: NDArray[Any], seed: int) -> ErrorBounds | None:
-    """Compare the cases in `rows` of two runs with errors counted as 0 and as 1; None without errors in one run only.
+class ErroredCases:
+    """The mean score of each case in two runs, and the fraction of its trials that errored in one run only.
 
-    A case with several trials is between the mean with its failed trials counted as 0, and as 1. The fraction of trials
-    that failed in both runs is left out.
+    The fraction of trials that errored in both runs is left out. The mean is NaN for a case whose trials all errored.
+    """
+
+    def __init__(
+        self,
+        scores: list[NDArray[Any]],
+        failed: list[NDArray[Any]],
+        clusters: NDArray[Any] | None,
+        weights: NDArray[Any] | None = None,
+    ) -> None:
+        shared = np.minimum(*failed)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            parts = [np.nan_to_num((each - shared) / (1 - shared)) for each in failed]
+        # A case without any score or error in a run, such as one without evaluators, is not part of the comparison.
+        is_known = [~np.isnan(score) | (part == 1) for score, part in zip(scores, parts, strict=True)]
+        usable = np.logical_and(*is_known) & (shared < 1)
+        self._scores = [score[usable] for score in scores]
+        self._parts = [part[usable] for part in parts]
+        self._clusters = None if clusters is None else clusters[usable]
+        self._weights = None if weights is None else weights[usable]
+
+    @property
+    def only(self) -> tuple[int, int]:
+        """The number of cases that errored in one run only, for each run."""
+        before, after = (int((part > 0).sum()) for part in self._parts)
+        return before, after
+
+    @property
+    def excess(self) -> float:
+        """How many more cases errored in the second run."""
+        return round(float(self._parts[1].sum() - self._parts[0].sum()), 9)
+
+    def compare(self, place: int, errors: float, score: float, *, seed: int = 0, test: bool = True) -> Paired | None:
+        """Compare the runs with this number of errors of one run counted as a score; None if no case is left.
+
+        Those errors count first that change the difference most. All others are left out.
+        """
+        part, own, other = self._parts[place], self._scores[place], self._scores[1 - place]
+        order = np.argsort(np.where(part > 0, other if score else -other, np.inf), kind="stable")
+        counted = np.zeros_like(part)
+        room = part[order]
+        counted[order] = np.clip(errors - (np.cumsum(room) - room), 0, room)
+        weight = 1 - part + counted
+        with np.errstate(invalid="ignore", divide="ignore"):
+            column = ((1 - part) * np.nan_to_num(own) + counted * score) / weight
+        columns = [column, other] if place == 0 else [other, column]
+        usable = (weight > 0) & ~np.isnan(other)
+        if not usable.any():
+            return None
+        before, after = (np.clip(each, 0, 1) for each in columns)
+        cases = Columns(before, after, self._clusters, self._weights).rows(usable)
+        return cases.compare(seed, test=test or len(cases.first) <= _MOST_PERMUTED)
+
+    def tipping_point(self, answer: Answer) -> TippingPoint | None:
+        """Return how many errors may count against a claim before it is lost, by bisection; None without a claim."""
+        if answer == "cannot tell":
+            return None
+        place: Literal[0, 1] = 1 if self.excess >= 0 and self.only[1] else 0
+        score: Literal[0, 1] = 0 if (answer == "better") == (place == 1) else 1
+        errors = self.only[place]
+        least, most = 0, errors + 1
+        while most - least > 1:
+            middle = (least + most) // 2
+            found = self.compare(place, middle, score, test=False)
+            least, most = (middle, most) if found is not None and found.answer == answer else (least, middle)
+        return TippingPoint(place=place, score=score, errors=errors, most=least)
+
+
+def error_bounds(
+    sides: tuple[GroupedCases, GroupedCases], rows: NDArray[Any], seed: int, claim: Answer = "cannot tell"
+) -> ErrorBounds | None:
+    """Compare the cases in `rows` of two runs with the excess of errors counted as 0 and as 1; None without errors.
+
+    `claim` is the verdict without errors, whose tipping point is computed.
     """
     scores, failed = [], []
     for place, side in enumerate(sides):
         scores.append(side.means(side.run.scores)[rows[:, place]])
         failed.append(side.means(side.run.failures)[rows[:, place]])
-    shared = np.minimum(*failed)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        unknown = [(each - shared) / (1 - shared) for each in failed]
-    known = (~np.isnan(part) & (~np.isnan(score) | (part == 1)) for part, score in zip(unknown, scores, strict=True))
-    kept = np.logical_and(*known)
-    counts = [int((part[kept] > 0).sum()) for part in unknown]
-    if not any(counts):
+    clusters, weights = clusters_of(sides, rows), weights_of(sides, rows)
+    cases = ErroredCases(scores, failed, clusters, weights)
+    if not any(cases.only):
         return None
-    clusters = clusters_of(sides, rows[kept])
-    low, high = [], []
-    for part, score in zip(unknown, scores, strict=True):
-        least = (1 - part[kept]) * np.nan_to_num(score[kept])
-        low.append(np.clip(least, 0, 1))
-        high.append(np.clip(least + part[kept], 0, 1))
+    return bound_errors(cases, Columns(failed[0], failed[1], clusters, weights).compare(seed), claim, seed)
+
+
+def bound_errors(cases: ErroredCases, rates: Paired, claim: Answer, seed: int = 0) -> ErrorBounds:
+    """Bound the excess of errors of one run. `rates` compares the fractions of trials that errored."""
+    place, excess = (1, cases.excess) if cases.excess >= 0 else (0, -cases.excess)
+    harm = 0 if place else 1
+    against, in_favour = (
+        cases.compare(place, excess, score, seed=seed) or rates._replace(ci95=None, p_value=None)
+        for score in (harm, 1 - harm)
+    )
     return ErrorBounds(
-        only=(counts[0], counts[1]),
-        rates=compare_paired(failed[0], failed[1], clusters_of(sides, rows), seed=seed),
-        against=compare_paired(high[0], low[1], clusters, seed=seed),
-        in_favour=compare_paired(low[0], high[1], clusters, seed=seed),
+        only=cases.only,
+        excess=cases.excess,
+        rates=rates,
+        against=against,
+        in_favour=in_favour,
+        tipping_point=cases.tipping_point(claim),
     )

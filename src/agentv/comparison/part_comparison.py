@@ -11,13 +11,14 @@ import numpy as np
 from agentv.errors import plural
 from agentv.stats.distributions import Interval
 from agentv.stats.means import Estimate, paired_difference, quantile_interval
-from agentv.stats.paired_comparison import Paired, compare_paired
+from agentv.stats.paired_comparison import Paired
 from agentv.stats.power import holm
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from agentv.comparison.joined_cases import Columns, JoinedCases
+    from agentv.comparison.joined_cases import JoinedCases
+    from agentv.comparison.sampling.drawn_cases import Columns
     from agentv.comparison.scores import Column
 
 _MIN_TAG_CASES = 3
@@ -70,8 +71,8 @@ class UsageChange(msgspec.Struct, frozen=True, kw_only=True):
 def pass_rate(joined: JoinedCases, seed: int) -> Paired | None:
     """Compare the fractions of trials that passed."""
     before, after = (side.run.passes for side in joined.sides)
-    first, second, clusters = joined.column(before, after)
-    return compare_paired(first, second, clusters, seed=seed) if len(first) else None
+    columns = joined.column(before, after)
+    return columns.compare(seed) if len(columns.first) else None
 
 
 def evaluators(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
@@ -82,9 +83,9 @@ def evaluators(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
 
 def tags(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
     """Compare the cases of each tag with at least three cases."""
-    found = joined.tags()
-    large = {tag: rows for tag, rows in found.items() if len(rows) >= _MIN_TAG_CASES}
-    if few := len(found) - len(large):
+    rows_by_tag = joined.tags()
+    large = {tag: rows for tag, rows in rows_by_tag.items() if len(rows) >= _MIN_TAG_CASES}
+    if few := len(rows_by_tag) - len(large):
         tag = "tag" if few == 1 else "tags"
         joined.notes.append(f"Not compared separately: {few:,} {tag} with fewer than {_MIN_TAG_CASES} cases")
     return _parts(_columns(joined, large), seed)
@@ -92,14 +93,14 @@ def tags(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
 
 def dataset_parts(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
     """Compare the cases of each dataset, if there are several. `pooled` is the difference shrunk towards the others."""
-    found = joined.datasets()
-    if len(found) < 2:
+    rows_by_dataset = joined.datasets()
+    if len(rows_by_dataset) < 2:
         return ()
-    parts = _parts(_columns(joined, found), seed)
+    parts = _parts(_columns(joined, rows_by_dataset), seed)
     pooled = partial_pooling([part.paired for part in parts])
     return tuple(
-        PartComparison(name=part.name, paired=part.paired, p_adjusted=part.p_adjusted, pooled=each)
-        for part, each in zip(parts, pooled, strict=True)
+        PartComparison(name=part.name, paired=part.paired, p_adjusted=part.p_adjusted, pooled=value)
+        for part, value in zip(parts, pooled, strict=True)
     )
 
 
@@ -111,7 +112,7 @@ def weighted_difference(joined: JoinedCases, parts: Sequence[PartComparison]) ->
     weights: dict[str, float] = {}
     for side in joined.sides:
         manifest = side.run.manifest
-        weights |= {each.name: each.weight for each in manifest.datasets} if manifest else {}
+        weights |= {item.name: item.weight for item in manifest.datasets} if manifest else {}
     used = np.array([weights.get(part.name, 1.0) for part in parts])
     if not len(used) or (used == used[0]).all():
         return None
@@ -123,7 +124,7 @@ def weighted_difference(joined: JoinedCases, parts: Sequence[PartComparison]) ->
         low, high = (float(np.sqrt(np.square(used * (bounds[:, end] - deltas)).sum()) / used.sum()) for end in (0, 1))
         interval = max(-1.0, mean - low), min(1.0, mean + high)
     return WeightedDifference(
-        weights={part.name: float(each) for part, each in zip(parts, used, strict=True)}, mean_delta=mean, ci95=interval
+        weights={part.name: float(item) for part, item in zip(parts, used, strict=True)}, mean_delta=mean, ci95=interval
     )
 
 
@@ -158,23 +159,23 @@ def opposite_datasets(parts: Sequence[PartComparison], overall: Paired | None) -
         return
     claimed = overall.mean_delta
     for part in parts:
-        found, delta = part.paired, part.paired.mean_delta
-        is_shown = found.conclude(part.p_adjusted) != "cannot tell"
+        paired, delta = part.paired, part.paired.mean_delta
+        is_shown = paired.conclude(part.p_adjusted) != "cannot tell"
         if delta * claimed < 0 and (is_shown or abs(delta) > abs(claimed)):
-            change = f"{found.mean_before:.3f} → {found.mean_after:.3f} on {plural(found.n, 'case')}"
+            change = f"{paired.mean_before:.3f} → {paired.mean_after:.3f} on {plural(paired.n, 'case')}"
             yield f"Dataset {part.name} moved the other way: {change}"
 
 
-def adjusted_p_values(found: Iterable[Paired]) -> Iterator[float | None]:
+def adjusted_p_values(comparisons: Iterable[Paired]) -> Iterator[float | None]:
     """Yield the p-values adjusted for the number of tests; comparisons without one do not count."""
-    p_values = [paired.p_value for paired in found]
+    p_values = [paired.p_value for paired in comparisons]
     adjusted = iter(holm([p for p in p_values if p is not None]))
     return (None if p is None else next(adjusted) for p in p_values)
 
 
 def usage_change(joined: JoinedCases, before: Column, after: Column) -> UsageChange | None:
     """Compare the cost or time per case. The ratio and the percentiles are not affected by outliers."""
-    first, second, clusters = joined.column(before, after)
+    first, second, clusters, _ = joined.column(before, after)
     if not len(first):
         return None
     positive = (first > 0) & (second > 0)
@@ -193,19 +194,17 @@ def _percentile(values: NDArray[Any], share: float) -> Percentile:
 
 
 def _columns(joined: JoinedCases, parts: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, Columns]]:
-    """Yield the scores and clusters of some rows of the shared cases."""
-    first, second = joined.scores
-    for name, rows in parts.items():
-        yield name, (first[rows], second[rows], None if joined.clusters is None else joined.clusters[rows])
+    """Yield some rows of the shared cases."""
+    return ((name, joined.columns.rows(rows)) for name, rows in parts.items())
 
 
 def _parts(columns: Iterable[tuple[str, Columns]], seed: int) -> tuple[PartComparison, ...]:
     """Compare both runs for each part, with p-values adjusted for the number of tests."""
-    found = {
+    comparisons = {
         # With many cases Student's test and the permutation test agree, and it is faster.
-        name: compare_paired(*column, seed=seed, test=len(column[0]) <= _MOST_PERMUTED)
+        name: column.compare(seed, test=len(column.first) <= _MOST_PERMUTED)
         for name, column in columns
-        if len(column[0])
+        if len(column.first)
     }
-    adjusted = zip(found.items(), adjusted_p_values(found.values()), strict=True)
+    adjusted = zip(comparisons.items(), adjusted_p_values(comparisons.values()), strict=True)
     return tuple(PartComparison(name=name, paired=paired, p_adjusted=p) for (name, paired), p in adjusted)

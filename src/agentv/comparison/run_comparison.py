@@ -16,7 +16,9 @@ from agentv.comparison.changes.differences import run_differences
 from agentv.comparison.changes.remedy import rescore_commands
 from agentv.comparison.comparison import Change, Comparison, Matrix, Outcome, Pair, Side
 from agentv.comparison.error_bounds import ErrorBounds, error_bounds
+from agentv.comparison.frontier import cost_frontier
 from agentv.comparison.joined_cases import JOIN_HINT, JoinedCases, name_parts, shared_by_all
+from agentv.comparison.judge_evidence import decide_by_labels, judge_evidence
 from agentv.comparison.part_comparison import (
     adjusted_p_values,
     dataset_parts,
@@ -27,15 +29,18 @@ from agentv.comparison.part_comparison import (
     usage_change,
     weighted_difference,
 )
+from agentv.comparison.sampling.drawn_cases import Columns, refuse_different_draws, weights_of
 from agentv.comparison.scores import GroupedCases, RunScores, Watch, clusters_of
+from agentv.comparison.undeclared_clusters import undeclared_clusters
 from agentv.comparison.unfinished_run import unfinished
 from agentv.errors import UsageError
 from agentv.model.result import reason_of
-from agentv.model.values import draw_rank, sampling_unit
+from agentv.model.values import cluster_of, draw_rank, sampling_unit
+from agentv.runs.baselines.pool import PooledStore
 from agentv.runs.record import ScoreRecord
 from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.means import Estimate
-from agentv.stats.paired_comparison import Paired, compare_drawn, compare_paired
+from agentv.stats.paired_comparison import Paired, compare_drawn
 from agentv.stats.power import NonInferiority, non_inferiority
 
 if TYPE_CHECKING:
@@ -46,7 +51,7 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Changes below `threshold` are ties; `margin` adds a test of non-inferiority; `changes` is a number of cases.
 
     `cases` are ids of cases to show instead of the largest changes. With `allow_changed_measure`, runs that were scored
-    differently get a verdict too.
+    differently get a verdict too. `judge_must_agree` is the kappa that makes a judge calibrated.
     """
 
     threshold: float = 0.1
@@ -55,6 +60,7 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     cases: tuple[str, ...] = ()
     seed: int = 0
     allow_changed_measure: bool = False
+    judge_must_agree: float | None = None
 
 
 class NamedRun(NamedTuple):
@@ -90,21 +96,24 @@ def compare_joined(joined: JoinedCases, options: CompareOptions = CompareOptions
         examples = [next((f"{name}/{id}" for name, id, *_ in run.cases), "no case") for run in (before, after)]
         detail = f"{before.label} has {examples[0]}, {after.label} has {examples[1]}"
         raise UsageError("The runs have no case in common", detail, JOIN_HINT)
-    first, second = joined.scores
-    paired = compare_paired(first, second, joined.clusters, seed=seed) if len(first) else None
+    paired = joined.columns.compare(seed) if len(joined.scores[0]) else None
     pairs = Pairs(joined, options.threshold)
     before_side, after_side = (
-        _side(side, rows, joined.clusters) for side, rows in zip(joined.sides, joined.index.T, strict=True)
+        _side(side, rows, joined.columns) for side, rows in zip(joined.sides, joined.index.T, strict=True)
     )
     sides = before_side, after_side
     if paired is not None and any(side.stopped_early for side in sides):
         paired = _as_drawn(joined, paired)
+    judge = judge_evidence((before, after), options.judge_must_agree)
+    if paired is not None and judge is not None:
+        paired, judge = decide_by_labels(joined, paired, judge)
     datasets = dataset_parts(joined, seed)
     joined.notes += opposite_datasets(datasets, paired)
-    errors = error_bounds(joined.sides, joined.matched, seed)
+    joined.notes += undeclared_clusters(before)
+    errors = error_bounds(joined.sides, joined.matched, seed, paired.answer if paired else "cannot tell")
     with before.run, after.run:
-        chosen = rows_of(joined, options.cases) if options.cases else _largest(pairs, options.changes)
-        changed = tuple(_changes(joined, pairs, chosen))
+        selection = rows_of(joined, options.cases) if options.cases else _largest(pairs, options.changes)
+        changed = tuple(_changes(joined, pairs, selection))
         regressions = find_regressions(joined, pairs.deltas, options.threshold)
     return Comparison(
         sides=sides,
@@ -134,22 +143,23 @@ def compare_joined(joined: JoinedCases, options: CompareOptions = CompareOptions
         allow_changed_measure=options.allow_changed_measure,
         remedy=rescore_commands((before, after), [joined.shared.measure_changes]),
         regressions=regressions,
+        judge=judge,
     )
 
 
 def _non_inferiority(paired: Paired, margin: float, errors: ErrorBounds | None) -> NonInferiority:
-    """Test the margin. With errors, the outcome must be the same if every error counts against it."""
-    found = non_inferiority(paired.estimate, margin)
+    """Test the margin. The outcome must be the same if the excess of errors counts against it."""
+    result = non_inferiority(paired.estimate, margin)
     if errors is None:
-        return found
-    worst = errors.against if found.outcome == "shown" else errors.in_favour
-    is_same = non_inferiority(worst.estimate, margin).outcome == found.outcome
-    return found if is_same else found._replace(outcome="inconclusive")
+        return result
+    worst = errors.against if result.outcome == "shown" else errors.in_favour
+    is_same = non_inferiority(worst.estimate, margin).outcome == result.outcome
+    return result if is_same else result._replace(outcome="inconclusive")
 
 
-def _side(side: GroupedCases, rows: NDArray[Any], clusters: NDArray[Any] | None) -> Side:
-    """Describe a run of a comparison, with its mean over the cases in `rows`."""
-    run, mean = side.run, _mean(side, rows, clusters)
+def _side(side: GroupedCases, rows: NDArray[Any], columns: Columns) -> Side:
+    """Describe a run of a comparison, with its mean over the cases in `rows`, which are those of `columns`."""
+    run, mean = side.run, _mean(side, rows, columns)
     return Side(
         label=run.label,
         path=str(run.path),
@@ -163,10 +173,11 @@ def _side(side: GroupedCases, rows: NDArray[Any], clusters: NDArray[Any] | None)
         stopped_early=_stopped_early(run),
         unfinished=unfinished(run),
         has_settings=run.manifest is not None and run.run.folder.cases_path.is_file(),
+        runs=run.run.labels if isinstance(run.run, PooledStore) else (),
     )
 
 
-def _mean(side: GroupedCases, rows: NDArray[Any], clusters: NDArray[Any] | None) -> MeanAccumulator:
+def _mean(side: GroupedCases, rows: NDArray[Any], columns: Columns) -> MeanAccumulator:
     """Return the mean of some cases of a run, with the same interval as in the run's summary.
 
     If all cases have the same number of trials, trials of a case are a cluster; otherwise they are averaged first.
@@ -180,13 +191,15 @@ def _mean(side: GroupedCases, rows: NDArray[Any], clusters: NDArray[Any] | None)
     trials = np.bincount(positions, minlength=len(rows))
     if len(trials) and trials.min() != trials.max():
         values, positions = np.bincount(positions, values) / trials, np.arange(len(rows))
-    if clusters is not None:
-        positions = clusters[positions]
-    is_clustered = clusters is not None or len(values) > len(rows)
+    weights = None if columns.weights is None else columns.weights[positions]
+    is_clustered = columns.clusters is not None or weights is not None or len(values) > len(rows)
+    if columns.clusters is not None:
+        positions = columns.clusters[positions]
     # Arrays yield plain numbers one by one; lists of them would take four times the memory.
     names = array("q", positions.astype(np.int64).tobytes()) if is_clustered else repeat(None)
-    for value, cluster in zip(array("d", values.tobytes()), names):  # noqa: B905
-        mean.add(value, cluster)
+    factors = repeat(1.0) if weights is None else array("d", weights.tobytes())
+    for value, cluster, weight in zip(array("d", values.tobytes()), names, factors):  # noqa: B905
+        mean.add(value, cluster, weight)
     return mean
 
 
@@ -207,7 +220,7 @@ class Pairs(Sequence[Pair]):
 
     def __getitem__(self, row: Any) -> Any:
         if isinstance(row, slice):
-            return [self[each] for each in range(*row.indices(len(self)))]
+            return [self[index] for index in range(*row.indices(len(self)))]
         name = self._joined.name(row)
         delta = float(self.deltas[row])
         outcome: Outcome = "win" if delta >= self._threshold else "loss" if delta <= -self._threshold else "tie"
@@ -257,7 +270,7 @@ def _as_drawn(joined: JoinedCases, paired: Paired) -> Paired:
     with side.run.run as run:
         for start, delta in zip(side.starts()[joined.index[:, place]].tolist(), deltas, strict=True):
             record = run.read(start, ScoreRecord)
-            unit = sampling_unit(record.conversation_id, record.dataset_path, record.eval_id)
+            unit = sampling_unit(cluster_of(record), record.dataset_path, record.eval_id)
             total, count = sums.get((draw_rank(seed, unit), unit), (0.0, 0))
             sums[draw_rank(seed, unit), unit] = total + delta, count + 1
     return compare_drawn(paired, (sums[key] for key in sorted(sums)), max(count for _, count in sums.values()))
@@ -267,41 +280,55 @@ def _stopped_early(run: RunScores) -> bool:
     return run.manifest is not None and run.manifest.stopped_early
 
 
-def compare_many(runs: Sequence[RunScores], *, seed: int = 0, allow_changed_measure: bool = False) -> Matrix:
-    """Compare three or more runs. Raises UsageError if no case was scored in all of them."""
+def compare_many(
+    runs: Sequence[RunScores],
+    *,
+    seed: int = 0,
+    allow_changed_measure: bool = False,
+    all_pairs: bool = False,
+    judge_must_agree: float | None = None,
+) -> Matrix:
+    """Compare three or more runs with the first, or all pairs. Raises UsageError if no case was scored in all runs."""
     notes = [note for run in runs for note in run.import_notes]
     parts = name_parts(runs, notes)
     sides = [GroupedCases(run, parts) for run in runs]
     shared, rows = shared_by_all(sides)
-    notes += dict.fromkeys(note for each in shared for note in each.notes)
-    columns = [side.means(side.run.scores)[rows[:, place]] for place, side in enumerate(sides)]
-    scores = np.array(columns).T.reshape(len(rows), len(runs))
+    refuse_different_draws(sides, rows)
+    notes += dict.fromkeys(note for cases in shared for note in cases.notes)
+    notes += undeclared_clusters(runs[0])
+    means = [side.means(side.run.scores)[rows[:, place]] for place, side in enumerate(sides)]
+    scores = np.array(means).T.reshape(len(rows), len(runs))
     there = ~np.isnan(scores).any(axis=1)
     if not there.any():
         raise _not_scored_by_all(runs, notes)
     pairs = list(combinations(range(len(runs)), 2))
-    errors = {(i, j): error_bounds((sides[i], sides[j]), rows[:, [i, j]], seed) for i, j in pairs}
+    tested = [(i, j) for i, j in pairs if all_pairs or i == 0]
+    errors = {(i, j): error_bounds((sides[i], sides[j]), rows[:, [i, j]], seed) for i, j in tested}
     scores, rows = scores[there], rows[there]
-    clusters = clusters_of(sides, rows)
-    found = {(i, j): compare_paired(scores[:, i], scores[:, j], clusters, seed=seed) for i, j in pairs}
-    adjusted = dict(zip(found, adjusted_p_values(found.values()), strict=True))
+    clusters, weights = clusters_of(sides, rows), weights_of(sides, rows)
+    columns = {(i, j): Columns(scores[:, i], scores[:, j], clusters, weights) for i, j in pairs}
+    comparisons = {pair: cases.compare(seed) for pair, cases in columns.items()}
+    adjusted = dict(zip(tested, adjusted_p_values(comparisons[pair] for pair in tested), strict=True))
     size = range(len(runs))
-    described = tuple(_side(side, column, clusters) for side, column in zip(sides, rows.T, strict=True))
-    means = tuple(side.mean for side in described if side.mean is not None)
+    described = tuple(_side(side, column, columns[0, 1]) for side, column in zip(sides, rows.T, strict=True))
+    estimates = tuple(side.mean for side in described if side.mean is not None)
     return Matrix(
         sides=described,
         n=len(scores),
-        clusters=means[0].clusters,
-        means=means,
-        differences=tuple(tuple(found.get((i, j)) for j in size) for i in size),
+        clusters=estimates[0].clusters,
+        means=estimates,
+        differences=tuple(tuple(comparisons.get((i, j)) for j in size) for i in size),
         p_adjusted=tuple(tuple(adjusted.get((i, j)) for j in size) for i in size),
+        all_pairs=all_pairs,
+        judge=judge_evidence(runs, judge_must_agree),
+        frontier=cost_frontier(runs),
         left_out=tuple(len(side) - len(scores) for side in sides),
         errors=errors,
         notes=tuple(notes),
-        other_inputs=tuple(dict.fromkeys(case for each in shared for case in each.other_inputs)),
-        what_changed=tuple(tuple(run_differences(each)) for each in shared),
+        other_inputs=tuple(dict.fromkeys(case for cases in shared for case in cases.other_inputs)),
+        what_changed=tuple(tuple(run_differences(cases)) for cases in shared),
         allow_changed_measure=allow_changed_measure,
-        remedy=rescore_commands(runs, [each.measure_changes for each in shared]),
+        remedy=rescore_commands(runs, [cases.measure_changes for cases in shared]),
     )
 
 

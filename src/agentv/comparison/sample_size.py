@@ -39,7 +39,7 @@ DIFFERENCE = 0.05
 DIFFERENCES = (0.02, DIFFERENCE, 0.1, 0.2)
 TRIALS = (1, 2, 3, 5, 10)
 
-_FEWEST_CASES = 20
+FEWEST_CASES = 20
 """The interval of a variance from fewer cases is too short."""
 
 Goal = Literal["difference", "margin", "min_pass_rate", "threshold"]
@@ -84,19 +84,23 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
         elif variance is not None:
             between = variance
         if self.is_measured:
-            found = variance_of_difference(between, before, after, trials)
+            once, case_variance = (variance_of_difference(between, before, after, count) for count in (1, trials))
         else:
-            found = variance_between_runs(between, before, trials, self.correlation)
+            once, case_variance = (
+                variance_between_runs(between, before, count, self.correlation) for count in (1, trials)
+            )
+        # What two runs have in common stays, however many trials: the mean of several correlates more.
+        common, luck = self.correlation * once, (1 - self.correlation) * case_variance
         step = self.step if trials == 1 else self.step * self.agreement
         is_binary = step == 1 and self.cluster_size == 1
         return Noise(
-            variance=scale * found,
+            variance=scale * case_variance,
             step=step,
             difference=self.difference,
             design_effect=self.design_effect,
             cluster_size=self.cluster_size,
             loss=0.0 if is_binary else self.loss,
-            correlation=self.correlation,
+            correlation=common / (common + luck) if common > 0 else self.correlation,
         )
 
 
@@ -104,7 +108,8 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     """The number of cases that a goal needs with this number of trials, with its interval and the cost of one run.
 
     `value` is the difference, the margin or the limit of a gate. `cases` is None if no number is enough, which is also
-    the meaning of None as the end of `cases_ci95`. `observed` is the mean or pass rate of the run, for a gate.
+    the meaning of None as the end of `cases_ci95`. `cases_range` covers every correlation between two runs, if it is
+    neither measured nor given. `observed` is the mean or pass rate of the run, for a gate.
     """
 
     goal: Goal
@@ -113,6 +118,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     cases: int | None
     cases_ci95: tuple[int, int | None] | None
     cost_usd: float | None
+    cases_range: tuple[int, int] | None = None
     observed: float | None = None
     observed_ci95: Interval | None = None
 
@@ -126,20 +132,24 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Sample sizes by goal and trials. `could_show` is the difference that the given cases can show, by trials."""
+    """Sample sizes by goal and trials. `could_show` is the difference that the given cases can show, by trials.
+
+    `could_show_range` is its range over every correlation between two runs, if that is neither measured nor given.
+    """
 
     spread: Spread
     power: float
     needs: tuple[Need, ...]
     could_show: dict[int, float | None]
+    could_show_range: dict[int, tuple[float | None, float | None]] = {}
 
 
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What to plan for; without differences, margin and gates, several differences.
 
     `margin` is planned for runs that are equally good; `min_pass_rate` and `threshold` for a gate by interval, if the
-    figures of the run are the true ones. `correlation` is that of a case's scores in two runs with one trial each; it
-    is assumed with one run.
+    figures of the run are the true ones. `correlation` is that of a case's scores in two runs with one trial each, to
+    assume with one run; without it, numbers are ranges over every correlation.
     """
 
     differences: tuple[float, ...] = ()
@@ -148,7 +158,7 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     threshold: float | None = None
     trials: tuple[int, ...] = ()
     power: float = POWER
-    correlation: float = CORRELATION
+    correlation: float | None = None
 
 
 def plan(runs: Sequence[RunScores], options: PlanOptions = PlanOptions()) -> Plan:
@@ -156,17 +166,33 @@ def plan(runs: Sequence[RunScores], options: PlanOptions = PlanOptions()) -> Pla
     gates = {"min_pass_rate": options.min_pass_rate, "threshold": options.threshold}
     if len(runs) > 1 and any(limit is not None for limit in gates.values()):
         raise UsageError("A gate is planned from one run, but two were given", hint="Leave one of them out")
-    spread = _spread_of_two(*runs) if len(runs) == 2 else _spread_of_one(runs[0], options.correlation)
+    assumed = CORRELATION if options.correlation is None else options.correlation
+    spread = _spread_of_two(*runs) if len(runs) == 2 else _spread_of_one(runs[0], assumed)
+    is_unknown = len(runs) == 1 and options.correlation is None
     # The effect of more trials is unknown without repeated trials.
     trials = (options.trials or TRIALS) if spread.within is not None else (1,)
     has_goal = options.margin is not None or any(limit is not None for limit in gates.values())
     differences = options.differences or (() if has_goal else DIFFERENCES)
-    needs = [_need(spread, "difference", each, count, options.power) for each in differences for count in trials]
+    needs = [_need(spread, "difference", value, count, options.power) for value in differences for count in trials]
     if options.margin is not None:
         needs += [_need(spread, "margin", options.margin, count, options.power) for count in trials]
     needs += _gate_needs(runs[0], spread, options)
     could = {count: detectable_difference(spread.noise(count), spread.cases, options.power) for count in trials}
-    return Plan(spread=spread, power=options.power, needs=tuple(needs), could_show=could)
+    found = Plan(spread=spread, power=options.power, needs=tuple(needs), could_show=could)
+    return _with_ranges(found, runs[0], options) if is_unknown else found
+
+
+def _with_ranges(found: Plan, run: RunScores, options: PlanOptions) -> Plan:
+    """Add the range of each number over every correlation between two runs, from 1 (no luck) to 0 (only luck)."""
+    alike, unlike = (plan([run], msgspec.structs.replace(options, correlation=each)) for each in (1.0, 0.0))
+    needs = tuple(
+        need
+        if need.cases is None or first.cases is None or second.cases is None or need.observed is not None
+        else msgspec.structs.replace(need, cases_range=(min(first.cases, need.cases), max(second.cases, need.cases)))
+        for need, first, second in zip(found.needs, alike.needs, unlike.needs, strict=True)
+    )
+    could = {trials: (alike.could_show[trials], unlike.could_show[trials]) for trials in found.could_show}
+    return msgspec.structs.replace(found, needs=needs, could_show_range=could)
 
 
 def _need(spread: Spread, goal: Literal["difference", "margin"], value: float, trials: int, power: float) -> Need:
@@ -207,8 +233,8 @@ def _sized(need: Need, cases_for: Callable[[float], int | None], spread: Spread)
         raise UsageError("Cannot plan a gate: the run has no scores")
 
     def scaled(value: float) -> int | None:
-        found = cases_for(value)
-        return None if found is None else math.ceil(found * spread.design_effect)
+        count = cases_for(value)
+        return None if count is None else math.ceil(count * spread.design_effect)
 
     low, high = need.observed_ci95
     cases, ends = scaled(need.observed), [end for end in map(scaled, (low, high)) if end is not None]
@@ -244,7 +270,7 @@ def _spread(sides: Sequence[GroupedCases], values: NDArray[Any], clusters: NDArr
     variance, effect = _variance(values, clusters)
     step = smallest_step(*(side.run.scores.arrays()[1] for side in sides))
     noise = [_trial_variance(side) for side in sides]
-    within = [each for each, _ in noise if each is not None]
+    within = [value for value, _ in noise if value is not None]
     labels = [side.run.label for side in sides]
     if not variance and not any(within) and step != 1:
         why = f"All scores in {labels[0]} are equal"
@@ -259,7 +285,7 @@ def _spread(sides: Sequence[GroupedCases], values: NDArray[Any], clusters: NDArr
         cases=len(values),
         variance=variance,
         variance_ci95=_variance_interval(values, clusters, is_difference=len(sides) > 1),
-        between=max(0.0, variance - sum(each * share for each, share in noise if each)) if is_known else variance,
+        between=max(0.0, variance - sum(value * share for value, share in noise if value)) if is_known else variance,
         within=(within[0], within[-1]) if is_known else None,
         design_effect=effect,
         cluster_size=1.0 if clusters is None else len(values) / len(np.unique(clusters)),
@@ -270,7 +296,7 @@ def _spread(sides: Sequence[GroupedCases], values: NDArray[Any], clusters: NDArr
         correlation=0.0,
         is_measured=True,
         cost_usd=float(costs.mean()) if len(costs) else None,
-        asked_once=tuple(label for label, (each, _) in zip(labels, noise, strict=True) if each is None),
+        asked_once=tuple(label for label, (value, _) in zip(labels, noise, strict=True) if value is None),
     )
 
 
@@ -317,7 +343,7 @@ def _variance_interval(values: NDArray[Any], clusters: NDArray[Any] | None, is_d
     the log scale it has a t interval, with one more deviation twice as large as the largest that was seen.
     """
     sizes = cluster_sums(np.ones_like(values), clusters)
-    if len(sizes) < _FEWEST_CASES:
+    if len(sizes) < FEWEST_CASES:
         return None
     effective = len(values) ** 2 / float(np.square(sizes).sum())
     if np.isin(values, (-1.0, 0.0, 1.0)).all():
@@ -333,8 +359,8 @@ def _variance_interval(values: NDArray[Any], clusters: NDArray[Any] | None, is_d
     if float(squares.max()) <= ROUNDING_ERROR:
         return None
     critical = t_quantile(0.5 + CONFIDENCE / 2, len(squares) - 1)
-    found = []
-    for sign, each in ((-1, squares), (1, np.append(squares, 2 * squares.max()))):
-        relative = float(each.std(ddof=1)) / math.sqrt(len(each)) / float(each.mean())
-        found.append(float(each.mean()) * math.exp(sign * critical * relative))
-    return found[0], found[1]
+    limits = []
+    for sign, sample in ((-1, squares), (1, np.append(squares, 2 * squares.max()))):
+        relative = float(sample.std(ddof=1)) / math.sqrt(len(sample)) / float(sample.mean())
+        limits.append(float(sample.mean()) * math.exp(sign * critical * relative))
+    return limits[0], limits[1]

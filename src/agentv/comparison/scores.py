@@ -19,6 +19,8 @@ from agentv.comparison.case_table import CaseName, CaseTable, first_places, numb
 from agentv.comparison.changes.run_change import CaseId
 from agentv.errors import AgentvError, UsageError
 from agentv.model.diagnostics import did_you_mean
+from agentv.model.values import cluster_of
+from agentv.runs.baselines.pool import PooledStore
 from agentv.runs.record import EvaluatorCalls, EvaluatorScore, ScoreRecord
 from agentv.runs.store import RunStore
 
@@ -99,16 +101,19 @@ class RunScores:
     `tags`, `judges` and `paths` are indexes into `tag_sets`, `judge_sets` and `path_names`. `fingerprints` are hashes
     of the input and the references of a case; 0 if they are not stored. `starts` holds the offset of each case's first
     scored record, or -1. With `picked`, only the records of that target are read, or of that prompt if there is no
-    such target.
+    such target. `source` is a path or an open run, such as a pool of several runs.
     """
 
-    def __init__(self, path: Path | str, label: str, picked: str | None = None, watch: Watch | None = None) -> None:
-        self.run = RunStore.open(path)
-        self.path = path
+    def __init__(
+        self, source: Path | str | RunStore, label: str, picked: str | None = None, watch: Watch | None = None
+    ) -> None:
+        self.run = source if isinstance(source, RunStore) else RunStore.open(source)
+        self.path = source.path if isinstance(source, RunStore) else source
         self.label = label
         self.picked = picked
         self.cases = CaseTable()
         self._conversations = array("q")
+        self._probabilities = array("d")
         self.paths = array("i")
         self.path_names: dict[str, int] = {}
         self.tags = array("i")
@@ -148,12 +153,12 @@ class RunScores:
                 self._add(start, record)
         if name in targets:
             return
-        named = {prompt for prompt in prompts if prompt is not None}
-        if name not in named:
-            known = f"Targets: {', '.join(sorted(targets)) or 'none'}"
-            known += f"; prompts: {', '.join(sorted(named))}" if named else ""
-            hint = did_you_mean(name, {*targets, *named}) or known
-            what = "target or prompt" if named else "target"
+        prompt_names = {prompt for prompt in prompts if prompt is not None}
+        if name not in prompt_names:
+            choices = f"Targets: {', '.join(sorted(targets)) or 'none'}"
+            choices += f"; prompts: {', '.join(sorted(prompt_names))}" if prompt_names else ""
+            hint = did_you_mean(name, {*targets, *prompt_names}) or choices
+            what = "target or prompt" if prompt_names else "target"
             raise UsageError(f"No results for {what} '{name}' in {self.path}", hint=hint)
         for start, record in self._entries():
             if record.prompt == name:
@@ -167,8 +172,13 @@ class RunScores:
         return None
 
     @property
+    def pooled(self) -> tuple[RunStore, ...]:
+        """The runs that were pooled; the run itself if it is a single one."""
+        return self.run.runs if isinstance(self.run, PooledStore) else (self.run,)
+
+    @property
     def import_notes(self) -> tuple[str, ...]:
-        """What a reader of another tool's results should know; empty for our own runs."""
+        """What a reader of another tool's results or of a pool should know; empty for a single run of ours."""
         return () if self.manifest is None else self.run.notes
 
     @property
@@ -187,9 +197,12 @@ class RunScores:
         case = self.cases.add((record.dataset, record.eval_id, record.target, record.prompt))
         if case == len(self.starts):
             self.starts.append(-1)
-            if record.conversation_id is not None:
+            if (cluster := cluster_of(record)) is not None:
                 self._conversations.extend(repeat(0, case - len(self._conversations)))
-                self._conversations.append(hash((record.dataset, record.conversation_id)))
+                self._conversations.append(hash((record.dataset, cluster)))
+            if record.probability is not None:
+                self._probabilities.extend(repeat(1.0, case - len(self._probabilities)))
+                self._probabilities.append(record.probability)
             self.paths.append(self.path_names.setdefault(record.dataset_path, len(self.path_names)))
             self.tags.append(self.tag_sets.setdefault(record.tags, len(self.tag_sets)))
             self.judges.append(0)
@@ -208,19 +221,19 @@ class RunScores:
             self.passes.add(case, record.verdict == "pass")
             if self.starts[case] < 0:
                 self.starts[case] = start
-        for found in record.evaluator_results:
-            if found.evaluator_provider_request is not None or found.evaluator_results:
-                self._add_judges(case, found)
-            if found.score is not None:
-                column = self.evaluators.get(found.name)
+        for evaluation in record.evaluator_results:
+            if evaluation.evaluator_provider_request is not None or evaluation.evaluator_results:
+                self._add_judges(case, evaluation)
+            if evaluation.score is not None:
+                column = self.evaluators.get(evaluation.name)
                 if column is None:
-                    column = self.evaluators[found.name] = Column()
-                column.add(case, found.score)
+                    column = self.evaluators[evaluation.name] = Column()
+                column.add(case, evaluation.score)
 
-    def _add_judges(self, case: int, found: EvaluatorScore | EvaluatorResult) -> None:
-        known = self.judge_sets[self.judges[case]]
-        used = known.union(_judges_of(found, found.name))
-        if used != known:
+    def _add_judges(self, case: int, evaluation: EvaluatorScore | EvaluatorResult) -> None:
+        judge_set = self.judge_sets[self.judges[case]]
+        used = judge_set.union(_judges_of(evaluation, evaluation.name))
+        if used != judge_set:
             self.judges[case] = number = self._judge_numbers.setdefault(used, len(self.judge_sets))
             if number == len(self.judge_sets):
                 self.judge_sets.append(used)
@@ -232,9 +245,20 @@ class RunScores:
 
     def conversations(self) -> NDArray[Any]:
         """Return a hash of the conversation of each case, and of its dataset; 0 for a case without one."""
-        found = np.zeros(len(self.cases), dtype=np.int64)
-        found[: len(self._conversations)] = self._conversations
-        return found
+        hashes = np.zeros(len(self.cases), dtype=np.int64)
+        hashes[: len(self._conversations)] = self._conversations
+        return hashes
+
+    @property
+    def has_draw(self) -> bool:
+        """Whether the cases were drawn with probabilities of their own."""
+        return len(self._probabilities) > 0
+
+    def weights(self) -> NDArray[Any]:
+        """Return the weight of each case, the inverse of the probability with which it was drawn."""
+        weights = np.ones(len(self.cases))
+        weights[: len(self._probabilities)] = 1 / np.asarray(self._probabilities)
+        return weights
 
     def judges_of(self, cases: NDArray[Any]) -> frozenset[JudgeUse]:
         """Return the judges that scored some cases."""
@@ -264,10 +288,10 @@ def _watched(entries: Iterator[T], watch: Watch) -> Iterator[T]:
         watch(len(part))
 
 
-def _judges_of(found: EvaluatorScore | EvaluatorResult, name: str) -> Iterator[JudgeUse]:
+def _judges_of(evaluation: EvaluatorScore | EvaluatorResult, name: str) -> Iterator[JudgeUse]:
     """Yield the successful calls of an evaluator and its members, as calls of the evaluator `name`."""
-    request = found.evaluator_provider_request
-    for member in found.evaluator_results:
+    request = evaluation.evaluator_provider_request
+    for member in evaluation.evaluator_results:
         yield from _judges_of(member, name)
     if request is None:
         return
@@ -326,9 +350,9 @@ class GroupedCases:
         """Return the offset of a scored record of each case; -1 for a case without one."""
         starts = np.asarray(self.run.starts)
         scored = np.flatnonzero(starts >= 0)[::-1]
-        found = np.full(len(self), -1)
-        found[self.groups[scored]] = starts[scored]
-        return found
+        offsets = np.full(len(self), -1)
+        offsets[self.groups[scored]] = starts[scored]
+        return offsets
 
 
 def clusters_of(sides: Sequence[GroupedCases], rows: NDArray[Any]) -> NDArray[Any] | None:
@@ -341,8 +365,8 @@ def clusters_of(sides: Sequence[GroupedCases], rows: NDArray[Any]) -> NDArray[An
     if not conversational and not several:
         return None
     own = sides[0].run.cases.codes((0, 1))[sides[0].first] if several else sides[0].codes
-    found = own[rows[:, 0]]
+    codes = own[rows[:, 0]]
     for side, column in reversed(conversational):
         conversations = side.run.conversations()[side.first[column]]
-        found = np.where(conversations == 0, found, conversations)
-    return number_codes(found)[1]
+        codes = np.where(conversations == 0, codes, conversations)
+    return number_codes(codes)[1]

@@ -43,12 +43,12 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 def series_of(runs: Iterable[RunEntry]) -> list[Series]:
     """Group runs by datasets and target, and find the changes of each series. Runs without scores are not included."""
-    found: dict[tuple[tuple[str, ...], str], list[tuple[RunEntry, TargetSummary]]] = {}
+    groups: dict[tuple[tuple[str, ...], str], list[tuple[RunEntry, TargetSummary]]] = {}
     for run in reversed(newest_first(runs)):
         for name, target in run.targets.items():
             if target.mean is not None:
-                found.setdefault((tuple(sorted(run.datasets)), name), []).append((run, target))
-    return [_series(datasets, target, members) for (datasets, target), members in found.items()]
+                groups.setdefault((tuple(sorted(run.datasets)), name), []).append((run, target))
+    return [_series(datasets, target, members) for (datasets, target), members in groups.items()]
 
 
 def _series(datasets: tuple[str, ...], target: str, members: Sequence[tuple[RunEntry, TargetSummary]]) -> Series:
@@ -112,11 +112,11 @@ class SeriesTable:
     def _change_measures(self, names: NDArray[Any], measures: NDArray[Any]) -> int:
         """Remember the last measure of each case; return the number of those that had another one."""
         places = first_places(self._names, names)
-        known = places >= 0
-        changed = int((self._measures[places[known]] != measures[known]).sum())
-        self._measures[places[known]] = measures[known]
-        self._names = np.append(self._names, names[~known])
-        self._measures = np.append(self._measures, measures[~known])
+        is_known = places >= 0
+        changed = int((self._measures[places[is_known]] != measures[is_known]).sum())
+        self._measures[places[is_known]] = measures[is_known]
+        self._names = np.append(self._names, names[~is_known])
+        self._measures = np.append(self._measures, measures[~is_known])
         return changed
 
     def _numbers(self, codes: NDArray[Any], run: RunScores) -> NDArray[Any]:

@@ -45,6 +45,6 @@ def unfinished(run: RunScores) -> Unfinished | None:
 def _reason(run: RunScores, manifest: RunManifest) -> Reason:
     if is_locked(run.run.path):
         return "running"
-    known: dict[int | None, Reason] = {EXIT_INTERRUPTED: "interrupted", EXIT_BUDGET: "budget"}
+    reasons: dict[int | None, Reason] = {EXIT_INTERRUPTED: "interrupted", EXIT_BUDGET: "budget"}
     stopped: Reason = "fail-fast" if manifest.exit_code and manifest.options.get("fail_fast") else "stopped"
-    return known.get(manifest.exit_code, stopped)
+    return reasons.get(manifest.exit_code, stopped)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Protocol
 
 import msgspec
@@ -41,7 +42,9 @@ from agentv.trust.roots import is_trusted, noted_variables
 _MOST_EXPECTED = 1 << 20
 """Upper limit of the estimated number of ids: a file may begin with short lines and continue with long ones."""
 
-_REFUSED_KEYS = ("id", "input", "execution", "conversation_id", "description", "metadata", "tags", "prompt")
+_REFUSED_KEYS = (
+    *("id", "input", "execution", "conversation_id", "cluster", "description", "metadata", "tags", "prompt"),
+)
 """What is kept of a case that cannot be run."""
 
 
@@ -113,12 +116,12 @@ class Dataset:
         plain = not (self.is_agentmark or header.prompts or header.workspace) and header.input is NO_INPUT
         return ReadOptions(plain, self.options.max_line_bytes)
 
-    def batches(self, seen: IdSet | PackedIds | None) -> Iterator[list[EvalCase]]:
-        """Yield all cases in batches. With `seen`, a repeated id is an error."""
-        return (cases for _, cases in self.rows_and_cases(seen, self.read_options) if cases)
+    def batches(self, ids: IdSet | PackedIds | None) -> Iterator[list[EvalCase]]:
+        """Yield all cases in batches. With `ids`, a repeated id is an error."""
+        return filter(None, map(itemgetter(1), self.rows_and_cases(ids, self.read_options)))
 
     def rows_and_cases(
-        self, seen: IdSet | PackedIds | None, options: ReadOptions
+        self, ids: IdSet | PackedIds | None, options: ReadOptions
     ) -> Iterator[tuple[Batch, list[EvalCase]]]:
         """Yield all rows in batches, each with the cases that were built from it."""
         builder = CaseBuilder(
@@ -140,14 +143,14 @@ class Dataset:
                 raise InvalidDatasetError(f"Invalid dataset: {self.source.path}", what, hint, path=self.source.path)
             cases, bad_ones = self._build(builder, batch, Place(origins[batch.file], batch.line))
             # Repeated ids are reported first: they are on earlier lines than the errors of this batch.
-            if seen is not None and not count:
-                seen.expect(self._estimated_cases(batch))
-            kept = cases if seen is None else self._unique(cases, seen, count)
+            if ids is not None and not count:
+                ids.expect(self._estimated_cases(batch))
+            unique_cases = cases if ids is None else self._unique(cases, ids, count)
             count += len(cases)
             bad += len(bad_ones)
             for errors, case in bad_ones:
                 self._sink.bad_case(errors, case)
-            yield batch, kept
+            yield batch, unique_cases
         if self.document.mapped is not None:
             for warning in self.document.mapped.warnings(self.source.path):
                 self._sink.warning(warning)
@@ -164,8 +167,8 @@ class Dataset:
             names = noted_variables(file)
             if names and not is_trusted(file) and file not in self._warned:
                 self._warned.add(file)
-                shown = ", ".join(f"${{{{ {name} }}}}" for name in names)
-                message = f"{file} is outside your project and not trusted: {shown} is left as it is"
+                variables = ", ".join(f"${{{{ {name} }}}}" for name in names)
+                message = f"{file} is outside your project and not trusted: {variables} is left as it is"
                 self._sink.warning(DatasetWarning(message, path=file))
 
     def _estimated_cases(self, first: Batch) -> int:
@@ -177,7 +180,7 @@ class Dataset:
     def _build(self, builder: CaseBuilder, batch: Batch, place: Place) -> tuple[list[EvalCase], list[BadCase]]:
         cases: list[EvalCase] = []
         bad: list[BadCase] = []
-        rows, offset = batch.rows, 0
+        rows, offset, refused = batch.rows, 0, -1
         while offset < len(rows):
             row = rows[offset]
             if isinstance(row, PlainRow):
@@ -188,12 +191,15 @@ class Dataset:
                 if isinstance(row, PlainRow):  # it needs more than its types checked
                     row = msgspec.json.decode(batch.lines[offset])
             if row is not None:
-                case, errors = self._build_one(builder, row, place, offset)
-                if not errors and batch.lines and _has_variables(row, batch.lines[offset]):
-                    errors = self._errors(_unreplaced(row), row, batch.file, batch.line + offset)
-                if errors and self._refuses_cases:
-                    row = rows[offset] = self._refused_row(row, errors[0])
-                    case, errors = self._build_one(builder, row, place, offset)
+                problems = Problems()
+                case = None if isinstance(row, BadRow) else builder.build(row, place, offset, problems)
+                if offset == refused:
+                    errors = self._errors(problems, row, batch.file, batch.line + offset)
+                else:
+                    errors = self._row_errors(row, problems, batch, offset)
+                    if errors and self._refuses_cases:
+                        rows[offset], refused = self._refused_row(row, errors[0]), offset
+                        continue  # build what can be read of it
                 if errors:
                     bad.append((errors, case))
                     if self._sink.stops_at_first:
@@ -217,15 +223,17 @@ class Dataset:
         own = row.row if isinstance(row, BadRow) else row
         return {"input": "", **{key: own[key] for key in _REFUSED_KEYS if key in own}, "case_error": reason}
 
-    def _build_one(
-        self, builder: CaseBuilder, row: dict[str, Any] | BadRow, place: Place, offset: int
-    ) -> tuple[EvalCase | None, list[DatasetError]]:
-        path, line = place.origin.path, place.line + offset
+    def _row_errors(
+        self, row: dict[str, Any] | BadRow, problems: Problems, batch: Batch, offset: int
+    ) -> list[DatasetError]:
+        """Return the errors of a row, and of variables in it that were not inserted."""
+        path, line = batch.file, batch.line + offset
         if isinstance(row, BadRow):
-            return None, [self.source.format.row_error(row, path, line)]
-        problems = Problems()
-        case = builder.build(row, place, offset, problems)
-        return case, self._errors(problems, row, path, line)
+            return [self.source.format.row_error(row, path, line)]
+        errors = self._errors(problems, row, path, line)
+        if not errors and batch.lines and _has_variables(row, batch.lines[offset]):
+            return self._errors(_unreplaced(row), row, path, line)
+        return errors
 
     def _errors(self, problems: Problems, data: Any, path: str, line: int) -> list[DatasetError]:
         """Return the errors of a row or of the settings with their positions, and pass on the warnings."""
@@ -242,9 +250,9 @@ class Dataset:
             errors.append(kind(f"Invalid {noun} at line {at} in {path}", problem.message, problem.hint, **place))
         return errors
 
-    def _unique(self, cases: list[EvalCase], seen: IdSet | PackedIds, before: int) -> list[EvalCase]:
+    def _unique(self, cases: list[EvalCase], ids: IdSet | PackedIds, before: int) -> list[EvalCase]:
         """Return the cases with new ids, after `before` others. Repeats are verified, because hashes may collide."""
-        repeats = seen.repeats([case.id for case in cases])
+        repeats = ids.repeats([case.id for case in cases])
         if not repeats:
             return cases
         dropped = set()
@@ -266,8 +274,8 @@ class Dataset:
 
     def _find_first_uses(self) -> dict[str, tuple[int, str, int]]:
         """Return number, file and line of the first case of every repeated id. Reads the dataset twice."""
-        seen = PackedIds()
-        repeated = {case.id for case in self._again() if seen.repeats((case.id,))}
+        ids = PackedIds()
+        repeated = {case.id for case in self._again() if ids.repeats((case.id,))}
         first: dict[str, tuple[int, str, int]] = {}
         for number, case in enumerate(self._again()):
             if case.id in repeated:
@@ -281,8 +289,8 @@ class Dataset:
 
     def _read_header(self) -> Header:
         problems = Problems()
-        written, lists_tests = self.document.header, self.document.lists_tests
-        header = read_header(written, self.source.name, self.finder, problems, lists_tests=lists_tests)
+        settings, lists_tests = self.document.header, self.document.lists_tests
+        header = read_header(settings, self.source.name, self.finder, problems, lists_tests=lists_tests)
         errors = self._errors(problems, self.document.header, self.document.header_path or self.source.path, 1)
         if errors:
             self._sink.bad_dataset(errors)
@@ -325,10 +333,10 @@ def _has_variables(row: Any, line: bytes) -> bool:
 
 def _unreplaced(row: Any) -> Problems:
     problems = Problems()
-    for found in references(row):
-        reference = f"${{{{ {found.variable} }}}}"
-        message = f"Field '{field_name(found.path)}' uses {reference}, which is not replaced in a JSONL file"
-        problems.error(found.path, message, "Write the value, or name this file under 'tests' in a YAML file")
+    for ref in references(row):
+        reference = f"${{{{ {ref.variable} }}}}"
+        message = f"Field '{field_name(ref.path)}' uses {reference}, which is not replaced in a JSONL file"
+        problems.error(ref.path, message, "Write the value, or name this file under 'tests' in a YAML file")
     return problems
 
 

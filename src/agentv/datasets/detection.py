@@ -46,7 +46,7 @@ def detect(path: str, *, by_extension: bool = False) -> str | None:
     With `by_extension`, for files found in a folder, the formats of other tools must be sure about the file.
     """
     if os.path.isdir(path):
-        own = _strongest(path, b"", (name for name, each in usable() if each.is_folder))
+        own = _strongest(path, b"", (name for name, fmt in usable() if fmt.is_folder))
         return own or _strongest(path, b"", FOREIGN_FOLDERS.all_names())
     likely = suggested(path)
     if by_extension and not likely and suffix_of(path).lower() not in _IN_FOLDERS:
@@ -60,7 +60,7 @@ def detect(path: str, *, by_extension: bool = False) -> str | None:
         return likely[0] if likely else None
     if (fitting := _strongest(path, head, likely)) is not None:
         return fitting
-    others = [] if by_extension else [name for name, each in usable() if name not in likely and not each.is_folder]
+    others = [] if by_extension else [name for name, fmt in usable() if name not in likely and not fmt.is_folder]
     return _strongest(path, head, others) or (likely[0] if likely else None)
 
 
@@ -78,7 +78,7 @@ def foreign_format(path: str, *, in_folders: bool = False) -> str | None:
 
 def _strongest(path: str, head: bytes, names: Iterable[str]) -> str | None:
     formats = ((name, load_format(name)) for name in names)
-    return strongest(path, (Candidate(name, each.strength, partial(each.fit, head, path)) for name, each in formats))
+    return strongest(path, (Candidate(name, fmt.strength, partial(fmt.fit, head, path)) for name, fmt in formats))
 
 
 def _is_ours(head: bytes) -> bool:

@@ -51,45 +51,45 @@ def find_datasets(
 
     `fail` receives the error for a file that cannot be used; if it returns, the search continues without that file.
     """
-    given = [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else [os.fspath(each) for each in paths]
-    if not given:
+    arguments = [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else [os.fspath(item) for item in paths]
+    if not arguments:
         raise DatasetNotFoundError("No dataset given", hint="Pass a file, a folder or a glob")
     kinds: dict[str, str] = {}
-    named: set[str] = set()
-    for path in given:
-        found: list[tuple[str, str]] = []
+    user_paths: set[str] = set()
+    for path in arguments:
+        matches: list[tuple[str, str]] = []
         if os.path.isdir(path) and detect(path) is None:
-            found = _files_in(path)
+            matches = _files_in(path)
         elif globs.has_magic(path) and not os.path.exists(path):
-            found = _in_glob(path)
+            matches = _in_glob(path)
         else:
             kinds[path] = _existing(path, given_format)
-            named.add(path)
-        if found and given_format != _ANY_FORMAT:
+            user_paths.add(path)
+        if matches and given_format != _ANY_FORMAT:
             raise UsageError(
                 f"A format or a field map needs files, and {path} is a folder or a pattern", hint="Name the files"
             )
-        for each, kind in found:
-            kinds.setdefault(each, kind)
+        for item, kind in matches:
+            kinds.setdefault(item, kind)
     skipped: list[str] = []
     by_base: dict[str, list[str]] = {}
     for path in kinds:
         if formats.may_have_sidecar(path):
             by_base.setdefault(formats.dataset_base(path), []).append(path)
-    kept = {
+    datasets = {
         path: kind
         for path, kind in kinds.items()
-        if path in named or _is_dataset(path, kind, by_base, skipped.append, fail)
+        if path in user_paths or _is_dataset(path, kind, by_base, skipped.append, fail)
     }
-    sources = _without_included(list(_joined(kept, named, warn, fail)), named)
+    sources = _without_included(list(_joined(datasets, user_paths, warn, fail)), user_paths)
     if given_format.fields:
         sources = [msgspec.structs.replace(source, fields=given_format.fields) for source in sources]
     if not sources:
         more = len(skipped) - _SHOWN
-        shown = "\n".join([*skipped[:_SHOWN], *([f"and {more:,} more"] if more > 0 else [])])
-        raise DatasetNotFoundError(f"No dataset found in {', '.join(given)}", shown, _formats_hint())
-    for each in skipped:
-        note(each)
+        detail = "\n".join([*skipped[:_SHOWN], *([f"and {more:,} more"] if more > 0 else [])])
+        raise DatasetNotFoundError(f"No dataset found in {', '.join(arguments)}", detail, _formats_hint())
+    for item in skipped:
+        note(item)
     return sources
 
 
@@ -97,13 +97,13 @@ def _formats_hint() -> str:
     return f"Datasets are files with cases: {', '.join(formats.known_suffixes())}"
 
 
-def _existing(path: str, given: GivenFormat) -> str:
+def _existing(path: str, file_format: GivenFormat) -> str:
     if os.path.exists(path):
         if not os.path.isfile(path) and not os.path.isdir(path):
             hint = "Write the data to a file first, and name the file"
             raise DatasetNotFoundError(f"Cannot read {path}: it is a pipe or a device", _READ_TWICE, hint, path=path)
-        if given.kind or given.fields:
-            return given.kind or MAPPED
+        if file_format.kind or file_format.fields:
+            return file_format.kind or MAPPED
         if (kind := detect(path)) is None:
             raise unsupported(path)
         return kind
@@ -118,14 +118,14 @@ def _existing(path: str, given: GivenFormat) -> str:
 
 def _files_in(folder: str) -> list[tuple[str, str]]:
     """Return the files and folders below a folder that may be datasets, with their formats, in path order."""
-    found: list[tuple[str, str]] = []
+    matches: list[tuple[str, str]] = []
     for parent in folders_in(folder):
         if parent != folder and (kind := detect(parent)):
-            found.append((parent, kind))
+            matches.append((parent, kind))
             continue
         paths = [os.path.join(parent, name) for name in os.listdir(parent) if not name.startswith(".")]
-        found += _candidates(path for path in paths if os.path.isfile(path))
-    return sorted(found, key=lambda each: each[0].split(os.sep))
+        matches += _candidates(path for path in paths if os.path.isfile(path))
+    return sorted(matches, key=lambda each: each[0].split(os.sep))
 
 
 def _candidates(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -151,14 +151,14 @@ def _is_skipped(parent: str, name: str) -> bool:
 def _in_glob(pattern: str) -> list[tuple[str, str]]:
     """Return the files that match a pattern."""
     matching = globs.glob_files(pattern.replace(os.sep, "/"))
-    found = sorted(_candidates(matching), key=lambda each: each[0].split(os.sep))
-    if not found:
+    matches = sorted(_candidates(matching), key=lambda each: each[0].split(os.sep))
+    if not matches:
         noun = "file matches, but it is not a dataset" if len(matching) == 1 else "files match, but none is a dataset"
         what = f"{len(matching)} {noun}" if matching else "No file matches the pattern"
         hint = _formats_hint() if matching else ""
         raise DatasetNotFoundError(f"No dataset found: {pattern}", what, hint, path=pattern)
     literal = os.path.dirname(_MAGIC.split(pattern, maxsplit=1)[0])
-    return [each for each in found if not _is_in_skipped(each[0], literal)]
+    return [match for match in matches if not _is_in_skipped(match[0], literal)]
 
 
 def _is_in_skipped(path: str, literal: str) -> bool:
@@ -175,11 +175,11 @@ def _is_in_skipped(path: str, literal: str) -> bool:
 def _is_dataset(path: str, kind: str, by_base: dict[str, list[str]], note: Note, fail: Fail) -> bool:
     """Whether a file found in a folder or by a glob is a dataset, not a sidecar, a settings or a results file."""
     try:
-        found = formats.load_format(kind)
-        reason = found.why_not(path)
+        fmt = formats.load_format(kind)
+        reason = fmt.why_not(path)
         same_base = by_base.get(formats.dataset_base(path), [])
         if reason is None and same_base:
-            _check_name(path, [other for other in same_base if other not in found.files(path)])
+            _check_name(path, [other for other in same_base if other not in fmt.files(path)])
     except DatasetError as error:
         fail(error)
         return False
@@ -188,7 +188,7 @@ def _is_dataset(path: str, kind: str, by_base: dict[str, list[str]], note: Note,
     return reason is None
 
 
-def _without_included(sources: list[formats.Source], named: set[str]) -> list[formats.Source]:
+def _without_included(sources: list[formats.Source], user_paths: set[str]) -> list[formats.Source]:
     """Leave out datasets whose cases another dataset lists, unless the user named them."""
     owners: dict[str, set[str]] = {}
     for source in sources:
@@ -197,7 +197,7 @@ def _without_included(sources: list[formats.Source], named: set[str]) -> list[fo
     return [
         source
         for source in sources
-        if source.path in named or any(owners[os.path.normpath(file)] == {source.path} for file in source.files)
+        if source.path in user_paths or any(owners[os.path.normpath(file)] == {source.path} for file in source.files)
     ]
 
 
@@ -210,7 +210,7 @@ def _check_name(path: str, same_base: list[str]) -> None:
             raise InvalidDatasetError(headline, "Both contain cases", hint, path=path)
 
 
-def _joined(kinds: dict[str, str], named: set[str], warn: Warn, fail: Fail) -> Iterator[formats.Source]:
+def _joined(kinds: dict[str, str], user_paths: set[str], warn: Warn, fail: Fail) -> Iterator[formats.Source]:
     """Yield a source for each file, and one source for the shards of a dataset."""
     groups: dict[tuple[str, int], dict[str, int]] = {}
     for path in kinds:
@@ -221,7 +221,7 @@ def _joined(kinds: dict[str, str], named: set[str], warn: Warn, fail: Fail) -> I
             yield formats.source_of(base, kinds[base])
             continue
         try:
-            _check_shards(base, count, indexes, named, warn)
+            _check_shards(base, count, indexes, user_paths, warn)
         except DatasetError as error:
             fail(error)
         shards = sorted(indexes, key=lambda path: indexes[path])
@@ -229,7 +229,7 @@ def _joined(kinds: dict[str, str], named: set[str], warn: Warn, fail: Fail) -> I
         yield formats.Source(tuple(shards), base, kinds[shards[0]], path)
 
 
-def _check_shards(base: str, count: int, shards: dict[str, int], named: set[str], warn: Warn) -> None:
+def _check_shards(base: str, count: int, shards: dict[str, int], user_paths: set[str], warn: Warn) -> None:
     present = set(shards.values())
     missing = sorted(set(range(count)) - present)
     if len(present) != len(shards):
@@ -237,9 +237,9 @@ def _check_shards(base: str, count: int, shards: dict[str, int], named: set[str]
         raise InvalidDatasetError(headline, ", ".join(sorted(shards)), "Remove one of the two", path=base)
     if not missing:
         return
-    shown = ", ".join(f"{index:05d}" for index in missing[:5]) + (" …" if len(missing) > 5 else "")
-    what = f"{len(missing)} of {count} shards of {base} {'is' if len(missing) == 1 else 'are'} missing: {shown}"
-    if named.isdisjoint(shards):
+    examples = ", ".join(f"{index:05d}" for index in missing[:5]) + (" …" if len(missing) > 5 else "")
+    what = f"{len(missing)} of {count} shards of {base} {'is' if len(missing) == 1 else 'are'} missing: {examples}"
+    if user_paths.isdisjoint(shards):
         hint = "Download the missing files, or pass the shards that you want to use"
         raise DatasetNotFoundError(what, hint=hint, path=base)
     warn(DatasetWarning(what, path=base))

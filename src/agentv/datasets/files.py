@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -74,22 +73,22 @@ class FileFinder:
 
     def find(self, value: str, *, is_folder: bool = False) -> Found:
         """Return the file or folder that `value` names. Raises FileError if it is missing or outside the project."""
-        found = self._cache.get((value, is_folder))
-        if found is None:
+        file = self._cache.get((value, is_folder))
+        if file is None:
             if len(self._cache) >= _CACHE_SIZE:
                 self._cache.clear()
             real = self._real_path(value, is_folder)
             digest = folder_digest(real) if is_folder else hash_bytes(_read(real, value))
-            found = self._cache[value, is_folder] = Found(real, digest)
-        return found
+            file = self._cache[value, is_folder] = Found(real, digest)
+        return file
 
     def find_settings(self, value: str) -> Found:
         """Return a file with settings that may run programs: that of a trusted dataset must be trusted as well."""
-        found = self.find(value)
-        if is_trusted(self._base) and not is_trusted(found.path):
-            hint = advice(found.path)
+        file = self.find(value)
+        if is_trusted(self._base) and not is_trusted(file.path):
+            hint = advice(file.path)
             raise FileError(f"File '{value}' is outside your project, may run programs, and is not trusted", hint)
-        return found
+        return file
 
     def below(self, folder: str, value: str) -> str:
         """Return a name for `find` that means `value` relative to a folder inside the project."""
@@ -140,7 +139,7 @@ def _is_hidden(below: str) -> bool:
     """Whether a relative path has a part that starts with a dot, outside folders made for agents to read."""
     parts = tuple(part for part in below.split(os.sep) if part != os.curdir)
     hidden = [at for at, part in enumerate(parts) if part.startswith(".")]
-    if hidden and any(parts[hidden[0] : hidden[0] + len(shown)] == shown for shown in _SHOWN_FOLDERS):
+    if hidden and any(parts[hidden[0] : hidden[0] + len(prefix)] == prefix for prefix in _SHOWN_FOLDERS):
         hidden = hidden[1:]
     return bool(hidden)
 
@@ -181,7 +180,9 @@ def read_image(part: ImagePart) -> str:
         raise FileError(
             f"Image '{part.value}' has an unknown extension", f"Known extensions: {', '.join(_IMAGE_TYPES)}"
         )
-    return f"data:{media_type};base64,{base64.b64encode(_read_unchanged(part)).decode('ascii')}"
+    from base64 import b64encode  # late: few cases have images
+
+    return f"data:{media_type};base64,{b64encode(_read_unchanged(part)).decode('ascii')}"
 
 
 def is_address(value: str) -> bool:

@@ -97,9 +97,9 @@ class CaseSource(msgspec.Struct, frozen=True):
         for source in self.sources:
             self.sink.stamps.begin(source)
         everything = self._all(self.sink)
-        yield from self.selection.apply(everything, lambda: self._all(SilentSink()))
-        for _ in everything:
-            pass  # check the cases after the limit as well
+        selected_cases = self.selection.apply(everything, lambda: self._all(SilentSink()))
+        # The cases after the limit are checked as well.
+        return chain(selected_cases, (case for case in everything if False))
 
     def stream_lazily(self) -> Iterator[EvalCase]:
         """Yield the selected cases, reading only as far as needed."""
@@ -117,8 +117,8 @@ class CaseSource(msgspec.Struct, frozen=True):
         gc.disable()
         try:
             for source in self.sources:
-                seen = IdSet()
-                for batch in Dataset(source, self.options, self.sink).batches(seen):
+                ids = IdSet()
+                for batch in Dataset(source, self.options, self.sink).batches(ids):
                     everything += batch
         finally:
             if collecting:
@@ -128,9 +128,9 @@ class CaseSource(msgspec.Struct, frozen=True):
         return list(self.selection.apply(everything, lambda: everything))
 
     def _all(self, sink: ProblemSink) -> Iterator[EvalCase]:
-        for source in self.sources:
-            for batch in Dataset(source, self.options, sink).batches(PackedIds()):
-                yield from batch
+        datasets = (Dataset(source, self.options, sink) for source in self.sources)
+        batches = chain.from_iterable(dataset.batches(PackedIds()) for dataset in datasets)
+        return chain.from_iterable(batches)
 
     def _all_again(self) -> Iterator[EvalCase]:
         check = self.sink.stamps.check
@@ -164,8 +164,8 @@ def case_source(
     if options.strict:
         warn = _strict(warn)
     sink = SkippingSink(warn) if options.on_error == "skip" else StrictSink(warn)
-    given = GivenFormat(fields=options.fields)
-    return CaseSource(tuple(find_datasets(path, warn, note, given_format=given)), options, selection, sink)
+    file_format = GivenFormat(fields=options.fields)
+    return CaseSource(tuple(find_datasets(path, warn, note, given_format=file_format)), options, selection, sink)
 
 
 def _strict(warn: Callable[[DatasetWarning], None]) -> Callable[[DatasetWarning], None]:
@@ -219,11 +219,11 @@ def stream_cases(path: Paths, **options: Unpack[CaseOptions]) -> Iterator[EvalCa
     return _selected(path, options).stream_lazily()
 
 
-def _selected(path: Paths, given: CaseOptions) -> CaseSource:
-    for name in given:
+def _selected(path: Paths, options: CaseOptions) -> CaseSource:
+    for name in options:
         if name not in CaseOptions.__annotations__:
             raise TypeError(f"Unexpected keyword argument '{name}'")
-    values: dict[str, Any] = {"filter": None, **given}
+    values: dict[str, Any] = {"filter": None, **options}
     filters = values.pop("filter") or ()
     reading = {name: values.pop(name) for name in Options.__struct_fields__ if name in values}
     selection = Selection((filters,) if isinstance(filters, str) else tuple(filters), **values)
@@ -278,14 +278,14 @@ class InMemoryCases:
 
     stream_again = stream
 
-    def _case(self, given: EvalCase | Mapping[str, Any], index: int) -> EvalCase:
-        if isinstance(given, EvalCase):
-            return given
+    def _case(self, item: EvalCase | Mapping[str, Any], index: int) -> EvalCase:
+        if isinstance(item, EvalCase):
+            return item
         headline = f"Invalid eval case at position {index + 1} of the list"
-        if not isinstance(given, Mapping):
-            raise InvalidCaseError(headline, f"A case must be a dict or an EvalCase, got {type(given).__name__}")
+        if not isinstance(item, Mapping):
+            raise InvalidCaseError(headline, f"A case must be a dict or an EvalCase, got {type(item).__name__}")
         problems = Problems()
-        case = self._builder.build(dict(given), self._place, index, problems)
+        case = self._builder.build(dict(item), self._place, index, problems)
         for problem in problems.errors:
             raise InvalidCaseError(headline, problem.message, problem.hint, line=index + 1, field=problem.field)
         for problem in problems:
@@ -315,12 +315,12 @@ def cases(path: str | os.PathLike[str], *, argument: str = "case", **options: An
         with warnings.catch_warnings():
             # Default targets and evaluators do not matter: the test has its own.
             warnings.simplefilter("ignore", MissingSidecarWarning)
-            found = load_cases(file, **options)
+            all_cases = load_cases(file, **options)
     except AgentvError as error:
         raise pytest.Collector.CollectError(str(error)) from error
-    several = len({case.path for case in found}) > 1
-    named = [pytest.param(case, id=f"{case.dataset}-{case.id}" if several else case.id) for case in found]
-    return pytest.mark.parametrize(argument, named)
+    several = len({case.path for case in all_cases}) > 1
+    params = [pytest.param(case, id=f"{case.dataset}-{case.id}" if several else case.id) for case in all_cases]
+    return pytest.mark.parametrize(argument, params)
 
 
 def _located(path: str, test_file: str) -> str:

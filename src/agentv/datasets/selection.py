@@ -75,32 +75,33 @@ class Selection(msgspec.Struct, frozen=True):
             matched = _sharded(matched, *self.shard)
         return islice(matched, self.limit)
 
-    def _matching(self, cases: Iterable[EvalCase]) -> Iterator[EvalCase]:
+    def _matching(self, cases: Iterable[EvalCase]) -> Iterable[EvalCase]:
         tests = [_test(filter) for filter in self.filters]
-        named = self.named
-        if named is not None:
-            tests.append(lambda case: (case.dataset, case.id) in named)
+        names = self.named
+        if names is not None:
+            tests.append(lambda case: (case.dataset, case.id) in names)
         if self.listed is not None:
             cases = _of_list(cases, self.listed)
         if self.ids:
             cases = self._of_ids(cases)
-        if not tests:
-            yield from cases
-            return
-        found = False
+        return self._passing(cases, tests) if tests else cases
+
+    def _passing(self, cases: Iterable[EvalCase], tests: list[Test]) -> Iterator[EvalCase]:
+        """Yield the cases that pass all tests. Raises UsageError if none does."""
+        has_match = False
         tags: set[str] = set()
         for case in cases:
             if all(test(case) for test in tests):
-                found = True
+                has_match = True
                 yield case
             elif case.tags and len(tags) < _MAX_KEPT:
                 tags.update(case.tags)
-        if not found:
-            shown = " and ".join(repr(filter) for filter in self.filters)
+        if not has_match:
+            filter_text = " and ".join(repr(filter) for filter in self.filters)
             if self.named is not None:
                 what = f"None of the {len(self.named):,} cases selected from the earlier run is in the dataset"
-                raise UsageError(f"No case matches{f' the filter {shown}' if shown else ''}", what)
-            raise UsageError(f"No case matches the filter {shown}", hint=_hint(self.filters, tags))
+                raise UsageError(f"No case matches{f' the filter {filter_text}' if filter_text else ''}", what)
+            raise UsageError(f"No case matches the filter {filter_text}", hint=_hint(self.filters, tags))
 
     def _of_ids(self, cases: Iterable[EvalCase]) -> Iterator[EvalCase]:
         """Yield the cases with these ids. Raises UsageError for an id that no case has."""
@@ -154,17 +155,17 @@ def read_case_list(path: str) -> frozenset[CaseName]:
     hint = "`agentv plan --subset N RUN... --out FILE` writes such a file"
     with file_errors(f"Cannot read the case list {path}"), open(path, "rb") as file:
         lines = [(number, line) for number, line in enumerate(file, 1) if line.strip()]
-    found = set()
+    names = set()
     for number, line in lines:
         try:
             case = msgspec.json.decode(line, type=ListedCase)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             what = f"{path}:{number} is not an object with `dataset` and `id`: {error}"
             raise UsageError("Invalid case list", what, hint) from None
-        found.add((case.dataset, case.id))
-    if not found:
+        names.add((case.dataset, case.id))
+    if not names:
         raise UsageError(f"The case list {path} is empty", hint=hint)
-    return frozenset(found)
+    return frozenset(names)
 
 
 def write_case_list(path: str, names: Iterable[CaseName]) -> None:
@@ -174,20 +175,20 @@ def write_case_list(path: str, names: Iterable[CaseName]) -> None:
         file.write(text)
 
 
-def _of_list(cases: Iterable[EvalCase], listed: frozenset[CaseName]) -> Iterator[EvalCase]:
+def _of_list(cases: Iterable[EvalCase], case_names: frozenset[CaseName]) -> Iterator[EvalCase]:
     """Yield the listed cases. Raises UsageError if one of a dataset that was read does not exist, or none was read."""
-    datasets, missing = set(), set(listed)
+    datasets, missing = set(), set(case_names)
     for case in cases:
         datasets.add(case.dataset)
-        if (case.dataset, case.id) in listed:
+        if (case.dataset, case.id) in case_names:
             missing.discard((case.dataset, case.id))
             yield case
     gone = sorted(name for name in missing if name[0] in datasets)
     if gone:
         what = f"{plural(len(gone), 'listed case')} not in the dataset, the first: {gone[0][1]} in {gone[0][0]}"
         raise UsageError(what, hint="Remove them from the list, or write it again with `agentv plan --subset`")
-    if len(missing) == len(listed):
-        names = ", ".join(sorted({name for name, _ in listed})[:_MAX_SHOWN])
+    if len(missing) == len(case_names):
+        names = ", ".join(sorted({name for name, _ in case_names})[:_MAX_SHOWN])
         raise UsageError("None of the listed cases is in the datasets that were read", hint=f"Listed datasets: {names}")
 
 
@@ -224,8 +225,8 @@ def _groups(filter: str) -> list[Alternatives]:
 
 
 def _key_and_value(part: str) -> tuple[str, str]:
-    found = _KEY.match(part)
-    return (found[0], part[found.end() :]) if found else ("", part)
+    match = _KEY.match(part)
+    return (match[0], part[match.end() :]) if match else ("", part)
 
 
 def _test_of(key: str, values: list[str]) -> Test:
@@ -244,40 +245,40 @@ def _hint(filters: Sequence[str], tags: Collection[str]) -> str:
         if key == "tag=":
             if any(fnmatchcase(tag, value) for tag in tags for value in values):
                 continue
-            known = sorted(tags)[:_MAX_SHOWN]
-            return did_you_mean(values[0], tags) or (f"Tags: {', '.join(known)}" if known else "No case has a tag")
+            names = sorted(tags)[:_MAX_SHOWN]
+            return did_you_mean(values[0], tags) or (f"Tags: {', '.join(names)}" if names else "No case has a tag")
         if not key and "=" in values[0]:
             return f"'{values[0].partition('=')[0]}=' is not a filter. Use tag=x, metadata.key=x, or a glob over ids"
     return "Ids are matched by globs, for example '*part*'"
 
 
-def _holds(value: Any, steps: list[str], wanted: str) -> bool:
+def _holds(value: Any, steps: list[str], pattern: str) -> bool:
     for position, step in enumerate(steps):
         if not isinstance(value, dict):
             return False
         # A key may contain dots; the longest existing key wins.
         rest = ".".join(steps[position:])
         if rest in value:
-            return _equals(value[rest], wanted)
+            return _equals(value[rest], pattern)
         if step not in value:
             return False
         value = value[step]
-    return _equals(value, wanted)
+    return _equals(value, pattern)
 
 
-def _equals(value: Any, wanted: str) -> bool:
+def _equals(value: Any, pattern: str) -> bool:
     if isinstance(value, list):
-        return any(_equals(item, wanted) for item in value)
+        return any(_equals(item, pattern) for item in value)
     if isinstance(value, str):
-        return fnmatchcase(value, wanted)
-    return not isinstance(value, dict) and msgspec.json.encode(value).decode() == wanted
+        return fnmatchcase(value, pattern)
+    return not isinstance(value, dict) and msgspec.json.encode(value).decode() == pattern
 
 
 def _cut(ranks: array[int], sample: int | float) -> tuple[int, int]:
     """Return the highest rank in the sample, and the number of cases with exactly that rank."""
-    wanted = sample if isinstance(sample, int) else max(1, round(sample * len(ranks)))
-    chosen = nsmallest(wanted, ranks)
-    return (chosen[-1], chosen.count(chosen[-1])) if chosen else (0, 0)
+    size = sample if isinstance(sample, int) else max(1, round(sample * len(ranks)))
+    sample_ranks = nsmallest(size, ranks)
+    return (sample_ranks[-1], sample_ranks.count(sample_ranks[-1])) if sample_ranks else (0, 0)
 
 
 def parse_sample(text: str) -> int | float:

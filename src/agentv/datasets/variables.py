@@ -48,7 +48,7 @@ def insert_environment(data: Any, path: str, folder: str, line: int = 1) -> Any:
 
     A file that is not trusted gets none: its texts stay as they are.
     """
-    note_variables(path, (found.variable for found in references(data)))
+    note_variables(path, (ref.variable for ref in references(data)))
     if not is_trusted(path):
         return data
     problems = Problems()
@@ -76,11 +76,11 @@ def with_environment(value: Any, environment: Environment, path: KeyPath, proble
             return plain_value(value_of(whole, place))
         return REFERENCE.sub(lambda found: value_of(found, place), text)
 
-    def value_of(found: re.Match[str], place: KeyPath) -> str:
-        name = found["variable"]
+    def value_of(match: re.Match[str], place: KeyPath) -> str:
+        name = match["variable"]
         problem, hint = _why_unusable(name, environment, variables)
         if problem in (_NOT_SET, _EMPTY) and place[-1:] == ("description",):
-            return found[0]  # a comment, which nothing depends on
+            return match[0]  # a comment, which nothing depends on
         if problem:
             problems.error(place, f"Field '{field_name(place)}' uses ${{{{ {name} }}}}, which {problem}", hint)
             return ""
@@ -123,12 +123,12 @@ def inserter(variables: dict[str, Any], problems: Problems) -> Replace:
         value = _MISSING if whole is None else _value(variables, whole["name"])
         return value if value is not _MISSING else _NAME.sub(lambda found: inserted(found, path), text)
 
-    def inserted(found: re.Match[str], path: KeyPath) -> str:
-        value = _value(variables, found["name"])
+    def inserted(match: re.Match[str], path: KeyPath) -> str:
+        value = _value(variables, match["name"])
         if value is _MISSING:
-            message = f"'{found[0]}' is not in 'vars' and is left as it is"
-            problems.warning(path, message, did_you_mean(found["name"], variables))
-            return found[0]
+            message = f"'{match[0]}' is not in 'vars' and is left as it is"
+            problems.warning(path, message, did_you_mean(match["name"], variables))
+            return match[0]
         return value if isinstance(value, str) else to_json(value).decode()
 
     return insert

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agentv.engine.answers.answer_log import UnscoredAnswers
 from agentv.engine.job.artifacts import ANSWERS
 from agentv.engine.run_options import CALL_LIMITS
 from agentv.engine.scoring.scorer import total_cost
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from agentv.engine.run_plan import RunPlan
 
 SettingsOf = Callable[[str], Target]
+
+MAY_DIFFER = (
+    *("shard", "workers", "executor", "processes", "ray_address", "record", "dump_prompts", "dump_traces"),
+    "trace_port",
+)
+"""Options that select the shard or the way it runs; results do not depend on them."""
 
 
 class CostUnknown(AgentvError):
@@ -81,13 +88,11 @@ def costs_so_far(plan: RunPlan, store: RunStore) -> RunCosts:
     lost = 0.0 if begun is None else begun.unrecorded_cost_usd - begun.stored_cost_usd
     costs = RunCosts(budget_usd, cost_of, max(0.0, lost))
     if begun is not None and budget_usd is not None:
-        from agentv.engine.answers.answer_log import UnscoredAnswers  # late: few runs are resumed
-
-        done = set()
+        done_keys = set()
         for result in RunStore.open(store.path).records():
             costs.add(result)
-            done.add(result.key)
-        costs.add_answers(UnscoredAnswers(store.path, done).costs)
+            done_keys.add(result.key)
+        costs.add_answers(UnscoredAnswers(store.path, done_keys).costs)
     return costs
 
 
@@ -98,8 +103,6 @@ def budget_terms(plan: RunPlan, manifest: RunManifest, costs: RunCosts) -> Budge
         return None
     if plan.options.shard is None or plan.project.is_remote:
         return BudgetTerms(left_usd)
-    from agentv.runs.maintenance.merge import MAY_DIFFER  # late: few runs are shards
-
     shard, shards = plan.options.shard
     ignored = {*MAY_DIFFER, *CALL_LIMITS}
     options = {name: value for name, value in manifest.options.items() if name not in ignored}
@@ -112,8 +115,6 @@ def stored_cost(store: RunStore) -> float:
     """Return the cost of the stored answers of a run whose jobs have no record yet."""
     if not (store.path / ANSWERS).is_dir():
         return 0.0
-    from agentv.engine.answers.answer_log import UnscoredAnswers  # late: as above
-
     return math.fsum(UnscoredAnswers(store.path, store.done_jobs()).costs.values())
 
 
@@ -125,21 +126,21 @@ def job_cost(result: Result, settings_of: SettingsOf) -> float:
     if is_unknown and not settings_of(name).is_free:
         raise CostUnknown(f"Target '{name}' does not report the cost of its answers", "target")
     own = metrics.cost_usd if metrics is not None and metrics.cost_usd is not None else 0.0
-    judges = math.fsum(evaluator_cost(found, settings_of) for found in result.evaluator_results)
+    judges = math.fsum(evaluator_cost(entry, settings_of) for entry in result.evaluator_results)
     return own + _user_cost(result) + judges
 
 
-def evaluator_cost(found: EvaluatorResult, settings_of: SettingsOf) -> float:
+def evaluator_cost(result: EvaluatorResult, settings_of: SettingsOf) -> float:
     """Return the cost of an evaluator. Raises CostUnknown if a judge that is not free does not report its cost."""
-    cost = total_cost(found)
+    cost = total_cost(result)
     if cost is not None:
         return cost
-    calls = (found.evaluator_provider_request or {}).get("calls", ())
+    calls = (result.evaluator_provider_request or {}).get("calls", ())
     for call in calls:
         name = call.get("answered_by", call["target"])
         if "reply" in call and "cost_usd" not in call and not settings_of(name).is_free:
             raise CostUnknown(f"Judge '{name}' does not report the cost of its answers", "judge")
-    members = (evaluator_cost(member, settings_of) for member in found.evaluator_results)
+    members = (evaluator_cost(member, settings_of) for member in result.evaluator_results)
     return math.fsum((*(call.get("cost_usd", 0.0) for call in calls), *members))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from agentv.engine.named_runs import named_run
+from agentv.engine.named_runs import baseline_names, open_baseline
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import Cases, JobSource
 from agentv.errors import UsageError
@@ -23,13 +23,13 @@ from agentv.model.case import EvalCase
 from agentv.model.job import Job
 from agentv.model.manifest import EarlyStop
 from agentv.model.result import JobKey, Result
-from agentv.model.values import draw_rank, sampling_unit
+from agentv.model.values import cluster_of, draw_rank, sampling_unit
 from agentv.runs.anytime_intervals import DrawnMeasures
 from agentv.runs.record import ScoreRecord
 from agentv.runs.store import RunStore
 from agentv.runs.summary import RunSummary
 from agentv.runs.target_summary import TargetSummary
-from agentv.stats.sequential import BettingMean, Side
+from agentv.stats.sequential import BettingMean, NarrowingMean, Side
 
 if TYPE_CHECKING:
     from agentv.engine.answers.rescored_answers import RescoredAnswers
@@ -41,19 +41,19 @@ _SHUFFLED = 50_000
 
 
 class StopRule(msgspec.Struct, frozen=True):
-    """Stop when a measure is known to be above or below `value`. A difference is relative to the run `baseline`.
+    """Stop when a measure is known to be above or below `value`. A difference is relative to the `baseline` runs.
 
     By default, a mean or a pass rate is that of all cases of the run: the question is what the complete run would show.
     Differences, as in `agentv compare`, and gates by interval are about the `population` that the cases are a sample
-    of, which takes more cases.
+    of, which takes more cases. A `narrow` rule stops when the interval of the measure is at most ± `value`.
     """
 
     text: str
     measure: Measure
     value: float
-    baseline: str | None = None
-    baseline_target: str | None = None
+    baseline: tuple[str, ...] = ()
     population: bool = False
+    narrow: bool = False
 
     @property
     def claim(self) -> float:
@@ -61,10 +61,11 @@ class StopRule(msgspec.Struct, frozen=True):
         return (1 + self.value) / 2 if self.measure == "difference" else self.value
 
 
-def parse_rule(given: str | float) -> StopRule:
-    """Parse `0.8` or `mean=0.8`, `pass-rate=0.9`, or a run to compare with."""
-    text = str(given).strip()
+def parse_rule(argument: str | float) -> StopRule:
+    """Parse `0.8` or `mean=0.8`, `pass-rate=0.9`, or a run, or several, to compare with; `±0.03` is a width."""
+    text = str(argument).strip()
     name, equals, number = text.rpartition("=")
+    is_width, number = number.startswith("±"), number.removeprefix("±")
     measures: dict[str, Measure] = {"": "mean", "mean": "mean", "pass-rate": "pass_rate", "pass_rate": "pass_rate"}
     try:
         value = float(number)
@@ -72,20 +73,29 @@ def parse_rule(given: str | float) -> StopRule:
         value = None
     if value is not None and name.strip() in measures and (equals or not name):
         if not 0 < value < 1:
-            raise UsageError(f"--stop-when takes a value between 0 and 1, got {number}")
-        return StopRule(text, measures[name.strip()], value)
+            option = "--until" if is_width else "--stop-when"
+            raise UsageError(f"{option} takes a value between 0 and 1, got {number}")
+        return StopRule(text, measures[name.strip()], value, narrow=is_width)
+    if is_width:
+        raise UsageError(f"Invalid width: --until {text}", hint="Use 0.03 or ±0.03, or pass-rate=0.03")
     try:
-        path, target = named_run(text)
+        names = baseline_names(text)
     except UsageError as error:
-        hint = "Use 0.8 or mean=0.8, pass-rate=0.9, or a run to compare with: its folder, id or file"
+        hint = "Use 0.8 or mean=0.8, pass-rate=0.9, or a run to compare with: its folder, id or file, or RUN,RUN"
         raise UsageError(f"Invalid rule: --stop-when {text}", error.headline, hint) from None
-    return StopRule(text, "difference", 0.0, path, target, population=True)
+    return StopRule(text, "difference", 0.0, names, population=True)
 
 
 def rule_of(options: EvalOptions) -> StopRule:
     """Return the rule of a run. With gates by interval, it is about the population, as they are."""
-    assert options.stop_when is not None
-    rule = parse_rule(options.stop_when)
+    if options.until is None:
+        assert options.stop_when is not None
+        rule = parse_rule(options.stop_when)
+    else:
+        if options.stop_when is not None:
+            raise UsageError("--until and --stop-when cannot be combined", "Both decide when to stop", "Pass one")
+        name, equals, number = str(options.until).rpartition("=")
+        rule = parse_rule(f"{name}{equals}±{number.strip().removeprefix('±')}")
     by_interval = options.gates is not None and options.gates.gate_on == "interval"
     return msgspec.structs.replace(rule, population=rule.population or by_interval)
 
@@ -97,20 +107,20 @@ def draw_seed(rule: StopRule, seed: int | None) -> int:
     """
     if seed is not None:
         return seed
-    manifest = None if rule.baseline is None else RunStore.open(rule.baseline).manifest
+    manifest = open_baseline(rule.baseline).store.manifest if len(rule.baseline) == 1 else None
     if manifest is not None and manifest.stopped_early and manifest.seed is not None:
         return manifest.seed
     return secrets.randbits(32)
 
 
-class Baseline:
-    """The mean score of each case in an earlier run. Raises UsageError if it does not match the targets."""
+class BaselineScores:
+    """The mean score of each case in earlier runs. Raises UsageError if they do not match the targets."""
 
     def __init__(self, rule: StopRule, targets: list[str]) -> None:
-        assert rule.baseline is not None
         self._scores: dict[tuple[str, str, str], _Unit] = {}
-        for record in RunStore.open(rule.baseline).records(ScoreRecord):
-            if record.score is not None and rule.baseline_target in (None, record.target):
+        baseline = open_baseline(rule.baseline)
+        for record in baseline.store.records(ScoreRecord):
+            if record.score is not None and baseline.picked in (None, record.target):
                 key = (record.target, record.dataset, record.eval_id)
                 self._scores.setdefault(key, _Unit(record.eval_id)).add(record.score)
         self._targets = {target for target, _, _ in self._scores}
@@ -136,7 +146,7 @@ class EarlyStopping:
         self.seed = seed
         self._cases, self.largest, units = _counted(cases, source)
         targets = list(units)
-        self._baseline = Baseline(rule, targets) if rule.measure == "difference" else None
+        self._baseline = BaselineScores(rule, targets) if rule.measure == "difference" else None
         self.units_of: dict[str, int | None] = dict.fromkeys(targets) if rule.population else {**units}
         self.bets = {name: self._new_bet(name) for name in targets}
         self._started: dict[tuple[str, str], _Unit] = {}
@@ -146,6 +156,8 @@ class EarlyStopping:
         self.open = frozenset(targets)
 
     def _new_bet(self, target: str) -> BettingMean:
+        if self.rule.narrow:
+            return NarrowingMean(self.rule.value, largest=self.largest, population=self.units_of[target])
         return BettingMean(self.rule.claim, largest=self.largest, population=self.units_of[target])
 
     @property
@@ -154,7 +166,7 @@ class EarlyStopping:
         return not self.open and not self._known
 
     def side(self, target: str) -> Side | None:
-        """Return whether a target is above or below; None if undecided."""
+        """Return whether a target is above or below, or its interval narrow enough; None if undecided."""
         return self.bets[target].decided
 
     def not_needed(self, target: str, skipped: int) -> int:
@@ -167,14 +179,14 @@ class EarlyStopping:
         """Yield the cases in random order, those of a conversation together; a resumed run has the same order."""
         passes = -(-self._cases // self._shuffled)
         for number in range(passes):
-            chosen: dict[tuple[int, str], list[EvalCase]] = {}
+            units: dict[tuple[int, str], list[EvalCase]] = {}
             for case in cases.stream_again():
-                name = sampling_unit(case.conversation_id, case.path, case.id)
+                name = sampling_unit(cluster_of(case), case.path, case.id)
                 place = draw_rank(self.seed, name)
                 if place * passes >> 64 == number:
-                    chosen.setdefault((place, name), []).append(case)
-            for key in sorted(chosen):
-                yield chosen.pop(key)
+                    units.setdefault((place, name), []).append(case)
+            for key in sorted(units):
+                yield units.pop(key)
 
     def chunks(self, cases: Cases, source: JobSource) -> Iterator[list[EvalCase]]:
         """Yield units of cases in random order until every target is decided."""
@@ -194,7 +206,7 @@ class EarlyStopping:
         for job in jobs:
             if job.target not in self.open:
                 continue
-            name = sampling_unit(job.case.conversation_id, job.case.path, job.case.id)
+            name = sampling_unit(cluster_of(job.case), job.case.path, job.case.id)
             unit = self._started.get((job.target, name))
             if unit is None:
                 unit = self._started[job.target, name] = _Unit(name)
@@ -212,7 +224,7 @@ class EarlyStopping:
 
     def result(self, result: Result) -> None:
         """Add the result of a registered job."""
-        unit = self._started[result.target, sampling_unit(result.conversation_id, result.dataset_path, result.eval_id)]
+        unit = self._started[result.target, sampling_unit(cluster_of(result), result.dataset_path, result.eval_id)]
         unit.missing -= 1
         unit.add(self._value(result))
         self._bet(result.target)
@@ -230,7 +242,7 @@ class EarlyStopping:
         self.bets = {name: self._new_bet(name) for name in self.bets}
         units: dict[tuple[str, int, str], _Unit] = {}
         for record in records:
-            name = sampling_unit(record.conversation_id, record.dataset_path, record.eval_id)
+            name = sampling_unit(cluster_of(record), record.dataset_path, record.eval_id)
             key = record.target, draw_rank(self.seed, name), name
             units.setdefault(key, _Unit(name)).add(self._value(record))
         for key in sorted(units):
@@ -281,10 +293,10 @@ def _counted(cases: Cases, source: JobSource) -> tuple[int, int, Counter[str]]:
         counts = source.counts(case)
         largest = max(largest, *counts.values(), 1)
         for target, jobs in counts.items():
-            if case.conversation_id is None:
+            if cluster_of(case) is None:
                 units[target] += 1
                 continue
-            talk = target, sampling_unit(case.conversation_id, case.path, case.id)
+            talk = target, sampling_unit(cluster_of(case), case.path, case.id)
             units[target] += talk not in together
             together[talk] += jobs
     return count, max([largest, *together.values()]), units
@@ -299,9 +311,9 @@ def catch_up(summary: RunSummary, stopping: EarlyStopping, rescored: RescoredAns
     units_of = {name: target.early_stop.population for name, target in then.items() if whole and target.early_stop}
     stopping.rescored(RunStore.open(folder).records(ScoreRecord), spared, units_of)
     for name, count in spared.items():
-        found = targets[name]
-        jobs, skipped = found.jobs + count, found.skipped + count
-        targets[name] = msgspec.structs.replace(found, cases=then[name].cases, jobs=jobs, skipped=skipped)
+        target_summary = targets[name]
+        jobs, skipped = target_summary.jobs + count, target_summary.skipped + count
+        targets[name] = msgspec.structs.replace(target_summary, cases=then[name].cases, jobs=jobs, skipped=skipped)
     return msgspec.structs.replace(summary, targets=targets)
 
 
@@ -320,8 +332,8 @@ def label(summary: RunSummary, stopping: EarlyStopping, folder: Path) -> RunSumm
             stopped[record.target].add(record, stopping.seed)
     targets = {}
     for name, target in summary.targets.items():
-        found = target if name not in stopped else stopped[name].applied_to(target)
-        targets[name] = msgspec.structs.replace(found, early_stop=_early_stop(stopping, name, found))
+        target_summary = target if name not in stopped else stopped[name].applied_to(target)
+        targets[name] = msgspec.structs.replace(target_summary, early_stop=_early_stop(stopping, name, target_summary))
     return msgspec.structs.replace(summary, targets=targets)
 
 
@@ -354,7 +366,7 @@ def _early_stop(stopping: EarlyStopping, name: str, target: TargetSummary) -> Ea
         estimate=None if bet.mean is None else shown(bet.mean),
         population=stopping.units_of.get(name),
         ci95=(shown(bounds[0]), shown(bounds[1])),
-        e_value=round(min(bet.e_value, _LARGEST_E_VALUE), 6),
+        e_value=None if rule.narrow else round(min(bet.e_value, _LARGEST_E_VALUE), 6),
         not_needed=not_needed,
-        biased=bet.decided is not None and not_needed > 0,
+        biased=bet.decided is not None and not_needed > 0 and not rule.narrow,
     )

@@ -132,8 +132,8 @@ def interruptible(interrupt: Callable[[], None], numbers: tuple[signal.Signals, 
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def first_error(found: BaseException) -> BaseException:
+def first_error(error: BaseException) -> BaseException:
     """Return the first exception of a group: its tasks end for the same reason."""
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -14,7 +14,16 @@ from agentv.engine.checks.preflight import ProjectFacts
 from agentv.engine.named_runs import open_run
 from agentv.engine.run_defaults import first_given
 from agentv.engine.run_options import EvalOptions
-from agentv.engine.run_plan import Cases, CasesWithRefusals, JobSource, LiveJobs, RunPlan, check, evaluators_of
+from agentv.engine.run_plan import (
+    Cases,
+    ChangedCases,
+    CheckResult,
+    JobSource,
+    LiveJobs,
+    RunPlan,
+    check,
+    evaluators_of,
+)
 from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.errors import UsageError
@@ -43,7 +52,7 @@ def prepare(
     if options.skip_eval:
         evaluators = ()
     rule = None
-    if options.stop_when is not None:
+    if options.stop_when is not None or options.until is not None:
         from agentv.engine.early_stop import EarlyStopping, draw_seed, rule_of  # late: few runs stop early
 
         rule = rule_of(options)
@@ -63,25 +72,41 @@ def prepare(
         is_batched=lambda name: options.batch or project.target(name).is_batched,
         survey=CaseSurvey(evaluators),
     )
-    plan = checked_plan(project, cases, LiveJobs(options, project), facts, written)
+    draw = None
+    if options.cases_budget is not None:
+        from agentv.engine.cases.case_budget import draw_cases  # late: few runs draw their cases
+
+        draw = draw_cases(options, cases)
+        cases = ChangedCases(cases, draw.keep, is_read=True)
+    check_options(project, cases, written)
+    source = LiveJobs(options, project)
+    plan = plan_run(project, cases, source, facts, check(cases, source, facts, whole=not options.narrows))
     if rule is not None and plan.checked.dependencies.waits_for:
-        raise UsageError("--stop-when cannot be used with cases that depend on others: it runs cases in random order")
+        option = "--stop-when" if options.until is None else "--until"
+        raise UsageError(f"{option} cannot be used with cases that depend on others: it runs cases in random order")
     early_stop = None if rule is None else EarlyStopping(rule, seed, plan.cases, plan.source)
+    if draw is not None and plan.checked.dependencies.waits_for:
+        raise UsageError("--cases-budget cannot be used with cases that depend on others: it may not draw them")
     answers = _carried_over(options, project, evaluators)
-    return msgspec.structs.replace(plan, called=tuple(plan.checked.jobs), answers=answers, early_stop=early_stop)
+    called = tuple(plan.checked.jobs)
+    return msgspec.structs.replace(plan, called=called, answers=answers, early_stop=early_stop, draw=draw)
 
 
-def checked_plan(
-    project: Project, cases: Cases, source: JobSource, facts: ProjectFacts, written: str | None = None
-) -> RunPlan:
-    """Check the options and every case of a run. With a budget, every target it calls must have a price."""
+def check_options(project: Project, cases: Cases, export_path: str | None = None) -> None:
+    """Check the options of a run that do not depend on its cases."""
     options = project.options
-    project.refuse_to_overwrite((file for each in cases.sources for file in files_of(each)), options.record, written)
+    project.refuse_to_overwrite(
+        (file for dataset in cases.sources for file in files_of(dataset)), options.record, export_path
+    )
     if options.executor is not None and EXECUTORS.canonical(options.executor) is None:
         raise UsageError(f"Unknown executor '{options.executor}'", hint=EXECUTORS.suggestion(options.executor))
-    checked = check(cases, source, facts, whole=not options.narrows)
+
+
+def plan_run(project: Project, cases: Cases, source: JobSource, facts: ProjectFacts, checked: CheckResult) -> RunPlan:
+    """Return the plan of a run whose cases were checked. With a budget, every target it calls must have a price."""
+    options = project.options
     if checked.refusals:
-        cases = CasesWithRefusals(cases, checked.refusals)
+        cases = ChangedCases(cases, checked.with_refusal)
     uses = Inventory() if facts.survey is None else facts.survey.inventory
     if may_import():
         check_trust(uses)
@@ -134,10 +159,10 @@ def _check_batch_mode(project: Project, name: str) -> None:
 
 def _carried_over(options: EvalOptions, project: Project, evaluators: Evaluators) -> CarriedAnswers | None:
     """Open the run whose records are carried over, if any."""
-    chosen = carried(options)
-    if chosen is None:
+    choice = carried(options)
+    if choice is None:
         return None
-    run, keep = chosen
+    run, keep = choice
     files = EvaluatorFiles(own=evaluators is not None)
 
     def fingerprint(job: Job) -> str:

@@ -24,25 +24,27 @@ WHERE_JOBS_RUN = ("executor", "processes", "ray_address")
 """Options that may differ when a run is resumed, because they do not affect scores."""
 
 
-def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]:
+def resumed(args: Options, out: str | None, folder: str) -> tuple[Options, str]:
     """Return the options and folder of the run to resume: the one in `out` or named by a path, else the last one.
 
     Options that are passed again must be unchanged, except `CALL_LIMITS` and the executor. If `out` has no run yet, a
     new run starts with the given options.
     """
-    rescores = isinstance(given, RescoreOptions)
-    if out is None and not rescores and len(given.paths) == 1 and (run := _run_named_by(given.paths[0])) is not None:
-        given, out = msgspec.structs.replace(given, paths=()), run
+    rescores = isinstance(args, RescoreOptions)
+    runs = [] if out is not None or rescores else [path for path in args.paths if _run_named_by(path) is not None]
+    if len(runs) == 1:
+        paths = tuple(path for path in args.paths if path not in runs)
+        args, out = msgspec.structs.replace(args, paths=paths), _run_named_by(runs[0])
     if out is None and not rescores:
-        _check_names(given.paths)
+        _check_names(args.paths)
     if out is None:
-        found = last_unfinished(project_root(folder), rescored=rescores)
-        if found is None:
+        last_run = last_unfinished(project_root(folder), rescored=rescores)
+        if last_run is None:
             hint = "Start a run without --resume, or name a run folder with --out"
             raise UsageError("No unfinished run to resume", hint=hint)
-        out = str(found.path)
-    elif (given.paths or rescores) and not RunFolder(out).manifest_path.is_file():
-        return given, out
+        out = str(last_run.path)
+    elif (args.paths or rescores) and not RunFolder(out).manifest_path.is_file():
+        return args, out
     elif not os.path.exists(out):
         raise UsageError(f"No run to resume: {out} does not exist", hint="Name datasets to start a run there")
     manifest = RunStore.open(RunFolder.open(out).path).folder.read_manifest()
@@ -53,14 +55,14 @@ def resumed(given: Options, out: str | None, folder: str) -> tuple[Options, str]
     if why:
         hint = "Start a new run; --changed-since carries over the records that are still valid"
         raise UsageError(f"Cannot resume the run in {out}", why, hint)
-    options = msgspec.convert(manifest.options, type(given))
-    if given.executor is not None:
-        where = {name: getattr(given, name) for name in WHERE_JOBS_RUN}
+    options = msgspec.convert(manifest.options, type(args))
+    if args.executor is not None:
+        where = {name: getattr(args, name) for name in WHERE_JOBS_RUN}
         options = msgspec.structs.replace(options, **where)
-    limits = {name: value for name, value in given.given().items() if name in CALL_LIMITS}
+    limits = {name: value for name, value in args.given().items() if name in CALL_LIMITS}
     options = msgspec.structs.replace(options, **limits)
-    _check_stored(options, given, out)
-    different = options.contradicted_by(given)
+    _check_stored(options, args, out)
+    different = options.contradicted_by(args)
     if different:
         hint = "Omit paths and options to resume with those of the run, or start a new run"
         raise UsageError(f"The run in {out} was started with different values for: {', '.join(different)}", hint=hint)
@@ -87,34 +89,36 @@ def folder_of(paths: Sequence[str]) -> str:
     return paths[0] if os.path.isdir(paths[0]) else os.path.dirname(paths[0]) or "."
 
 
-def options_of_earlier(given: EvalOptions) -> EvalOptions:
+def options_of_earlier(args: EvalOptions) -> EvalOptions:
     """Return the options of the run to carry over, updated with the given ones, for a run without datasets."""
-    chosen = carried(given)
-    run = given.only_from if chosen is None else chosen[0]
+    choice = carried(args)
+    run = args.only_from if choice is None else choice[0]
     if run is None:
         raise UsageError("No datasets given", hint="Pass at least one dataset file or folder")
     earlier = msgspec.convert(RunStore.open(open_run(run).path).folder.read_manifest().options, EvalOptions)
-    _check_stored(earlier, given, run)
+    _check_stored(earlier, args, run)
     both = msgspec.structs.replace(earlier, retry_errors=None, changed_since=None, only=None, only_from=None)
-    return msgspec.structs.replace(both, **given.given())
+    return msgspec.structs.replace(both, **args.given())
 
 
-def _check_stored(stored: EvalOptions, given: EvalOptions, run: str) -> None:
+def _check_stored(options: EvalOptions, args: EvalOptions, run: str) -> None:
     """Refuse options of a run folder that run commands, use files outside the project or call another machine.
 
     They are accepted if the user passes them again, or trusts the run.
     """
     uses = []
     for name in ("record", "dump_prompts", "dump_traces", "ray_address"):
-        value = getattr(stored, name)
+        value = getattr(options, name)
         is_path = name != "ray_address"
-        if value and value != getattr(given, name) and not (is_path and is_trusted(value)):
+        if value and value != getattr(args, name) and not (is_path and is_trusted(value)):
             uses.append(Use("file" if is_path else "host", value, run, f"--{name.replace('_', '-')}"))
-    if stored.allow_outside_files and not given.allow_outside_files:
+    if options.allow_outside_files and not args.allow_outside_files:
         uses.append(Use("file", "files outside the project", run, "--allow-outside-files"))
-    if stored.variants != given.variants:
-        uses += (Use("command", f"{each.base} {each.settings}", run, each.name) for each in stored.variants)
-    entries = getattr(stored, "evaluators", None)
-    if entries and entries != getattr(given, "evaluators", None):
+    if options.variants != args.variants:
+        uses += (
+            Use("command", f"{variant.base} {variant.settings}", run, variant.name) for variant in options.variants
+        )
+    entries = getattr(options, "evaluators", None)
+    if entries and entries != getattr(args, "evaluators", None):
         uses += (use for spec in specs_of(entries)[0] for use in spec_uses(spec, run))
     require_trust_in_run(run, Inventory(uses))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from pathlib import Path
-from shutil import rmtree
 
 import msgspec
 
@@ -125,7 +124,9 @@ def _finish(running: RunInProgress, missing: tuple[str, ...], started: float) ->
     manifest = msgspec.structs.replace(
         _manifest(running, summary, stopped), exit_code=verdict.exit_code, digests=digests
     )
-    if manifest.finished_at is not None:
+    if manifest.finished_at is not None and (folder.path / ANSWERS).exists():
+        from shutil import rmtree  # late: most runs have no such folder
+
         rmtree(folder.path / ANSWERS, ignore_errors=True)
     folder.write_manifest(manifest)
     return Outcome(
@@ -165,6 +166,8 @@ def _summary(running: RunInProgress, stopped: Stop | None) -> RunSummary:
     """Return the final summary. Raises DatasetChangedError if a complete run read changed files."""
     plan, path = running.plan, running.store.path
     summary = running.summary.build(plan.checked.jobs, plan.checked.cases_by_target)
+    if running.manifest.draw is not None:
+        summary = msgspec.structs.replace(summary, draw=running.manifest.draw)
     if stopped is None:
         _refuse_changes(running, has_missing_jobs=_has_missing_jobs(plan, summary))
     if plan.early_stop is None:

@@ -12,8 +12,8 @@ from agentv.datasets.case.header import config_file
 from agentv.errors import DatasetWarning, InvalidDatasetError, UsageError
 from agentv.model.diagnostics import Problems, did_you_mean
 from agentv.model.evaluator import DEFAULT_TARGET
+from agentv.settings.frozen_settings import parse_settings_file
 from agentv.settings.project import ignored_marks
-from agentv.settings.settings_file import parse_settings_file
 from agentv.settings.settings_reader import ProjectConfig, RunDefaults, check_config, read_settings
 from agentv.support.yaml.yaml_parser import locate
 from agentv.trust.roots import distrust
@@ -62,14 +62,14 @@ def given_defaults(defaults: RunDefaults) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def default_target(known: Sequence[str], defaults: RunDefaults) -> str | None:
+def default_target(names: Sequence[str], defaults: RunDefaults) -> str | None:
     """Return the default target: the configured one, else the one named `default`, else the only one."""
     if defaults.target is not None:
-        if defaults.target not in known:
-            hint = did_you_mean(defaults.target, known) or f"Known targets: {', '.join(known) or 'none'}"
+        if defaults.target not in names:
+            hint = did_you_mean(defaults.target, names) or f"Known targets: {', '.join(names) or 'none'}"
             detail = "Set as 'execution.target' in .agentv/config.yaml"
             raise UsageError(f"Unknown target '{defaults.target}'", detail, hint)
         return defaults.target
-    if DEFAULT_TARGET in known:
+    if DEFAULT_TARGET in names:
         return DEFAULT_TARGET
-    return known[0] if len(known) == 1 else None
+    return names[0] if len(names) == 1 else None

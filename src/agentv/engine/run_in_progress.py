@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from agentv.engine.answers.answer_log import AnswerLog, UnscoredAnswers
 from agentv.engine.cases.dependencies import DependencyGate
 from agentv.engine.cases.pending_jobs import PendingJobs
 from agentv.engine.cost import budget_terms, costs_so_far
@@ -26,9 +26,6 @@ from agentv.model.result import Result
 from agentv.runs.redaction import REPLACEMENT, Redactor
 from agentv.runs.store import RunStore
 from agentv.runs.summary import Snapshot, SummaryBuilder
-
-if TYPE_CHECKING:
-    from agentv.engine.answers.answer_log import AnswerLog, UnscoredAnswers
 
 
 class Observer:
@@ -172,8 +169,6 @@ class RunInProgress:
     def _store_answer(self, line: bytes) -> None:
         """Store an answer without a score that a worker on another machine returned."""
         if self._returned is None:
-            from agentv.engine.answers.answer_log import AnswerLog  # late: most workers store their answers
-
             self._returned = AnswerLog(str(self.store.path / ANSWERS), Redactor(self.plan.project.secrets).redact_line)
         self._returned.write(line)
 
@@ -194,8 +189,6 @@ class RunInProgress:
             self._add_earlier_records()
 
     def _add_earlier_records(self) -> None:
-        from agentv.engine.answers.answer_log import UnscoredAnswers  # late: few runs are resumed
-
         hidden_names = None
         for result in RunStore.open(self.store.path).records():
             self._earlier += 1
@@ -207,10 +200,10 @@ class RunInProgress:
                 self._gate.add_result(result)
             if self._early_stop is not None:
                 self._early_stop.known(result)
-        done = self.store.done_jobs()
-        self.pending.leave_out(done, hidden_names)
-        self._answers = UnscoredAnswers(self.store.path, done)
-        if len(done) >= self.plan.checked.total:
+        done_jobs = self.store.done_jobs()
+        self.pending.leave_out(done_jobs, hidden_names)
+        self._answers = UnscoredAnswers(self.store.path, done_jobs)
+        if len(done_jobs) >= self.plan.checked.total:
             self._observer.note("All jobs in this run are already complete.")
 
     def _decided(self, job: Job, answers: AnswerSource) -> Job | None:
@@ -232,6 +225,8 @@ class RunInProgress:
 
     def _keep(self, result: Result) -> Result:
         """Write a record; return it as written, without secrets."""
+        if self.plan.draw is not None:
+            result = self.plan.draw.with_probability(result)
         if self._early_stop is not None:
             self._early_stop.result(result)
         if self._gate is not None:

@@ -38,18 +38,21 @@ def new_manifest(plan: RunPlan, folder: Path) -> RunManifest:
         fingerprints=checked.evaluators,
         defaults=given_defaults(project.defaults),
         seed=first_given(options.seed, options.draw_seed, 0),
+        draw=None if plan.draw is None else plan.draw.draw,
         git_commit=git_commit(project.root),
+        git_branch=git_branch(project.root),
         counts=Counts(cases=checked.cases, jobs=checked.total),
     )
     if plan.rescored is None:
         return manifest
-    stored = plan.rescored.stored
-    then = stored.manifest
+    answers = plan.rescored.stored
+    then = answers.manifest
     if then is not None and plan.cases.sources and not manifest.paths:
         manifest = msgspec.structs.replace(manifest, paths=then.paths)
     if then is not None and plan.rescored.early_stopped:
         manifest = msgspec.structs.replace(manifest, seed=then.seed, stopped_early=then.stopped_early)
-    link = RunLink(run_id=stored.run_id, path=stored.path, digest=stored.digest)
+    manifest = msgspec.structs.replace(manifest, draw=None if then is None else then.draw)
+    link = RunLink(run_id=answers.run_id, path=answers.path, digest=answers.digest)
     return msgspec.structs.replace(manifest, rescored_from=link)
 
 
@@ -75,6 +78,8 @@ def _refuse_changes(plan: RunPlan, begun: RunManifest) -> None:
     # A merged run has no fingerprints of evaluators that differ between cases.
     names = {} if is_partial else then if begun.merged_from else {**then, **today}
     changes += [f"the evaluator {name} changed" for name in names if then.get(name) != today.get(name)]
+    if plan.draw is not None and begun.draw != plan.draw.draw:
+        changes.append("the runs of --baseline changed")
     if begun.defaults != given_defaults(project.defaults):
         changes.append("`execution` of .agentv/config.yaml changed")
     if changes:
@@ -90,24 +95,42 @@ def git_commit(root: str) -> str | None:
 
     Simple cases are read from Git's files, because starting git takes as long as a small run.
     """
-    git = next((path for folder in upward(root, os.sep) if (path := Path(folder, ".git")).exists()), None)
+    git = _git_folder(root)
     if git is None:
         return None
+    head = _git_file(git, "HEAD")
+    commit = _git_file(git, head.removeprefix("ref: ")) if head.startswith("ref: ") else head
+    return commit if re.fullmatch("[0-9a-f]{40,64}", commit) else _commit_from_git(root)
+
+
+def git_branch(root: str) -> str | None:
+    """Return the current Git branch; None outside a repository. If none is checked out, that of the GitHub job."""
+    git = _git_folder(root)
+    branch = _git_file(git, "HEAD").partition("ref: refs/heads/")[2] if git is not None else ""
+    job = os.environ.get("GITHUB_HEAD_REF") or os.environ.get("GITHUB_REF_NAME")
+    return branch or (job if git is not None else None) or None
+
+
+def _git_folder(root: str) -> Path | None:
+    git = next((path for folder in upward(root, os.sep) if (path := Path(folder, ".git")).exists()), None)
+    if git is not None and git.is_file():  # a worktree or a submodule
+        return git.parent / _git_file(git.parent, git.name).removeprefix("gitdir:").strip()
+    return git
+
+
+def _git_file(folder: Path, name: str) -> str:
+    """Return the text of one of Git's files; empty if it cannot be read."""
     try:
-        if git.is_file():  # a worktree or a submodule
-            git = git.parent / git.read_text().removeprefix("gitdir:").strip()
-        head = (git / "HEAD").read_text().strip()
-        found = (git / head.removeprefix("ref: ")).read_text().strip() if head.startswith("ref: ") else head
+        return (folder / name).read_text().strip()
     except (OSError, UnicodeDecodeError):
-        found = ""
-    return found if re.fullmatch("[0-9a-f]{40,64}", found) else _commit_from_git(root)
+        return ""
 
 
 def _commit_from_git(root: str) -> str | None:
     """Run git, for branches that are packed or shared with another worktree."""
     try:
         command = ["git", "-C", root, "rev-parse", "--verify", "-q", "HEAD"]
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
+        process = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return found.stdout.strip() or None if found.returncode == 0 else None
+    return process.stdout.strip() or None if process.returncode == 0 else None

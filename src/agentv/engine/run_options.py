@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
@@ -20,27 +22,30 @@ from agentv.datasets.selection import (
     read_case_list,
 )
 from agentv.engine.gates.gate_options import Gates
-from agentv.engine.named_runs import Ended, cases_that_ended, check_run_name, lasting_name
+from agentv.engine.named_runs import Ended, cases_that_ended, check_run_name, lasting_baseline, lasting_name
 from agentv.errors import DatasetWarning, UsageError
 from agentv.model.diagnostics import MOST_TRIALS
 from agentv.model.sandbox_settings import Engine
 from agentv.settings.command_option import OptionStruct, declared_options, option_field
 from agentv.support.lines import MAX_LINE_BYTES
-from agentv.targets.variants import Variant
+from agentv.targets.targets_file import Variant
 
 Options = TypeVar("Options", bound="EvalOptions")
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
 
 TRANSCRIPT = "transcript"
+_LIMIT = re.compile(r"(?:.*=)?\s*[\d.]+\s*")
+"""A rule of `--stop-when` that does not name a run."""
 """The name of the target that recorded sessions answer for, unless another is given."""
 
 
 class EvalOptions(OptionStruct, frozen=True, kw_only=True, omit_defaults=True):
     """The options that affect the results of a run. Defaults are omitted from the manifest.
 
-    `seed` is that of `sample`, 0 if it is None, and of the random order of `stop_when`. If it is None, that order has a
-    `draw_seed` of its own, which is drawn when the run is prepared, so that a resumed run has the same order.
+    `seed` is that of `sample` and `cases_budget`, 0 if it is None, and of the random order of `stop_when` and `until`.
+    If it is None, that order has a `draw_seed` of its own, which is drawn when the run is prepared, so that a resumed
+    run has the same order.
 
     `retry_errors` and `changed_since` name an earlier run whose valid records are carried over; `only` selects the
     cases with that outcome in the run `only_from`, `cases_from` those listed in a file. `dump_prompts` and
@@ -77,9 +82,16 @@ class EvalOptions(OptionStruct, frozen=True, kw_only=True, omit_defaults=True):
     sample: int | float | None = option_field(
         "--sample N|N%", "Select a random sample: a count (200) or a percentage (10%).", "Selection", parse_sample
     )
+    cases_budget: Count | None = option_field(
+        "--cases-budget N",
+        "Draw N cases: those whose scores vary in the runs of --baseline are drawn more often, and weighted less. "
+        "Without --baseline, a random sample.",
+        "Selection",
+    )
     seed: int | None = option_field(
         "--seed N",
-        "Random seed for --sample (default: 0) and for the order of --stop-when (default: a new one for each run).",
+        "Random seed for --sample and --cases-budget (default: 0), and for the order of --stop-when and --until "
+        "(default: a new one for each run).",
         "Selection",
     )
     draw_seed: int | None = None
@@ -158,10 +170,17 @@ class EvalOptions(OptionStruct, frozen=True, kw_only=True, omit_defaults=True):
     )
     stop_when: str | float | None = option_field(
         "--stop-when X|pass-rate=X|RUN",
-        "Stop as soon as the mean or pass rate is known to be above or below X, or above or below that of RUN.",
+        "Stop as soon as the mean or pass rate is known to be above or below X, or above or below that of RUN. "
+        "RUN,RUN, an experiment or @BRANCH pools runs of the same target, cases and measure.",
         "Limits",
         str,
         names_run=True,
+    )
+    until: str | float | None = option_field(
+        "--until ±X|pass-rate=±X",
+        "Stop as soon as the 95 % interval of the mean or pass rate is at most X wide on each side.",
+        "Limits",
+        str,
     )
     gates: Gates | None = None
     retry_errors: str | None = option_field(
@@ -250,14 +269,14 @@ class EvalOptions(OptionStruct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def selection(self) -> Selection:
         """Return the selection of cases. Reads the earlier run for `only`, and the list `cases_from`."""
-        listed = None if self.cases_from is None else read_case_list(self.cases_from)
-        wanted = Selection(self.filters, self.sample, self.seed or 0, self.shard, self.limit, self.cases, listed=listed)
-        wanted = msgspec.structs.replace(wanted, rows=self.rows, split=self.split)
+        cases = None if self.cases_from is None else read_case_list(self.cases_from)
+        choice = Selection(self.filters, self.sample, self.seed or 0, self.shard, self.limit, self.cases, listed=cases)
+        choice = msgspec.structs.replace(choice, rows=self.rows, split=self.split)
         if self.only is None and self.only_from is None:
-            return wanted
+            return choice
         if self.only is None or self.only_from is None:
             raise UsageError("--only and --from must be used together", hint="For example: --only failed --from RUN")
-        return msgspec.structs.replace(wanted, named=cases_that_ended(self.only_from, self.only))
+        return msgspec.structs.replace(choice, named=cases_that_ended(self.only_from, self.only))
 
     def open_cases(self, warn: Callable[[DatasetWarning], None], note: Callable[[str], None]) -> CaseSource:
         """Open the selected cases at `paths`."""
@@ -272,11 +291,14 @@ class EvalOptions(OptionStruct, frozen=True, kw_only=True, omit_defaults=True):
     def narrows(self) -> bool:
         """Whether these options may select only some of the cases."""
         choices = (self.cases_from, self.sample, self.shard, self.limit, self.only, self.rows, self.split)
-        return bool(self.filters or self.cases) or any(choice is not None for choice in choices)
+        is_limited = self.cases_budget is not None or any(choice is not None for choice in choices)
+        return bool(self.filters or self.cases) or is_limited
 
     def for_all_cases(self) -> Self:
         """Return the options without a selection of cases."""
-        nothing: dict[str, Any] = dict.fromkeys(("cases_from", "sample", "shard", "limit", "rows", "split"))
+        nothing: dict[str, Any] = dict.fromkeys(
+            ("cases_from", "sample", "shard", "limit", "rows", "split", "cases_budget")
+        )
         return msgspec.structs.replace(self, filters=(), cases=(), only=None, only_from=None, **nothing)
 
     def lasting(self) -> Self:
@@ -286,10 +308,14 @@ class EvalOptions(OptionStruct, frozen=True, kw_only=True, omit_defaults=True):
         declared = declared_options(type(self))
         names = {name: getattr(self, name) for name, option in declared.items() if option.names_run}
         changed: dict[str, Any] = {
-            name: lasting_name(given)
-            for name, given in names.items()
-            if isinstance(given, str) and not (name == "stop_when" and given.isdigit())
+            name: lasting_name(value) for name, value in names.items() if isinstance(value, str) and name != "stop_when"
         }
+        if isinstance(self.stop_when, str) and not _LIMIT.fullmatch(self.stop_when):
+            with suppress(UsageError):  # an invalid rule is refused later
+                changed["stop_when"] = lasting_baseline(self.stop_when)
+        if self.cases_budget is not None and self.gates is not None:
+            baseline = tuple(map(lasting_name, self.gates.baseline))
+            changed["gates"] = msgspec.structs.replace(self.gates, baseline=baseline)
         if self.transcript is not None:
             changed |= self._of_transcript()
         return msgspec.structs.replace(self, **changed) if changed else self
@@ -304,9 +330,7 @@ class EvalOptions(OptionStruct, frozen=True, kw_only=True, omit_defaults=True):
             )
         paths = self.paths or (() if self._continues else (self.transcript or "",))
         if not self.paths and not self._continues:
-            from agentv.targets.recordings.session_answers import (
-                require_sessions,
-            )  # late: few runs score recorded sessions
+            from agentv.targets.recordings.session_answers import require_sessions  # late: few runs score sessions
 
             require_sessions(os.path.expanduser(self.transcript or ""))
         return {"targets": self.targets or (TRANSCRIPT,), "paths": paths}

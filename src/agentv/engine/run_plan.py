@@ -27,6 +27,7 @@ from agentv.trust.inventory import Inventory
 
 if TYPE_CHECKING:
     from agentv.engine.answers.rescored_answers import RescoredAnswers
+    from agentv.engine.cases.case_budget import DrawProbabilities
     from agentv.engine.early_stop import EarlyStopping
 
 Fingerprints = tuple[str, str]
@@ -45,6 +46,26 @@ class Cases(Protocol):
     def stream(self) -> Iterator[EvalCase]: ...
 
     def stream_again(self) -> Iterator[EvalCase]: ...
+
+
+class ChangedCases:
+    """Cases that `change` returns for others; those for which it returns None are left out.
+
+    With `is_read`, the others were read before, and their problems reported.
+    """
+
+    def __init__(self, cases: Cases, change: Callable[[EvalCase], EvalCase | None], *, is_read: bool = False) -> None:
+        self._first, self._again = cases.stream_again if is_read else cases.stream, cases.stream_again
+        self._change = change
+        self.sources, self.sink = cases.sources, cases.sink
+
+    def stream(self) -> Iterator[EvalCase]:
+        """Yield the cases, and report problems."""
+        return filter(None, map(self._change, self._first()))
+
+    def stream_again(self) -> Iterator[EvalCase]:
+        """Yield the cases again."""
+        return filter(None, map(self._change, self._again()))
 
 
 class JobSource(Protocol):
@@ -167,6 +188,11 @@ class CheckResult(msgspec.Struct, kw_only=True):
         sink.warning(RefusedCaseWarning(message, path=case.path, line=case.line, field=problem.field))
         return refused_case(case, reason)
 
+    def with_refusal(self, case: EvalCase) -> EvalCase:
+        """Return a case, refused if it was refused when it was checked."""
+        reason = self.refusals.get((case.path, case.id))
+        return case if reason is None else refused_case(case, reason)
+
     def repeat(self, counts: dict[str, int], times: int) -> None:
         """Count the jobs of cases that share everything with one that was added."""
         self.cases += times
@@ -182,8 +208,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     `called` are the targets that answer jobs, `targets` the settings of all targets that may be called; `entry` returns
     a target's manifest entry. `answers` provides answers and records that need no call; in a rescore it is `rescored`.
     `uses` is the inventory of a plan that is only checked; otherwise it has no use of trusted files. `evaluators`
-    replace those of the cases; `early_stop` decides when the run has enough results. `most_given` limits
-    how many provided answers are scored concurrently.
+    replace those of the cases; `early_stop` decides when the run has enough results; `draw` are the cases
+    that a budget leaves. `most_given` limits how many provided answers are scored concurrently.
     """
 
     options: EvalOptions
@@ -198,6 +224,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     answers: AnswerSource | None = None
     rescored: RescoredAnswers | None = None
     early_stop: EarlyStopping | None = None
+    draw: DrawProbabilities | None = None
     most_given: int | None = None
     uses: Inventory
 
@@ -215,7 +242,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     def is_gated(self) -> bool:
         """Whether scores decide the exit code: by a gate of the command, or by one written in a file."""
         by_command = self.options.gates is not None and self.options.gates.is_set
-        return by_command or bool(self.gate_thresholds) or bool(self.case_gates.tolerances)
+        return by_command or bool(self.gate_thresholds or self.case_gates.tolerances or self.case_gates.floors)
 
     @property
     def live_early_stop(self) -> EarlyStopping | None:
@@ -228,19 +255,19 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
             yield from self.source.jobs(case)
 
 
-def evaluators_of(case: EvalCase, given: tuple[EvaluatorSpec, ...] | None) -> tuple[EvaluatorSpec, ...]:
+def evaluators_of(case: EvalCase, evaluators: tuple[EvaluatorSpec, ...] | None) -> tuple[EvaluatorSpec, ...]:
     """Return the evaluators of a case: the command's, else its own followed by those of its turns."""
-    if given is not None:
-        return given
+    if evaluators is not None:
+        return evaluators
     if not case.turns:
         return case.evaluators
     return (*case.evaluators, *(spec for turn in case.turns for spec in turn.evaluators))
 
 
-def named_evaluators(case: EvalCase, given: tuple[EvaluatorSpec, ...] | None) -> tuple[EvaluatorSpec, ...]:
+def named_evaluators(case: EvalCase, evaluators: tuple[EvaluatorSpec, ...] | None) -> tuple[EvaluatorSpec, ...]:
     """Return the evaluators under their names in results: first those of turns, prefixed with the turn number."""
-    if given is not None or not any(turn.evaluators for turn in case.turns):
-        return case.evaluators if given is None else given
+    if evaluators is not None or not any(turn.evaluators for turn in case.turns):
+        return case.evaluators if evaluators is None else evaluators
     of_turns = [
         msgspec.structs.replace(spec, name=turn_evaluator_name(number, spec))
         for number, turn in enumerate(case.turns, 1)
@@ -252,8 +279,8 @@ def named_evaluators(case: EvalCase, given: tuple[EvaluatorSpec, ...] | None) ->
 def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) -> CheckResult:
     """Read every case once and raise the first problem. `whole` means that no case was left out by a selection."""
     preflight, checked = Preflight(facts), CheckResult()
-    datasets = {each.path: _DatasetTotals(each.name) for each in cases.sources}
-    totals = {file: datasets[each.path] for each in cases.sources for file in each.files}
+    datasets = {dataset.path: _DatasetTotals(dataset.name) for dataset in cases.sources}
+    totals = {file: datasets[dataset.path] for dataset in cases.sources for file in dataset.files}
     counts: dict[str, int] = {}
     repeats = 0
     dependents: list[EvalCase] = []
@@ -280,7 +307,7 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
     if facts.judge is not None and facts.judge not in facts.may_judge:
         raise UsageError(f"Unknown judge '{facts.judge}'", hint=known_targets(facts.judge, facts.may_judge))
     if dependents:
-        files = {file: each.path for each in cases.sources for file in each.files}
+        files = {file: dataset.path for dataset in cases.sources for file in dataset.files}
         checked.dependencies = read_dependencies(dependents, cases.stream_again, source.counts, files, whole=whole)
     skipped: dict[str, list[int]] = {}
     for path, line in cases.sink.skipped_places:
@@ -289,47 +316,18 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
         raise UsageError(problem.message, f"Set in {case.path}; no case has an evaluator with this name", problem.hint)
     checked.datasets = tuple(
         DatasetEntry(
-            path=each.path,
-            name=datasets[each.path].name,
-            digest=cases.sink.stamps.digest(each),
-            contents=datasets[each.path].contents,
-            cases=datasets[each.path].cases,
-            skipped_lines=tuple(line for file in each.files for line in skipped.get(file, ())),
-            weight=datasets[each.path].weight,
+            path=dataset.path,
+            name=datasets[dataset.path].name,
+            digest=cases.sink.stamps.digest(dataset),
+            contents=datasets[dataset.path].contents,
+            cases=datasets[dataset.path].cases,
+            skipped_lines=tuple(line for file in dataset.files for line in skipped.get(file, ())),
+            weight=datasets[dataset.path].weight,
         )
-        for each in cases.sources
+        for dataset in cases.sources
     )
     checked.evaluators, checked.embedders = preflight.fingerprints, tuple(preflight.embedders)
     return checked
-
-
-class CasesWithRefusals(msgspec.Struct, frozen=True):
-    """Cases of which some are refused: those whose evaluators cannot run, by file and id."""
-
-    cases: Cases
-    refusals: dict[tuple[str, str], str]
-
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """The datasets."""
-        return self.cases.sources
-
-    @property
-    def sink(self) -> StrictSink:
-        """Receives the problems."""
-        return self.cases.sink
-
-    def stream(self) -> Iterator[EvalCase]:
-        """Yield the selected cases."""
-        return map(self._refused, self.cases.stream())
-
-    def stream_again(self) -> Iterator[EvalCase]:
-        """Yield the selected cases again, without reporting problems again."""
-        return map(self._refused, self.cases.stream_again())
-
-    def _refused(self, case: EvalCase) -> EvalCase:
-        reason = self.refusals.get((case.path, case.id))
-        return case if reason is None else refused_case(case, reason)
 
 
 def _check_refusals(checked: CheckResult, datasets: dict[str, _DatasetTotals], cases: Cases, *, whole: bool) -> None:

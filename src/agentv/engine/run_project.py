@@ -23,9 +23,8 @@ from agentv.model.sandbox_settings import Engine, RunSandbox, settings_of
 from agentv.model.values import digest
 from agentv.registry import EXECUTORS
 from agentv.sandbox.availability import sandbox_of
-from agentv.settings.frozen_settings import frozen_settings
+from agentv.settings.frozen_settings import frozen_settings, parse_settings_file
 from agentv.settings.project import CONFIG_FILE, project_root
-from agentv.settings.settings_file import parse_settings_file
 from agentv.settings.settings_reader import RunDefaults
 from agentv.support.yaml.yaml_parser import locate
 from agentv.targets.catalog import (
@@ -40,7 +39,7 @@ from agentv.targets.catalog import (
 from agentv.targets.cli import Cli, executed_placeholder
 from agentv.targets.target import Target, file_hashes, fingerprint_of
 from agentv.targets.target_uses import target_inventory
-from agentv.targets.targets_file import named_entries
+from agentv.targets.targets_file import as_targets_file, named_entries
 from agentv.targets.tools.tool import FunctionTool, McpServer, local_tools
 from agentv.trust.consent import require_trust
 from agentv.trust.env_file import load_environment
@@ -72,7 +71,7 @@ def open_targets(
     folder = settings_folder(folder)
     root = project_root(folder)
     path = named_targets_file(file) if file is not None else find_targets_file(folder, root)
-    data = None if path is None else parse_settings_file(path)
+    data = None if path is None else as_targets_file(parse_settings_file(path))
     if path is not None and not in_project(os.path.realpath(path)):
         entries = named_entries(data)
         require_trust(path, target_inventory(entries, entries, path))
@@ -100,36 +99,38 @@ class Project:
         options: EvalOptions,
         sources: tuple[Source, ...],
         warn: Callable[[DatasetWarning], None],
-        given: Iterable[Target] = (),
+        targets: Iterable[Target] = (),
     ) -> None:
         folder = settings_folder(sources[0].folder if sources else ".")
         self.options = options
         self._sources = sources
         self.root = project_root(folder)
         self.defaults = load_defaults(folder, self.root, warn)
-        folders = (os.path.abspath(each.folder) for each in sources if is_trusted(each.folder))
+        folders = (os.path.abspath(dataset.folder) for dataset in sources if is_trusted(dataset.folder))
         self.folders = tuple(dict.fromkeys(folders)) or (os.getcwd(),)
         file = open_targets(folder, options.targets_file, options.sandbox, self.defaults)
-        for each in sources:
-            own = each.format.targets(each)
+        for dataset in sources:
+            functions = dataset.format.programs(dataset) if file.environment.sandbox.of() is not None else ()
+            for _, value in functions:
+                what = f"{value} runs when its cases are read, which cannot be isolated"
+                raise UsageError(f"Cannot run {dataset.path} in a sandbox", what, "Run it without a sandbox")
+            own = dataset.format.targets(dataset)
             if (frozen := frozen_settings()) is not None:
-                frozen.check_targets(each.path, own)
-            file = file.with_entries(own, each.path)
+                frozen.check_targets(dataset.path, own)
+            file = file.with_entries(own, dataset.path)
         file = file.with_models((*options.targets, *((options.judge,) if options.judge else ())))
         self.file = file.with_variants(options.variants)
         self.replay = None if options.replay is None else os.path.abspath(run_path(options.replay))
         self.is_remote = is_remote(options.executor)
         self._replaying: Callable[..., Target] = Target
         self._replays_all = False
+        if self.replay is not None or options.transcript is not None:
+            from agentv.targets.recordings.replay import Replay, is_recording  # late: few runs replay answers
         if self.replay is not None:
-            from agentv.targets.recordings.replay import Replay, is_recording  # late: few runs replay one
-
             self._replaying = partial(Replay, provider="replay", source=self.replay)
             self._replays_all = is_recording(self.replay)
-        self._given = {target.name: target for target in given}
+        self._given = {target.name: target for target in targets}
         if options.transcript is not None:
-            from agentv.targets.recordings.replay import Replay  # late: few runs score recorded sessions
-
             source = os.path.abspath(os.path.expanduser(options.transcript))
             self._given |= {name: Replay(name=name, provider="replay", source=source) for name in options.targets}
         self._warn = warn
@@ -213,39 +214,39 @@ class Project:
 
         A recording answers for all of them, an earlier run only for those that jobs need.
         """
-        found = {name: self.target(name) for name in dict.fromkeys(needed)}
+        targets = {name: self.target(name) for name in dict.fromkeys(needed)}
         read = self.target if self.replay is None or self._replays_all else self._called
-        found |= {name: read(name) for name in by_evaluators if name not in found}
-        found |= {name: read(name) for name in self.with_fallbacks(found) if name not in found}
-        self._check_executed_prompts(found.values())
-        advice = [target.advice(self.home) for target in found.values()] if self.replay is None else []
+        targets |= {name: read(name) for name in by_evaluators if name not in targets}
+        targets |= {name: read(name) for name in self.with_fallbacks(targets) if name not in targets}
+        self._check_executed_prompts(targets.values())
+        advice = [target.advice(self.home) for target in targets.values()] if self.replay is None else []
         for warning in (*self.file.warnings, *filter(None, advice)):
             self._warn(DatasetWarning(warning))
         for name in self.names:
-            if name not in found:
+            if name not in targets:
                 with suppress(AgentvError):  # invalid, or its variables are unset, but nothing needs it
-                    found[name] = read(name)
-        return tuple(found.values())
+                    targets[name] = read(name)
+        return tuple(targets.values())
 
     def with_fallbacks(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return targets and those that answer in their place."""
-        return tuple(dict.fromkeys(each for name in names for each in (name, *self.target(name).fallback_targets)))
+        return tuple(dict.fromkeys(other for name in names for other in (name, *self.target(name).fallback_targets)))
 
     def entry(self, name: str) -> TargetEntry:
         """Return the manifest entry of a target."""
         if self.replay is not None:
             target: Target = self._replaying(name=name)
-            shown = {"from": self.replay}
+            settings = {"from": self.replay}
         else:
             target = self._called(name)
-            shown = {} if name in self._given else self.file.public(name, target)
+            settings = {} if name in self._given else self.file.public(name, target)
         files = file_hashes(target, self.home, self.folders)
         fingerprint = fingerprint_of(target, self.secrets, files)
         if fingerprint and target.fallback_targets:
-            others = [self._called(each) for each in target.fallback_targets]
-            prints = [fingerprint_of(each, self.secrets, file_hashes(each, self.home, self.folders)) for each in others]
+            others = [self._called(item) for item in target.fallback_targets]
+            prints = [fingerprint_of(item, self.secrets, file_hashes(item, self.home, self.folders)) for item in others]
             fingerprint = digest([fingerprint, *prints]) if all(prints) else ""
-        return TargetEntry(name=name, provider=target.provider, fingerprint=fingerprint, settings=shown, files=files)
+        return TargetEntry(name=name, provider=target.provider, fingerprint=fingerprint, settings=settings, files=files)
 
     def change(self, then: TargetEntry, noun: str = "target") -> str:
         """Describe how a target changed since its manifest entry was written; empty if it did not."""
@@ -260,9 +261,9 @@ class Project:
     def run_files(self, options: EvalOptions, folder: Path | None) -> RunFiles:
         """Return the paths a run writes to: prompts and traces in its own folder unless the options name another."""
 
-        def place(named: str | None, name: str) -> str | None:
-            chosen = named or (None if named is None or folder is None else str(folder / name))
-            return None if chosen is None else os.path.abspath(chosen)  # user code may change the working directory
+        def place(option: str | None, name: str) -> str | None:
+            path = option or (None if option is None or folder is None else str(folder / name))
+            return None if path is None else os.path.abspath(path)  # user code may change the working directory
 
         return RunFiles(
             cache_folder=os.path.join(self.root, CACHE) if options.cache else None,
@@ -275,12 +276,12 @@ class Project:
             batches_folder=None if folder is None else os.path.abspath(folder / BATCHES),
         )
 
-    def refuse_to_overwrite(self, inputs: Iterable[str], *written: str | None) -> None:
+    def refuse_to_overwrite(self, inputs: Iterable[str], *outputs: str | None) -> None:
         """Raise UsageError if a file the run would write is also one of its inputs."""
         read = {os.path.realpath(file) for file in inputs}
         if self.file.path is not None:
             read.add(os.path.realpath(self.file.path))
-        for path in written:
+        for path in outputs:
             if path is not None and os.path.realpath(path) in read:
                 raise UsageError(f"Cannot write {path}", "It is an input of the run", "Use a different path")
 

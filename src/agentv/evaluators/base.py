@@ -134,10 +134,10 @@ class AgainstReference(Evaluator, frozen=True, kw_only=True, dict=True):
 
 
 def _texts_of(value: Any) -> list[str]:
-    return [text_of(item) for item in value] if isinstance(value, list) else [text_of(value)]
+    return [compared_text(item) for item in value] if isinstance(value, list) else [compared_text(value)]
 
 
-def text_of(value: Any) -> str:
+def compared_text(value: Any) -> str:
     """Convert a value to the text it is compared as: strings are trimmed, booleans and data become JSON."""
     if isinstance(value, str):
         return value.strip()
@@ -201,8 +201,8 @@ def pass_if(holds: bool, sentence: str) -> Score:
 def check_sizes(one: int, other: int, most: float, unit: str = "characters") -> None:
     """Refuse to compare texts whose comparison, which takes time for each pair of units, would block the run."""
     if one * other > most:
-        found = f"{one:,} {unit} with {other:,}"
-        raise EvaluatorFailure(f"Cannot compare {found}: it would take too long. Shorten the answer with 'transform'")
+        sizes = f"{one:,} {unit} with {other:,}"
+        raise EvaluatorFailure(f"Cannot compare {sizes}: it would take too long. Shorten the answer with 'transform'")
 
 
 def similarity_score(similarity: float, threshold: float | None, sentence: str) -> Score:
@@ -221,10 +221,10 @@ def checked_score(value: Any, source: str) -> float:
     """Return a score from `source` if it is a number from 0 to 1. Raises EvaluatorFailure otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         try:
-            shown = msgspec.json.encode(value).decode()
+            text = msgspec.json.encode(value).decode()
         except (TypeError, ValueError):
-            shown = repr(value)
-        raise EvaluatorFailure(f"{source} gave a score that is not a number: {cut(shown)}")
+            text = repr(value)
+        raise EvaluatorFailure(f"{source} gave a score that is not a number: {cut(text)}")
     if not -_LAST_BITS <= value <= 1 + _LAST_BITS:
         raise EvaluatorFailure(f"{source} gave {value} as its score; a score is a number from 0 to 1")
     return min(1.0, max(0.0, float(value)))

@@ -118,8 +118,8 @@ class Composite(Evaluator, frozen=True, kw_only=True):
         """The reference or context if any member needs it, and one call if a judge aggregates."""
         needs = [member.evaluator.needs for member in self.members if member.evaluator is not None]
         return Needs(
-            reference=any(each.reference for each in needs),
-            context=any(each.context for each in needs),
+            reference=any(need.reference for need in needs),
+            context=any(need.context for need in needs),
             judge_calls=1 if self.aggregation.kind == "llm_judge" else 0,
             judge=self.aggregation.target,
         )
@@ -144,10 +144,10 @@ class Composite(Evaluator, frozen=True, kw_only=True):
         score_member = judgement.score_member
         if score_member is None:
             raise EvaluatorFailure("A composite can only be scored within a run")
-        found = await asyncio.gather(*(score_member(member) for member in self.members))
-        results = tuple(result for result, _ in found)
+        outcomes = await asyncio.gather(*(score_member(member) for member in self.members))
+        results = tuple(result for result, _ in outcomes)
         try:
-            score = await self._aggregated(results, [missed for _, missed in found], judgement)
+            score = await self._aggregated(results, [missed for _, missed in outcomes], judgement)
         except EvaluatorFailure as failure:
             raise EvaluatorFailure(str(failure), results, suspicious=failure.suspicious) from None
         return msgspec.structs.replace(score, members=results)
@@ -222,14 +222,14 @@ def threshold(members: Sequence[MemberScore], least: float) -> Score:
     total = math.fsum(member.weight for member in members)
     passing = [member for member in members if member.result.verdict == "pass"]
     fraction = min(1.0, math.fsum(member.weight for member in passing) / total)
-    met = round(fraction, 12) >= least and not any(member.missed and member.required for member in members)
+    is_met = round(fraction, 12) >= least and not any(member.missed and member.required for member in members)
     return Score(
         fraction,
         hits=tuple(f"{member.result.name} passes" for member in passing),
         misses=tuple(f"{member.result.name} does not pass" for member in members if member not in passing),
         reasoning=f"{len(passing)} of {len(members)} members pass; required: at least {least:.0%}",
         details={"passed": len(passing), "members": len(members), "threshold": least},
-        verdict="pass" if met else "fail",
+        verdict="pass" if is_met else "fail",
     )
 
 

@@ -104,7 +104,7 @@ class Budget:
 
     @property
     def _jobs(self) -> int:
-        return sum(each.in_flight for each in self._costs.values())
+        return sum(entry.in_flight for entry in self._costs.values())
 
     @property
     def _mean_call(self) -> float:
@@ -167,7 +167,7 @@ class Budget:
             return True
         if costs.may_be_free and not costs.has_room:
             return None
-        expected = sum(each.expected() for each in self._costs.values()) - costs.expected() + costs.expected(1)
+        expected = sum(entry.expected() for entry in self._costs.values()) - costs.expected() + costs.expected(1)
         still_to_pay = self._still_to_pay(expected, jobs + 1)
         return True if self.spent_usd + still_to_pay <= self._limit else None
 
@@ -186,7 +186,7 @@ class Budget:
         file, share, jobs = self._file, self._share, self._jobs
         if file is None or share is None:
             return
-        expected = sum(each.expected() for each in self._costs.values())
+        expected = sum(entry.expected() for entry in self._costs.values())
         try:
             allowed = file.update(self.spent_usd, self._still_to_pay(expected, jobs), jobs)
         except BlockingIOError:

@@ -84,7 +84,6 @@ class BudgetFile:
             own, others = self._members(budgets)
             if self._file.number is None or own.number != self._file.number:
                 own.number = self._file.join(budgets)
-            self._file.touch()
             for other in others:
                 self._end_if_gone(other)
             own.spent, own.reserved, own.jobs, own.at = (
@@ -118,21 +117,20 @@ class BudgetFile:
     def _members(self, budgets: _Budgets) -> tuple[_Shard, list[_Shard]]:
         """Return this shard and the others of its round; a new round begins if another run is this shard already."""
         now, share = time.time(), self._share
-        budgets.shards = [each for each in budgets.shards if now - each.at < _KEPT_S]
-        own = next((each for each in budgets.shards if each.run_id == share.run_id), None)
+        budgets.shards = [member for member in budgets.shards if now - member.at < _KEPT_S]
+        own = next((member for member in budgets.shards if member.run_id == share.run_id), None)
         if own is None:
-            last = max((each.round for each in budgets.shards), default=0)
-            latest = [each for each in budgets.shards if each.round == last]
-            is_new = any(each.shard == share.shard for each in latest) or all(
-                now - each.at > _ROUND_S for each in latest
+            last = max((member.round for member in budgets.shards), default=0)
+            latest = [member for member in budgets.shards if member.round == last]
+            is_new = any(member.shard == share.shard for member in latest) or all(
+                now - member.at > _ROUND_S for member in latest
             )
             own = _Shard(last + is_new, share.shard, share.run_id, at=now)
             budgets.shards.append(own)
-        return own, [each for each in budgets.shards if each.round == own.round and each is not own]
+        return own, [member for member in budgets.shards if member.round == own.round and member is not own]
 
     def _end_if_gone(self, other: _Shard) -> None:
         if other.number is not None and self._file.is_gone(other.number):
-            self._file.forget(other.number)
             other.number, other.reserved, other.jobs, other.allowed = None, 0.0, 0, other.spent
 
     def _divide(self, own: _Shard, others: list[_Shard]) -> Allowance:

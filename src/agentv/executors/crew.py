@@ -72,19 +72,19 @@ class JobQueue:
         self._limits.stop()
 
     async def _work(self) -> None:
-        resumed, held = time.monotonic(), HeldBytes(self._limits.memory)
+        resumed, memory = time.monotonic(), HeldBytes(self._limits.memory)
         slots = self._slots
         try:
             while self._queued and len(self._tasks) <= slots.total + slots.lent:
                 number, job = self._queued.popleft()
                 self._deliver((number, await self._ended_with(job)))
-                if held.size:
-                    await held.end_job()
+                if memory.size:
+                    await memory.end_job()
                 if time.monotonic() - resumed > TURN_S:
                     await asyncio.sleep(0)
                     resumed = time.monotonic()
         finally:
-            held.release()
+            memory.release()
 
     async def _ended_with(self, job: Job) -> Result | UnfinishedJob | None:
         try:
@@ -200,10 +200,10 @@ class Window:
         """The number of jobs to queue."""
         return int((self._rate or 0.0) * self._ahead_s)
 
-    def count(self, done: int) -> None:
+    def count(self, jobs: int) -> None:
         """Update the rate with the number of jobs completed since the last call."""
         now = time.monotonic()
-        self._done += done
+        self._done += jobs
         elapsed = now - self._since
         if elapsed < self._ahead_s / 10:
             return
@@ -289,11 +289,11 @@ class Crew:
         hired, finished = asyncio.ensure_future(self._hire(start)), asyncio.ensure_future(self._finished.wait())
         both: set[asyncio.Future[Any]] = {hired, finished}
         try:
-            done, _ = await asyncio.wait(both, timeout=_VACANT_S, return_when=asyncio.FIRST_COMPLETED)
-            if not done and is_vacant:
+            ready, _ = await asyncio.wait(both, timeout=_VACANT_S, return_when=asyncio.FIRST_COMPLETED)
+            if not ready and is_vacant:
                 self._change_places(-1)
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if not done and is_vacant:
+            if not ready and is_vacant:
                 self._change_places(+1)
             return hired.result() if hired.done() else None
         finally:
@@ -306,9 +306,9 @@ class Crew:
         window, flight = Window(self._ahead_s), dict[int, Job]()
         try:
             while not self._finished.is_set():
-                if taken := self._take(flight, self._share + link.lent + window.size):
-                    flight.update(taken)
-                    link.send(taken)
+                if batch := self._take(flight, self._share + link.lent + window.size):
+                    flight.update(batch)
+                    link.send(batch)
                 if flight:
                     results = await link.receive()
                     window.count(len(results))
@@ -321,15 +321,15 @@ class Crew:
             self._put_back(flight, len(flight) if link.lent else self._share, str(lost))
 
     def _take(self, flight: dict[int, Job], size: int) -> list[NumberedJob]:
-        taken: list[NumberedJob] = []
+        batch: list[NumberedJob] = []
         if self._suspects and not flight:
-            taken = [self._suspects.popleft() for _ in range(min(len(self._suspects), max(1, self._share // 8)))]
+            batch = [self._suspects.popleft() for _ in range(min(len(self._suspects), max(1, self._share // 8)))]
         elif not (flight and next(iter(flight)) in self._losses):  # suspects run alone
-            while len(flight) + len(taken) < size and (job := self._next()) is not None:
-                taken.append(job)
-        self._in_flight += len(taken)
+            while len(flight) + len(batch) < size and (job := self._next()) is not None:
+                batch.append(job)
+        self._in_flight += len(batch)
         self._settle()
-        return taken
+        return batch
 
     def _next(self) -> NumberedJob | None:
         if self._again:

@@ -7,24 +7,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-UNLIMITED = float("inf")
+if TYPE_CHECKING:
+    from agentv.executors.load_control import Endpoint
+
+TICK_S = 0.5
+"""How often an owner asks for its share, and how long calls pause after the first refusals."""
 EVIDENCE, FEW = 5, 3
 """Requests that have to fail before an outage is suspected; failures or refusals before a limit is cut."""
-PROBE_S, PROBE_FRACTION, LAST_PROBE_S = 0.25, 0.05, 3.0
-"""The interval of probes: a fraction of the outage so far, within limits."""
+PROBE_S, FRACTION = 0.25, 0.05
+"""The interval of probes: at least this, at most a second, and between them a fraction of the outage so far."""
 GRACE_S = 10.0
 """How long calls wait for an endpoint that has not accepted a connection in this run: it may be starting."""
-
-
-class Shared(Protocol):
-    """What the lanes of an endpoint share: see `load_control.Endpoint`."""
-
-    answers: int
-    starts: int
-    is_retry_turn: bool
-    is_slowed: bool
 
 
 class Failure(NamedTuple):
@@ -46,13 +42,13 @@ class Ticket:
 
     number = level = failed_number = retries = queued = 0
     failed_at = ready_at = delay_s = 0.0
-    is_isolated = is_forgiven = is_error = is_waiting = has_place = repeats = False
+    is_isolated = is_forgiven = is_error = is_waiting = has_place = is_probe = repeats = False
     counted: tuple[int, ...] = ()
     place: Any = None
     extra: Any = None
     reason = ""
 
-    def __init__(self, lane: Lane, patience_s: float = UNLIMITED, *, opens_job: bool = False) -> None:
+    def __init__(self, lane: Lane, patience_s: float = inf, *, opens_job: bool = False) -> None:
         self.lane = lane
         self.patience_s = patience_s
         self.opens_job = opens_job
@@ -66,7 +62,7 @@ class Ticket:
 class Lane:
     """The calls to one model of an endpoint: its queues and its outage."""
 
-    def __init__(self, endpoint: Shared) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.has_sample = self.is_unreached = False
         self.answers = self.in_flight = self.answered_number = 0
@@ -76,7 +72,7 @@ class Lane:
         self.evidence: dict[Ticket, Failure] = {}
         self.down_since: float | None = None
         self.suspect_since: float | None = None
-        self._down_number = self._suspect_number = 0
+        self._down_number = 0
         self._probe_at = self._last_failure_at = 0.0
 
     @property
@@ -117,12 +113,11 @@ class Lane:
 
     def failed(self, ticket: Ticket, failure: Failure, now: float) -> None:
         """Count a failed call."""
-        is_probe = self.suspect_since is not None and not self.has_sample and ticket.number > self._suspect_number
         in_outage = self.is_proven and (self.down_since is not None or ticket.number <= self._down_number)
         if not in_outage and self.answered_number > (ticket.failed_number or ticket.number):
             ticket.is_isolated = True
         ticket.is_forgiven = failure.is_refused and self.endpoint.is_slowed and not ticket.is_forgiven
-        if not in_outage and not ticket.is_forgiven and not (is_probe and ticket.failed_number):
+        if not in_outage and not ticket.is_forgiven and not (ticket.is_probe and ticket.failed_number):
             ticket.counted += (self.answers,)
         ticket.failed_number, ticket.failed_at = ticket.number, now
         if not ticket.patience_s or ticket.is_isolated:
@@ -132,13 +127,10 @@ class Lane:
         if failure.is_unreached and not self.endpoint.answers:
             self.is_unreached, self.suspect_since = True, self.suspect_since or now
             self.begin_outage(now)
-        elif is_probe:
+        elif ticket.is_probe:
             self.begin_outage(now)
         elif len(self.evidence) >= max(EVIDENCE, self.in_flight) and self.suspect_since is None and self.may_be_down:
-            self._suspect(now, now + PROBE_S)
-
-    def _suspect(self, now: float, probe_at: float) -> None:
-        self.suspect_since, self._probe_at, self._suspect_number = now, probe_at, self.endpoint.starts
+            self.suspect_since, self._probe_at = now, now + PROBE_S
 
     @property
     def is_proven(self) -> bool:
@@ -151,10 +143,10 @@ class Lane:
             return
         if self.down_since is None:
             self.down_since = min((ticket.failed_at for ticket in self.evidence), default=now)
-            asked = [t.failed_at + f.retry_after_s for t, f in self.evidence.items() if f.retry_after_s is not None]
+            retry_at = [t.failed_at + f.retry_after_s for t, f in self.evidence.items() if f.retry_after_s is not None]
             self._probe_at = now + self._interval_s(now)
-            if len(asked) >= FEW and 2 * len(asked) > len(self.evidence):
-                self._probe_at = max(self._probe_at, min(asked))
+            if len(retry_at) >= max(FEW, len(self.evidence) - len(retry_at)):
+                self._probe_at = max(self._probe_at, min(retry_at))
         self._down_number = self.endpoint.starts
         if self.is_proven:
             for ticket in {*self.evidence, *self.failures}:
@@ -162,15 +154,15 @@ class Lane:
 
     def _interval_s(self, now: float) -> float:
         since = self.suspect_since if self.down_since is None else self.down_since
-        return min(LAST_PROBE_S, max(PROBE_S, PROBE_FRACTION * (now - (since or now))))
+        return min(1.0, max(PROBE_S, FRACTION * (now - (since or now))))
 
     @property
     def _idle_at(self) -> float:
         """The time from which only requests that may not be called again have been left for a moment."""
         is_empty = not (self.begun or self.new or self.in_flight) and self.suspect_since is None
         if not is_empty or not all(ticket.is_spent for ticket in self.failures):
-            return UNLIMITED
-        return max((ticket.failed_at + PROBE_S for ticket in self.failures), default=UNLIMITED)
+            return inf
+        return max((ticket.failed_at + PROBE_S for ticket in self.failures), default=inf)
 
     def settle(self, now: float) -> list[Ticket]:
         """Return requests that end without a call: nothing else can decide about them, or they have waited too long."""
@@ -183,7 +175,7 @@ class Lane:
             return []
         if not self.has_sample:
             return self._ended(self._spent)
-        self._suspect(now, now)
+        self.suspect_since = self._probe_at = now
         return []
 
     def pick(self, now: float) -> Ticket | None:
@@ -201,31 +193,38 @@ class Lane:
 
     def started(self, ticket: Ticket, now: float) -> None:
         """Take note that a request of this lane starts. While the endpoint may be down, it is a probe."""
-        if self.suspect_since is not None:
+        is_tested = self.suspect_since is not None
+        ticket.repeats, ticket.is_probe = is_tested and self.has_sample, is_tested and not self.has_sample
+        if is_tested:
             self._probe_at = now + self._interval_s(now)
-            ticket.repeats = self.has_sample
 
     @property
     def open_at(self) -> float:
         """The time from which a request may start."""
         if self.suspect_since is not None:
-            return self._probe_at if self.begun or self.new or self.failures else UNLIMITED
+            return self._probe_at if self.begun or self.new or self.failures else inf
         # While several requests in a row have failed, calls in flight may show why before others start.
         is_braked = self.in_flight and len(self.evidence) >= EVIDENCE
         braked_until = self._last_failure_at + PROBE_S if is_braked else 0.0
         if self.begun or self.new:
             return braked_until
         waits = [ticket.ready_at for ticket in self.failures if not ticket.is_spent]
-        return max(braked_until, min(waits, default=UNLIMITED))
+        return max(braked_until, min(waits, default=inf))
 
     @property
     def settle_at(self) -> float:
         """The time at which a request that waits may end without a call."""
         if self.down_since is None:
             return self._idle_at
-        return self.down_since + min((self.longest_wait_s(ticket) for ticket in self.tickets), default=UNLIMITED)
+        return self.down_since + min((self.longest_wait_s(ticket) for ticket in self.tickets), default=inf)
 
     def remove(self, ticket: Ticket) -> None:
-        """Remove a request from its queue."""
-        ticket.is_waiting = False
-        (self.failures if ticket.failed_number else self.new if ticket.opens_job else self.begun).remove(ticket)
+        """Remove a request from its queue, if it waits."""
+        if ticket.is_waiting:
+            ticket.is_waiting = False
+            self.endpoint.waiting -= 1
+            self.queue_of(ticket).remove(ticket)
+
+    def queue_of(self, ticket: Ticket) -> list[Ticket] | deque[Ticket]:
+        """Return the queue in which a request waits."""
+        return self.failures if ticket.failed_number else self.new if ticket.opens_job else self.begun

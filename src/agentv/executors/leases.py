@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from agentv.executors.budget import BudgetHub, BudgetTerms, LeasedBudget
 from agentv.executors.executor import Load, LocalLimits
-from agentv.executors.shares import Demand, FileLease, HubLease, Owner, Part, divide
+from agentv.executors.shares import FileLease, Owner, Part, divide
 
 Call = Callable[..., Awaitable[Any]]
-"""Call a method of the hub: `await call("share", endpoint, demand, load)`."""
+"""Call a method of the hub: `await call("share", endpoint, owner, load)`."""
 
 
 class LimitHub(BudgetHub):
@@ -35,30 +37,26 @@ class LimitHub(BudgetHub):
     def load(self) -> Load:
         """Return the load of all workers."""
         loads = list(self._loads.values())
-        worst = max(loads, key=lambda load: load.down_s, default=Load())
-        concurrency = sum(owner.owned for owners in list(self._owners.values()) for owner in list(owners.values()))
         return msgspec.structs.replace(
-            worst,
-            concurrency=concurrency,
+            max(loads, key=lambda load: load.down_s, default=Load()),
+            concurrency=sum(owner.owned for owners in [*self._owners.values()] for owner in [*owners.values()]),
             waits_s=max((load.waits_s for load in loads), default=0.0),
             isolated=sum((Counter(load.isolated) for load in loads), Counter[str]()),
         )
 
-    async def share(self, worker: str, endpoint: str, demand: Demand, load: Load) -> Part:
+    async def share(self, worker: str, endpoint: str, own: Owner, load: Load) -> Part:
         """Return a worker's part of the limit of an endpoint."""
         if worker in self._lost:
             return Part(0)
         self._loads[worker] = load
         owners = self._owners.setdefault(endpoint, {})
-        total = None
+        owners[worker], total = own, None
         if "://" in endpoint:
             lease = self._leases.setdefault(endpoint, FileLease(endpoint))
-            others = [owner for name, owner in owners.items() if name != worker]
-            most = max((demand.most, *(owner.most for owner in others)))
-            wanted = min(most, demand.wanted + sum(owner.wanted for owner in others))
-            owned = demand.in_flight + sum(owner.owned for owner in others)
-            total = (await lease.update(Demand(most, wanted, owned))).calls
-        return divide(owners, worker, demand, total)
+            most = max(owner.most for owner in owners.values())
+            wanted = min(most, sum(owner.wanted for owner in owners.values()))
+            total = (await lease.update(Owner(most, wanted, sum(owner.owned for owner in owners.values())))).calls
+        return divide(owners, worker, own, total)
 
     def lose(self, worker: str) -> None:
         """Take back the parts of a lost worker, and what its jobs reserved of the budget."""
@@ -69,20 +67,39 @@ class LimitHub(BudgetHub):
             owners.pop(worker, None)
 
 
+class HubLease:
+    """The share of a worker in the limit of an endpoint, from its driver."""
+
+    def __init__(self, endpoint: str, limits: LeasedLimits) -> None:
+        self._endpoint = endpoint
+        self._limits = limits
+
+    async def update(self, own: Owner) -> Part:
+        """Return the calls that may be in flight."""
+        part: Part = await self._limits.call("share", self._endpoint, own, self._limits.load())
+        return part
+
+    def release(self) -> None:
+        """Give the share back, unless the driver or the event loop is gone."""
+        with suppress(RuntimeError):
+            task = asyncio.get_running_loop().create_task(self.update(Owner(0, 0, 0)))
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+
 class LeasedLimits(LocalLimits):
     """The limits of one worker, leased from the hub. `cores` is the total of all workers."""
 
     def __init__(self, call: Call, cores: int) -> None:
         super().__init__()
         self.cores = cores
-        self._call = call
+        self.call = call
 
     def _lease(self, endpoint: str) -> HubLease:
-        return HubLease(endpoint, self._call, self.load)
+        return HubLease(endpoint, self)
 
     def report(self, text: str | None) -> None:
         """Do nothing: each worker waits for something else."""
 
     def budget(self, terms: BudgetTerms) -> LeasedBudget:
         """Return the budget of the run."""
-        return LeasedBudget(terms, self._call)
+        return LeasedBudget(terms, self.call)

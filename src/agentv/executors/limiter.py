@@ -7,11 +7,12 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from math import inf
 from typing import Any
 
-from agentv.executors.lane import UNLIMITED, Failure, Lane, Ticket
+from agentv.executors.lane import Failure, Lane, Ticket
 from agentv.executors.load_control import Endpoint
-from agentv.executors.shares import Demand, Lease
+from agentv.executors.shares import Lease, Owner
 
 Repeat = Callable[[Any, Ticket], Awaitable[Failure | None]]
 """Repeats an answered request for a ticket; returns how it failed, if it did."""
@@ -45,13 +46,14 @@ class EndpointLimit:
         """The requests that wait for a retry although others are answered, by the reason of their failure; as above."""
         return Counter(ticket.reason for ticket in list(self.lane.failures) if ticket.is_isolated)
 
-    def ticket(self, patience_s: float = UNLIMITED, *, opens_job: bool = False) -> Ticket:
+    def ticket(self, patience_s: float = inf, *, opens_job: bool = False) -> Ticket:
         """Return a ticket for a request."""
         return Ticket(self.lane, patience_s, opens_job=opens_job)
 
     def try_enter(self, ticket: Ticket) -> bool:
         """Take a place if one is free, without waiting."""
-        return self._limiter.try_enter(ticket)
+        limiter = self._limiter
+        return not limiter.is_stopped and limiter.endpoint.try_start(ticket, limiter.now())
 
     async def enter(self, ticket: Ticket) -> bool:
         """Wait for a place; return False if the request is an error instead. Raises EndpointDown after an outage.
@@ -67,12 +69,20 @@ class EndpointLimit:
                     repeat, request = self._sample
                     failure = await repeat(request, ticket)
             finally:
-                self._limiter.repeated(ticket, failure)
+                self.leave(ticket, failure, is_answered=failure is None)
         return False
 
     def leave(self, ticket: Ticket, failure: Failure | None = None, *, is_answered: bool = False) -> None:
         """Give back the place of a request: answered, failed, or neither."""
-        self._limiter.leave(ticket, failure, is_answered=is_answered)
+        limiter, endpoint = self._limiter, self._limiter.endpoint
+        if is_answered:
+            if ended := endpoint.answered(ticket):
+                limiter.end(ended)
+        elif failure is None:
+            endpoint.release(ticket)
+        else:
+            endpoint.failed(ticket, failure, limiter.now())
+        limiter.wake()
 
     def close_for(self, wait_s: float) -> None:
         """Start no call for this time: its rate limit is used up, according to its answer."""
@@ -99,7 +109,7 @@ class Limiter:
             self.endpoint.allowance = 0
         self._timer: asyncio.TimerHandle | None = None
         self._leasing: asyncio.Task[None] | None = None
-        self._is_stopped = False
+        self.is_stopped = False
 
     @property
     def limit(self) -> int:
@@ -113,18 +123,11 @@ class Limiter:
 
     def lane(self, name: str) -> EndpointLimit:
         """Return the lane of a model or target."""
-        lane = self.lanes.get(name)
-        if lane is None:
-            lane = self.lanes[name] = EndpointLimit(self, self.endpoint.lane(name))
-        return lane
-
-    def try_enter(self, ticket: Ticket) -> bool:
-        """Take a place if one is free, without waiting."""
-        return not self._is_stopped and self.endpoint.try_start(ticket, self.now())
+        return self.lanes.setdefault(name, EndpointLimit(self, self.endpoint.lane(name)))
 
     async def wait(self, ticket: Ticket) -> bool:
         """Wait for a place; return False if the request is an error. Raises EndpointDown."""
-        if self._is_stopped and ticket.opens_job:
+        if self.is_stopped and ticket.opens_job:
             raise asyncio.CancelledError
         self.endpoint.add(ticket, self.now())
         if ticket.is_error:
@@ -136,41 +139,23 @@ class Limiter:
         try:
             return bool(await place)
         except asyncio.CancelledError:
-            if ticket.has_place:
-                self.endpoint.release(ticket)
-            elif ticket.is_waiting:
-                self.endpoint.drop(ticket)
+            self.endpoint.release(ticket)
+            ticket.lane.remove(ticket)
             self.wake()
             raise
 
-    def leave(self, ticket: Ticket, failure: Failure | None = None, *, is_answered: bool = False) -> None:
-        """Give back the place of a request: answered, failed, or neither."""
-        if is_answered:
-            self._end(self.endpoint.answered(ticket))
-        elif failure is None:
-            self.endpoint.release(ticket)
-        else:
-            self.endpoint.failed(ticket, failure, self.now())
-        self.wake()
-
-    def repeated(self, ticket: Ticket, failure: Failure | None) -> None:
-        """Count the repetition of an answered request."""
-        self._end(self.endpoint.repeated(ticket, failure, self.now()))
-        self.wake()
-
     def stop(self) -> None:
         """Cancel the first calls of jobs, now and later. Other calls go on: their jobs have been paid for."""
-        self._is_stopped = True
+        self.is_stopped = True
         for lane in self.endpoint.lanes.values():
             for ticket in list(lane.new):
                 ticket.place.cancel()
 
     def close(self) -> None:
         """Leave the limit to other processes."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._leasing is not None:
-            self._leasing.cancel()
+        for task in (self._timer, self._leasing):
+            if task is not None:
+                task.cancel()
         if self._lease is not None:
             self._lease.release()
 
@@ -180,7 +165,7 @@ class Limiter:
         if not endpoint.waiting:
             return
         now = self.now()
-        self._end(endpoint.settle(now))
+        self.end(endpoint.settle(now))
         while (ticket := endpoint.next(now)) is not None:
             if ticket.place.done():
                 endpoint.release(ticket)
@@ -190,10 +175,11 @@ class Limiter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if wake_at < UNLIMITED:
+        if wake_at < inf:
             self._timer = asyncio.get_running_loop().call_later(max(0.0, wake_at - now), self.wake)
 
-    def _end(self, tickets: list[Ticket]) -> None:
+    def end(self, tickets: list[Ticket]) -> None:
+        """End the wait of requests that are errors, or have waited too long."""
         for ticket in tickets:
             if ticket.place.done():
                 continue
@@ -207,15 +193,14 @@ class Limiter:
         endpoint = self.endpoint
         try:
             while endpoint.in_flight or endpoint.waiting:
-                calls = endpoint.in_flight + endpoint.waiting
-                demand = endpoint.most if endpoint.waiting else min(endpoint.most, calls)
-                part = await lease.update(Demand(endpoint.most, demand, endpoint.in_flight))
+                need = endpoint.most if endpoint.waiting else min(endpoint.most, endpoint.in_flight)
+                part = await lease.update(Owner(endpoint.most, need, endpoint.in_flight))
                 endpoint.allowance = part.calls
                 self.wake()
                 await asyncio.sleep(part.ask_after_s)
         except Exception as error:  # the driver is gone
             for ticket in [ticket for lane in endpoint.lanes.values() for ticket in lane.tickets]:
-                endpoint.drop(ticket)
+                ticket.lane.remove(ticket)
                 ticket.place.set_exception(error)
         finally:
             self._leasing = None

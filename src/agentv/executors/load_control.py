@@ -17,43 +17,34 @@ Pure: times are arguments, and nothing waits here. Calls are numbered as they st
 
 from __future__ import annotations
 
+from math import exp2, inf
 from typing import NamedTuple
 
-from agentv.executors.lane import EVIDENCE, FEW, GRACE_S, PROBE_S, UNLIMITED, Failure, Lane, Ticket
+from agentv.executors.lane import EVIDENCE, FEW, FRACTION, GRACE_S, PROBE_S, TICK_S, Failure, Lane, Ticket
 
-RETRY_TURN = 3
-"""While new requests wait, one start of this many is a retry."""
 DOUBLING_S = 0.6
-GROWTH, GROWTH_S = 0.05, 8.0
-"""After a cut, a limit grows by this fraction in this time, and then faster, with the third power of the time."""
-WINDOW_S, REFUSED = 4.0, 0.05
-"""Refusals are counted for this time, and matter if they are at least this fraction of the calls."""
-CHANCE = 0.01
-"""Requests that are refused again fail in isolation if this is less probable at the fraction of others refused."""
-MOST_CUT = 4
-"""The largest cut of the calls in flight."""
+"""While calls wait, their number doubles in this time."""
+GROWTH_S, LEAST_STEP = 8.0, 0.5
+"""After a cut, a limit grows by a FRACTION, or this step, in this time; then with the third power of the time."""
+ERROR = 4
+"""How much too low a measured rate may be."""
+WINDOW_S, CHANCE = 4.0, 0.01
+"""Refusals are counted for this time. If chance rarely explains it, requests refused again fail in isolation."""
 
 
 class Growth(NamedTuple):
     """A limit after a cut: it grows slowly to the former limit, and then faster. An estimate doubles every second."""
 
-    base: float = UNLIMITED
+    base: float = inf
     cut_at: float = 0.0
     is_estimate: bool = False
 
     def at(self, now: float) -> float:
         """Return the limit at a time."""
-        elapsed_s = now - self.cut_at
-        if self.base == UNLIMITED:
-            return UNLIMITED
         if self.is_estimate:
-            return float(self.base * 2 ** min(elapsed_s, GRACE_S))
-        step = max(GROWTH * self.base, 0.5)
-        return self.base + step + step * (elapsed_s / GROWTH_S - 1) ** 3
-
-    def is_slow(self, now: float) -> bool:
-        """Whether the last cut lasted."""
-        return not self.is_estimate and now - self.cut_at > GROWTH_S
+            return self.base * exp2(min(now - self.cut_at, GRACE_S))
+        step = max(FRACTION * self.base, LEAST_STEP) if self.base < inf else 0.0
+        return self.base + step * (1 + ((now - self.cut_at) / GROWTH_S - 1) ** 3)
 
 
 class Endpoint:
@@ -67,7 +58,7 @@ class Endpoint:
         self.is_fixed = start == most
         self.lanes: dict[str, Lane] = {}
         self.in_flight = self.starts = self.answers = self.waiting = self._queued = 0
-        self.allowance = UNLIMITED
+        self.allowance = inf
         self.closed_until = self._next_start = self._failed_at = self._grown_at = self._level_at = 0.0
         self.is_retry_turn = self.is_slowed = False
         self._limit = float(start)
@@ -97,9 +88,8 @@ class Endpoint:
     def try_start(self, ticket: Ticket, now: float) -> bool:
         """Start a call if it has room, nothing waits, and nothing is limited."""
         lane = ticket.lane
-        if self.waiting or lane.evidence or lane.suspect_since is not None:
-            return False
-        if self.in_flight >= self.limit(now) or now < self.closed_until or self._rate.base != UNLIMITED:
+        is_limited = lane.evidence or lane.suspect_since is not None or self._rate.base != inf
+        if self.waiting or is_limited or self.in_flight >= self.limit(now) or now < self.closed_until:
             return False
         self._start(ticket)
         return True
@@ -119,20 +109,13 @@ class Endpoint:
         if ticket.failed_number and ticket.is_spent and is_certain:
             ticket.is_error = True
             return
-        (lane.failures if ticket.failed_number else lane.new if ticket.opens_job else lane.begun).append(ticket)
+        lane.queue_of(ticket).append(ticket)
         ticket.is_waiting = True
         self.waiting += 1
 
-    def drop(self, ticket: Ticket) -> None:
-        """Remove a request that waits."""
-        ticket.lane.remove(ticket)
-        self.waiting -= 1
-
     def settle(self, now: float) -> list[Ticket]:
         """Return requests whose wait has ended without a call: errors, and those that have waited too long."""
-        ended = [ticket for lane in self.lanes.values() for ticket in lane.settle(now)]
-        self.waiting -= len(ended)
-        return ended
+        return [ticket for lane in self.lanes.values() for ticket in lane.settle(now)]
 
     def next(self, now: float) -> Ticket | None:
         """Start the next call, if one may start now."""
@@ -146,26 +129,26 @@ class Endpoint:
         ticket = min(tickets, key=lambda each: (each.opens_job, each.queued), default=None)
         if ticket is None:
             return None
-        self.drop(ticket)
+        ticket.lane.remove(ticket)
         self._start(ticket)
         ticket.lane.started(ticket, now)
-        self.is_retry_turn = self.starts % RETRY_TURN == 0
+        self.is_retry_turn = self.starts % FEW == 0
         rate = self._rate.at(now)
-        if rate != UNLIMITED:
+        if rate != inf:
             is_on_time = now - self._next_start <= 1 / rate
             self._next_start = (self._next_start if is_on_time else now) + 1 / rate
         return ticket
 
     @property
     def _open_at(self) -> float:
-        return max(self.closed_until, self._next_start if self._rate.base != UNLIMITED else 0.0)
+        return max(self.closed_until, self._next_start if self._rate.base != inf else 0.0)
 
     def wake_at(self, now: float) -> float:
         """Return the time at which waiting calls have to be looked at again."""
         if not self.waiting:
-            return UNLIMITED
+            return inf
         if self.in_flight >= self.limit(now):
-            start_at = now + PROBE_S if self._limit < self.most or self._slots.base < self.most else UNLIMITED
+            start_at = now + PROBE_S if self._limit < self.most or self._slots.base < self.most else inf
         else:
             start_at = max(now, min(lane.open_at for lane in self.lanes.values()), self._open_at)
         return min(start_at, *(lane.settle_at for lane in self.lanes.values()))
@@ -189,48 +172,38 @@ class Endpoint:
         if self._trial and ticket.number > self._cut_number:
             self._accepted += 1
             if ticket in self._trial and not ticket.repeats:
-                self._end_trial(self._failed_at, was_refused=True)
+                self._end_trial(was_refused=True)
         if not (lane.evidence or lane.failures or lane.suspect_since is not None):
             return []
         is_cut = level and lane.down_since is None and len(lane.evidence) > max(EVIDENCE, self.in_flight + 1)
-        if is_cut and all(each.level > level for each in lane.evidence):  # the calls that failed were too many
+        if is_cut and all(other.level > level for other in lane.evidence):  # the calls that failed were too many
             self._cut_slots(self.in_flight + 1, self._failed_at)
-        ended = lane.answered(ticket.number)
-        self.waiting -= len(ended)
-        return ended
+        return lane.answered(ticket.number)
 
     def failed(self, ticket: Ticket, failure: Failure, now: float) -> None:
-        """Count a failed call, and adapt the limits."""
+        """Count a failed call, and adapt the limits. If it repeats an answered request, this proves an outage."""
         lane = ticket.lane
         self._failed_at = now
         self.release(ticket)
+        if ticket.repeats:
+            lane.begin_outage(now)
+            self._end_trial(was_refused=False)
+            return
         was_down = lane.down_since is not None
         lane.failed(ticket, failure, now)
         if failure.is_refused and ticket in self._trial:
             self._refused_again += 1
             others = len(self._refusals) + 1
             chance = (others / (others + self._accepted)) ** self._refused_again
-            if chance < CHANCE and not any(each.has_place for each in self._trial):
+            if chance < CHANCE and not any(other.has_place for other in self._trial):
                 self._needed *= 2
-                self._end_trial(now, was_refused=False)
+                self._end_trial(was_refused=False)
         elif was_down or lane.down_since is not None or ticket.is_isolated:
             return
         elif failure.is_refused:
             self._refused(ticket, failure, now)
         else:
             self._overloaded(ticket.level, now)
-
-    def repeated(self, ticket: Ticket, failure: Failure | None, now: float) -> list[Ticket]:
-        """Count the repetition of an answered request; return the requests that are errors because of it."""
-        if failure is None:
-            ended = self.answered(ticket)
-        else:
-            self.release(ticket)
-            ticket.lane.begin_outage(now)
-            self._end_trial(now, was_refused=False)
-            ended = []
-        ticket.repeats = False
-        return ended
 
     def _cut_slots(self, calls: int, now: float) -> None:
         self._above, self._limit = 0, self.most
@@ -244,11 +217,11 @@ class Endpoint:
         is_round = self.answers - self._marks[0] >= answered  # all calls in flight had time to end
         self._above = self._above + 1 if level > answered > 0 and is_round else 0
         if self._above >= FEW:
-            self._cut_slots(max(answered, level // MOST_CUT), now)
+            self._cut_slots(answered, now)
 
     def _grow(self, now: float) -> None:
         if self._limit < self.most and self.waiting and self._grown_at:
-            self._limit = min(self.most, self._limit * 2 ** ((now - self._grown_at) / DOUBLING_S))
+            self._limit = min(self.most, self._limit * exp2((now - self._grown_at) / DOUBLING_S))
         self._grown_at = now if self.waiting else 0.0
 
     def _refused(self, ticket: Ticket, failure: Failure, now: float) -> None:
@@ -259,11 +232,11 @@ class Endpoint:
             self._window, self._refusals = (now, self.answers), {}
         self._refusals[ticket] = failure.retry_after_s
         refused, answers = len(self._refusals), self.answers - self._window[1]
-        if refused < self._needed or refused / (refused + answers) < REFUSED:
+        if refused < self._needed or refused / (refused + answers) < FRACTION:
             return
-        asked = [wait_s for wait_s in self._refusals.values() if wait_s is not None]
-        if len(asked) == refused > answers and self._rate.base == UNLIMITED:
-            self.closed_until = max(self.closed_until, now + min(asked))
+        waits = [wait_s for wait_s in self._refusals.values() if wait_s is not None]
+        if len(waits) == refused > answers and self._rate.base == inf:
+            self.closed_until = max(self.closed_until, now + min(waits))
         self._cut_rate(answers / (answers + refused), now)
 
     def _cut_rate(self, accepted: float, now: float) -> None:
@@ -273,14 +246,14 @@ class Endpoint:
             self._former_rate, self._refused_again, self._accepted = self._rate, 0, 0
         self._trial |= {*self._refusals}
         self._cut_number, self._refusals = self.starts, {}
-        if rate == UNLIMITED:
-            self._is_unmeasured, self.closed_until = True, max(self.closed_until, now + 2 * PROBE_S)
+        if rate == inf:
+            self._is_unmeasured, self.closed_until = True, max(self.closed_until, now + TICK_S)
             return
-        if not self._rate.is_slow(now):
-            rate *= max(accepted, 1 - 2 * GROWTH)
-        self._rate, self._next_start = Growth(max(1.0, (1 - 3 * GROWTH) * rate), now), now
+        if self._rate.is_estimate or now - self._rate.cut_at < GROWTH_S:  # the last cut was too small
+            rate *= max(accepted, 1 - 2 * FRACTION)
+        self._rate, self._next_start = Growth(max(1.0, (1 - FEW * FRACTION) * rate), now), now
 
-    def _end_trial(self, now: float, *, was_refused: bool) -> None:
+    def _end_trial(self, *, was_refused: bool) -> None:
         """End a trial. The rate grows fast again, unless a request `was_refused` because of the former rate."""
         if was_refused:
             self._needed, self.is_slowed = FEW, True
@@ -288,5 +261,6 @@ class Endpoint:
                 ticket.counted = ticket.counted[:-1]
         elif self._trial:
             self._is_unmeasured = False
-            self._rate = self._former_rate if self.is_slowed else Growth(MOST_CUT * self._rate.at(now), now, True)
+            rate = ERROR * self._rate.at(self._failed_at)
+            self._rate = self._former_rate if self.is_slowed else Growth(rate, self._failed_at, is_estimate=True)
         self._trial = set()

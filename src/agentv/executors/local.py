@@ -64,7 +64,7 @@ class _Pool:
 
     async def _pull(self) -> None:
         worker, emit, slots = self._worker, self._emit, self._slots
-        resumed, held = time.monotonic(), HeldBytes(self._limits.memory)
+        resumed, memory = time.monotonic(), HeldBytes(self._limits.memory)
         try:
             for job in self._jobs:
                 if job is None:
@@ -76,8 +76,8 @@ class _Pool:
                     self._limits.stop()
                 if self._waits:
                     self._emitted.set()
-                if held.size:
-                    await held.end_job()
+                if memory.size:
+                    await memory.end_job()
                 if self._tasks > slots.total and self._tasks - slots.lent > slots.total:
                     return
                 if time.monotonic() - resumed > TURN_S:
@@ -85,5 +85,5 @@ class _Pool:
                     resumed = time.monotonic()
             self._is_exhausted = True
         finally:
-            held.release()
+            memory.release()
             self._tasks -= 1

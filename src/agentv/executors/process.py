@@ -38,6 +38,8 @@ class ProcessExecutor:
     is_remote = False
 
     def __init__(self, options: ExecutorOptions) -> None:
+        if not hasattr(socket, "AF_UNIX"):
+            raise UsageError("--executor process does not run on Windows", hint="Leave it out, or use WSL")
         self._most = options.processes or os.cpu_count() or 1
         self._hub = LimitHub()
         self._links: set[_ProcessLink] = set()

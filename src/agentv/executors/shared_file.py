@@ -6,6 +6,7 @@ An owner has a fencing number, which is never used again, and a lock that ends w
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,17 +18,13 @@ import msgspec
 STALLED_S = 30.0
 """An owner that has not looked at the file for this long, such as a stopped process, counts as ended."""
 _TRIES, _TRY_S = 20, 0.002
+_PRIVATE = stat.S_IRUSR | stat.S_IWUSR
 
 
 class SharedState(msgspec.Struct):
-    """Base of the contents of a file."""
+    """Base of the contents of a file. It is deleted if everything else is empty."""
 
     last_number: int = 0
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the file can be deleted."""
-        return False
 
 
 _State = TypeVar("_State", bound=SharedState)
@@ -38,7 +35,6 @@ class SharedFile(Generic[_State]):
 
     def __init__(self, folder: Path, name: str, kind: type[_State]) -> None:
         self._folder = folder
-        self._path = folder / f"{name}.json"
         self._name = name
         self._kind = kind
         self._own: int | None = None
@@ -47,75 +43,73 @@ class SharedFile(Generic[_State]):
     @contextmanager
     def locked(self) -> Iterator[_State]:
         """Lock the file, and write it if it changed. Raises BlockingIOError if it stays locked."""
-        file = self._open()
+        path = self._folder / f"{self._name}.json"
+        file = self._open(path)
         try:
-            data = os.pread(file, 2**20, 0)
+            self._renew()
+            data = os.pread(file, os.fstat(file).st_size, 0)
             state = msgspec.json.decode(data, type=self._kind) if data else self._kind()
             yield state
-            written = msgspec.json.encode(state)
-            if state.is_empty:
-                self._path.unlink(missing_ok=True)
-            elif written != data:
-                os.pwrite(file, written, 0)
-                os.ftruncate(file, len(written))
+            new_data = msgspec.json.encode(state)
+            if not any(msgspec.structs.astuple(state)[1:]):
+                path.unlink(missing_ok=True)
+            elif new_data != data:
+                os.pwrite(file, new_data, 0)
+                os.ftruncate(file, len(new_data))
         finally:
             os.close(file)
+
+    def _renew(self) -> None:
+        """Show that this owner has not stalled, unless it counts as ended already."""
+        if self._own is not None and os.fstat(self._own).st_nlink:
+            os.utime(self._own)
+        else:
+            self.leave()
 
     def join(self, state: _State) -> int:
         """Become an owner; return its number."""
         import fcntl  # late: not on all systems
 
-        state.last_number += 1
-        if self._own is not None:
-            os.close(self._own)
-        self.number = number = state.last_number
-        self._own = os.open(self._owner_path(number), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        self.leave()
+        self.number = state.last_number = state.last_number + 1
+        self._own = os.open(self._owner_path(self.number), os.O_RDWR | os.O_CREAT | os.O_EXCL, _PRIVATE)
         fcntl.flock(self._own, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return number
-
-    def touch(self) -> None:
-        """Show that this owner has not stalled."""
-        assert self._own is not None
-        os.utime(self._own)
+        return self.number
 
     def leave(self) -> None:
         """End being an owner."""
-        if self.number is not None:
-            self.forget(self.number)
-        if self._own is not None:
+        if self._own is not None and self.number is not None:
+            if os.fstat(self._own).st_nlink:
+                self._owner_path(self.number).unlink()
             os.close(self._own)
         self.number = self._own = None
 
     def is_gone(self, number: int) -> bool:
-        """Whether another owner has ended, or has not looked at the file for long."""
+        """Whether another owner has ended, or has not looked at the file for long. Deletes what is left of it."""
         import fcntl
 
-        try:
-            other = os.open(self._owner_path(number), os.O_RDWR)
-        except FileNotFoundError:
-            return True
-        try:
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            return time.time() - os.fstat(other).st_mtime > STALLED_S
-        finally:
-            os.close(other)
-
-    def forget(self, number: int) -> None:
-        """Delete what is left of an owner that has ended."""
-        with suppress(OSError):
-            self._owner_path(number).unlink()
+        path = self._owner_path(number)
+        with suppress(FileNotFoundError):
+            other = os.open(path, os.O_RDWR)
+            try:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.time() - os.fstat(other).st_mtime <= STALLED_S:
+                    return False
+            finally:
+                os.close(other)
+            path.unlink()
+        return True
 
     def _owner_path(self, number: int) -> Path:
         return self._folder / f"{self._name}.{number}"
 
-    def _open(self) -> int:
+    def _open(self, path: Path) -> int:
         import fcntl
 
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
         for attempt in range(_TRIES):
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, _PRIVATE)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # The last owner deletes the file, perhaps just before we locked it.
@@ -127,7 +121,7 @@ class SharedFile(Generic[_State]):
                 os.close(file)
                 raise
             os.close(file)
-        raise BlockingIOError(f"{self._path} is locked")
+        raise BlockingIOError(f"{path} is locked")
 
 
 def state_folder(name: str) -> Path:

@@ -52,12 +52,15 @@ class CaseDetails(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Fields that few cases use, in a separate object so that other cases stay small."""
 
     description: str | None = None
+    cluster: str | None = None
     context: tuple[str, ...] = ()
     rubrics: tuple[FrozenDict, ...] = ()
     variables: FrozenDict | None = None
     prompts: tuple[PromptInput, ...] = ()
     turns: tuple[Turn, ...] = ()
     aggregation: Aggregation | None = None
+    on_turn_failure: Literal["stop"] | None = None
+    window_size: int | None = None
     user: SimulatedUser | None = None
     workspace: Workspace | None = None
     depends_on: tuple[str, ...] = ()
@@ -98,14 +101,14 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
     @property  # type: ignore[misc]
     def input(self) -> tuple[Message, ...]:
         """The messages sent to a target; empty if several prompts each render their own (`prompts`)."""
-        stored = _stored_input(self)
-        return (Message("user", stored),) if type(stored) is str else stored
+        value = _stored_input(self)
+        return (Message("user", value),) if type(value) is str else value
 
     @property  # type: ignore[misc]
     def expected_output(self) -> tuple[Message, ...]:
         """The reference answer, if there is one."""
-        stored = _stored_expected_output(self)
-        return (Message("assistant", stored),) if type(stored) is str else stored
+        value = _stored_expected_output(self)
+        return (Message("assistant", value),) if type(value) is str else value
 
     @property
     def input_messages(self) -> tuple[Message, ...]:
@@ -136,6 +139,11 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
     def description(self) -> str | None:
         """A note for readers; it does not affect the evaluation."""
         return self.details.description
+
+    @property
+    def cluster(self) -> str | None:
+        """The document, template or user that its cases share, if one is declared; see `cluster_of`."""
+        return self.details.cluster
 
     @property
     def context(self) -> tuple[str, ...]:
@@ -190,10 +198,10 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
     @property
     def fingerprints(self) -> tuple[str, str]:
         """`input_fingerprint` and `fingerprint`, computed together."""
-        given, expected = _stored_input(self), _stored_expected_output(self)
-        if self.details is NO_DETAILS and type(given) is str and (type(expected) is str or not expected):
-            return _text_fingerprints(given, expected, self.expected_outcome)
-        sent = _input_data(self)
+        case_input, expected = _stored_input(self), _stored_expected_output(self)
+        if self.details is NO_DETAILS and type(case_input) is str and (type(expected) is str or not expected):
+            return _text_fingerprints(case_input, expected, self.expected_outcome)
+        input_data = _input_data(self)
         reference: dict[str, Any] = {
             "expected_output": _hashable(self.expected_output),
             "expected_outcome": self.expected_outcome,
@@ -202,11 +210,9 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
         }
         if any(turn.expected_output for turn in self.turns):
             reference["expected_of_turns"] = [_hashable(turn.expected_output) for turn in self.turns]
-        if self.details.aggregation is not None:
-            reference["aggregation"] = self.details.aggregation
-        if self.details.case_error is not None:
-            reference["case_error"] = self.details.case_error
-        return digest(sent), digest(sent | reference)
+        values = {name: getattr(self.details, name) for name in ("aggregation", "on_turn_failure", "case_error")}
+        reference |= {name: value for name, value in values.items() if value is not None}
+        return digest(input_data), digest(input_data | reference)
 
     @property
     def is_conversation(self) -> bool:
@@ -218,8 +224,8 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
         """Whether any message may name files. Fast, because most cases have none."""
         if self.details is not NO_DETAILS:
             return True
-        given, expected = _stored_input(self), _stored_expected_output(self)
-        if type(given) is str and (type(expected) is str or not expected):
+        case_input, expected = _stored_input(self), _stored_expected_output(self)
+        if type(case_input) is str and (type(expected) is str or not expected):
             return False
         return any(message.parts for message in (*self.input, *self.expected_output))
 
@@ -233,11 +239,8 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
 
 def refused_case(case: EvalCase, reason: str) -> EvalCase:
     """Return a case that cannot be run, without its evaluators: its jobs end in an error."""
-    known = case.details
-    details = CaseDetails(
-        description=known.description, variables=known.variables, prompts=known.prompts, case_error=reason
-    )
-    return msgspec.structs.replace(case, evaluators=(), details=details)
+    kept = {name: getattr(case.details, name) for name in ("description", "cluster", "variables", "prompts")}
+    return msgspec.structs.replace(case, evaluators=(), details=CaseDetails(**kept, case_error=reason))
 
 
 def case_to_data(case: EvalCase) -> dict[str, Any]:
@@ -245,11 +248,11 @@ def case_to_data(case: EvalCase) -> dict[str, Any]:
     details = case.details
     if details is NO_DETAILS:
         return _plain_to_data(case)
-    workspace = details.workspace
     data: dict[str, Any] = {
         "id": case.id,
         "dataset": case.dataset,
         "conversation_id": case.conversation_id,
+        "cluster": details.cluster,
         "expected_outcome": case.expected_outcome,
         "input": _messages_to_data(case.input),
         "prompts": [{"id": prompt.id, "input": _messages_to_data(prompt.input)} for prompt in details.prompts],
@@ -260,8 +263,10 @@ def case_to_data(case: EvalCase) -> dict[str, Any]:
         "evaluators": _evaluators_to_data(case.evaluators),
         "turns": [_turn_to_data(turn) for turn in details.turns],
         "aggregation": details.aggregation,
+        "on_turn_failure": details.on_turn_failure,
+        "window_size": details.window_size,
         "user": msgspec.to_builtins(details.user),
-        "workspace": workspace and workspace.to_data(),
+        "workspace": details.workspace and details.workspace.to_data(),
         "depends_on": details.depends_on,
         "on_dependency_failure": details.on_dependency_failure,
         "description": details.description,
@@ -270,8 +275,8 @@ def case_to_data(case: EvalCase) -> dict[str, Any]:
         "case_error": details.case_error,
     }
     # Kept if empty: without evaluators a case is not scored, and empty variables still mark a template.
-    kept = ("evaluators", "variables")
-    return {key: value for key, value in data.items() if value or (key in kept and value is not None)}
+    kept_keys = ("evaluators", "variables")
+    return {key: value for key, value in data.items() if value or (key in kept_keys and value is not None)}
 
 
 def _plain_to_data(case: EvalCase) -> dict[str, Any]:
@@ -283,9 +288,9 @@ def _plain_to_data(case: EvalCase) -> dict[str, Any]:
         data["conversation_id"] = case.conversation_id
     if case.expected_outcome:
         data["expected_outcome"] = case.expected_outcome
-    given, expected = _stored_input(case), _stored_expected_output(case)
-    if given or given == "":
-        data["input"] = _stored_to_data(given, "user")
+    case_input, expected = _stored_input(case), _stored_expected_output(case)
+    if case_input or case_input == "":
+        data["input"] = _stored_to_data(case_input, "user")
     if expected or expected == "":
         data["expected_output"] = _stored_to_data(expected, "assistant")
     data["execution"] = execution_to_data(case.execution)
@@ -320,23 +325,23 @@ def text_case_json(case: EvalCase, fingerprints: tuple[str, str] = ("", "")) -> 
 
     The JSON has the place of the case, and no evaluators.
     """
-    given, expected = _stored_input(case), _stored_expected_output(case)
-    if case.details is not NO_DETAILS or type(given) is not str or (expected and type(expected) is not str):
+    case_input, expected = _stored_input(case), _stored_expected_output(case)
+    if case.details is not NO_DETAILS or type(case_input) is not str or (expected and type(expected) is not str):
         return None
     reference = ({"role": "assistant", "content": expected},) if type(expected) is str else ()
-    written = _TextCase(
+    text_case = _TextCase(
         case.id, case.dataset, case.conversation_id, case.expected_outcome,
-        ({"role": "user", "content": given},), reference, execution_to_data(case.execution),
+        ({"role": "user", "content": case_input},), reference, execution_to_data(case.execution),
         case.metadata or None, case.tags, case.path, case.line, *fingerprints,
     )  # fmt: skip
-    return to_json(written)
+    return to_json(text_case)
 
 
-def _stored_to_data(stored: str | tuple[Message, ...], role: str) -> list[dict[str, Any]]:
+def _stored_to_data(messages: str | tuple[Message, ...], role: str) -> list[dict[str, Any]]:
     """Return stored messages as data; text is one message of that role."""
-    if isinstance(stored, str):
-        return [{"role": role, "content": stored}]
-    return _messages_to_data(stored)
+    if isinstance(messages, str):
+        return [{"role": role, "content": messages}]
+    return _messages_to_data(messages)
 
 
 def _messages_to_data(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
@@ -362,14 +367,14 @@ def _turn_to_data(turn: Turn) -> dict[str, Any]:
     return {key: value for key, value in data.items() if value or key == "input"}
 
 
-def _text_fingerprints(given: str, expected: str | tuple[()], outcome: str) -> tuple[str, str]:
+def _text_fingerprints(text: str, expected: str | tuple[()], outcome: str) -> tuple[str, str]:
     """Return the fingerprints of a case of plain texts, the most common kind, from JSON built by hand for speed."""
-    sent = b'"input":[{"content":%b,"role":"user"}]' % to_json(given)
+    input_json = b'"input":[{"content":%b,"role":"user"}]' % to_json(text)
     output = b'"expected_output":[]'
     if type(expected) is str:
         output = b'"expected_output":[{"content":%b,"role":"assistant"}]' % to_json(expected)
-    whole = b'{"context":[],"expected_outcome":%b,%b,%b,"rubrics":[]}' % (to_json(outcome), output, sent)
-    return hash_bytes(b"{%b}" % sent), hash_bytes(whole)
+    whole = b'{"context":[],"expected_outcome":%b,%b,%b,"rubrics":[]}' % (to_json(outcome), output, input_json)
+    return hash_bytes(b"{%b}" % input_json), hash_bytes(whole)
 
 
 def _input_data(case: EvalCase) -> dict[str, Any]:
@@ -377,7 +382,7 @@ def _input_data(case: EvalCase) -> dict[str, Any]:
     if case.prompts:
         data["prompts"] = {prompt.id: _hashable(prompt.input) for prompt in case.prompts}
     if case.turns:
-        data["turns"] = [_hashable(turn.input) for turn in case.turns]
+        data["turns"] = [*(_hashable(turn.input) for turn in case.turns), *filter(None, [case.details.window_size])]
     if case.user is not None:
         data["user"] = msgspec.to_builtins(case.user)
     if case.workspace is not None:

@@ -86,7 +86,7 @@ LONGEST_NAME = 100
 """Limits on what is compared for a hint: a file with thousands of names must not take minutes."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, names: Iterable[str]) -> str | None:
     """Return the known name that is most similar to `word`, or None."""
     from difflib import get_close_matches  # late: needed only for mistakes
 
@@ -96,16 +96,16 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     shape = word.replace("-", "_").lower()
     if len(shape) > LONGEST_NAME:
         return None
-    by_shape = {name.replace("-", "_").lower(): name for name in islice(known, MOST_NAMES)}
+    by_shape = {name.replace("-", "_").lower(): name for name in islice(names, MOST_NAMES)}
     # The slower measure is never above this one.
     likely = extract(shape, list(by_shape), scorer=normalized_similarity, score_cutoff=0.75, limit=5)
-    found = get_close_matches(shape, [name for name, _, _ in likely], n=1, cutoff=0.75)
-    return by_shape[found[0]] if found else None
+    matches = get_close_matches(shape, [name for name, _, _ in likely], n=1, cutoff=0.75)
+    return by_shape[matches[0]] if matches else None
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, names: Iterable[str]) -> str:
     """Return a hint with the most similar name, or an empty string."""
-    name = nearest(word, known)
+    name = nearest(word, names)
     return f"Did you mean '{name}'?" if name and name != word else ""
 
 

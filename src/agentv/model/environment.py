@@ -97,5 +97,5 @@ def is_secret_name(name: str) -> bool:
 def address_secrets(text: str) -> Iterator[str]:
     """Yield the passwords and keys in addresses, as written and decoded: `://user:x@host`, `?api_key=x`."""
     for pattern in (_ADDRESS_PASSWORD, _ADDRESS_PARAMETER):
-        for found in pattern.finditer(text):
-            yield from {found[1], unquote(found[1]), unquote_plus(found[1])}
+        for match in pattern.finditer(text):
+            yield from {match[1], unquote(match[1]), unquote_plus(match[1])}

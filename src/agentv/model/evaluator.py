@@ -250,11 +250,11 @@ class Verdicts(msgspec.Struct, frozen=True, gc=False, rename={"passing": "pass"}
     borderline: Share = 0.6
 
     @classmethod
-    def contradiction(cls, written: Mapping[str, Any]) -> str:
+    def contradiction(cls, data: Mapping[str, Any]) -> str:
         """Describe the contradiction of two explicit limits; `pass` alone may be below the default of `borderline`."""
-        if "passing" not in written or written.get("borderline", 0.0) <= written["passing"]:
+        if "passing" not in data or data.get("borderline", 0.0) <= data["passing"]:
             return ""
-        return f"'borderline' ({written['borderline']:g}) is above 'pass' ({written['passing']:g})"
+        return f"'borderline' ({data['borderline']:g}) is above 'pass' ({data['passing']:g})"
 
 
 class Execution(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -20,12 +20,12 @@ from agentv.model.values import to_json
 class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """An existing answer that is scored without calling the target: from an earlier run, or a canned one.
 
-    `text` is the answer after the target's transform. `kept` holds evaluator results that are still valid, by name.
-    `record` is the earlier record of the answer. Without `has_trace`, its tool calls are unknown.
+    `value` is the answer after the target's transform, which is text or data. `kept` holds evaluator results that are
+    still valid, by name. `record` is the earlier record of the answer. Without `has_trace`, its tool calls are unknown.
     """
 
     response: Response
-    text: str
+    value: Any
     kept: dict[str, EvaluatorResult] = {}
     record: Result | None = None
     has_trace: bool = True
@@ -106,7 +106,7 @@ class Ask(Protocol):
     """Calls a target by name; None means the evaluator's own judge."""
 
     def __call__(
-        self, target: str | None, messages: tuple[Message, ...], wanted: CallOverrides = ...
+        self, target: str | None, messages: tuple[Message, ...], overrides: CallOverrides = ...
     ) -> Awaitable[Response]: ...
 
 
@@ -118,6 +118,7 @@ ScoreMember = Callable[[EvaluatorSpec], Awaitable[tuple[EvaluatorResult, bool]]]
 class Judgement(msgspec.Struct, frozen=True, dict=True):
     """One answer to score. `question` is the rendered prompt, `candidate_answer` the text after `transform`.
 
+    `candidate_data` is the same answer as data, if the target or a transform in JavaScript returned data.
     `workdir` is the dataset's folder; `find_file` resolves paths in an evaluator's settings as the dataset does.
     `environment` holds the secrets that programs must not receive; `host` holds resources that all judges of a run
     share. `file_changes` is the diff of the workspace. `has_trace` is false for an answer from an earlier run whose
@@ -141,6 +142,17 @@ class Judgement(msgspec.Struct, frozen=True, dict=True):
     embed: Embed | None = None
     judges: tuple[str, ...] = ()
     score_member: ScoreMember | None = None
+    candidate_data: Any = None
+
+    @property
+    def candidate_value(self) -> Any:
+        """The answer as data if it is data, otherwise its text."""
+        return self.candidate_answer if self.candidate_data is None else self.candidate_data
+
+    def with_value(self, value: Any) -> Judgement:
+        """Return the judgement of another answer, which is text or data."""
+        data = None if isinstance(value, str) else value
+        return msgspec.structs.replace(self, candidate_answer=content_text(value), candidate_data=data)
 
     @property
     def case(self) -> EvalCase:

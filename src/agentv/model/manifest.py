@@ -29,7 +29,7 @@ class DatasetEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 def merged_contents(*contents: str) -> str:
     """Combine the `contents` hashes of several selections of one dataset; the order does not matter."""
-    numbers = [int(each, 16) for each in contents if each]
+    numbers = [int(content, 16) for content in contents if content]
     return f"{sum(numbers) % 2**128:032x}" if numbers else ""
 
 
@@ -109,16 +109,33 @@ class SpanCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return SpanCounts(late_cases=late_cases, **sums)
 
 
+class CaseDraw(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The `cases` that `--cases-budget` drew from the `population` of selected cases; each record has its probability.
+
+    `with_history` is the number of cases of the population with a score in the `baseline` runs; with 0, all cases had
+    the same probability. `digest` is a hash of the cases and their probabilities.
+    """
+
+    budget: int
+    cases: int
+    population: int
+    with_history: int = 0
+    baseline: tuple[str, ...] = ()
+    seed: int = 0
+    digest: str = ""
+
+
 class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The inputs and settings of a run: enough to resume, rescore and compare it from its folder alone.
 
-    A run is `stopped_early` if `--stop-when` was decided before all jobs were done; jobs without a record were not
-    needed. `paths` and `options` come from the command, `defaults` from the project's configuration. `judges` are the
-    targets that evaluators call; `fingerprints` are those of evaluators, by name. `rescored_from` is the run whose
-    answers were rescored; `merged_from` are the runs that were merged into this one; `imported_from` are the results of
-    another tool. `unrecorded_cost_usd` is the cost of jobs that have no record, because the run stopped before they
-    were finished. `stored_cost_usd` is the part of it for stored answers, which a resume scores: it is then part of
-    their records. `spans` counts what targets with `traces` sent.
+    A run is `stopped_early` if `--stop-when` or `--until` was decided before all jobs were done; jobs without a record
+    were not needed. `paths` and `options` come from the command, `defaults` from the project's configuration. `judges`
+    are the targets that evaluators call; `fingerprints` are those of evaluators, by name. `rescored_from` is the run
+    whose answers were rescored; `merged_from` are the runs that were merged into this one; `imported_from` are the
+    results of another tool. `unrecorded_cost_usd` is the cost of jobs that have no record, because the run stopped
+    before they were finished. `stored_cost_usd` is the part of it for stored answers, which a resume scores: it is then
+    part of their records. `draw` describes the cases of `--cases-budget`. `spans` counts what targets with `traces`
+    sent.
 
     `digests` are hashes of the run's other files, written when it ends or stops. `lost` are the fields that `agentv
     runs repair` could not restore. `checksum` is a hash of all other fields.
@@ -142,7 +159,9 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     judges: tuple[TargetEntry, ...] = ()
     fingerprints: dict[str, str] = {}
     seed: int | None = None
+    draw: CaseDraw | None = None
     git_commit: str | None = None
+    git_branch: str | None = None
     counts: Counts | None = None
     unrecorded_cost_usd: float = 0.0
     stored_cost_usd: float = 0.0
@@ -185,9 +204,10 @@ class VarianceSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EarlyStop(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of `--stop-when` for one target. If the target stopped early, its interval is valid at any time.
+    """The result of `--stop-when` or `--until` for one target. After an early stop its interval is valid at any time.
 
     `measure` was monitored until it was known to be above or below `value`, which is the `answer` (null: undecided).
+    With `--until`, the answer is `narrow`: `ci95` is at most ± `value`, and there is no `e_value`.
     `estimate` and `ci95` describe the measure, over `n` scores in `units` independent groups. `e_value` is the evidence
     against `value`; 20 is comparable to p = 0.05. `not_needed` is the number of jobs that were saved. If there were
     any, the mean of the target is `biased` away from `value`, because the run stopped when it was far from it.
@@ -199,12 +219,12 @@ class EarlyStop(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     measure: Literal["mean", "pass_rate", "difference"]
     value: float
-    answer: Literal["above", "below"] | None
+    answer: Literal["above", "below", "narrow"] | None
     n: int
     units: int
     population: int | None = None
     estimate: float | None
     ci95: Interval
-    e_value: float
+    e_value: float | None = None
     not_needed: int = 0
     biased: bool = False

@@ -122,8 +122,8 @@ def stored_tool_calls(messages: Sequence[Mapping[str, Any]]) -> list[StoredCall]
     for message in messages:
         calls = message.get("tool_calls")
         if isinstance(calls, list | tuple):
-            found = (_stored_call(call) for call in calls if isinstance(call, Mapping))
-            by_role[message.get("role") == "tool"] += (call for call in found if call is not None)
+            stored_calls = (_stored_call(call) for call in calls if isinstance(call, Mapping))
+            by_role[message.get("role") == "tool"] += (call for call in stored_calls if call is not None)
     return by_role[False] or by_role[True]
 
 
@@ -132,5 +132,5 @@ def _stored_call(call: Mapping[str, Any]) -> StoredCall | None:
     function = call.get("function")
     own = function if isinstance(function, Mapping) else call
     name = own.get("tool", own.get("name"))
-    given = next((own[key] for key in ("input", "args", "arguments") if key in own), None)
-    return StoredCall(name, given) if isinstance(name, str) else None
+    arguments = next((own[key] for key in ("input", "args", "arguments") if key in own), None)
+    return StoredCall(name, arguments) if isinstance(name, str) else None

@@ -126,6 +126,13 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return "" if message is None else content_text(message.content)
 
     @property
+    def value(self) -> Any:
+        """The answer as data if the target returned data, otherwise its text."""
+        message = self.answer_message
+        is_data = message is not None and not isinstance(message.content, str | tuple)
+        return message.content if message is not None and is_data else self.text
+
+    @property
     def answer_message(self) -> Message | None:
         """The last assistant message that is not empty. Messages before the last user message do not count."""
         replied = False
@@ -238,8 +245,8 @@ class ResponderWrapper:
     def sends(self, request: Request) -> dict[str, Any] | None:
         """Return the body that the target would send, or None if there is none to show."""
         sends = getattr(self._inner, "sends", None)
-        made: dict[str, Any] | None = None if sends is None else sends(request)
-        return made
+        body: dict[str, Any] | None = None if sends is None else sends(request)
+        return body
 
     async def aclose(self) -> None:
         """Close the target."""
@@ -271,9 +278,9 @@ def content_text(content: Any) -> str:
     return to_json(content).decode()
 
 
-def answer(text: str, **known: Any) -> Response:
+def answer(text: str, **fields: Any) -> Response:
     """Build a response with one text message."""
-    return Response(messages=(Message("assistant", text),), **known)
+    return Response(messages=(Message("assistant", text),), **fields)
 
 
 @dataclass

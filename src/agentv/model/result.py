@@ -16,6 +16,7 @@ ErrorClass = Literal[
 ]
 Stage = Literal["setup", "target", "evaluator", "teardown"]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Probability = Annotated[float, msgspec.Meta(gt=0, le=1)]
 """A score from 0 to 1. Records with other values are rejected when read."""
 _LIMITS = frozenset({"length", "max_tokens", "max_turns"})
 Ending = Literal["script", "goal_met", "gave_up", "stop", "max_turns"]
@@ -58,8 +59,8 @@ def sum_usage(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
         return None
     totals: dict[str, Any] = {}
     for name in TokenUsage.__struct_fields__:
-        known = [count for usage in reported if (count := getattr(usage, name)) is not None]
-        totals[name] = sum(known) if known else None
+        counts = [count for usage in reported if (count := getattr(usage, name)) is not None]
+        totals[name] = sum(counts) if counts else None
     return TokenUsage(**totals)
 
 
@@ -153,7 +154,8 @@ class EvaluatorResult(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_
 class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The record of one job. `score` and `verdict` are always written, and null unless the status is ok.
 
-    `warnings` are problems that affect neither the answer nor its score, such as a failed teardown.
+    `warnings` are problems that affect neither the answer nor its score, such as a failed teardown. `probability` is
+    that with which the case was drawn for a run with `--cases-budget`; means weight the case by its inverse.
     """
 
     schema_version: int = msgspec.field(default_factory=written_version)
@@ -163,6 +165,7 @@ class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=
     dataset: str
     dataset_path: str
     conversation_id: str | None = None
+    cluster: str | None = None
     target: str
     prompt: str | None = None
     trial: int
@@ -188,6 +191,7 @@ class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=
     cached: bool = False
     carried_from: str | None = None
     fingerprint: str | None = None
+    probability: Probability | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = {}
 
@@ -209,9 +213,9 @@ class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=
 def _known_cost(results: tuple[EvaluatorResult, ...]) -> float | None:
     """Return the cost of evaluators. A composite without a cost of its own costs as much as its members."""
     total = None
-    for found in results:
-        nested = found.evaluator_results
-        cost = _known_cost(nested) if nested and found.cost_usd is None else found.cost_usd
+    for result in results:
+        nested = result.evaluator_results
+        cost = _known_cost(nested) if nested and result.cost_usd is None else result.cost_usd
         if cost is not None:
             total = cost + (total or 0.0)
     return total
@@ -241,14 +245,14 @@ def transformed_answer(result: Result) -> TransformedAnswer | None:
     Of several evaluators with a transform of their own, the first one that did not pass decides.
     """
     raw = result.raw_answer if result.raw_answer is not None else result.candidate_answer
-    own = [found for found in result.evaluator_results if found.candidate_answer is not None or found.is_untransformed]
+    own = [entry for entry in result.evaluator_results if entry.candidate_answer is not None or entry.is_untransformed]
     if raw is None or (not own and result.raw_answer is None):
         return None
-    chosen = next((found for found in own if found.verdict != "pass"), None)
-    if chosen is None and result.raw_answer is not None:
+    source = next((entry for entry in own if entry.verdict != "pass"), None)
+    if source is None and result.raw_answer is not None:
         return TransformedAnswer(raw, result.candidate_answer)
-    chosen = chosen or own[0]
-    return TransformedAnswer(raw, chosen.candidate_answer, chosen.name)
+    source = source or own[0]
+    return TransformedAnswer(raw, source.candidate_answer, source.name)
 
 
 def reason_of(result: Result, before: Result | None = None) -> str:
@@ -259,13 +263,13 @@ def reason_of(result: Result, before: Result | None = None) -> str:
     if result.error is not None:
         return result.error.message
     change = 0.0 if before is None else (result.score or 0.0) - (before.score or 0.0)
-    earlier = {found.name: found.score for found in before.evaluator_results} if before else {}
-    scores = [(found, earlier.get(found.name), found.score) for found in result.evaluator_results]
-    moved = [found for found, a, b in scores if a is not None and b is not None and (b - a) * change > 0]
+    earlier = {entry.name: entry.score for entry in before.evaluator_results} if before else {}
+    scores = [(entry, earlier.get(entry.name), entry.score) for entry in result.evaluator_results]
+    moved = [entry for entry, a, b in scores if a is not None and b is not None and (b - a) * change > 0]
     if result.misses and not moved:
         return result.misses[0]
-    sources = moved or [found for found in result.evaluator_results if found.verdict not in (None, "pass")]
-    points = (point for found in sources for point in (found.hits if change > 0 and moved else found.misses))
+    sources = moved or [entry for entry in result.evaluator_results if entry.verdict not in (None, "pass")]
+    points = (point for entry in sources for point in (entry.hits if change > 0 and moved else entry.misses))
     own = None if moved else result.reasoning
-    reasoning = own or next((found.reasoning for found in sources if found.reasoning), None)
-    return next(points, None) or reasoning or ", ".join(found.name for found in sources)
+    reasoning = own or next((entry.reasoning for entry in sources if entry.reasoning), None)
+    return next(points, None) or reasoning or ", ".join(entry.name for entry in sources)

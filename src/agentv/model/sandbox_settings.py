@@ -51,12 +51,12 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
     disk_mb: Megabytes = 2048
 
     @classmethod
-    def contradiction(cls, written: Mapping[str, Any]) -> str:
+    def contradiction(cls, data: Mapping[str, Any]) -> str:
         """Describe the contradiction of two settings."""
-        if written.get("image") is not None and written.get("engine") not in CONTAINERS:
+        if data.get("image") is not None and data.get("engine") not in CONTAINERS:
             return "'image' needs `engine: docker` or `engine: podman`"
-        hosts = written.get("hosts", ())
-        unlisted = next((host for host in written.get("keys", {}) if host not in hosts), None)
+        hosts = data.get("hosts", ())
+        unlisted = next((host for host in data.get("keys", {}) if host not in hosts), None)
         return "" if unlisted is None else f"'keys' has the host '{unlisted}', which 'hosts' does not list"
 
 
@@ -80,15 +80,15 @@ class RunSandbox(msgspec.Struct, frozen=True, kw_only=True):
 
         The engine of `--sandbox` takes precedence. No project can turn off a sandbox that the user's policy requires.
         """
-        given = settings_of(own) or self.default
-        engine = self.option or (given.engine if given is not None else "none")
+        settings = settings_of(own) or self.default
+        engine = self.option or (settings.engine if settings is not None else "none")
         if engine == "none" and self.is_required:
             engine = "auto"
         if engine == "none":
             return None
-        return msgspec.structs.replace(given or SandboxSettings(), engine=engine)
+        return msgspec.structs.replace(settings or SandboxSettings(), engine=engine)
 
 
-def settings_of(given: Sandboxed | None) -> SandboxSettings | None:
+def settings_of(value: Sandboxed | None) -> SandboxSettings | None:
     """Return the settings in a value of the key `sandbox`."""
-    return SandboxSettings(engine=given) if isinstance(given, str) else given
+    return SandboxSettings(engine=value) if isinstance(value, str) else value

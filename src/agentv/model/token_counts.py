@@ -49,13 +49,13 @@ def read_usage(reported: Any, fields: UsageFields) -> TokenUsage | None:
     try:
         if reported.get(fields.input[0]) is None or reported.get(fields.output[0], 0) is None:
             return None
-        known = [_count(reported, path) for path in fields[2:]]
+        extras = [_count(reported, path) for path in fields[2:]]
         input, output = (sum(_count(reported, path) or 0 for path in paths) for paths in fields[:2])
     except (AttributeError, TypeError, ValueError):
         return None
-    if min(counts := (input, output, *(count or 0 for count in known))) < 0 or max(counts) > _MOST_TOKENS:
+    if min(counts := (input, output, *(count or 0 for count in extras))) < 0 or max(counts) > _MOST_TOKENS:
         return None
-    cached, reasoning, cache_write = known
+    cached, reasoning, cache_write = extras
     return TokenUsage(input, output, cached, reasoning or None, cache_write or None)
 
 
@@ -80,7 +80,7 @@ def amount(value: Any) -> float | None:
 
 def usage(reported: Any, fields: UsageFields) -> TokenUsage | None:
     """Return the token usage, or None if all counts are 0."""
-    found = read_usage(reported, fields)
-    if found is None or not (found.input or found.output):
+    counts = read_usage(reported, fields)
+    if counts is None or not (counts.input or counts.output):
         return None
-    return msgspec.structs.replace(found, cached=found.cached or None)
+    return msgspec.structs.replace(counts, cached=counts.cached or None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 
@@ -108,6 +108,22 @@ def draw_rank(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=8).digest())
 
 
-def sampling_unit(conversation_id: str | None, path: str, id: str) -> str:
-    """Return the group that a case is sampled with: its conversation in this dataset, or only its own trials."""
-    return f"{path}\0{id}" if conversation_id is None else f"{path}\0conversation\0{conversation_id}"
+class _Clustered(Protocol):
+    """A case or a record."""
+
+    # fmt: off
+    @property
+    def cluster(self) -> str | None: ...
+    @property
+    def conversation_id(self) -> str | None: ...
+    # fmt: on
+
+
+def cluster_of(case: _Clustered) -> str | None:
+    """Return the cluster of a case or record in its dataset: its `cluster`, or else its conversation."""
+    return case.conversation_id if case.cluster is None else case.cluster
+
+
+def sampling_unit(cluster: str | None, path: str, id: str) -> str:
+    """Return the group that a case is sampled with: its cluster in this dataset, or only its own trials."""
+    return f"{path}\0{id}" if cluster is None else f"{path}\0conversation\0{cluster}"

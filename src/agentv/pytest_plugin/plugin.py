@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import agentv
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -74,13 +76,15 @@ def _number(range_name: str, text: str) -> float:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the plug-ins that the options request."""
     if config.getoption("--agentv-evals") or config.getini("agentv_evals"):
-        from agentv.pytest_plugin.eval_items import DatasetCollector  # late: it imports the engine
-
-        config.pluginmanager.register(DatasetCollector(config), "agentv-evals")
+        _register(config, "agentv-evals", "pytest-datasets")
     if config.getoption("--agentv-report") or config.getoption("--agentv-report-to"):
-        from agentv.pytest_plugin.recorded_tests import RunRecorder  # late: it imports the reports
+        _register(config, "agentv-recording", "pytest-runs")
 
-        config.pluginmanager.register(RunRecorder(config), "agentv-recording")
+
+def _register(config: pytest.Config, name: str, service_name: str) -> None:
+    from agentv.registry import service  # late: it imports the engine
+
+    config.pluginmanager.register(service(service_name, "The pytest plug-in")(config), name)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -88,11 +92,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """End a test of a refused case in an error with the reason."""
     if "agentv.model.case" not in sys.modules:
         return  # no test has a case
-    from agentv.model.case import EvalCase
-
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     for case in parameters.values():
-        if isinstance(case, EvalCase) and case.case_error is not None:
+        if isinstance(case, agentv.EvalCase) and case.case_error is not None:
             pytest.fail(f"{case.path}, line {case.line}: refused case '{case.id}': {case.case_error}", pytrace=False)
 
 
@@ -113,19 +115,16 @@ def agentv_assert_passes(request: pytest.FixtureRequest) -> Callable[..., Result
 
     The answer is stored for the report. Without a case, it is `agentv.assert_passes` itself.
     """
-    from agentv.api import assert_passes  # late: it imports the engine
-    from agentv.model.case import EvalCase
-
     callspec = getattr(request.node, "callspec", None)
     parameters = () if callspec is None else callspec.params.values()
-    found = [value for value in parameters if isinstance(value, EvalCase)]
+    cases = [value for value in parameters if isinstance(value, agentv.EvalCase)]
 
-    def check(answer: Any, evaluators: Any = None, **given: Any) -> Result:
+    def check(answer: Any, evaluators: Any = None, **options: Any) -> Result:
         if isinstance(answer, str):
             request.node.agentv_answer = answer
-        if found and not given:
-            given = {"case": found[0]}
-        return assert_passes(answer, evaluators, **given)
+        if cases and not options:
+            options = {"case": cases[0]}
+        return agentv.assert_passes(answer, evaluators, **options)
 
     return check
 
@@ -133,9 +132,10 @@ def agentv_assert_passes(request: pytest.FixtureRequest) -> Callable[..., Result
 @pytest.fixture
 def agentv_evaluate(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
     """Return `agentv.evaluate` with the run in a temporary folder, unless `out` is given."""
-    from agentv.api import evaluate  # late: it imports the engine
 
-    def run(*given: Any, **options: Any) -> Run:
-        return evaluate(*given, **{"out": tmp_path_factory.mktemp("agentv") / "run", "progress": False, **options})
+    def run(*arguments: Any, **options: Any) -> Run:
+        return agentv.evaluate(
+            *arguments, **{"out": tmp_path_factory.mktemp("agentv") / "run", "progress": False, **options}
+        )
 
     return run

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _TYPES: dict[str, type] = {"": str, "int": int, "float": float, "bool": bool, "list": list}
 _COLUMNS = """
-run_id timestamp dataset dataset_path line:int eval_id conversation_id target prompt trial:int status verdict
+run_id timestamp dataset dataset_path line:int eval_id conversation_id cluster target prompt trial:int status verdict
 score:float partial_score:float reason error_class error_stage duration_ms:float cost_usd:float judge_cost_usd:float
 input_tokens:int output_tokens:int attempts:int cached:bool carried_from tags:list candidate_answer raw_answer
 """
@@ -51,7 +51,7 @@ def row_of(result: Result, line: int | None, evaluators: Sequence[str]) -> dict[
         "output_tokens": usage.output if usage else None,
         "tags": list(result.tags),
     }
-    scores = {found.name: found.score for found in result.evaluator_results}
+    scores = {evaluation.name: evaluation.score for evaluation in result.evaluator_results}
     row |= {f"score.{name}": scores.get(name) for name in evaluators}
     return {name: value for name, value in row.items() if value is not None}
 

@@ -123,15 +123,15 @@ def fitted(rows: Sequence[Sequence[str]], width: int | None, spare: Sequence[str
         if width is None or max(map(len, lines)) <= width:
             break
         left_out.append(name)
-        kept = [place for place, column in enumerate(rows[0]) if column not in left_out]
-        lines = aligned([[row[place] for place in kept] for row in rows])
+        places = [place for place, column in enumerate(rows[0]) if column not in left_out]
+        lines = aligned([[row[place] for place in places] for row in rows])
     return Table(lines, left_out)
 
 
 def fitting(text: str, encoding: str | None) -> str:
     """Replace characters that an encoding lacks with ASCII or a question mark."""
-    known = encoding or "utf-8"
-    return text.encode(known, _registered()).decode(known)
+    codec = encoding or "utf-8"
+    return text.encode(codec, _registered()).decode(codec)
 
 
 def fit_stream(stream: TextIO) -> None:
@@ -150,7 +150,7 @@ def _registered() -> str:
 def _replace_characters(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return "".join(_PLAIN.get(each, "?") for each in error.object[error.start : error.end]), error.end
+    return "".join(_PLAIN.get(character, "?") for character in error.object[error.start : error.end]), error.end
 
 
 def can_show_bars(encoding: str | None) -> bool:
@@ -201,8 +201,8 @@ def disarm_commands(text: str) -> str:
     return _WORKFLOW_COMMAND.sub(_disarmed, text)
 
 
-def _disarmed(found: re.Match[str]) -> str:
-    return found[0].replace("::", "\\::").replace("##", "#\\#")
+def _disarmed(match: re.Match[str]) -> str:
+    return match[0].replace("::", "\\::").replace("##", "#\\#")
 
 
 def safe_json(data: bytes) -> bytes:
@@ -228,11 +228,11 @@ def one_line(text: str, longest: int) -> str:
 def lines(text: str, most: int, longest: int) -> list[str]:
     """Return the first lines of a text, each cut; if anything is cut, a last line with the total length."""
     start = text[: most * (longest + 1) * 4]
-    found = visible(_BREAKS.sub("\n", start)).expandtabs(4).split("\n")
-    shown = [line if len(line) <= longest else line[: longest - 1] + "…" for line in found[:most]]
-    if len(found) > most or len(start) < len(text) or any(len(line) > longest for line in found[:most]):
-        shown.append(f"[{len(text):,} characters in total]")
-    return shown
+    rows = visible(_BREAKS.sub("\n", start)).expandtabs(4).split("\n")
+    result = [line if len(line) <= longest else line[: longest - 1] + "…" for line in rows[:most]]
+    if len(rows) > most or len(start) < len(text) or any(len(line) > longest for line in rows[:most]):
+        result.append(f"[{len(text):,} characters in total]")
+    return result
 
 
 def excerpt(text: str, longest: int) -> str:
@@ -283,11 +283,11 @@ def _fence(text: str, shortest: int) -> str:
     return "`" * max(shortest, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
 
 
-def _escape(found: re.Match[str]) -> str:
-    code_point = ord(found[0])
+def _escape(match: re.Match[str]) -> str:
+    code_point = ord(match[0])
     return f"\\x{code_point:02x}" if code_point < 0x100 else f"\\u{{{code_point:x}}}"
 
 
-def _entity(found: re.Match[str]) -> str:
+def _entity(match: re.Match[str]) -> str:
     # GitHub finds mentions and references after it resolves entities; a word joiner prevents that.
-    return f"&#{ord(found[0])};" + (_NO_MENTION if found[0] in "@#" else "")
+    return f"&#{ord(match[0])};" + (_NO_MENTION if match[0] in "@#" else "")

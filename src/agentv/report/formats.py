@@ -32,24 +32,24 @@ class ReportFormat(msgspec.Struct, frozen=True, kw_only=True):
 
 def report_format(name: str) -> ReportFormat:
     """Return the format with this name, built in or from a plug-in."""
-    found = REPORTS.find(name)
-    if not isinstance(found, ReportFormat):
+    plugin = REPORTS.find(name)
+    if not isinstance(plugin, ReportFormat):
         raise UsageError(
             f"The plug-in '{name}' is not a report format: it must be a {ReportFormat.__module__}.ReportFormat"
         )
-    return found
+    return plugin
 
 
 def format_of(file: str) -> str:
     """Return the name of the format for a file's extension."""
     extension = os.path.splitext(file)[1].lower()
-    known: list[str] = []
+    known_extensions: list[str] = []
     for name in REPORTS.all_names():
         extensions = report_format(name).extensions
         if extension in extensions:
             return name
-        known += extensions
-    hint = did_you_mean(extension, known) or f"Known extensions: {', '.join(known)}"
+        known_extensions += extensions
+    hint = did_you_mean(extension, known_extensions) or f"Known extensions: {', '.join(known_extensions)}"
     raise UsageError(f"Cannot write a report to {file}: unknown extension {extension!r}", hint=hint)
 
 

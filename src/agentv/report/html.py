@@ -10,11 +10,10 @@ from typing import Any, BinaryIO
 import msgspec
 
 from agentv.model.result import Result
-from agentv.report.failure_text import failure_headline, failure_lines
 from agentv.report.formats import ReportFormat
 from agentv.report.page_bundle import BlockPile, joined, page_beginning, page_end, page_file, write_block
 from agentv.report.row_blocks import RowColumns, case_fields, packed_columns, remaining_fields
-from agentv.report.summary_text import answer_notes, early_stop_line, noise_notes
+from agentv.report.summary_text import answer_notes, early_stop_line, failure_headline, failure_lines, noise_notes
 from agentv.report.target_facts import card_facts
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
@@ -50,7 +49,12 @@ def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
     for result in run.records():
         table.add(result)
     table.close()
-    write_block(stream, "head", _encode(page_head(run, figures, table.rows.names(), table.results.count)))
+    head = page_head(run, figures, table.rows.names(), table.results.count)
+    if len(figures.summary.targets) > 2:
+        from agentv.report.comparisons.frontier_text import frontier_data, run_frontier  # late: imports numpy
+
+        head["frontier"] = frontier_data(run_frontier(run, figures), list(figures.summary.targets))
+    write_block(stream, "head", _encode(head))
     stream.write(page_end(script))
 
 
@@ -90,7 +94,7 @@ class _Table:
         """Write the columns of the buffered rows."""
         n = len(self._records)
         if n:
-            keys = [hash((each.dataset_path, each.eval_id)) for each in self._records]
+            keys = [hash((record.dataset_path, record.eval_id)) for record in self._records]
             cases = [self._positions.get(key, -1) for key in keys]
             block = {"n": n, **packed_columns({"case": cases, **self.rows.columns(self._records)})}
             write_block(self._stream, "rows", _encode(block), self._written)
@@ -156,27 +160,27 @@ def _again(run: RunStore) -> dict[str, Any]:
         return {"reason": "another tool wrote it"}
     if manifest is None:
         return {"command": ["agentv", "eval"], "options": []}
-    given = manifest.options
-    words = [word for name, option in _REPEATED.items() if given.get(name) for word in _words(option, given[name])]
-    if rescored := given.get("run"):
+    options = manifest.options
+    words = [word for name, option in _REPEATED.items() if options.get(name) for word in _words(option, options[name])]
+    if rescored := options.get("run"):
         return {"command": ["agentv", "rescore", rescored], "options": words, "is_rescored": True}
-    if given.get("variants"):
+    if options.get("variants"):
         return {"reason": "the target is a variant that a command made"}
-    if given.get("transcript") is None and not all(target.settings for target in manifest.targets):
+    if options.get("transcript") is None and not all(target.settings for target in manifest.targets):
         return {"reason": "a program passed the target"}
     return {"command": ["agentv", "eval"], "options": words}
 
 
 def _words(option: str, value: Any) -> list[str]:
     if isinstance(value, list):  # of evaluators
-        return [word for each in value for word in (option, _encode(each).decode())]
+        return [word for item in value for word in (option, _encode(item).decode())]
     return [option] if value is True else [option, f"{value:g}" if isinstance(value, float) else str(value)]
 
 
 def _failures(figures: Figures) -> list[str]:
     """Return a headline and a line for each group of failures; nothing if all results passed."""
-    found = figures.failures
-    return [failure_headline(found), *failure_lines(found)] if found is not None and found.failures else []
+    summary = figures.failures
+    return [failure_headline(summary), *failure_lines(summary)] if summary is not None and summary.failures else []
 
 
 HTML = ReportFormat(

@@ -98,7 +98,7 @@ def _test_case(result: Result, outcome: str | None, line: int | None) -> str:
 
 def _properties(result: Result) -> str:
     cost = result.execution_metrics.cost_usd if result.execution_metrics else None
-    given = {
+    values = {
         "target": result.target,
         "status": result.status,
         "verdict": result.verdict,
@@ -106,7 +106,7 @@ def _properties(result: Result) -> str:
         "tags": ", ".join(result.tags),
         "cost_usd": None if cost is None else repr(cost),
     }
-    lines = [f"        <property{_attributes(name=name, value=value)}/>\n" for name, value in given.items() if value]
+    lines = [f"        <property{_attributes(name=name, value=value)}/>\n" for name, value in values.items() if value]
     return "".join(["      <properties>\n", *lines, "      </properties>\n"])
 
 
@@ -123,19 +123,19 @@ def story(result: Result) -> str:
     lines = [f"case: {result.eval_id}", f"target: {result.target}"]
     if result.error is not None:
         lines.append(f"error: {result.error.error_class} ({result.error.stage}): {result.error.message}")
-    for found in result.evaluator_results:
-        outcome = f"error: {found.error.message}" if found.error else number(found.score)
-        lines += [f"{found.name}: {outcome}", *(f"  missed: {miss}" for miss in found.misses)]
-    listed = {miss for found in result.evaluator_results for miss in found.misses}
-    lines += [f"missed: {miss}" for miss in result.misses if miss not in listed]
+    for evaluation in result.evaluator_results:
+        outcome = f"error: {evaluation.error.message}" if evaluation.error else number(evaluation.score)
+        lines += [f"{evaluation.name}: {outcome}", *(f"  missed: {miss}" for miss in evaluation.misses)]
+    evaluator_misses = {miss for evaluation in result.evaluator_results for miss in evaluation.misses}
+    lines += [f"missed: {miss}" for miss in result.misses if miss not in evaluator_misses]
     if result.reasoning:
         lines.append(f"reasoning: {result.reasoning}")
     text = excerpt("\n".join(lines), _LONGEST_ANSWER)
     if result.candidate_answer is not None:
         text += "\n\nanswer:\n" + excerpt(result.candidate_answer, _LONGEST_ANSWER)
-    for found in result.evaluator_results:
-        if found.candidate_answer is not None:
-            text += f"\n\ntext scored by {found.name}:\n" + excerpt(found.candidate_answer, _LONGEST_ANSWER)
+    for evaluation in result.evaluator_results:
+        if evaluation.candidate_answer is not None:
+            text += f"\n\ntext scored by {evaluation.name}:\n" + excerpt(evaluation.candidate_answer, _LONGEST_ANSWER)
     if result.raw_answer is not None:
         text += "\n\nraw answer:\n" + excerpt(result.raw_answer, _LONGEST_ANSWER)
     return text

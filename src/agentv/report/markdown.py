@@ -12,18 +12,26 @@ import msgspec
 
 from agentv.errors import file_errors, plural
 from agentv.model.result import Result, reason_of, transformed_answer
-from agentv.report.failure_text import failure_headline, failure_markdown
 from agentv.report.figures import (
     cell,
     interval,
     job_name,
     markdown,
+    markdown_table,
     number,
     one_line,
     visible,
 )
 from agentv.report.formats import ReportFormat
-from agentv.report.summary_text import answer_notes, early_stop_line, headlines, noise_notes, trial_notes
+from agentv.report.summary_text import (
+    answer_notes,
+    early_stop_line,
+    failure_headline,
+    failure_markdown,
+    headlines,
+    noise_notes,
+    trial_notes,
+)
 from agentv.report.target_facts import column_labels, columns
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
@@ -44,16 +52,16 @@ class Notable(msgspec.Struct, frozen=True, kw_only=True):
 def notable(run: RunStore, most: int) -> Notable:
     """Return at most `most` results of each kind in one pass with bounded memory."""
     counts = {"failed": 0, "borderline": 0, "errors": 0}
-    kept: dict[str, list[Result]] = {kind: [] for kind in counts}
+    results: dict[str, list[Result]] = {kind: [] for kind in counts}
     for result in run.records():
         kind = "errors" if result.status == "error" else _KINDS.get(result.verdict or "")
         if kind is None:
             continue
         counts[kind] += 1
-        kept[kind].append(result)
-        if len(kept[kind]) >= 4 * most:
-            kept[kind] = _worst(kept[kind], most)
-    return Notable(**{kind: _worst(found, most) for kind, found in kept.items()}, counts=counts)
+        results[kind].append(result)
+        if len(results[kind]) >= 4 * most:
+            results[kind] = _worst(results[kind], most)
+    return Notable(**{kind: _worst(items, most) for kind, items in results.items()}, counts=counts)
 
 
 def _worst(results: list[Result], most: int) -> list[Result]:
@@ -80,15 +88,16 @@ def markdown_lines(run: RunStore, figures: Figures) -> Iterator[str]:
     if figures.unfinished:
         yield from (f"**Unfinished**: {figures.missing_note}.", "")
     yield from _targets(figures)
+    yield from _frontier(run, figures)
     yield from _parts(figures, "evaluator", lambda target: target.evaluators)
     yield from _parts(figures, "prompt", lambda target: target.prompts)
     if figures.failures is not None and len(figures.failures.groups) > 1:
         yield from (f"### Failure groups: {failure_headline(figures.failures)}", "")
         yield from (*failure_markdown(figures.failures), "")
-    found = notable(run, MOST_SHOWN)
-    yield from _cases("Failed", found.failed, found.counts["failed"])
-    yield from _cases("Borderline", found.borderline, found.counts["borderline"])
-    yield from _cases("Errors (not scored)", found.errors, found.counts["errors"])
+    results = notable(run, MOST_SHOWN)
+    yield from _cases("Failed", results.failed, results.counts["failed"])
+    yield from _cases("Borderline", results.borderline, results.counts["borderline"])
+    yield from _cases("Errors (not scored)", results.errors, results.counts["errors"])
 
 
 def _targets(figures: Figures) -> Iterator[str]:
@@ -110,13 +119,29 @@ def _targets(figures: Figures) -> Iterator[str]:
             yield from (f"{cell(name, _LONGEST_NAME)}: {cell(stop, 2 * _LONGEST_REASON)}", "")
 
 
+def _frontier(run: RunStore, figures: Figures) -> Iterator[str]:
+    if len(figures.summary.targets) < 3:
+        return
+    from agentv.report.comparisons.frontier_text import (  # late: imports numpy
+        TITLE,
+        frontier_rows,
+        frontier_sentence,
+        run_frontier,
+    )
+
+    if points := run_frontier(run, figures):
+        head, *rows = frontier_rows(points, [cell(name, _LONGEST_NAME) for name in figures.summary.targets])
+        yield from (f"### {TITLE}", "", *markdown_table(head, rows), "")
+        yield from (frontier_sentence(points, [cell(point.label, _LONGEST_NAME) for point in points]), "")
+
+
 def _parts(
     figures: Figures, title: str, parts_of: Callable[[TargetSummary], Mapping[str, PartSummary]]
 ) -> Iterator[str]:
     rows = [
-        _row(cell(name, _LONGEST_NAME), cell(each, _LONGEST_NAME), number(f.mean), interval(f.ci95), f"{f.n:,}")
+        _row(cell(name, _LONGEST_NAME), cell(part, _LONGEST_NAME), number(f.mean), interval(f.ci95), f"{f.n:,}")
         for name, target in figures.summary.targets.items()
-        for each, f in parts_of(target).items()
+        for part, f in parts_of(target).items()
     ]
     if rows:
         yield from _head("target", title, "mean", "95 % interval", "n")
@@ -170,24 +195,24 @@ _LONGEST_NOTE = 500
 
 def workflow_command(severity: str, properties: Mapping[str, object], text: str) -> str:
     """Return a GitHub workflow command, without the properties that are None."""
-    given = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in properties.items() if value is not None)
-    return visible(f"::{severity} {given}::{_escaped(text)}")
+    fields = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in properties.items() if value is not None)
+    return visible(f"::{severity} {fields}::{_escaped(text)}")
 
 
 def notes_of(run: RunStore) -> Iterator[str]:
     """Yield annotations for jobs that did not pass, at the lines of their cases; errors first, then the worst."""
     lines = run.case_lines()
-    found = notable(run, MOST_NOTES)
-    problems = [*found.errors, *found.failed]
-    shown = [("error", result) for result in problems[:MOST_NOTES]]
-    shown += [("warning", result) for result in found.borderline]
-    for severity, result in shown:
+    results = notable(run, MOST_NOTES)
+    problems = [*results.errors, *results.failed]
+    entries = [("error", result) for result in problems[:MOST_NOTES]]
+    entries += [("warning", result) for result in results.borderline]
+    for severity, result in entries:
         yield _note(severity, run, result, lines.get((result.dataset_path, result.eval_id)))
-    counts = found.counts
+    counts = results.counts
     total = sum(counts.values())
-    if total > len(shown):
+    if total > len(entries):
         kinds = f"{counts['failed']:,} failed, {counts['borderline']:,} borderline, {plural(counts['errors'], 'error')}"
-        yield workflow_command("notice", {"title": "agentv"}, f"{kinds}; {len(shown)} of {total:,} are annotated")
+        yield workflow_command("notice", {"title": "agentv"}, f"{kinds}; {len(entries)} of {total:,} are annotated")
 
 
 def append_step_summary(run: RunStore, figures: Figures, file: str) -> None:
@@ -224,8 +249,8 @@ def _in_repository(path: str, run: RunStore) -> str:
         return path
     # Paths are relative to where the run was started: this folder, or one above the run folder.
     folders = [Path(), *run.path.absolute().parents]
-    found = next((folder / path for folder in folders if (folder / path).exists()), path)
-    return os.path.relpath(found, workspace)
+    location = next((folder / path for folder in folders if (folder / path).exists()), path)
+    return os.path.relpath(location, workspace)
 
 
 def _escaped(text: str, also: str = "") -> str:

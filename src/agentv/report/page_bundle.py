@@ -56,11 +56,11 @@ def _add(name: str, read: Callable[[str], str], parts: dict[str, str], on_the_wa
     if name in on_the_way:
         raise ValueError(f"circular import: {' → '.join((*on_the_way, name))}")
     text = read(name)
-    for found in _IMPORT.finditer(text):
-        target = _target(name, found)
-        _check_names(name, found, target, read(target))
+    for match in _IMPORT.finditer(text):
+        target = _target(name, match)
+        _check_names(name, match, target, read(target))
         _add(target, read, parts, (*on_the_way, name))
-    exported = [found["name"] for found in _EXPORT.finditer(text)]
+    exported = [match["name"] for match in _EXPORT.finditer(text)]
     body = _IMPORT.sub(lambda found: _bound(name, found), text)
     body = _EXPORT.sub(lambda found: f"{found['kind']} {found['name']}", body)
     left_over = _LEFT_OVER.search(body)
@@ -69,22 +69,22 @@ def _add(name: str, read: Callable[[str], str], parts: dict[str, str], on_the_wa
     parts[name] = f"const {_variable(name)} = (() => {{\n{body}return {{ {', '.join(exported)} }};\n}})();\n"
 
 
-def _check_names(name: str, found: re.Match[str], target: str, text: str) -> None:
+def _check_names(name: str, match: re.Match[str], target: str, text: str) -> None:
     """Raise ValueError if a module imports what another does not export."""
-    exported = {each["name"] for each in _EXPORT.finditer(text)}
-    wanted = {each.partition(" as ")[0].strip() for each in found["names"].split(",") if each.strip()}
-    if missing := sorted(wanted - exported):
+    exported = {item["name"] for item in _EXPORT.finditer(text)}
+    names = {item.partition(" as ")[0].strip() for item in match["names"].split(",") if item.strip()}
+    if missing := sorted(names - exported):
         raise ValueError(f"{name} imports {', '.join(missing)}, which {target} does not export")
 
 
-def _target(name: str, found: re.Match[str]) -> str:
+def _target(name: str, match: re.Match[str]) -> str:
     """Return the module that an import names, relative to the folder of the page."""
-    return normpath(join(dirname(name), found["file"]))
+    return normpath(join(dirname(name), match["file"]))
 
 
-def _bound(name: str, found: re.Match[str]) -> str:
-    names = ", ".join(each.strip().replace(" as ", ": ") for each in found["names"].split(",") if each.strip())
-    return f"const {{ {names} }} = {_variable(_target(name, found))};"
+def _bound(name: str, match: re.Match[str]) -> str:
+    names = ", ".join(item.strip().replace(" as ", ": ") for item in match["names"].split(",") if item.strip())
+    return f"const {{ {names} }} = {_variable(_target(name, match))};"
 
 
 def _variable(file: str) -> str:

@@ -77,33 +77,33 @@ class RowColumns:
         """Return the values of each column; `ended` is in milliseconds since 1970."""
         names = self._names
         metrics = [record.execution_metrics or _NO_METRICS for record in records]
-        usages = [each.token_usage for each in metrics]
+        usages = [item.token_usage for item in metrics]
         targets, datasets, prompts = names["targets"], names["datasets"], names["prompts"]
         errors, tags, missed = names["errors"], names["tagSets"], names["evaluatorSets"]
         return {
-            "id": [each.eval_id for each in records],
-            "verdict": [_verdict(each) for each in records],
-            "score": [each.score for each in records],
-            "target": [targets[each.target] for each in records],
-            "dataset": [datasets[each.dataset, each.dataset_path] for each in records],
-            "prompt": [-1 if each.prompt is None else prompts[each.prompt] for each in records],
-            "trial": [each.trial for each in records],
-            "duration": [each.duration_ms for each in metrics],
-            "cost": [each.cost_usd for each in metrics],
-            "input": [each.input if each else None for each in usages],
-            "output": [each.output if each else None for each in usages],
-            "cached": [each.cached if each else None for each in usages],
-            "ended": [milliseconds(each.timestamp) for each in records],
-            "error": [-1 if each.error is None else errors[each.error.error_class] for each in records],
-            "tags": [tags[each.tags] for each in records],
-            "missed": [missed[_missed(each.evaluator_results)] for each in records],
+            "id": [item.eval_id for item in records],
+            "verdict": [_verdict(item) for item in records],
+            "score": [item.score for item in records],
+            "target": [targets[item.target] for item in records],
+            "dataset": [datasets[item.dataset, item.dataset_path] for item in records],
+            "prompt": [-1 if item.prompt is None else prompts[item.prompt] for item in records],
+            "trial": [item.trial for item in records],
+            "duration": [item.duration_ms for item in metrics],
+            "cost": [item.cost_usd for item in metrics],
+            "input": [item.input if item else None for item in usages],
+            "output": [item.output if item else None for item in usages],
+            "cached": [item.cached if item else None for item in usages],
+            "ended": [milliseconds(item.timestamp) for item in records],
+            "error": [-1 if item.error is None else errors[item.error.error_class] for item in records],
+            "tags": [tags[item.tags] for item in records],
+            "missed": [missed[_missed(item.evaluator_results)] for item in records],
         }
 
     def names(self, known: dict[str, int] | None = None) -> dict[str, list[Any]]:
         """Return the names by kind, without the first `known` ones."""
-        found = {kind: list(names)[(known or {}).get(kind, 0) :] for kind, names in self._names.items()}
-        found["datasets"] = [{"name": name, "path": path} for name, path in found["datasets"]]
-        return found
+        result = {kind: list(names)[(known or {}).get(kind, 0) :] for kind, names in self._names.items()}
+        result["datasets"] = [{"name": name, "path": path} for name, path in result["datasets"]]
+        return result
 
     def counts(self) -> dict[str, int]:
         """Return the number of names of each kind."""
@@ -126,7 +126,7 @@ def milliseconds(timestamp: str) -> int | None:
 
 
 def _missed(results: Iterable[EvaluatorResult | RowEvaluator]) -> tuple[str, ...]:
-    missed = [found.name for found in results if found.error is not None or found.verdict not in (None, "pass")]
+    missed = [result.name for result in results if result.error is not None or result.verdict not in (None, "pass")]
     return tuple(dict.fromkeys(missed)) if missed else ()
 
 
@@ -155,11 +155,11 @@ def unpacked_columns(block: dict[str, Any], n: int) -> Columns:
 
 
 def _differences(times: list[int | None]) -> list[int | None]:
-    last, found = 0, []
+    last, differences = 0, []
     for time in times:
-        found.append(None if time is None else time - last)
+        differences.append(None if time is None else time - last)
         last = last if time is None else time
-    return found
+    return differences
 
 
 def remaining_fields(result: Result) -> dict[str, Any]:
@@ -172,11 +172,11 @@ def remaining_fields(result: Result) -> dict[str, Any]:
     durations = data.pop("execution_metrics", {}).get("tool_durations")
     if durations:
         data["tool_durations"] = durations
-    found = result.evaluator_results
+    evaluations = result.evaluator_results
     together = {
-        "hits": tuple(hit for each in found for hit in each.hits),
-        "misses": tuple(miss for each in found for miss in each.misses),
-        "reasoning": " | ".join(f"{each.name}: {each.reasoning}" for each in found if each.reasoning),
+        "hits": tuple(hit for entry in evaluations for hit in entry.hits),
+        "misses": tuple(miss for entry in evaluations for miss in entry.misses),
+        "reasoning": " | ".join(f"{entry.name}: {entry.reasoning}" for entry in evaluations if entry.reasoning),
     }
     for key, value in together.items():
         if getattr(result, key) == value:

@@ -1,14 +1,12 @@
-"""Tables for a terminal: the list of runs, trends, the changes of a rescore, and calibration."""
+"""Tables for a terminal: the list of runs, trends, and the changes of a rescore."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agentv.calibration.agreement import Figure, LabellerAgreement
-from agentv.calibration.calibrate import Calibration
 from agentv.errors import plural
-from agentv.report.figures import NONE, Table, fitted, interval, number, one_line, p_equals, percent, visible
+from agentv.report.figures import NONE, Table, fitted, interval, number, one_line, p_equals, visible
 from agentv.report.target_facts import TABLES, column_labels, columns
 from agentv.runs.catalogue import RunEntry
 from agentv.runs.run_figures import Delta, MeanChange
@@ -58,7 +56,7 @@ _LONGEST_TITLE = 60
 _DRAWN, _PLAIN = ("·", "─", "●"), (".", "-", "*")
 
 
-def trend_lines(series: Series, drawn: bool) -> Iterator[str]:
+def trend_lines(series: Series, can_draw: bool) -> Iterator[str]:
     """Yield the lines of a series."""
     yield f"{one_line(', '.join(series.datasets) or 'no dataset', _LONGEST_TITLE)} · {one_line(series.target, 40)}"
     changes = {change.position: change for change in series.changes}
@@ -74,7 +72,7 @@ def trend_lines(series: Series, drawn: bool) -> Iterator[str]:
         commit = f"  {run.git_commit[:10]}" if run.git_commit else ""
         yield (
             f"  {(run.started_at or '')[:16].replace('T', ' '):16}  {number(target.mean)}  "
-            f"{_line(target, drawn)}  {interval(target.ci95):14}  n = {target.scored:<6} "
+            f"{_line(target, can_draw)}  {interval(target.ci95):14}  n = {target.scored:<6} "
             f"{visible(run.name)}{commit}"
         ).rstrip()
     if len(series.runs) > 1 and not changes:
@@ -84,8 +82,8 @@ def trend_lines(series: Series, drawn: bool) -> Iterator[str]:
         yield f"  not compared, because its results cannot be read: {visible(series.runs[position][0].name)}"
 
 
-def _line(target: TargetSummary, drawn: bool) -> str:
-    blank, range_, point = _DRAWN if drawn else _PLAIN
+def _line(target: TargetSummary, can_draw: bool) -> str:
+    blank, range_, point = _DRAWN if can_draw else _PLAIN
     cells = [blank] * _WIDTH
     if target.ci95 is not None:
         for cell in range(_cell(target.ci95[0]), _cell(target.ci95[1]) + 1):
@@ -139,111 +137,3 @@ def _change(change: MeanChange) -> str:
     if change.before is None or change.after is None:
         return "unknown"
     return f"{number(change.before)} → {number(change.after)} ({change.after - change.before:+.3f})"
-
-
-_LONGEST_REASON = 100
-
-
-def calibration_lines(found: Calibration) -> list[str]:
-    """Return the calibration as lines."""
-    return [*_basis(found), *_agreement(found), *_pass_rate(found), *_disagreements(found), *_next(found)]
-
-
-def _basis(found: Calibration) -> Iterator[str]:
-    for warning in found.warnings:
-        yield f"Warning: {warning}"
-    yield f"Judge       {found.judge}"
-    how = f", {found.suggested} of them suggested" if found.suggested else ""
-    yield f"Labels      {found.labelled:,} of {plural(found.answers, 'answer')}{how}"
-    not_used = {
-        "labellers disagree": found.disputed,
-        "answer picked by the labeller, not drawn at random": found.chosen,
-        "skipped by the labeller": found.skipped,
-        "answer of this run, but not selected": found.unjudged,
-        "answer not in this run": found.unmatched,
-    }
-    for why, count in not_used.items():
-        if count:
-            yield f"            {plural(count, 'label')} not used: {why}"
-    if found.unscored:
-        yield f"            {plural(found.unscored, 'answer')} not included: no verdict from this judge"
-    if len(found.labellers) > 1:
-        counts = (f"{_labeller(name)} {count:,}" for name, count in found.labellers.items())
-        yield f"Labellers   {', '.join(counts)}"
-    for pair in found.agreement:
-        yield f"            {_pair(pair)}"
-    for note in found.notes:
-        yield f"Note: {note}"
-
-
-def _pair(found: LabellerAgreement) -> str:
-    """Return the agreement of two labellers."""
-    names = " and ".join(map(_labeller, found.labellers))
-    if not found.n:
-        return f"{names}: no answer has labels of both"
-    return f"{names} agree on {found.agreed:,} of {plural(found.n, 'answer')}, kappa {_shown(found.kappa)}"
-
-
-def _labeller(name: str) -> str:
-    return one_line(name, _LONGEST_NAME) or "(no name)"
-
-
-def _agreement(found: Calibration) -> Iterator[str]:
-    if not found.labelled:
-        return
-    (both, missed), (let_through, caught) = found.confusion
-    yield ""
-    yield "                judge: pass   judge: not pass"
-    yield f"person: pass    {both:>11}   {missed:>15}"
-    yield f"person: fail    {let_through:>11}   {caught:>15}"
-    yield ""
-    yield f"accuracy        {_shown(found.accuracy)}"
-    yield f"Cohen's kappa   {_shown(found.kappa)}"
-    yield f"passes good     {both:,} of {plural(both + missed, 'answer')} that a person passed"
-    yield f"fails bad       {caught:,} of {plural(let_through + caught, 'answer')} that a person failed"
-
-
-def _pass_rate(found: Calibration) -> Iterator[str]:
-    yield ""
-    yield "Pass rate"
-    yield f"  judge         {percent(found.judge_pass_rate)} of {plural(found.answers, 'answer')}, uncorrected"
-    for name, figure in (
-        ("labels alone", found.labels_alone),
-        ("Rogan-Gladen", found.rogan_gladen),
-        ("PPI++", found.ppi),
-    ):
-        if figure is not None and figure.ci95 is not None:
-            low, high = figure.ci95
-            yield f"  {name:<13} {percent(figure.value)} (95 % interval {low * 100:.1f} to {high * 100:.1f} %)"
-        elif found.labelled:
-            yield f"  {name:<13} -"
-
-
-def _disagreements(found: Calibration) -> Iterator[str]:
-    if not found.disagreements:
-        return
-    yield ""
-    yield "Disagreements, most confident mistakes first"
-    for each in found.disagreements:
-        verdicts = f"person {each.person}, judge {each.judge} {number(each.score)}"
-        reason = one_line(each.reason, _LONGEST_REASON)
-        yield f"  {one_line(each.eval_id, _LONGEST_NAME)}: {verdicts}" + (f": {reason}" if reason else "")
-
-
-def _next(found: Calibration) -> Iterator[str]:
-    if not found.next:
-        return
-    yield ""
-    yield f"Label {plural(len(found.next), 'answer')} next"
-    for why in dict.fromkeys(each.why for each in found.next):
-        names = [one_line(each.eval_id, _LONGEST_NAME) for each in found.next if each.why == why]
-        yield f"  {len(names)}: {why}"
-        yield f"     {', '.join(names)}"
-
-
-def _shown(figure: Figure | None) -> str:
-    if figure is None:
-        return "unknown"
-    if figure.ci95 is None:
-        return f"{number(figure.value)} (too few labels for an interval, n = {figure.n})"
-    return f"{number(figure.value)} (95 % interval {interval(figure.ci95)}, n = {figure.n})"

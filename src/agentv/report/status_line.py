@@ -19,19 +19,19 @@ class Pace:
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
-    def rate(self, done: int, now: float) -> float | None:
+    def rate(self, count: int, now: float) -> float | None:
         """Add a measurement and return the rate; None until it is known."""
-        self._seen.append((now, done))
+        self._seen.append((now, count))
         while len(self._seen) > 2 and now - self._seen[1][0] >= _WINDOW_S:
             self._seen.popleft()
         since, before = self._seen[0]
-        return (done - before) / (now - since) if now > since and done > before else None
+        return (count - before) / (now - since) if now > since and count > before else None
 
 
 def status_line(snapshot: Snapshot, rate: float | None) -> str:
     """Return the status line: done, rate, passes, errors by class, cost, time left, concurrency."""
-    done, total = snapshot.done, snapshot.total
-    parts = [f"{done}/{total} ({100 * done // total} %)" if total else str(done)]
+    count, total = snapshot.done, snapshot.total
+    parts = [f"{count}/{total} ({100 * count // total} %)" if total else str(count)]
     if rate is not None:
         parts.append(_rate(rate))
     if snapshot.scored:
@@ -42,17 +42,17 @@ def status_line(snapshot: Snapshot, rate: float | None) -> str:
         parts.append(usd(snapshot.cost_usd))
     if snapshot.text is not None:
         parts.append(snapshot.text)
-    if snapshot.isolated and done != total:
+    if snapshot.isolated and count != total:
         failing = f"{sum(snapshot.isolated.values())} failing ({counted(snapshot.isolated)})"
         parts.append(f"{failing} while others are answered")
-    if snapshot.down is not None and done != total:
+    if snapshot.down is not None and count != total:
         missing = "connection" if snapshot.unreached else "answer"
         users = f" ({', '.join(snapshot.down_targets)})" if snapshot.down_targets else ""
         parts.append(f"waiting for {snapshot.down}{users}: no {missing} for {duration(1000 * snapshot.down_s)}")
-    elif snapshot.waits_s >= _LONG_WAIT_S and done != total:
+    elif snapshot.waits_s >= _LONG_WAIT_S and count != total:
         parts.append(f"waiting {duration(1000 * snapshot.waits_s)} as requested by the endpoint")
-    elif rate and total and total > done:
-        parts.append(f"ETA {duration(1000 * (total - done) / rate)}")
+    elif rate and total and total > count:
+        parts.append(f"ETA {duration(1000 * (total - count) / rate)}")
     if snapshot.concurrency:
         parts.append(f"concurrency {snapshot.concurrency}")
     return " · ".join(parts)

@@ -14,10 +14,12 @@ TableName = Literal["terminal", "markdown", "list"]
 
 TABLES: dict[TableName, tuple[str, ...]] = {
     "terminal": ("mean", "ci95", "scored", "passed+", "errors", "total_cost_usd"),
-    "markdown": ("mean+", "ci95", "passed", "pass_rate_ci95", "scored+", "errors+", "cost_usd", "duration_ms"),
-    "list": ("mean", "ci95", "passed", "scored", "errors", "cost_usd"),
+    "markdown": ("mean+", "ci95", "passed", "pass_rate_ci95", "scored+", "errors+", "total_cost_usd", "duration_ms"),
+    "list": ("mean", "ci95", "passed", "scored", "errors", "total_cost_usd"),
 }
 """The columns of each table by the keys of their facts; `+` adds the note. `list`: lists of runs, and notebooks."""
+
+_ROUNDING = 1e-9
 
 
 class Fact(NamedTuple):
@@ -55,7 +57,7 @@ def target_facts(target: TargetSummary, details: TargetDetails | None) -> Iterat
     total = sum(costs) if costs else None
     yield Fact("mean", "mean", target.mean, number(target.mean), bias_note(target))
     yield Fact("ci95", "95 % interval", target.ci95, interval(target.ci95))
-    of_scored = f" ({passed:,} of {target.scored:,})" if target.scored else ""
+    of_scored = f" ({_passed_count(target, passed)})" if target.scored else ""
     yield Fact("passed", "passed", target.pass_rate, percent(target.pass_rate), of_scored)
     rate_interval = target.pass_rate_ci95
     yield Fact("pass_rate_ci95", "95 % interval", rate_interval, percent_interval(rate_interval))
@@ -64,6 +66,12 @@ def target_facts(target: TargetSummary, details: TargetDetails | None) -> Iterat
     yield Fact("cost_usd", "cost", target.cost_usd, usd(target.cost_usd))
     yield Fact("total_cost_usd", "cost", total, usd(total))
     yield Fact("duration_ms", "time", target.duration_ms, duration(target.duration_ms))
+
+
+def _passed_count(target: TargetSummary, passed: int) -> str:
+    """Return the number of passes. For drawn cases, whose pass rate is weighted, it is not that rate."""
+    is_weighted = abs((target.pass_rate or 0.0) - passed / target.scored) > _ROUNDING
+    return f"{passed:,} of {target.scored:,}{' drawn' if is_weighted else ''}"
 
 
 def _scored_note(target: TargetSummary) -> str:
@@ -86,7 +94,7 @@ def detail_facts(target: TargetSummary, details: TargetDetails | None) -> Iterat
         text = f"{number(details.case_mean)} (mean of the case means, as in comparisons)"
         yield Fact("case_mean", "by case", details.case_mean, text)
     if details is not None and target.scored:
-        share = f"{percent(target.pass_rate)}, {details.passed} of {target.scored}"
+        share = f"{percent(target.pass_rate)}, {_passed_count(target, details.passed)}"
         text = f"{share} (95 % interval {percent_interval(target.pass_rate_ci95)})"
         yield Fact("passed", "passed", target.pass_rate, text)
         yield from (Fact("trials", label, None, text) for label, text in trial_notes(target))

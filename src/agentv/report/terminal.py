@@ -63,9 +63,9 @@ def width_of(stream: TextIO) -> int | None:
     """Return the width of a terminal; None for other streams."""
     if not stream.isatty():
         return None
-    wanted = os.environ.get("COLUMNS", "")
-    if wanted.isdecimal() and int(wanted):
-        return int(wanted)
+    width = os.environ.get("COLUMNS", "")
+    if width.isdecimal() and int(width):
+        return int(width)
     with suppress(OSError, ValueError):
         return os.get_terminal_size(stream.fileno()).columns or None
     return None
@@ -114,13 +114,13 @@ def _overview(ending: Ending, width: int | None) -> list[Line]:
 
 
 def _target(
-    name: str, target: TargetSummary, details: TargetDetails | None, drawn: bool, width: int | None
+    name: str, target: TargetSummary, details: TargetDetails | None, can_draw: bool, width: int | None
 ) -> Iterator[Line]:
     yield one_line(name, LONGEST_NAME), "bold"
     for fact in detail_facts(target, details):
         line = f"  {fact.label:<11} {fact.text}"
         if fact.key == "bins":
-            line = f"  {fact.label:<9} 0 {bars(fact.value, drawn)} 1"
+            line = f"  {fact.label:<9} 0 {bars(fact.value, can_draw)} 1"
         yield line, _STYLES.get(fact.key, "")
     yield from _parts("evaluators", target.evaluators)
     yield from _parts("prompts", target.prompts)
@@ -135,10 +135,10 @@ def _parts(title: str, parts: Mapping[str, PartSummary]) -> Iterator[Line]:
         return
     yield f"  {title}", ""
     rows = []
-    for name, found in parts.items():
-        errors = f", {plural(found.errors, 'error')}" if found.errors else ""
-        basis = f"(95 % interval {interval(found.ci95)}, n = {found.n}{errors})"
-        rows.append(["  ", one_line(name, LONGEST_NAME), number(found.mean), basis])
+    for name, part in parts.items():
+        errors = f", {plural(part.errors, 'error')}" if part.errors else ""
+        basis = f"(95 % interval {interval(part.ci95)}, n = {part.n}{errors})"
+        rows.append(["  ", one_line(name, LONGEST_NAME), number(part.mean), basis])
     yield from ((row, "") for row in aligned(rows))
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from agentv.model.manifest import Interval
 from agentv.model.result import Result
-from agentv.model.values import draw_rank, sampling_unit
+from agentv.model.values import cluster_of, draw_rank, sampling_unit
 from agentv.runs.record import ScoreRecord
 from agentv.runs.target_summary import PartSummary, TargetSummary
 from agentv.stats.sequential import BettingMean
@@ -33,13 +33,13 @@ class DrawnMeasures:
 
     def add(self, record: ScoreRecord | Result, seed: int) -> None:
         """Add a record. `seed` determines the random order."""
-        name = sampling_unit(record.conversation_id, record.dataset_path, record.eval_id)
+        name = sampling_unit(cluster_of(record), record.dataset_path, record.eval_id)
         unit = draw_rank(seed, name), name
         self._units.add(unit)
         if record.status == "error":
             self._errors[unit] += 1
             return
-        values = [(f"evaluator {each.name}", each.score) for each in record.evaluator_results]
+        values = [(f"evaluator {result.name}", result.score) for result in record.evaluator_results]
         if record.score is not None:
             values += [("score", record.score), ("pass", float(record.verdict == "pass"))]
             if record.prompt is not None:
@@ -59,16 +59,16 @@ class DrawnMeasures:
             evaluators=self._parts("evaluator", target.evaluators),
             prompts=self._parts("prompt", target.prompts),
             trials=tuple(
-                msgspec.structs.replace(each, pass_at_k_ci95=None, pass_hat_k_ci95=None) for each in target.trials
+                msgspec.structs.replace(trial, pass_at_k_ci95=None, pass_hat_k_ci95=None) for trial in target.trials
             ),
         )
 
-    def _parts(self, what: str, given: Mapping[str, PartSummary]) -> dict[str, PartSummary]:
+    def _parts(self, what: str, parts: Mapping[str, PartSummary]) -> dict[str, PartSummary]:
         return {
-            each: msgspec.structs.replace(
-                part, ci95=self._interval(f"{what} {each}"), ci95_with_errors=self._with_errors(f"{what} {each}")
+            name: msgspec.structs.replace(
+                part, ci95=self._interval(f"{what} {name}"), ci95_with_errors=self._with_errors(f"{what} {name}")
             )
-            for each, part in given.items()
+            for name, part in parts.items()
         }
 
     def _with_errors(self, measure: str) -> Interval | None:
@@ -78,15 +78,15 @@ class DrawnMeasures:
 
     def _interval(self, measure: str, errors_as: float | None = None) -> Interval | None:
         """Return the interval of a measure. Errors do not count, or count as scores of this value."""
-        found = self._values.get(measure)
-        if found is None:
+        by_unit = self._values.get(measure)
+        if by_unit is None:
             return None
         values = []
         for unit in sorted(self._units):
             added = [] if errors_as is None else [errors_as] * self._errors[unit]
-            values.append([*found.get(unit, ()), *added])
+            values.append([*by_unit.get(unit, ()), *added])
         # A case may have several evaluators with the same name, and then more scores than jobs.
         mean = BettingMean(largest=max(self._largest, *map(len, values)), population=self._population)
-        for each in values:
-            mean.add(min(sum(each), len(each)), len(each))
+        for scores in values:
+            mean.add(min(sum(scores), len(scores)), len(scores))
         return mean.interval

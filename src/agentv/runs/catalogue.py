@@ -13,10 +13,9 @@ from typing import Literal
 import msgspec
 
 from agentv.errors import AgentvError, file_errors
-from agentv.runs.folder import RESULTS_FOLDER, RunFolder
+from agentv.runs.folder import RECORD_FILES, RESULTS_FOLDER, RunFolder
 from agentv.runs.folder_lock import is_locked
 from agentv.runs.record import format_of
-from agentv.runs.run_location import RECORD_FILES
 from agentv.runs.store import RunStore
 from agentv.runs.target_summary import TargetSummary
 
@@ -43,6 +42,7 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     done: int | None = None
     exit_code: int | None = None
     git_commit: str | None = None
+    git_branch: str | None = None
     experiment: str | None = None
     tags: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
@@ -54,10 +54,10 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def began(self) -> datetime | None:
         """The start time; None if unknown."""
         try:
-            found = datetime.fromisoformat(self.started_at or "")
+            start = datetime.fromisoformat(self.started_at or "")
         except ValueError:
             return None
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
+        return start if start.tzinfo else start.replace(tzinfo=UTC)
 
 
 class JournalLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,12 +95,12 @@ class RunJournal:
         import tempfile  # late: only runs with `--out` need it
 
         real = os.path.realpath(path)
-        stored = self._stored(real)
-        is_temporary = os.path.isabs(stored) and real.startswith(os.path.realpath(tempfile.gettempdir()) + os.sep)
+        stored_path = self._stored(real)
+        is_temporary = os.path.isabs(stored_path) and real.startswith(os.path.realpath(tempfile.gettempdir()) + os.sep)
         is_listed = os.path.dirname(real) == os.path.realpath(self._file.parent / "results") or real in self.folders
         if not is_temporary and not is_listed:
             with suppress(OSError):
-                self._append(JournalLine(path=stored))
+                self._append(JournalLine(path=stored_path))
 
     def tag(self, tag: str, path: Path | str | None) -> None:
         """Let a tag name this run, or with None no run."""
@@ -139,8 +139,8 @@ def project_runs(root: Path | str, *, figures: bool = True) -> list[RunEntry]:
     """Return all runs of a project, newest first: those in its results folder, and those made with `--out`."""
     journal = RunJournal(root)
     read = read_entry if figures else _entry
-    found = newest_first(map(read, project_paths(root, journal)))
-    return [msgspec.structs.replace(entry, tags=journal.tags_of(entry.path)) for entry in found]
+    entries = newest_first(map(read, project_paths(root, journal)))
+    return [msgspec.structs.replace(entry, tags=journal.tags_of(entry.path)) for entry in entries]
 
 
 def paths_in(folder: Path | str) -> list[Path]:
@@ -233,6 +233,7 @@ def _entry(path: Path) -> RunEntry:
         jobs=manifest.counts.jobs if manifest.counts else None,
         exit_code=manifest.exit_code,
         git_commit=manifest.git_commit,
+        git_branch=manifest.git_branch,
         experiment=experiment if isinstance(experiment, str) else None,
         datasets=tuple(entry.name for entry in manifest.datasets),
         target_names=tuple(entry.name for entry in manifest.targets),
@@ -260,8 +261,8 @@ def read_entry(path: Path) -> RunEntry:
         targets = _targets(folder, folder.read_manifest().finished_at is not None)
     except AgentvError as error:
         return msgspec.structs.replace(entry, state="unreadable", problem=_problem(error))
-    done = sum(target.scored + target.errors + target.unscored for target in targets.values())
-    return msgspec.structs.replace(entry, targets=targets, done=done if targets else _lines(folder.results_path))
+    count = sum(target.scored + target.errors + target.unscored for target in targets.values())
+    return msgspec.structs.replace(entry, targets=targets, done=count if targets else _lines(folder.results_path))
 
 
 def _targets(folder: RunFolder, finished: bool) -> dict[str, TargetSummary]:
@@ -277,12 +278,12 @@ def _foreign(bare: RunEntry, run: RunStore) -> RunEntry:
     """Describe a run of another tool from its records."""
     figures = run.figures()
     first = next(run.records(), None)
-    named = (first.dataset,) if first and first.dataset else ()
+    names = (first.dataset,) if first and first.dataset else ()
     return msgspec.structs.replace(
         bare,
         jobs=figures.jobs,
         done=figures.done,
-        datasets=named if run.manifest is None else tuple(entry.name for entry in run.manifest.datasets),
+        datasets=names if run.manifest is None else tuple(entry.name for entry in run.manifest.datasets),
         targets=figures.summary.targets,
     )
 

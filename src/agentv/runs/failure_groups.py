@@ -139,12 +139,12 @@ class FailureGrouper:
 
     def build(self) -> FailureGroups:
         """Return the groups, the largest first."""
-        found: dict[tuple[Cause, str | None], list[tuple[str, _Kind]]] = {}
+        by_cause: dict[tuple[Cause, str | None], list[tuple[str, _Kind]]] = {}
         for (cause, tags, template), kind in self._kinds.items():
-            found.setdefault((cause, self._telling_tag(tags)), []).append((template, kind))
+            by_cause.setdefault((cause, self._telling_tag(tags)), []).append((template, kind))
         groups = [
             self._group(cause, tag, wording, kinds)
-            for (cause, tag), members in found.items()
+            for (cause, tag), members in by_cause.items()
             for wording, kinds in _by_wording(members)
         ]
         return FailureGroups(
@@ -195,8 +195,8 @@ def tool_sequence(result: Result) -> str:
     for call in stored_tool_calls(result.output_messages):
         if not names or names[-1] != call.tool:
             names.append(call.tool)
-    shown = [*names[:_LONGEST_SEQUENCE], *(["…"] if len(names) > _LONGEST_SEQUENCE else [])]
-    return " → ".join(shown)
+    parts = [*names[:_LONGEST_SEQUENCE], *(["…"] if len(names) > _LONGEST_SEQUENCE else [])]
+    return " → ".join(parts)
 
 
 def group_failures(results: Iterable[Result], among: TagCounts | None = None) -> FailureGroups:
@@ -212,20 +212,20 @@ def _cause_of(result: Result) -> tuple[Cause, str]:
     error = result.error
     if result.status == "error":
         name: str = error.error_class if error is not None else "unknown"
-        failed = next((found for found in result.evaluator_results if found.score is None), None)
+        failed = next((entry for entry in result.evaluator_results if entry.score is None), None)
         if name == "evaluator" and failed is not None:
             name = f"evaluator {failed.name}"
         return ("error", name), error.message if error is not None else ""
-    found = _costliest(result.evaluator_results)
-    if found is None:
+    entry = _costliest(result.evaluator_results)
+    if entry is None:
         return ("evaluator", "unknown"), next(iter(result.misses), None) or result.reasoning or ""
-    return ("evaluator", found.name), next(iter(found.misses), None) or found.reasoning or ""
+    return ("evaluator", entry.name), next(iter(entry.misses), None) or entry.reasoning or ""
 
 
 def _costliest(results: Sequence[EvaluatorResult]) -> EvaluatorResult | None:
     """Return the evaluator that cost a result the most: of those that did not pass, the largest weighted loss."""
-    scored = [found for found in results if found.score is not None]
-    missed = [found for found in scored if found.verdict != "pass"] or scored
+    scored = [entry for entry in results if entry.score is not None]
+    missed = [entry for entry in scored if entry.verdict != "pass"] or scored
     return max(missed, key=lambda found: found.weight * (1 - (found.score or 0.0)), default=None)
 
 
@@ -240,17 +240,17 @@ def _by_wording(members: Sequence[tuple[str, _Kind]]) -> Iterator[tuple[str | No
     for template, kind in members:
         counts[template] += kind.count
     leaders = _leaders(counts)
-    found: dict[str, list[_Kind]] = {}
+    groups: dict[str, list[_Kind]] = {}
     for template, kind in members:
-        found.setdefault(leaders[template], []).append(kind)
-    ranked = sorted(found.items(), key=lambda item: (-sum(kind.count for kind in item[1]), item[0]))
-    large = [each for each in ranked if sum(kind.count for kind in each[1]) > 1] if len(ranked) > _EXAMPLES else ranked
-    shown = large[:_MOST_WORDINGS]
-    for _, kinds in shown:
+        groups.setdefault(leaders[template], []).append(kind)
+    ranked = sorted(groups.items(), key=lambda item: (-sum(kind.count for kind in item[1]), item[0]))
+    large = [pair for pair in ranked if sum(kind.count for kind in pair[1]) > 1] if len(ranked) > _EXAMPLES else ranked
+    top = large[:_MOST_WORDINGS]
+    for _, kinds in top:
         typical = max(kinds, key=lambda kind: kind.count)
         yield typical.wording or None, kinds
-    named = {leader for leader, _ in shown}
-    rest = [kind for leader, kinds in ranked if leader not in named for kind in kinds]
+    top_leaders = {leader for leader, _ in top}
+    rest = [kind for leader, kinds in ranked if leader not in top_leaders for kind in kinds]
     if rest:
         yield None, rest
 
@@ -262,13 +262,13 @@ def _leaders(counts: Counter[str]) -> dict[str, str]:
     from rapidfuzz import fuzz, process  # late: only runs with different failures need it
 
     leaders: list[str] = []
-    found: dict[str, str] = {}
+    leader_of: dict[str, str] = {}
     for template, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         match = process.extractOne(template, leaders, scorer=fuzz.token_sort_ratio, score_cutoff=_SIMILAR)
         if match is None and len(leaders) < _MOST_LEADERS:
             leaders.append(template)
-        found[template] = template if match is None else match[0]
-    return found
+        leader_of[template] = template if match is None else match[0]
+    return leader_of
 
 
 def _sorted(counts: Counter[str]) -> dict[str, int]:

@@ -17,9 +17,9 @@ from agentv.errors import EXIT_USAGE, AgentvError, UsageError, file_errors
 from agentv.model.manifest import RunManifest
 from agentv.model.result import SCHEMA_VERSION
 from agentv.model.values import hash_bytes
-from agentv.registry import RESULT_FORMATS
+from agentv.registry import RESULT_FORMATS, service
 from agentv.runs.folder_lock import LOCK_NAME, FolderLock, is_locked
-from agentv.runs.record import RESULTS_FILE, repair_hint
+from agentv.runs.record import RESULTS_FILE, format_of, repair_hint
 from agentv.runs.summary import RunSummary
 from agentv.runs.writer import Redact
 from agentv.support.hashes import add_file
@@ -151,8 +151,8 @@ def _checksum(data: bytes) -> str:
 def is_unchanged(data: bytes) -> bool:
     """Return whether a readable manifest has the values that were written, according to its checksum, if it has one."""
     try:
-        known = msgspec.json.decode(data).get("checksum")
-        return known is None or known == _checksum(data)
+        checksum = msgspec.json.decode(data).get("checksum")
+        return checksum is None or checksum == _checksum(data)
     except (msgspec.DecodeError, UnicodeDecodeError):  # in a field that is not read
         return False
 
@@ -281,3 +281,41 @@ def export_records(results: Path, target: str, file_format: str) -> None:
         else:
             with path.open("wb") as stream:
                 stream.writelines(data)
+
+
+RECORD_FILES = (RESULTS_FILE, "index.jsonl", ".internal/index.jsonl")
+"""The possible files of records in a run folder: our own, then those of AgentV (TypeScript) 4.x and 5.x."""
+
+
+def run_folder(path: Path, redact: Redact | None = None) -> RunFolder:
+    """Return the folder of a run; for results of another tool, the folder that they were imported to.
+
+    A file of records is returned as it is.
+    """
+    if path.is_dir() and ((path / "run.json").is_file() or any((path / name).is_file() for name in RECORD_FILES)):
+        return RunFolder(path, redact)
+    if RunFolder(path).is_unstarted:
+        raise RunFolder(path).not_a_run()
+    fmt = format_of(path)
+    if not getattr(fmt, "is_imported", False):
+        return RunFolder(path, redact)
+    folder: RunFolder = service("run-import", f"Reading {path}")(fmt, path)
+    return folder
+
+
+def imported_run(path: Path) -> RunFolder:
+    """Return the folder that results of another tool were imported to. Raises UsageError for anything else."""
+    if path.is_dir() or getattr(format_of(path), "is_imported", False):
+        return run_folder(path)
+    raise UsageError(f"Not a run folder: {path}", "It has no run.json")
+
+
+def records_in(folder: RunFolder) -> Path | None:
+    """Return the file of records in a folder; None for a run that stopped before its first record."""
+    for name in RECORD_FILES:
+        if (folder.path / name).is_file():
+            return folder.path / name
+    if folder.read_manifest().finished_at is not None:
+        detail = f"{folder.manifest_path.name} marks the run as finished, but there is no {folder.results_path.name}"
+        raise AgentvError(f"The results of {folder.path} are missing", detail, "Restore the file, or run it again")
+    return None

@@ -41,15 +41,15 @@ class DoneJobs:
     @classmethod
     def read(cls, path: Path) -> DoneJobs:
         """Read a `results.jsonl`. A last line without a newline is ignored."""
-        done = cls()
+        jobs = cls()
         for number, lines, fraction in _batches(path):
             try:
                 keys = list(map(decode_key, lines))
             except (msgspec.DecodeError, UnicodeDecodeError):
                 keys = [_decode(line, at, path) for at, line in enumerate(lines, number) if not line.isspace()]
-            done._done.expect(int((len(done) + len(keys)) / fraction))
-            done._done.add([hash((key.dataset_path, key.eval_id, key.target, key.prompt, key.trial)) for key in keys])
-        return done
+            jobs._done.expect(int((len(jobs) + len(keys)) / fraction))
+            jobs._done.add([hash((key.dataset_path, key.eval_id, key.target, key.prompt, key.trial)) for key in keys])
+        return jobs
 
 
 def keyed_lines(path: Path) -> Iterator[tuple[JobKey, int, bytes]]:
@@ -117,18 +117,18 @@ class AnswerIndex:
     def find(self, dataset: str, key: JobKey) -> Result | None:
         """Return the record of a job. Target, prompt and trial must match."""
         places = self.places(dataset, key.eval_id, key.dataset_path)
-        offset = next((offset for found, offset in places if found[2:] == key[2:]), None)
+        offset = next((offset for other, offset in places if other[2:] == key[2:]), None)
         return None if offset is None else self.run.read(offset)
 
     def _places(self, dataset: str, eval_id: str, dataset_path: str) -> list[tuple[JobKey, int]]:
         """Return the jobs of a case that have a record, each with its offset."""
         # Some files of AgentV (TypeScript) omit the dataset.
         for name in dict.fromkeys((dataset, *self._fallbacks)):
-            found = list(self._with_name(name, eval_id))
-            if found:
+            places = list(self._with_name(name, eval_id))
+            if places:
                 # Prefer the dataset with the same path if several have the same name.
-                same = [place for place in found if place[0].dataset_path == dataset_path]
-                return list({key[2:]: (key, offset) for key, offset in same or found}.values())
+                same = [place for place in places if place[0].dataset_path == dataset_path]
+                return list({key[2:]: (key, offset) for key, offset in same or places}.values())
         return []
 
     def _with_name(self, dataset: str, eval_id: str) -> Iterator[tuple[JobKey, int]]:

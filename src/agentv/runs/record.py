@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from agentv.errors import AgentvError, UsageError, file_errors
-from agentv.model.result import SCHEMA_VERSION, JobKey, Result, Share, Status, Verdict
+from agentv.model.result import SCHEMA_VERSION, JobKey, Probability, Result, Share, Status, Verdict
 from agentv.registry import RESULT_FORMATS
 from agentv.settings.format_choice import DEFAULT_STRENGTH, Candidate, strongest
 from agentv.support.hash_table import HashTable
@@ -103,10 +103,13 @@ class ScoreRecord(JobScore, gc=False, kw_only=True):
     """The fields of a result that comparisons need. Decodes in a third of the time of a Result."""
 
     conversation_id: str | None = None
+    cluster: str | None = None
     evaluator_results: tuple[EvaluatorScore, ...] = ()
     execution_metrics: JobUsage | None = None
     cached: bool = False
+    carried_from: str | None = None
     fingerprint: str | None = None
+    probability: Probability | None = None
 
 
 class RecordFields(Protocol):
@@ -216,8 +219,8 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, msgspec.Struct):
         fields = [(field, getattr(value, field.name)) for field in msgspec.structs.fields(value)]
         defaults = [{} if field.default_factory is dict else field.default for field, _ in fields]
-        written = (pair for pair, default in zip(fields, defaults, strict=True) if pair[1] != default)
-        return {field.encode_name: _plain(item, depth + 1) for field, item in written}
+        pairs = (pair for pair, default in zip(fields, defaults, strict=True) if pair[1] != default)
+        return {field.encode_name: _plain(item, depth + 1) for field, item in pairs}
     return _plain(repr(value))
 
 
@@ -269,19 +272,19 @@ def format_of(path: Path) -> ResultFormat:
     if (own := RecordLines()).sniff(head, path):  # without importing the formats of other tools
         return own
     formats: dict[str, ResultFormat] = {name: RESULT_FORMATS.find(name)() for name in RESULT_FORMATS.all_names()}
-    name = strongest(str(path), (_candidate(name, each, head, path) for name, each in formats.items()))
+    name = strongest(str(path), (_candidate(name, fmt, head, path) for name, fmt in formats.items()))
     if name is not None:
         return formats[name]
-    known = list(formats.values())
+    known_formats = list(formats.values())
     if path.is_dir():
-        raise UsageError(f"Not a run folder: {path}", *_results_inside(path, known))
-    by_name = next((found for found in known if path.suffix.lower() in found.extensions), None)
+        raise UsageError(f"Not a run folder: {path}", *_results_inside(path, known_formats))
+    by_name = next((option for option in known_formats if path.suffix.lower() in option.extensions), None)
     if not head and (by_name is None or hasattr(by_name, "is_imported")):
         raise UsageError(f"Cannot read {path}", "The file is empty")
     if by_name is not None:
         return by_name
-    extensions = dict.fromkeys(extension for each in known for extension in each.extensions)
-    tools = ", ".join(name for name, each in formats.items() if hasattr(each, "is_imported"))
+    extensions = dict.fromkeys(extension for fmt in known_formats for extension in fmt.extensions)
+    tools = ", ".join(name for name, fmt in formats.items() if hasattr(fmt, "is_imported"))
     hint = f"Results of these tools are recognized by their content: {tools}"
     raise UsageError(f"Not a run: {path}", _json_problem(path) or f"Supported files: {', '.join(extensions)}", hint)
 
@@ -302,14 +305,14 @@ def _json_problem(path: Path) -> str:
     return "It is JSON, but not the results of a known tool"
 
 
-def _results_inside(folder: Path, known: list[ResultFormat]) -> tuple[str, str]:
+def _results_inside(folder: Path, known_formats: list[ResultFormat]) -> tuple[str, str]:
     """Return a message and a hint for a folder that is not a run itself: the results in it."""
     for path in islice(sorted(folder.iterdir()), _MOST_ENTRIES):
         head = b""
         if path.is_file():
             with suppress(OSError), path.open("rb") as file:
                 head = file.read(_HEAD_BYTES)
-        if (path / RESULTS_FILE).is_file() or any(each.sniff(head, path) for each in known):
+        if (path / RESULTS_FILE).is_file() or any(fmt.sniff(head, path) for fmt in known_formats):
             return f"It contains results: {path}", f"Name them instead of the folder: {path}"
     return "It contains no results", ""
 
@@ -379,7 +382,7 @@ class DuplicateCheck:
     def add_all(self, records: Sequence[RecordFields], first: int) -> None:
         """Check records with consecutive numbers. Raises AgentvError for a duplicate."""
         jobs = [
-            (each.dataset, each.dataset_path, each.eval_id, each.target, each.prompt, each.trial) for each in records
+            (item.dataset, item.dataset_path, item.eval_id, item.target, item.prompt, item.trial) for item in records
         ]
         self._pending += [job for job in jobs if job[1]]
         self._numbers += [number for number, job in enumerate(jobs, first) if job[1]]

@@ -26,13 +26,13 @@ _ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 
 # Names are redacted only if they contain a strong secret. A weak password such as "postgres" may be part of a name,
 # and then the run could not be resumed.
-_NAMES = frozenset(("eval_id", "id", "dataset", "conversation_id", "target", "prompt", "name"))
+_NAMES = frozenset(("eval_id", "id", "dataset", "conversation_id", "cluster", "target", "prompt", "name"))
 # Paths and values from closed sets are kept: without them a run could not be resumed, or its records not be read.
 _KEPT = frozenset((
     "schema_version", "timestamp", "run_id", "dataset_path",
     "trial", "status", "verdict", "class", "stage", "type", "provider",
     "carried_from", "fingerprint", "input_fingerprint", "digest", "path", "paths", "started_at", "finished_at",
-    "exit_code", "git_commit", "seed", "attempts", "contents",
+    "exit_code", "git_commit", "git_branch", "seed", "attempts", "contents",
 ))  # fmt: skip
 # Nested objects with fields defined by agentv; everything else in a record is user data.
 _RECORDS = frozenset((
@@ -43,7 +43,7 @@ _RECORDS = frozenset((
 _FLAT = frozenset(("options", "defaults", "versions", "fingerprints"))
 
 
-_SHAPE_STARTS = (b"sk-", b"gh", b"eyJ", b"PRIVATE KEY", b"AKIA", b"xox")
+_GITHUB_START = re.compile(rb"gh[pousr]_")
 _SHAPES = re.compile(
     r"""(?<![A-Za-z0-9])(?:
       sk-(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{20,}
@@ -64,8 +64,18 @@ class _Form(NamedTuple):
     is_strong: bool
 
 
-def _may_have_shape(line: bytes) -> bool:
-    return any(start in line for start in _SHAPE_STARTS) and _SHAPES.search(line.decode("utf-8", "replace")) is not None
+def _has_shape(line: bytes) -> bool:
+    # Searching for fixed bytes first, one by one, takes a tenth of the time of the pattern.
+    return (
+        b"sk-" in line
+        or b"eyJ" in line
+        or b"xox" in line
+        or b"AKIA" in line
+        or b"ASIA" in line
+        or b"PRIVATE KEY" in line
+        or b"github_pat_" in line
+        or (b"gh" in line and _GITHUB_START.search(line) is not None)
+    ) and _SHAPES.search(line.decode("utf-8", "replace")) is not None
 
 
 class Redactor:
@@ -90,7 +100,7 @@ class Redactor:
         """Redact a JSON line or document. It stays valid, with the same keys in agentv's own objects."""
         pattern = self._pattern(line) if self._values else None
         has_value = pattern is not None and pattern.search(line.decode("utf-8", "replace")) is not None
-        if not has_value and not _may_have_shape(line):
+        if not has_value and not _has_shape(line):
             return line
         try:
             data = msgspec.json.decode(line)
@@ -104,25 +114,25 @@ class Redactor:
 
         Searching with a pattern is slow, and most data contains no secret.
         """
-        found = {place for place, _, _ in self._runs.find_matches_as_indexes(data.lower(), overlapping=True)}
+        runs = {place for place, _, _ in self._runs.find_matches_as_indexes(data.lower(), overlapping=True)}
         # Searching for one character is ten times as fast as for two or for a pattern.
         if (b"%" in data or b"\\" in data) and _ENCODED.search(data):
             plain = _ENCODED.sub(_decoded, data).lower()
-            found |= {place for place, _, _ in self._runs.find_matches_as_indexes(plain, overlapping=True)}
-        chosen = (
+            runs |= {place for place, _, _ in self._runs.find_matches_as_indexes(plain, overlapping=True)}
+        forms = (
             tuple(
                 place
                 for place, form in enumerate(self._forms)
-                if (not form.run or self._places[form.run] in found) and (form.is_strong or not strong)
+                if (not form.run or self._places[form.run] in runs) and (form.is_strong or not strong)
             )
-            if found or self._has_any_run
+            if runs or self._has_any_run
             else ()
         )
-        if not chosen:
+        if not forms:
             return None
-        pattern = self._patterns.get(chosen)
+        pattern = self._patterns.get(forms)
         if pattern is None:
-            pattern = self._patterns[chosen] = re.compile("|".join(self._forms[place].pattern for place in chosen))
+            pattern = self._patterns[forms] = re.compile("|".join(self._forms[place].pattern for place in forms))
         return pattern
 
     @cached_property
@@ -183,10 +193,10 @@ def _run(unchanged: re.Pattern[str], form: str) -> bytes:
     return max(unchanged.findall(form), key=len, default="").lower().encode()
 
 
-def _decoded(found: re.Match[bytes]) -> bytes:
+def _decoded(match: re.Match[bytes]) -> bytes:
     """Return the character that `%41` or `\\u0041` encodes."""
-    code = int(found[0].lstrip(b"%\\u"), 16)
-    return bytes((code,)) if found[0].startswith(b"%") else chr(code).encode("utf-8", "replace")
+    code = int(match[0].lstrip(b"%\\u"), 16)
+    return bytes((code,)) if match[0].startswith(b"%") else chr(code).encode("utf-8", "replace")
 
 
 def _hex(value: str) -> str:
@@ -204,7 +214,7 @@ def _base64(value: str) -> Iterator[str]:
 def _base64_pattern(core: str) -> str:
     """Return a pattern for base64 in either alphabet, with the characters next to it, which contain a part of it."""
     either = {"+": r"(?:[+-]|(?i:%2b))", "/": r"(?:\\*[/_]|(?i:%2f))"}
-    return "[A-Za-z0-9+/_-]?" + "".join(either.get(each, each) for each in core) + "[A-Za-z0-9+/_-]?={0,2}"
+    return "[A-Za-z0-9+/_-]?" + "".join(either.get(char, char) for char in core) + "[A-Za-z0-9+/_-]?={0,2}"
 
 
 def _spellings(character: str) -> str:

@@ -36,7 +36,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def jobs_saved(self) -> int:
         """The number of jobs saved by early stopping."""
-        return sum(each.early_stop.not_needed for each in self.summary.targets.values() if each.early_stop)
+        return sum(target.early_stop.not_needed for target in self.summary.targets.values() if target.early_stop)
 
     @property
     def unfinished(self) -> bool:
@@ -74,9 +74,9 @@ class FigureBuilder:
             return False
         self._summary.add(result)
         self._failures.add(result)
-        for found in result.evaluator_results:
-            if found.name not in self._evaluators:
-                self._evaluators[found.name] = None
+        for entry in result.evaluator_results:
+            if entry.name not in self._evaluators:
+                self._evaluators[entry.name] = None
         return True
 
     def snapshot(self) -> Snapshot:
@@ -85,17 +85,19 @@ class FigureBuilder:
 
     def build(self) -> Figures:
         """Return the figures of the results so far."""
-        manifest, stored = self.run.manifest, self.run.summary()
-        summary = self._summary.build(*planned_jobs(manifest, stored))
-        done = _results_in(summary)
+        manifest, stored_summary = self.run.manifest, self.run.summary()
+        summary = self._summary.build(*planned_jobs(manifest, stored_summary))
+        if manifest is not None and manifest.draw is not None:
+            summary = msgspec.structs.replace(summary, draw=manifest.draw)
+        count = _results_in(summary)
         counts = manifest.counts if manifest else None
         return Figures(
-            summary=_with_early_stop(summary, stored),
+            summary=_with_early_stop(summary, stored_summary),
             details=self._summary.details(),
             evaluators=tuple(self._evaluators),
-            done=done,
-            jobs=max(done, counts.jobs if counts else 0),
-            lost=max(0, (_results_in(stored) if stored else 0) - done),
+            done=count,
+            jobs=max(count, counts.jobs if counts else 0),
+            lost=max(0, (_results_in(stored_summary) if stored_summary else 0) - count),
             failures=self._failures.build(),
         )
 
@@ -112,16 +114,16 @@ def run_figures(run: RunStore) -> Figures:
 
 def stored_figures(run: RunStore) -> Figures | None:
     """Return the figures of a finished run without reading its records: without details and failures."""
-    stored, manifest = run.summary(), run.manifest
-    if stored is None or manifest is None or manifest.finished_at is None:
+    summary, manifest = run.summary(), run.manifest
+    if summary is None or manifest is None or manifest.finished_at is None:
         return None
-    done = _results_in(stored)
-    jobs = max(done, manifest.counts.jobs if manifest.counts else 0)
-    return Figures(summary=stored, details={}, evaluators=(), done=done, jobs=jobs)
+    count = _results_in(summary)
+    jobs = max(count, manifest.counts.jobs if manifest.counts else 0)
+    return Figures(summary=summary, details={}, evaluators=(), done=count, jobs=jobs)
 
 
 def _results_in(summary: RunSummary) -> int:
-    return sum(each.scored + each.errors + each.unscored for each in summary.targets.values())
+    return sum(target.scored + target.errors + target.unscored for target in summary.targets.values())
 
 
 def _has_several_jobs_per_case(manifest: RunManifest | None) -> bool:
@@ -131,10 +133,10 @@ def _has_several_jobs_per_case(manifest: RunManifest | None) -> bool:
     return manifest.counts.jobs > manifest.counts.cases * len(manifest.targets)
 
 
-def planned_jobs(manifest: RunManifest | None, stored: RunSummary | None) -> tuple[dict[str, int], dict[str, int]]:
+def planned_jobs(manifest: RunManifest | None, summary: RunSummary | None) -> tuple[dict[str, int], dict[str, int]]:
     """Return the jobs and cases of each target, if known: from the stored summary, or for a single target."""
-    if stored is not None:
-        targets = stored.targets.items()
+    if summary is not None:
+        targets = summary.targets.items()
         return {name: target.jobs for name, target in targets}, {name: target.cases for name, target in targets}
     if manifest is None or manifest.counts is None or len(manifest.targets) != 1:
         return {}, {}
@@ -142,12 +144,12 @@ def planned_jobs(manifest: RunManifest | None, stored: RunSummary | None) -> tup
     return {name: manifest.counts.jobs}, {name: manifest.counts.cases}
 
 
-def _with_early_stop(summary: RunSummary, stored: RunSummary | None) -> RunSummary:
+def _with_early_stop(summary: RunSummary, stored_summary: RunSummary | None) -> RunSummary:
     """Use the summary that a run with `--stop-when` stored: its intervals are valid at any stopping time."""
     targets = dict(summary.targets)
-    for name, before in (stored.targets if stored else {}).items():
-        found = targets.get(name)
-        if before.early_stop is not None and found is not None and found.scored == before.scored:
+    for name, before in (stored_summary.targets if stored_summary else {}).items():
+        target = targets.get(name)
+        if before.early_stop is not None and target is not None and target.scored == before.scored:
             targets[name] = before
     return msgspec.structs.replace(summary, targets=targets)
 
@@ -231,11 +233,11 @@ class Delta(msgspec.Struct, kw_only=True):
 
 def deltas(pairs: Iterable[tuple[Result, Result]]) -> dict[str, Delta]:
     """Return the differences by target, from pairs of records before and after."""
-    found: dict[str, Delta] = {}
+    by_target: dict[str, Delta] = {}
     for before, after in pairs:
-        found.setdefault(after.target, Delta()).add(before, after)
-    for delta in found.values():
+        by_target.setdefault(after.target, Delta()).add(before, after)
+    for delta in by_target.values():
         for change in (delta.scores, *delta.evaluators.values()):
             change.finish()
         delta.flips = dict(Counter(delta.flips).most_common())
-    return found
+    return by_target

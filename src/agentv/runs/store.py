@@ -15,7 +15,7 @@ from agentv.model.evaluator import Verdicts
 from agentv.model.manifest import RunManifest
 from agentv.model.result import JobKey, Result
 from agentv.model.values import hash_bytes
-from agentv.runs.folder import RESULTS_FOLDER, RunFolder, content_digest
+from agentv.runs.folder import RESULTS_FOLDER, RunFolder, content_digest, records_in, run_folder
 from agentv.runs.folder_lock import lock_records
 from agentv.runs.job_index import DoneJobs, keyed_lines
 from agentv.runs.record import (
@@ -33,7 +33,6 @@ from agentv.runs.record import (
     repair_hint,
 )
 from agentv.runs.run_figures import Figures, run_figures
-from agentv.runs.run_location import records_in, run_folder
 from agentv.runs.summary import RunSummary
 from agentv.runs.writer import Redact, ResultWriter
 
@@ -141,8 +140,9 @@ class CaseLine(msgspec.Struct):
     variables: dict[str, Any] | None = None
 
 
-check_case_line = msgspec.json.Decoder(CaseLine).decode
-"""Check the structure of a line of `cases.jsonl`. Raises msgspec.DecodeError or UnicodeDecodeError."""
+def check_case_line(line: bytes) -> CaseLine:
+    """Check the structure of a line of `cases.jsonl`. Raises msgspec.DecodeError or UnicodeDecodeError."""
+    return msgspec.json.decode(line, type=CaseLine)
 
 
 class RunStore(AbstractContextManager["RunStore"]):
@@ -182,7 +182,7 @@ class RunStore(AbstractContextManager["RunStore"]):
             raise UsageError(f"No such run: {path}", detail, f"Runs are in {RESULTS_FOLDER}")
         folder = run_folder(path, redact)
         if checks_damage and (folder.path.is_dir() or path.name == RESULTS_FILE):
-            from agentv.runs.maintenance.damage import refuse_damage  # late: it reads runs too
+            from agentv.runs.damage import refuse_damage  # late: it reads runs too
 
             refuse_damage(folder.path if folder.path.is_dir() else path.parent)
         run = cls(folder, records_in(folder) if folder.path.is_dir() else path, needs_scores)

@@ -7,21 +7,22 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from agentv.model.manifest import Counts
+from agentv.model.manifest import CaseDraw, Counts
 from agentv.model.result import SCHEMA_VERSION, Result
 from agentv.runs.target_summary import TargetDetails, TargetFigures, TargetSummary
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The summary of a run, by target."""
+    """The summary of a run, by target. With a `draw`, means are weighted by the inverse probability of each case."""
 
     schema_version: int = SCHEMA_VERSION
     run_id: str
+    draw: CaseDraw | msgspec.UnsetType = msgspec.UNSET
     targets: dict[str, TargetSummary] = {}
 
     def counts(self, cases: int) -> Counts:
         """Return the outcomes of all jobs, over all targets, of a run with this number of cases."""
-        figures = [(each.jobs, each.scored, each.unscored, each.errors, each.skipped) for each in self.targets.values()]
+        figures = [(item.jobs, item.scored, item.unscored, item.errors, item.skipped) for item in self.targets.values()]
         jobs, ok, unscored, errors, skipped = map(sum, zip(*figures, strict=True)) if figures else (0,) * 5
         return Counts(cases=cases, jobs=jobs, ok=ok, unscored=unscored, errors=errors, skipped=skipped)
 
@@ -77,11 +78,11 @@ class SummaryBuilder:
         """
         planned, cases = planned or {}, cases or {}
         names = [*planned, *(name for name in self._targets if name not in planned)]
-        found = {name: self._targets.get(name) or TargetFigures(False) for name in names}
+        totals = {name: self._targets.get(name) or TargetFigures(False) for name in names}
         return RunSummary(
             run_id=self._run_id,
             targets={
-                name: target.summary(planned.get(name, target.done), cases.get(name)) for name, target in found.items()
+                name: target.summary(planned.get(name, target.done), cases.get(name)) for name, target in totals.items()
             },
         )
 

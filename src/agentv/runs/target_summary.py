@@ -11,6 +11,7 @@ import msgspec
 
 from agentv.model.manifest import EarlyStop, Interval, TrialsSummary, VarianceSummary
 from agentv.model.result import Result, reason_of, transformed_answer
+from agentv.model.values import cluster_of
 from agentv.runs.trials import JudgeVotes, Trials
 from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.power import detectable_difference
@@ -143,32 +144,38 @@ class TargetFigures:
         if key is not None:
             case = self._cases.number(key)
             if result.score is not None:
-                self._case_scores.add(result.score, case)
+                self._case_scores.add(result.score, case, 1 / (result.probability or 1.0))
         self.usage.add(result)
         # The same conversation id in another dataset is another conversation.
-        group = key if (talk := result.conversation_id) is None else hash((result.dataset_path, talk))
+        group = key if (talk := cluster_of(result)) is None else hash((result.dataset_path, talk))
+        weight = 1.0
+        if result.probability is not None:
+            weight = 1 / result.probability
+            group = hash((result.dataset_path, result.dataset, result.eval_id)) if group is None else group
         cluster = None if group is None else self._clusters.number(group)
         if result.status == "error":
-            self.errors.add(result, cluster)
+            self.errors.add(result, cluster, weight)
             return
         if result.score is None:
             self.unscored += 1
         else:
-            self._add_score(result, result.score, key, cluster)
+            self._add_score(result, result.score, key, (cluster, weight))
         has_details = False
-        for found in result.evaluator_results:
-            if found.score is not None:
-                self._evaluators[found.name].add(found.score, cluster)
-            has_details = has_details or found.details is not None
+        for entry in result.evaluator_results:
+            if entry.score is not None:
+                self._evaluators[entry.name].add(entry.score, cluster, weight)
+            has_details = has_details or entry.details is not None
         if has_details and result.score is not None:
             self._votes.add(result)
 
-    def _add_score(self, result: Result, score: float, case: int | None, cluster: int | None) -> None:
-        self.scores.add(score, cluster)
+    def _add_score(self, result: Result, score: float, case: int | None, group: tuple[int | None, float]) -> None:
+        """Add a score. `group` is the number of its cluster, and its weight."""
+        cluster = group[0]
+        self.scores.add(score, *group)
         if result.prompt is not None:
-            self._prompts[result.prompt].add(score, cluster)
+            self._prompts[result.prompt].add(score, *group)
         self._bins[min(int(score * BINS), BINS - 1)] += 1
-        self._passes.add(float(result.verdict == "pass"), cluster)
+        self._passes.add(float(result.verdict == "pass"), *group)
         if case is not None and cluster is not None:
             self._trials.add(case, result, cluster)
         elif cluster is not None:
@@ -196,7 +203,7 @@ class TargetFigures:
             mean=self.scores.mean,
             ci95=self.scores.ci95,
             ci95_with_errors=errors.bounds(self.scores),
-            pass_rate=self.passed / scored if scored else None,
+            pass_rate=self._passes.mean,
             pass_rate_ci95=self._passes.ci95,
             pass_rate_ci95_with_errors=errors.bounds(self._passes),
             cost_usd=usage.cost if usage.priced else None,
@@ -290,22 +297,22 @@ class ErrorFigures:
         self.by_evaluator: Counter[str] = Counter()
         self.classes: Counter[str] = Counter()
         self.first: dict[str, CaseNote] = {}
-        self._by_cluster: Counter[int | None] = Counter()
+        self._by_cluster: Counter[tuple[int | None, float]] = Counter()
 
-    def add(self, result: Result, cluster: int | None) -> None:
+    def add(self, result: Result, cluster: int | None, weight: float) -> None:
         """Add a result that is an error."""
         error = result.error
         self.count += 1
-        self._by_cluster[cluster] += 1
+        self._by_cluster[cluster, weight] += 1
         if error is not None and error.suspicious:
             self.suspicious += 1
             if len(self.suspicious_cases) < MOST_SUSPICIOUS and result.eval_id not in self.suspicious_cases:
                 self.suspicious_cases.append(result.eval_id)
-        failed = [found for found in result.evaluator_results if found.score is None]
-        self.by_evaluator.update(found.name for found in failed)
+        failed = [entry for entry in result.evaluator_results if entry.score is None]
+        self.by_evaluator.update(entry.name for entry in failed)
         name = error.error_class if error else "unknown"
         self.classes[name] += 1
-        self.recurring += name == "evaluator" and not any(found.called_judge for found in failed)
+        self.recurring += name == "evaluator" and not any(entry.called_judge for entry in failed)
         if self.classes[name] == 1:
             self.first[name] = _note(result, error.message if error else "")
 
@@ -316,28 +323,28 @@ class ErrorFigures:
         bounds = []
         for value in (0.0, 1.0):
             filled = deepcopy(scores)
-            for cluster, count in self._by_cluster.items():
+            for (cluster, weight), count in self._by_cluster.items():
                 for _ in range(count):
-                    filled.add(value, cluster)
+                    filled.add(value, cluster, weight)
             bounds.append(filled.ci95)
         lower, upper = bounds
         return None if lower is None or upper is None else (lower[0], upper[1])
 
 
 def _parts(
-    found: Mapping[str, MeanAccumulator], errors: ErrorFigures, own_errors: Mapping[str, int]
+    means: Mapping[str, MeanAccumulator], errors: ErrorFigures, own_errors: Mapping[str, int]
 ) -> dict[str, PartSummary]:
     """Summarize evaluators or prompts, including those that have only errors."""
-    parts = {**found, **{name: MeanAccumulator() for name in own_errors if name not in found}}
+    parts = {**means, **{name: MeanAccumulator() for name in own_errors if name not in means}}
     return {
         name: PartSummary(
-            n=each.n,
-            mean=each.mean,
-            ci95=each.ci95,
-            ci95_with_errors=errors.bounds(each),
+            n=part.n,
+            mean=part.mean,
+            ci95=part.ci95,
+            ci95_with_errors=errors.bounds(part),
             errors=own_errors.get(name, 0),
         )
-        for name, each in parts.items()
+        for name, part in parts.items()
     }
 
 

@@ -20,7 +20,7 @@ class Trials:
     def __init__(self) -> None:
         self._numbers = NumberTable()
         self._prompts: dict[str | None, int] = {}
-        self._passed = array("i")
+        self._passed, self._weights = array("i"), array("d")
         self.scores = GroupedScores()
 
     def add(self, case: int, result: Result, cluster: int) -> None:
@@ -29,6 +29,7 @@ class Trials:
         number = self._numbers.number(case if result.prompt is None else hash((case, result.prompt)))
         if number == len(self._passed):
             self._passed.append(0)
+            self._weights.append(1 / (result.probability or 1.0))
         prompt = self._prompts.setdefault(result.prompt, len(self._prompts))
         self.scores.add(number, result.score, cluster, prompt)
         self._passed[number] += result.verdict == "pass"
@@ -41,10 +42,11 @@ class Trials:
     def _of(self, k: int) -> TrialsSummary:
         one, every = MeanAccumulator(), MeanAccumulator()
         at_k, hat_k = cache(pass_at_k), cache(pass_hat_k)
-        for cluster, scored, passed in zip(self.scores.clusters, self.scores.counts, self._passed, strict=True):
+        groups = zip(self.scores.clusters, self.scores.counts, self._passed, self._weights, strict=True)
+        for cluster, scored, passed, weight in groups:
             if scored >= k:
-                one.add(at_k(scored, passed, k), cluster)
-                every.add(hat_k(scored, passed, k), cluster)
+                one.add(at_k(scored, passed, k), cluster, weight)
+                every.add(hat_k(scored, passed, k), cluster, weight)
         assert one.mean is not None and every.mean is not None
         return TrialsSummary(
             k=k,
@@ -65,11 +67,11 @@ class JudgeVotes:
 
     def add(self, result: Result) -> None:
         """Add the votes on an answer, if an evaluator has several."""
-        found = [(each.weight, _scores_of(each.details)) for each in result.evaluator_results if each.details]
-        voted = [(weight, scores) for weight, scores in found if weight > 0 and len(scores) > 1]
+        votes = [(entry.weight, _scores_of(entry.details)) for entry in result.evaluator_results if entry.details]
+        voted = [(weight, scores) for weight, scores in votes if weight > 0 and len(scores) > 1]
         if not voted:
             return
-        total = sum(each.weight for each in result.evaluator_results if each.score is not None)
+        total = sum(entry.weight for entry in result.evaluator_results if entry.score is not None)
         self._answers += 1
         self._votes += min(len(scores) for _, scores in voted)
         self._variance += sum((weight / total) ** 2 * _variance(scores) for weight, scores in voted)

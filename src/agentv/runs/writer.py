@@ -98,10 +98,10 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
         try:
             if self._torn:
                 self._cut_torn_line()
-            written = os.write(self._file, line)
-            while written < len(line):
+            count = os.write(self._file, line)
+            while count < len(line):
                 self._torn = True
-                written += os.write(self._file, line[written:])
+                count += os.write(self._file, line[count:])
             self._torn = False
             self._end += len(line)
         except OSError as error:
@@ -242,8 +242,8 @@ def _end_of_last_line(file: int, size: int) -> int:
         start = max(0, end - _BLOCK)
         os.lseek(file, start, os.SEEK_SET)
         block = os.read(file, end - start)
-        found = block.rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        newline = block.rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
         end = start
     return 0

@@ -16,10 +16,9 @@ def sandbox_of(who: str, own: Sandboxed | None, environment: Environment) -> Ope
     """Open the sandbox with these settings; None if there is none. Raises UsageError if it does not work here."""
     if environment.sandbox.of(own) is None:
         return None
-    from agentv.sandbox.methods import CannotConfine  # late: few runs have a sandbox
-    from agentv.sandbox.sandbox import open_sandbox
+    from agentv.sandbox import methods, sandbox  # late: few runs have a sandbox
 
     try:
-        return open_sandbox(environment, own)
-    except CannotConfine as error:
+        return sandbox.open_sandbox(environment, own)
+    except methods.CannotConfine as error:
         raise UsageError(f"{who} cannot be isolated", str(error), error.hint) from None

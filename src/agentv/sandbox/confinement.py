@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import marshal
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -116,7 +115,9 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
 
     def _bubblewrap(self, readable: Sequence[str], hidden: Sequence[str], cwd: str) -> list[str]:
         """Return the command with all mounts. Its file systems in memory are read-only, except shared memory."""
-        program = shutil.which("bwrap") or "bwrap"
+        from shutil import which  # late: most runs start no program
+
+        program = which("bwrap") or "bwrap"
         command = [program, *_BUBBLEWRAP, *(_AS_NOBODY if os.geteuid() == 0 else ())]
         for path in sorted(readable):
             if path not in ("/proc", "/sys"):
@@ -125,7 +126,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         if _has_size(program):
             command += ["--size", str(self.shared_memory_bytes)]
         command += ["--tmpfs", SHARED_MEMORY]
-        masked = [path for path in sorted(hidden) if any(path.startswith(os.path.join(each, "")) for each in readable)]
+        masked = [path for path in sorted(hidden) if any(path.startswith(os.path.join(root, "")) for root in readable)]
         folders = [path for path in masked if os.path.isdir(path)]
         for path in masked:
             if path in folders:
@@ -134,7 +135,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
                 command += ["--ro-bind", "/dev/null", path]
         for path in sorted({*readable}, key=len):
             # A readable folder in a hidden one is bound again, because the hidden one covers it now.
-            if any(path.startswith(os.path.join(each, "")) for each in hidden):
+            if any(path.startswith(os.path.join(root, "")) for root in hidden):
                 command += ["--ro-bind-try", path, path]
         for path in sorted(self.writable):
             command += ["--bind", path, path]
@@ -151,9 +152,11 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         variables = container.container_variables(env, self.passed)
         if self.channel:
             command = container.listening_command(command, self.channel)
-        start = (shutil.which(self.method) or self.method, self.name, self.image)
-        given = container.container_options(mounts, variables, self.memory_mb)
-        arguments = container.container_command(start, command, cwd, given)
+        from shutil import which  # late: most runs start no program
+
+        start = (which(self.method) or self.method, self.name, self.image)
+        options = container.container_options(mounts, variables, self.memory_mb)
+        arguments = container.container_command(start, command, cwd, options)
         return Launch(arguments, {**variables, **container.client_environment(), **_mark_in(env)})
 
 
@@ -161,10 +164,10 @@ def private_environment(env: Mapping[str, str], scratch: str, writable: Sequence
     """Return the variables of an isolated program: folders that it cannot use are replaced by a temporary one."""
 
     def is_usable(path: str) -> bool:
-        return any(path == each or path.startswith(os.path.join(each, "")) for each in writable)
+        return any(path == root or path.startswith(os.path.join(root, "")) for root in writable)
 
-    kept = {name: value for name, value in env.items() if not _is_folder_variable(name) or is_usable(value)}
-    return {"HOME": scratch, **kept, "TMPDIR": scratch}
+    variables = {name: value for name, value in env.items() if not _is_folder_variable(name) or is_usable(value)}
+    return {"HOME": scratch, **variables, "TMPDIR": scratch}
 
 
 def _is_folder_variable(name: str) -> bool:
@@ -177,6 +180,8 @@ def _mark_in(env: Mapping[str, str]) -> dict[str, str]:
 
 def _options_file(options: dict[str, Any]) -> int:
     """Return an open file in memory with the options; arguments would be visible to all processes."""
+    if sys.platform != "linux":
+        raise OSError("only Linux has files in memory")
     file = os.memfd_create("agentv")
     os.write(file, marshal.dumps(options))
     os.lseek(file, 0, os.SEEK_SET)

@@ -73,7 +73,7 @@ def mounts_of(engine: str, readable: Sequence[str], writable: Sequence[str], hid
     suffix = ",notmpcopyup" if engine == "podman" else ""
     mounts = [f"type=bind,source={path},target={path},readonly" for path in sorted({*readable} - {*writable})]
     for path in hidden:
-        if any(path.startswith(os.path.join(each, "")) for each in readable) and not os.path.islink(path):
+        if any(path.startswith(os.path.join(root, "")) for root in readable) and not os.path.islink(path):
             is_folder = os.path.isdir(path)
             mounts.append(
                 f"type=tmpfs,target={path}{suffix}" if is_folder else f"type=bind,source=/dev/null,target={path}"

@@ -111,8 +111,8 @@ class EgressProxy:
 
     async def close(self) -> None:
         """Close all connections."""
-        for each in list(self._read_from):
-            self._stop_reading(each)
+        for from_socket in list(self._read_from):
+            self._stop_reading(from_socket)
         if self._channel is not None:
             self._channel.close()
         for server in self._servers:

@@ -10,7 +10,7 @@ import marshal
 import os
 import sys
 
-from agentv.sandbox import PROXY_PORT, landlock, namespaces, system_calls
+from agentv.sandbox import PROXY_PORT, kernel
 from agentv.sandbox.kernel import CannotIsolate
 
 TYPE_CHECKING = False
@@ -41,19 +41,19 @@ def _isolate(options: dict[str, Any]) -> None:
     is_landlock, writable, hidden = options["method"] == "landlock", options["writable"], options["hidden"]
     reachable = (*options["readable"], *writable)
     if is_landlock and options["namespaces"]:
-        masked = [path for path in hidden if not any(each.startswith(os.path.join(path, "")) for each in reachable)]
+        masked = [path for path in hidden if not any(entry.startswith(os.path.join(path, "")) for entry in reachable)]
         hidden = [path for path in hidden if path not in masked]
-        writable = namespaces.enter_namespaces(writable, options["shared_memory_bytes"], masked)
+        writable = kernel.enter_namespaces(writable, options["shared_memory_bytes"], masked)
     if options["listener"] is not None:
         send_listener(options["listener"])
-    namespaces.adopt_orphans()
-    namespaces.drop_privileges()
+    kernel.adopt_orphans()
+    kernel.drop_privileges()
     has_own = not is_landlock or options["namespaces"]
     if is_landlock:
-        readable = [path for each in options["readable"] for path in paths_below(each, hidden)]
-        landlock.restrict_files(readable, writable, has_network=has_own)
-    system_calls.filter_system_calls(has_network=has_own, has_mounts=has_own)
-    if namespaces.has_capabilities():
+        readable = [path for entry in options["readable"] for path in paths_below(entry, hidden)]
+        kernel.restrict_files(readable, writable, has_network=has_own)
+    kernel.filter_system_calls(has_network=has_own, has_mounts=has_own)
+    if kernel.has_capabilities():
         raise CannotIsolate("the privileges of root cannot be dropped")
     _check_kernel_settings()
 
@@ -74,9 +74,9 @@ def paths_below(path: str, hidden: list[str]) -> list[str]:
     Links are left out: a rule for a link would allow the file that it leads to.
     """
     parents = set()
-    for each in hidden:
-        while each != (each := os.path.dirname(each)):
-            parents.add(each)
+    for parent in hidden:
+        while parent != (parent := os.path.dirname(parent)):
+            parents.add(parent)
     waiting, visible = [path], []
     while waiting:
         path = waiting.pop()

@@ -41,12 +41,12 @@ def _only(engine: str) -> Confinement:
     problem = "bubblewrap is not installed"
     if engine == "landlock" or shutil.which("bwrap") is not None:
         for has_namespaces in (True, False) if engine == "landlock" else (True,):
-            found = Confinement(
+            confinement = Confinement(
                 method="landlock" if engine == "landlock" else "bubblewrap", has_namespaces=has_namespaces
             )
-            problem = _problem(found)
+            problem = _problem(confinement)
             if not problem:
-                return found
+                return confinement
     raise CannotConfine(problem)
 
 
@@ -57,13 +57,13 @@ def _engine_problem(engine: str) -> str:
     if program is None:
         return f"{engine} is not installed"
     try:
-        done = subprocess.run(  # noqa: S603 - the engine that the user chose
+        result = subprocess.run(  # noqa: S603 - the engine that the user chose
             [program, "version"], capture_output=True, text=True, timeout=PROBE_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{engine} does not work: {error}"
-    lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-    return "" if done.returncode == 0 else f"{engine} does not work: {lines[-1]}"
+    lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
+    return "" if result.returncode == 0 else f"{engine} does not work: {lines[-1]}"
 
 
 @lru_cache(maxsize=1)
@@ -71,10 +71,10 @@ def best_confinement() -> Confinement:
     """Return the isolation that works on this machine, after trying it once. Raises CannotConfine."""
     problems = []
     for has_namespaces in (True, False):
-        found = Confinement(method="landlock", has_namespaces=has_namespaces)
-        problem = _problem(found)
+        confinement = Confinement(method="landlock", has_namespaces=has_namespaces)
+        problem = _problem(confinement)
         if not problem:
-            return found
+            return confinement
         problems = [problem]
         if has_namespaces and shutil.which("bwrap") is not None:
             wrapped = Confinement(method="bubblewrap")
@@ -94,7 +94,7 @@ def _problem(confinement: Confinement) -> str:
     launch = Launch([], {})
     try:
         launch = confinement.launch(["true"], "/usr", {"PATH": os.defpath})
-        done = subprocess.run(  # noqa: S603 - our own program
+        result = subprocess.run(  # noqa: S603 - our own program
             launch.arguments, env=launch.env, pass_fds=launch.descriptors, capture_output=True, text=True,
             timeout=PROBE_S, check=False,
         )  # fmt: skip
@@ -102,4 +102,4 @@ def _problem(confinement: Confinement) -> str:
         return str(error)
     finally:
         launch.close()
-    return "" if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
+    return "" if result.returncode == 0 else result.stderr.strip() or f"exit code {result.returncode}"

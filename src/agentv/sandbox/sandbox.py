@@ -33,7 +33,7 @@ class OpenSandbox(msgspec.Struct, frozen=True):
         confinement = msgspec.structs.replace(
             own,
             writable=(*own.writable, *folders),
-            readable=tuple(dict.fromkeys((*own.readable, *(os.path.abspath(each) for each in readable if each)))),
+            readable=tuple(dict.fromkeys((*own.readable, *(os.path.abspath(path) for path in readable if path)))),
             passed=(*own.passed, *passed),
         )
         return msgspec.structs.replace(spec, confinement=confinement, hosts=self.hosts, limits=limits)
@@ -47,16 +47,16 @@ def open_sandbox(environment: Environment, own: Sandboxed | None = None) -> Open
 
 def opened(settings: SandboxSettings, environment: Environment) -> OpenSandbox:
     """Open a sandbox. Raises CannotConfine if it does not work on this machine."""
-    found = confinement_by(settings.engine, settings.image)
-    if settings.hosts and not found.has_namespaces:
+    base = confinement_by(settings.engine, settings.image)
+    if settings.hosts and not base.has_namespaces:
         raise CannotConfine("it cannot have a network of its own, which `hosts` needs; install bubblewrap")
     root = environment.sandbox.root
 
     def located(paths: Iterable[str]) -> tuple[str, ...]:
-        return tuple(os.path.abspath(os.path.join(root, os.path.expanduser(each))) for each in paths)
+        return tuple(os.path.abspath(os.path.join(root, os.path.expanduser(path))) for path in paths)
 
     confinement = msgspec.structs.replace(
-        found,
+        base,
         readable=(*((root,) if root else ()), *located(settings.readable)),
         writable=located(settings.writable),
         memory_mb=settings.memory_mb,

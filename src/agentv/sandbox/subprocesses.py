@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Literal, NamedTuple
@@ -15,13 +16,14 @@ import msgspec
 from agentv.errors import end_of
 from agentv.sandbox.confinement import Confinement, Launch, private_environment
 from agentv.sandbox.hosts import AllowedHost
+from agentv.settings.child_environment import withheld_hint
 from agentv.support.byte_gate import LARGE_BYTES, UNKNOWN_BYTES, hold_bytes
+from agentv.support.processes.plain_process import PlainOutput, run_plainly
 from agentv.support.processes.process_exit import wait_uncancelled, when_ended
 from agentv.support.processes.process_gate import gate_of
 from agentv.support.processes.process_limits import FamilyWatch, ProcessLimits
 from agentv.support.processes.process_memory import MARK, hide_environment
 from agentv.support.processes.watchdog import end_family, family, new_mark
-from agentv.support.processes.withheld import withheld_hint
 from agentv.support.temporary_folders import temporary_folder
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
@@ -131,6 +133,10 @@ async def _confined(spec: ProcessSpec, confinement: Confinement) -> AsyncIterato
 
 
 async def _run(spec: ProcessSpec) -> ProcessOutput:
+    if not os.path.isdir(spec.cwd):
+        raise ProcessFailure("start", f"{spec.noun} cannot run in '{spec.cwd}': the folder does not exist")
+    if sys.platform == "win32":
+        return await _run_plainly(spec)
     # Do not await between the start and `try`, so that a cancellation cannot lose the process.
     mark = new_mark()
     running = _Running(spec, _popen(spec, mark))
@@ -141,24 +147,42 @@ async def _run(spec: ProcessSpec) -> ProcessOutput:
         timed_out = not running.done.done()
     finally:
         await running.end(mark)
-    printed = bytes(running.stderr) or bytes(running.stdout[-_STDERR_BYTES:])
-    tail = tail_of(bytes(running.stderr)) or tail_of(bytes(running.stdout[-_STDERR_BYTES:]))
-    if timed_out:
+    code = None if timed_out else running.process.returncode
+    output = PlainOutput(bytes(running.stdout), bytes(running.stderr), code)
+    return _checked(spec, output, is_too_long=running.overflowed, excess=running.excess)
+
+
+async def _run_plainly(spec: ProcessSpec) -> ProcessOutput:
+    """Run a program on Windows. Its limits are those of its time and its output."""
+    try:
+        output = await run_plainly(spec.command, spec.cwd, spec.env, spec.stdin, spec.timeout_s)
+    except (OSError, ValueError) as error:
+        raise ProcessFailure("start", f"{spec.noun} {_not_started(str(spec.command), error)}", error) from None
+    if spec.take is None:
+        return _checked(spec, output, is_too_long=len(output.stdout) > spec.max_output_bytes)
+    return _checked(spec, output._replace(stdout=b""), is_too_long=not spec.take(output.stdout))
+
+
+def _checked(spec: ProcessSpec, output: PlainOutput, *, is_too_long: bool, excess: str = "") -> ProcessOutput:
+    """Return the output of a program that ended as it should. Raises ProcessFailure."""
+    stdout, stderr, code = output
+    printed = stderr[-_STDERR_BYTES:] or stdout[-_STDERR_BYTES:]
+    tail = tail_of(stderr) or tail_of(stdout[-_STDERR_BYTES:])
+    if code is None and not (is_too_long or excess):
         raise ProcessFailure("timeout", f"{spec.noun} did not finish within {spec.timeout_s:g} s and was stopped{tail}")
-    if running.overflowed:
+    if is_too_long:
         limit = f"{spec.max_output_bytes / 1024 / 1024:g} MiB"
         raise ProcessFailure("output", f"{spec.noun} printed more than {limit} and was stopped")
-    if running.excess:
-        raise ProcessFailure("limit", f"{spec.noun} {running.excess} and was stopped{tail}")
-    code = running.process.returncode
-    if code not in spec.accepts:
+    if excess:
+        raise ProcessFailure("limit", f"{spec.noun} {excess} and was stopped{tail}")
+    if code is None or code not in spec.accepts:
         if spec.confinement is not None and (problem := spec.confinement.start_problem(printed)):
             raise ProcessFailure("start", f"{spec.noun} was not started: {problem}")
-        why = "" if spec.limits is None else spec.limits.explanation(code)
+        why = "" if spec.limits is None or code is None else spec.limits.explanation(code)
         why += withheld_hint(printed.decode(errors="replace"), spec.env)
-        exit_code = code if code >= 0 else None
+        exit_code = code if code is not None and code >= 0 else None
         raise ProcessFailure("exit", f"{spec.noun} {ending_of(code)}{why}{tail}", exit_code=exit_code)
-    return ProcessOutput(running.stdout.decode(errors="replace"), running.stderr.decode(errors="replace"), code)
+    return ProcessOutput(stdout.decode(errors="replace"), stderr.decode(errors="replace"), code)
 
 
 def ending_of(code: int | None) -> str:
@@ -184,10 +208,12 @@ def tail_of(printed: bytes) -> str:
     return f": {text}" if text else ""
 
 
-def end_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Send a signal to the process group of a process."""
+def end_group(pid: int, number: signal.Signals | None = None) -> None:
+    """Send a signal to the process group of a process, SIGKILL by default."""
+    if sys.platform == "win32":
+        return  # there are no groups: `run_plainly` ends its program
     with suppress(ProcessLookupError, PermissionError):  # the group is empty; macOS raises the second
-        os.killpg(pid, number)
+        os.killpg(pid, number or signal.SIGKILL)
 
 
 class _Running:
@@ -212,6 +238,8 @@ class _Running:
 
     def watch(self) -> None:
         """Start to feed the process and read its output concurrently; it may print before it reads."""
+        if sys.platform == "win32":
+            raise NotImplementedError("event loops of Windows cannot watch pipes")
         for pipe, keep in ((self.process.stdout, self._keep_output), (self.process.stderr, self._keep_error)):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
@@ -306,12 +334,12 @@ class _Running:
         pipe = self.process.stdin
         assert pipe is not None
         try:
-            written = os.write(pipe.fileno(), self._stdin[:_CHUNK_BYTES]) if self._stdin else 0
+            count = os.write(pipe.fileno(), self._stdin[:_CHUNK_BYTES]) if self._stdin else 0
         except BlockingIOError:
             return
         except OSError:
-            written = len(self._stdin)  # the process has closed its input
-        self._stdin = self._stdin[written:]
+            count = len(self._stdin)  # the process has closed its input
+        self._stdin = self._stdin[count:]
         if not self._stdin:
             self._loop.remove_writer(pipe.fileno())
             pipe.close()
@@ -329,8 +357,6 @@ class _Running:
 
 
 def _popen(spec: ProcessSpec, mark: str) -> subprocess.Popen[bytes]:
-    if not os.path.isdir(spec.cwd):
-        raise ProcessFailure("start", f"{spec.noun} cannot run in '{spec.cwd}': the folder does not exist")
     # Not the user's login shell, whose startup files could set secrets again.
     arguments = ["/bin/sh", "-c", spec.command] if isinstance(spec.command, str) else list(spec.command)
     # Set `PWD` as a shell would: some programs use it instead of the actual working directory.
@@ -354,8 +380,8 @@ def _popen(spec: ProcessSpec, mark: str) -> subprocess.Popen[bytes]:
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        named = spec.noun if spec.noun.endswith("'") else f"{spec.noun} '{arguments[0]}'"
-        raise ProcessFailure("start", f"{named} {_not_started(arguments[0], error)}", error) from None
+        subject = spec.noun if spec.noun.endswith("'") else f"{spec.noun} '{arguments[0]}'"
+        raise ProcessFailure("start", f"{subject} {_not_started(arguments[0], error)}", error) from None
     finally:
         launch.close()
 

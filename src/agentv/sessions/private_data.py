@@ -74,10 +74,10 @@ class PrivateData:
 
     def clean(self, text: str) -> str:
         """Return a text without private data. Cleaning it again changes nothing."""
-        known = redacted(text, self._secrets) if self._secrets else text
-        if known != text:
+        clean_text = redacted(text, self._secrets) if self._secrets else text
+        if clean_text != text:
             self.counts[_SECRETS] += 1
-        text = _TOKENS.sub(self._secret, known)
+        text = _TOKENS.sub(self._secret, clean_text)
         text = _PASSWORD_IN_URL.sub(self._password, text)
         text = _AFTER.sub(self._named, text)
         text = _LONG.sub(self._random, text)
@@ -101,31 +101,31 @@ class PrivateData:
         self.counts[_SECRETS] += 1
         return SECRET
 
-    def _password(self, found: re.Match[str]) -> str:
-        if found[2].startswith(("[", "$", "<", "{")):
-            return found[0]
+    def _password(self, match: re.Match[str]) -> str:
+        if match[2].startswith(("[", "$", "<", "{")):
+            return match[0]
         self.counts[_SECRETS] += 1
-        return f"{found[1]}{SECRET}@"
+        return f"{match[1]}{SECRET}@"
 
-    def _named(self, found: re.Match[str]) -> str:
-        value = found["double"] or found["single"] or found["bare"]
+    def _named(self, match: re.Match[str]) -> str:
+        value = match["double"] or match["single"] or match["bare"]
         if _NOT_SECRET.match(value):
-            return found[0]
+            return match[0]
         self.counts[_SECRETS] += 1
-        quote = '"' if found["double"] else "'" if found["single"] else ""
-        return f"{found['before']}{quote}{SECRET}{quote}"
+        quote = '"' if match["double"] else "'" if match["single"] else ""
+        return f"{match['before']}{quote}{SECRET}{quote}"
 
-    def _random(self, found: re.Match[str]) -> str:
-        text = found[0]
+    def _random(self, match: re.Match[str]) -> str:
+        text = match[0]
         has_all = any(map(str.isupper, text)) and any(map(str.islower, text)) and any(map(str.isdigit, text))
         if not has_all or _entropy(text) < _ENTROPY:
             return text
         self.counts[_SECRETS] += 1
         return SECRET
 
-    def _email(self, found: re.Match[str]) -> str:
-        if any(part in found[0].lower() for part in _KNOWN_EMAILS):
-            return found[0]
+    def _email(self, match: re.Match[str]) -> str:
+        if any(part in match[0].lower() for part in _KNOWN_EMAILS):
+            return match[0]
         self.counts[_EMAILS] += 1
         return EMAIL
 

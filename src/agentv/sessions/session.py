@@ -55,17 +55,17 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exchanges(self) -> list[Exchange]:
         """The user's requests, each with the messages before it and the messages that answer it."""
-        found: list[Exchange] = []
+        exchanges: list[Exchange] = []
         start = 0
         for is_user, group in groupby(self.messages, lambda message: message.role == "user"):
             size = len(tuple(group))
             if is_user:
-                figures = self.figures[len(found)] if self.figures else SessionFigures()
-                found.append(Exchange(self.messages[:start], self.messages[start : start + size], (), figures))
-            elif found:
-                found[-1] = found[-1]._replace(response=self.messages[start : start + size])
+                figures = self.figures[len(exchanges)] if self.figures else SessionFigures()
+                exchanges.append(Exchange(self.messages[:start], self.messages[start : start + size], (), figures))
+            elif exchanges:
+                exchanges[-1] = exchanges[-1]._replace(response=self.messages[start : start + size])
             start += size
-        return found
+        return exchanges
 
     def response(self, exchange: Exchange | None = None) -> Response:
         """Return the recorded answer: everything after the first request, or the answer to one request."""
@@ -89,7 +89,7 @@ class Exchange(NamedTuple):
     @property
     def text(self) -> str:
         """The text of the request."""
-        return "\n\n".join(content_text(each.content) for each in self.request if each.content)
+        return "\n\n".join(content_text(message.content) for message in self.request if message.content)
 
     @property
     def answer(self) -> str:
@@ -99,7 +99,7 @@ class Exchange(NamedTuple):
     @property
     def has_attachments(self) -> bool:
         """Whether the request has images or files."""
-        return any(not isinstance(part, TextPart) for each in self.request for part in each.parts)
+        return any(not isinstance(part, TextPart) for message in self.request for part in message.parts)
 
     @property
     def tools(self) -> list[str]:
@@ -151,9 +151,9 @@ class ReadLog:
         if len(self.broken) > _SHOWN:
             yield f"{len(self.broken) - _SHOWN:,} more files have broken lines"
         if self.unknown:
-            named = ", ".join(f"{name} ({count:,})" for name, count in self.unknown.most_common(2 * _SHOWN))
+            names = ", ".join(f"{name} ({count:,})" for name, count in self.unknown.most_common(2 * _SHOWN))
             more = len(self.unknown) - 2 * _SHOWN
-            yield f"Unknown types of records ignored: {named}" + (f" and {more:,} more" if more > 0 else "")
+            yield f"Unknown types of records ignored: {names}" + (f" and {more:,} more" if more > 0 else "")
 
 
 class SessionFormat:
@@ -286,24 +286,24 @@ class SessionBuilder(Turns):
 
     def _figures(self) -> Iterator[SessionFigures]:
         """Yield the figures of each request. Those of dropped requests are only part of the session's."""
-        asked: list[int] = []
+        requests: list[int] = []
         for is_request, group in groupby(self._kept(), lambda each: _is_request(each[1])):
             if is_request:
-                if asked:
-                    yield self._figures_of(asked, [])
-                asked = [self._places[position] for position, _ in group]
-            elif asked:
-                yield self._figures_of(asked, [entry for _, entry in group if isinstance(entry, ModelTurn)])
-                asked = []
-        if asked:
-            yield self._figures_of(asked, [])
+                if requests:
+                    yield self._figures_of(requests, [])
+                requests = [self._places[position] for position, _ in group]
+            elif requests:
+                yield self._figures_of(requests, [entry for _, entry in group if isinstance(entry, ModelTurn)])
+                requests = []
+        if requests:
+            yield self._figures_of(requests, [])
 
-    def _figures_of(self, asked: list[int], turns: list[ModelTurn]) -> SessionFigures:
+    def _figures_of(self, requests: list[int], turns: list[ModelTurn]) -> SessionFigures:
         """Return the figures of requests that were answered together, from the turns of their answer."""
         starts = [*self._requests, _RequestStart(None, len(self.usages), len(self.costs))]
-        ranges = [(starts[number], starts[number + 1]) for number in asked]
-        usages = (each for start, end in ranges for each in islice(self.usages.values(), start.usages, end.usages))
-        costs = (each for start, end in ranges for each in islice(self.costs.values(), start.costs, end.costs))
+        ranges = [(starts[number], starts[number + 1]) for number in requests]
+        usages = (value for start, end in ranges for value in islice(self.usages.values(), start.usages, end.usages))
+        costs = (value for start, end in ranges for value in islice(self.costs.values(), start.costs, end.costs))
         started = ranges[-1][0].at_ms
         ended = max((turn.last_ms for turn in turns if turn.last_ms is not None), default=None)
         return SessionFigures(
@@ -337,8 +337,8 @@ def iso_time(at_ms: float) -> str | None:
 def attachments_in(parts: Any) -> int:
     """Count the images and files in a list of parts."""
     kinds = ("image", "document", "file", "input_image", "input_file", "inlineData", "inline_data", "fileData")
-    found = (part for part in parts if isinstance(part, dict)) if isinstance(parts, list) else ()
-    return sum(part.get("type") in kinds or not part.keys().isdisjoint(kinds[-3:]) for part in found)
+    objects = (part for part in parts if isinstance(part, dict)) if isinstance(parts, list) else ()
+    return sum(part.get("type") in kinds or not part.keys().isdisjoint(kinds[-3:]) for part in objects)
 
 
 def objects_in(value: Any) -> list[dict[str, Any]]:
@@ -348,8 +348,8 @@ def objects_in(value: Any) -> list[dict[str, Any]]:
 
 def object_in(data: Any, key: str) -> dict[str, Any]:
     """Return the object under a key; an empty one if there is none."""
-    found = data.get(key) if isinstance(data, dict) else None
-    return found if isinstance(found, dict) else {}
+    value = data.get(key) if isinstance(data, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 def decoded(value: Any) -> Any:

@@ -22,7 +22,7 @@ MAX_DOCUMENT_BYTES = 128 * 1024 * 1024
 MAX_LINE_BYTES = 64 * 1024 * 1024
 _HEAD_BYTES = 64 * 1024
 _FIRST_RECORDS = 30
-_SUFFIXES = (".jsonl", ".ndjson", ".json", ".db")
+_SUFFIXES = (".jsonl", ".ndjson", ".json", ".traj", ".db")
 _BOM = b"\xef\xbb\xbf"
 _NOT_SESSIONS = frozenset({"node_modules", "__pycache__", ".git", "venv", "site-packages"})
 _OPENCODE_PARTS = frozenset({"message", "part", "session_diff", "session_share", "todo", "permission", "snapshot"})
@@ -51,18 +51,18 @@ class SessionFile:
     @cached_property
     def first(self) -> list[dict[str, Any]]:
         """The first records of a file of JSON lines that are objects; empty for any other file."""
-        found: list[dict[str, Any]] = []
+        records: list[dict[str, Any]] = []
         if not self.head.lstrip().startswith(b"{"):
-            return found
+            return records
         with open(self.path, "rb") as stream:
             for _ in range(_FIRST_RECORDS):
                 line = stream.readline(MAX_LINE_BYTES)
                 data = json_or(line.removeprefix(_BOM), None) if line.strip() else None
                 if isinstance(data, dict):
-                    found.append(data)
-                elif data is None and not found and line.strip():
+                    records.append(data)
+                elif data is None and not records and line.strip():
                     return []
-        return found
+        return records
 
     @property
     def is_lines(self) -> bool:
@@ -141,13 +141,13 @@ def read_sessions(paths: Iterable[str], log: ReadLog) -> Iterator[Session]:
             raise UsageError(f"No such file or folder: {path}")
         for name in session_files(path):
             file = SessionFile(name)
-            found = format_of(file)
+            file_format = format_of(file)
             log.files += 1
-            if found is None:
+            if file_format is None:
                 log.skip(*_why_unknown(file))
                 continue
             try:
-                yield from found.read(file, log)
+                yield from file_format.read(file, log)
             except OSError as error:
                 log.skip(f"cannot be read: {error.strerror or error}", name)
 

@@ -166,5 +166,5 @@ def milliseconds(timestamp: Any, otherwise: float) -> float:
 
 def sum_costs(costs: Iterable[Any]) -> float | None:
     """Sum the costs that are known; None if none is."""
-    known = [cost for cost in map(amount, costs) if cost is not None]
-    return sum(known) if known else None
+    amounts = [cost for cost in map(amount, costs) if cost is not None]
+    return sum(amounts) if amounts else None

@@ -62,8 +62,8 @@ class Reference(NamedTuple):
 def references(value: Any, path: KeyPath = ()) -> Iterator[Reference]:
     """Yield every `${{ VAR }}` in the values of a nested structure."""
     if isinstance(value, str):
-        for found in REFERENCE.finditer(value):
-            yield Reference(path, found["variable"], found.group() == value.strip())
+        for match in REFERENCE.finditer(value):
+            yield Reference(path, match["variable"], match.group() == value.strip())
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from references(item, (*path, key))
@@ -122,8 +122,8 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 
 
 def _interpolated(text: str, variables: Mapping[str, str], path: KeyPath, problems: Problems, of: str) -> str:
-    def value_of(found: re.Match[str]) -> str:
-        variable = found["variable"]
+    def value_of(match: re.Match[str]) -> str:
+        variable = match["variable"]
         value = variables.get(variable, "")
         if not value:
             state = "is empty" if variable in variables else "is not set"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from agentv.errors import UsageError
-from agentv.model.diagnostics import KeyPath, Problems, did_you_mean, field_name
+from agentv.model.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name
 from agentv.model.evaluator import COMMON_KEYS, RUBRIC_TYPE, Evaluator, EvaluatorSpec
 from agentv.model.values import FrozenDict, FrozenList, freeze
 from agentv.registry import EVALUATORS
@@ -75,9 +75,9 @@ _AGENTV_DEFAULTS = {
 
 
 def _with_agentv_defaults(entry: dict[str, Any], lists_tests: bool) -> dict[str, Any]:
-    written = entry.get("type", entry.get("name"))
-    type_ = _canonical_type(written)[0] if isinstance(written, str) else None
-    if type_ in _AGENTV_DEFAULTS and (lists_tests or written == "code-grader"):
+    type_name = entry.get("type", entry.get("name"))
+    type_ = _canonical_type(type_name)[0] if isinstance(type_name, str) else None
+    if type_ in _AGENTV_DEFAULTS and (lists_tests or type_name == "code-grader"):
         names, default = _AGENTV_DEFAULTS[type_]
         return entry if any(entry.get(name) is not None for name in names) else {**entry, names[0]: default}
     if type_ == "composite" and lists_tests and _is_share(entry) and not {"required", "gate"} & entry.keys():
@@ -110,7 +110,12 @@ def read_entry(
     check_transform(common.get("transform"), (*path, "transform"), problems)
     evaluator = None
     if kind is not None:
-        own, evaluator = _read_own(kind, own, path, problems, places)
+        others = len(problems.errors)
+        own, read = _settings_of(kind, own, path, problems)
+        if len(problems.errors) == others:
+            entry_problems = Problems()
+            evaluator = build_evaluator(kind, read, entry_problems)
+            problems += _placed(entry_problems, kind, path, places)
     if len(problems.errors) > before:
         return None
     return EvaluatorSpec(
@@ -129,14 +134,14 @@ def read_entry(
 
 def named(specs: tuple[EvaluatorSpec, ...]) -> tuple[EvaluatorSpec, ...]:
     """Return the specs with unique names. The default name is the type; repeats get `-2`, `-3` and so on."""
-    taken: dict[str, int] = {}
+    counts: dict[str, int] = {}
     result = []
     for spec in specs:
         name = base = spec.name or spec.type
-        while name in taken:
-            taken[base] = taken.get(base, 1) + 1
-            name = f"{base}-{taken[base]}"
-        taken.setdefault(name, 1)
+        while name in counts:
+            counts[base] = counts.get(base, 1) + 1
+            name = f"{base}-{counts[base]}"
+        counts.setdefault(name, 1)
         result.append(spec if spec.name == name else msgspec.structs.replace(spec, name=name))
     return tuple(result)
 
@@ -144,11 +149,11 @@ def named(specs: tuple[EvaluatorSpec, ...]) -> tuple[EvaluatorSpec, ...]:
 def build_evaluator(kind: type[Evaluator], settings: Mapping[str, Any], problems: Problems) -> Evaluator | None:
     """Build an evaluator; None after adding an error. Kinds with open settings keep unknown keys in `config`."""
     if kind.open_settings:
-        known = {key: value for key, value in settings.items() if field_of(kind, key) is not None}
-        further = {key: value for key, value in settings.items() if key not in known}
-        if further and isinstance(config := known.get("config", {}), dict):
-            known["config"] = further | config
-        settings = known
+        own_settings = {key: value for key, value in settings.items() if field_of(kind, key) is not None}
+        further = {key: value for key, value in settings.items() if key not in own_settings}
+        if further and isinstance(config := own_settings.get("config", {}), dict):
+            own_settings["config"] = further | config
+        settings = own_settings
     read = read_settings(kind, settings, (), problems, strict=True)
     evaluator: Evaluator | None = _frozen(read)
     for complaint in evaluator.complaints() if evaluator is not None else ():
@@ -182,33 +187,34 @@ def find_kind(type_: str, path: KeyPath, problems: Problems) -> type[Evaluator] 
     return kind
 
 
-def _read_own(
-    kind: type[Evaluator], own: dict[str, Any], path: KeyPath, problems: Problems, places: Mapping[str, KeyPath]
-) -> tuple[dict[str, Any], Evaluator | None]:
-    """Return the type's own settings by field name, with normalized members, and the evaluator."""
-    before = len(problems.errors)
-    written, read = {}, dict(own)
+def _settings_of(
+    kind: type[Evaluator], own: dict[str, Any], path: KeyPath, problems: Problems
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the type's own settings by field name, with normalized members, and with members that were read."""
+    settings, read = {}, dict(own)
     for key, value in own.items():
         field = field_of(kind, key)
         if field is not None and field.name == kind.members_field:
             read[key] = read_entries(value, (*path, key), problems)
             value = [member.to_data() for member in read[key]]
-        written[key if field is None else field.encode_name] = value
-    if len(problems.errors) > before:
-        return written, None
-    found = Problems()
-    evaluator = build_evaluator(kind, read, found)
-    for problem in found:
+        settings[key if field is None else field.encode_name] = value
+    return settings, read
+
+
+def _placed(
+    problems: Problems, kind: type[Evaluator], path: KeyPath, places: Mapping[str, KeyPath]
+) -> Iterator[Problem]:
+    """Yield the problems of an entry with their paths inside the case, and suggestions for unknown keys."""
+    for problem in problems:
         place = (*path, *problem.path)
         if problem.message.startswith(UNKNOWN_FIELD) and len(problem.path) == 1:
-            meant = did_you_mean(str(problem.path[0]), [*known_keys(kind), *COMMON_KEYS])
-            problem = msgspec.structs.replace(problem, hint=meant or problem.hint)
+            suggestion = did_you_mean(str(problem.path[0]), [*known_keys(kind), *COMMON_KEYS])
+            problem = msgspec.structs.replace(problem, hint=suggestion or problem.hint)
         if problem.path and problem.path[0] in places:
             place = (*places[str(problem.path[0])], *problem.path[1:])
         # Messages have the path inside the entry; users need the path inside the case.
         message = problem.message.replace(f"'{field_name(problem.path)}'", f"'{field_name(place)}'", 1)
-        problems.append(msgspec.structs.replace(problem, path=place, message=message))
-    return written, evaluator
+        yield msgspec.structs.replace(problem, path=place, message=message)
 
 
 def _type_of(
@@ -216,45 +222,45 @@ def _type_of(
 ) -> tuple[str | None, bool]:
     """Return the canonical type (None after an error), and whether it has promptfoo's prefix `not-`."""
     key = "type" if entry.get("type") is not None else "name"
-    written = entry.get(key)
-    if not isinstance(written, str):
-        if written is None:
+    type_name = entry.get(key)
+    if not isinstance(type_name, str):
+        if type_name is None:
             problems.missing((*path, "type"), "An evaluator needs a 'type'")
         else:
-            problems.wrong_type((*path, key), "a string", written)
+            problems.wrong_type((*path, key), "a string", type_name)
         return None, False
-    type_, negated = _canonical_type(written)
+    type_, negated = _canonical_type(type_name)
     if type_ is None:
         what = "Unknown evaluator type" if key == "type" else "Missing evaluator 'type', and the name is not a type:"
-        hint = EVALUATORS.suggestion(_without_not(written))
-        problems.error(places.get("type", (*path, key)), f"{what} '{written}'", hint)
+        hint = EVALUATORS.suggestion(_without_not(type_name))
+        problems.error(places.get("type", (*path, key)), f"{what} '{type_name}'", hint)
     return type_, negated
 
 
-def _canonical_type(written: str) -> tuple[str | None, bool]:
+def _canonical_type(type_name: str) -> tuple[str | None, bool]:
     """Return the type, and whether it is negated by `not-`; a plug-in's own name may begin with `not-`."""
-    type_ = EVALUATORS.canonical(written)
-    bare = _without_not(written)
-    return (type_, False) if type_ is not None or bare == written else (EVALUATORS.canonical(bare), True)
+    type_ = EVALUATORS.canonical(type_name)
+    bare = _without_not(type_name)
+    return (type_, False) if type_ is not None or bare == type_name else (EVALUATORS.canonical(bare), True)
 
 
-def _without_not(written: str) -> str:
-    return written[4:] if written.startswith(("not-", "not_")) else written
+def _without_not(type_name: str) -> str:
+    return type_name[4:] if type_name.startswith(("not-", "not_")) else type_name
 
 
 def _read_common(entry: dict[str, Any], path: KeyPath, problems: Problems) -> dict[str, Any]:
     """Read the keys that all entries have in common."""
-    given = {key: value for key, value in entry.items() if value is not None}
-    given.setdefault("name", given.get("metric", given.get("id", "")))
+    fields = {key: value for key, value in entry.items() if value is not None}
+    fields.setdefault("name", fields.get("metric", fields.get("id", "")))
     types = _COMMON_TYPES.items()
-    values = {key: read_value(type_, given[key], (*path, key), problems) for key, type_ in types if key in given}
-    if "min_score" in given:
+    values = {key: read_value(type_, fields[key], (*path, key), problems) for key, type_ in types if key in fields}
+    if "min_score" in fields:
         # AgentV (TypeScript) has a separate key for the minimum score of a required evaluator.
-        if given.get("required") is True:
+        if fields.get("required") is True:
             values["required"] = values["min_score"]
         else:
             problems.warning((*path, "min_score"), "Field 'min_score' has no effect without 'required: true'")
-            values["required"] = bool(given.get("required", False))
+            values["required"] = bool(fields.get("required", False))
     return values
 
 
@@ -275,8 +281,8 @@ def evaluator_of(spec: EvaluatorSpec, find_file: Callable[[str], str] = str) -> 
         read = read_entry(spec.to_data(), (), problems)
         evaluator = None if read is None else read.evaluator
     if problems.errors or evaluator is None:
-        found = [f"{problem.message}. {problem.hint}".removesuffix(". ") for problem in problems.errors]
-        raise _unusable(spec, "\n".join(found))
+        messages = [f"{problem.message}. {problem.hint}".removesuffix(". ") for problem in problems.errors]
+        raise _unusable(spec, "\n".join(messages))
     return evaluator
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from agentv.errors import UsageError
+from agentv.support.yaml.yaml_file import parse_yaml_content, read_yaml_file
 
 _DETAIL = "The server uses the targets, prices, hosts, variables and defaults that the project had when it was started"
 _HINT = "Undo the change, or ask the user to look at it and to restart the server"
@@ -74,3 +75,10 @@ def content_hash(content: bytes) -> str:
 def target_hash(entry: dict[str, Any]) -> str:
     """Return the hash of a target as a dataset defines it."""
     return content_hash(msgspec.json.encode(entry, order="sorted", enc_hook=str))
+
+
+def parse_settings_file(path: str) -> Any:
+    """Parse a YAML file with settings. Raises DatasetParseError, or UsageError if a server froze other contents."""
+    data = read_yaml_file(path)
+    check_settings_file(path, data)
+    return parse_yaml_content(path, data)

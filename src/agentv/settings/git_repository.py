@@ -50,17 +50,17 @@ class GitRepository:
         if shutil.which("git") is None:
             raise UsageError("This needs Git, but there is no `git` on the PATH")
         self.root = os.path.realpath(folder)
-        found = self._run("rev-parse", "--show-toplevel")
-        if found.returncode:
-            raise UsageError(f"Not in a Git repository: {self.root}", found.stderr.strip())
-        self.root = os.path.realpath(found.stdout.rstrip("\n"))
+        result = self._run("rev-parse", "--show-toplevel")
+        if result.returncode:
+            raise UsageError(f"Not in a Git repository: {self.root}", result.stderr.strip())
+        self.root = os.path.realpath(result.stdout.rstrip("\n"))
 
     def commit(self, name: str) -> Commit:
         """Return the commit with this hash, tag or branch. Raises UsageError if there is none."""
-        found = self._run("log", "-1", f"--format={_FORMAT}", "--no-show-signature", f"{name}^{{commit}}", "--")
-        if found.returncode:
+        result = self._run("log", "-1", f"--format={_FORMAT}", "--no-show-signature", f"{name}^{{commit}}", "--")
+        if result.returncode:
             raise UsageError(f"No such commit: {name}", hint="Pass a hash, tag or branch, such as v1.2 or HEAD~20")
-        sha, author, date, subject, parents = found.stdout.rstrip("\n").split("\0")
+        sha, author, date, subject, parents = result.stdout.rstrip("\n").split("\0")
         return Commit(sha=sha, author=author, date=date, subject=subject, is_merge=" " in parents)
 
     def check_order(self, good: Commit, bad: Commit) -> None:
@@ -78,13 +78,13 @@ class GitRepository:
 
     def between(self, good: list[str], bad: str, flags: tuple[str, ...], paths: tuple[str, ...]) -> list[str]:
         """Return the commits after `good` and before `bad`: first those that halve the rest best, the oldest first."""
-        wanted = [*flags, bad, "--not", *good, "--", *paths]
-        age = {sha: -place for place, sha in enumerate(self._checked("rev-list", "--topo-order", *wanted).split())}
-        found = []
-        for line in self._checked("rev-list", "--bisect-all", *wanted).splitlines():
+        arguments = [*flags, bad, "--not", *good, "--", *paths]
+        age = {sha: -place for place, sha in enumerate(self._checked("rev-list", "--topo-order", *arguments).split())}
+        candidates = []
+        for line in self._checked("rev-list", "--bisect-all", *arguments).splitlines():
             sha, _, notes = line.partition(" ")
-            found.append((-int(_DISTANCE.findall(notes)[-1]), age[sha], sha))
-        return [sha for _, _, sha in sorted(found) if sha != bad]
+            candidates.append((-int(_DISTANCE.findall(notes)[-1]), age[sha], sha))
+        return [sha for _, _, sha in sorted(candidates) if sha != bad]
 
     def below(self, path: str) -> str | None:
         """Return the path of a file or folder below the root, where worktrees have it too; None if it is outside."""
@@ -99,10 +99,10 @@ class GitRepository:
     def export(self, sha: str, path: str, folder: Path) -> bool:
         """Write a folder as it is in a commit to another folder; return whether the commit has it."""
         command = ["git", "-C", self.root, "archive", "--format=tar", f"{sha}:{'' if path == os.curdir else path}"]
-        found = subprocess.run(command, capture_output=True, env=plain_environment(), check=False)  # noqa: S603
-        if found.returncode:
+        result = subprocess.run(command, capture_output=True, env=plain_environment(), check=False)  # noqa: S603
+        if result.returncode:
             return False
-        with tarfile.open(fileobj=BytesIO(found.stdout)) as archive:
+        with tarfile.open(fileobj=BytesIO(result.stdout)) as archive:
             archive.extractall(folder, filter="data")
         return True
 
@@ -127,10 +127,10 @@ class GitRepository:
         return self._run("merge-base", "--is-ancestor", first, second).returncode == 0
 
     def _checked(self, *arguments: str) -> str:
-        done = self._run(*arguments)
-        if done.returncode:
-            raise UsageError(f"`git {arguments[0]}` failed", done.stderr.strip())
-        return done.stdout
+        result = self._run(*arguments)
+        if result.returncode:
+            raise UsageError(f"`git {arguments[0]}` failed", result.stderr.strip())
+        return result.stdout
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = ["git", "-C", self.root, *arguments]

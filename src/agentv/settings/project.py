@@ -40,7 +40,7 @@ def _too_wide() -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def _project_root(folder: str, too_wide: frozenset[str], granted: tuple[str, ...]) -> str:
-    parents = [each for each in (folder, *map(str, Path(folder).parents)) if each not in too_wide]
+    parents = [path for path in (folder, *map(str, Path(folder).parents)) if path not in too_wide]
 
     def marks(parent: str, mark: str) -> bool:
         return _has_mark(parent, mark) and not _mark_problem(parent, mark, folder, granted)
@@ -65,7 +65,7 @@ def _mark_problem(parent: str, mark: str, folder: str, granted: tuple[str, ...])
     Mark and folder must belong to this user, to root or to the owner of the inner folder, and no one else may write to
     the folder. Links are not followed: another user's link may lead to anyone's file.
     """
-    if any(is_inside(parent, each) for each in granted):
+    if any(is_inside(parent, root) for root in granted):
         return ""
     owner = os.stat(folder).st_uid if os.path.exists(folder) else 0
     places = [os.path.join(parent, mark)]
@@ -82,7 +82,7 @@ def _mark_problem(parent: str, mark: str, folder: str, granted: tuple[str, ...])
 def ignored_marks(folder: str) -> dict[str, str]:
     """Return the folders above a folder that are marked as projects but are not, each with the reason."""
     real, granted = os.path.realpath(folder), granted_paths()
-    parents = [each for each in (real, *map(str, Path(real).parents)) if not is_too_wide(each)]
+    parents = [path for path in (real, *map(str, Path(real).parents)) if not is_too_wide(path)]
     root = project_root(real)
     if root in parents and _has_mark(root, ".git"):  # marks above a repository do not matter
         parents = parents[: parents.index(root)]
@@ -102,9 +102,9 @@ def is_inside(path: str, folder: str) -> bool:
 
 def roots_as_written(path: str) -> list[str]:
     """Return the project roots that contain a path as it is written, without following its links."""
-    written = os.path.abspath(path)
-    roots = [_project_root(os.path.dirname(written), _too_wide(), granted_paths())]
+    full_path = os.path.abspath(path)
+    roots = [_project_root(os.path.dirname(full_path), _too_wide(), granted_paths())]
     here = os.getcwd()
-    if is_inside(written, project := _project_root(here, _too_wide(), granted_paths())):
+    if is_inside(full_path, project := _project_root(here, _too_wide(), granted_paths())):
         roots.append(project)
     return roots

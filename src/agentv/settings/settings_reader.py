@@ -65,8 +65,8 @@ def read_settings(
                 values[field.name] = read
     for field in _fields(kind).values():
         if field.required and field.name not in values:
-            meant = nearest(field.encode_name, [key for key in data if field_of(kind, key) is None])
-            misspelt = f"Did you mean '{field.encode_name}' instead of '{meant}'?" if meant is not None else ""
+            typo = nearest(field.encode_name, [key for key in data if field_of(kind, key) is None])
+            misspelt = f"Did you mean '{field.encode_name}' instead of '{typo}'?" if typo is not None else ""
             problems.missing((*path, field.encode_name), misspelt or _choices(field.type))
     contradiction = getattr(kind, "contradiction", None)
     if contradiction is not None and len(problems.errors) == before and (message := contradiction(values)):
@@ -99,7 +99,7 @@ def read_value(type_: Any, value: Any, path: KeyPath, problems: Problems, *, str
 
 def known_keys(kind: type[msgspec.Struct]) -> list[str]:
     """Return the keys of a struct, as users write them."""
-    return [field.encode_name for field in msgspec.structs.fields(kind)]
+    return list(kind.__struct_encode_fields__)
 
 
 def aliases_of(kind: type[msgspec.Struct]) -> Mapping[str, str]:
@@ -154,13 +154,13 @@ def _options(type_: Any) -> tuple[Any, ...]:
     return (type_,)
 
 
-def _choices(type_: Any, written: Any = "") -> str:
+def _choices(type_: Any, value: Any = "") -> str:
     """Return a hint for a `Literal` type: the most similar value, or else all values, each in one spelling."""
     words = [str(word) for option in _options(type_) if get_origin(option) is Literal for word in get_args(option)]
-    if not words or not isinstance(written, str):
+    if not words or not isinstance(value, str):
         return ""
-    shown = [word for word in words if "-" not in word or word.replace("-", "_") not in words]
-    return did_you_mean(written, words) or f"Known values: {', '.join(shown)}"
+    spellings = [word for word in words if "-" not in word or word.replace("-", "_") not in words]
+    return did_you_mean(value, words) or f"Known values: {', '.join(spellings)}"
 
 
 @cache
@@ -200,14 +200,14 @@ def _in_our_words(message: str, path: KeyPath) -> tuple[KeyPath, str]:
         path += tuple(name or (int(index) if index.isdigit() else "*") for name, index in steps)
         message = message[: where.start()]
     name = field_name(path)
-    found = _EXPECTED.match(message)
-    if found and found["got"]:
-        expected = " or ".join(_WORDS.get(word, word) for word in found["expected"].split(" | ") if word != "null")
-        got = _WORDS.get(found["got"], found["got"]).split(" ", 1)[-1]
-        return path, f"Field '{name}' must be {expected}, got {got}"
-    if found:
-        expected = _WORDS.get(found["expected"], found["expected"])
-        return path, f"Field '{name}' must be {expected}{_bound(message[found.end() :])}"
+    match = _EXPECTED.match(message)
+    if match and match["got"]:
+        expected = " or ".join(_WORDS.get(word, word) for word in match["expected"].split(" | ") if word != "null")
+        actual = _WORDS.get(match["got"], match["got"]).split(" ", 1)[-1]
+        return path, f"Field '{name}' must be {expected}, got {actual}"
+    if match:
+        expected = _WORDS.get(match["expected"], match["expected"])
+        return path, f"Field '{name}' must be {expected}{_bound(message[match.end() :])}"
     if message.startswith("Invalid enum value"):
         return path, f"Field '{name}' has an unknown value{message.removeprefix('Invalid enum value')}"
     return path, f"Field '{name}': {message[:1].lower()}{message[1:]}"
@@ -238,6 +238,7 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: Verdicts | None = None
     sandbox: Sandboxed | None = None
     pass_env: tuple[str, ...] | None = None
+    judge_must_agree: Annotated[float, Meta(ge=-1, le=1)] | None = None
 
 
 class ProjectConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "$schema"}):

@@ -1,19 +1,25 @@
 """Transform an answer before it is scored, for example to extract the final result.
 
-Steps are applied in the order `strip`, `regex`, `json_path`, `function`. A step that fails, or that leaves nothing of
-the answer, is an error: a check such as `not-contains` would pass on an empty text.
+Steps are applied in the order `strip`, `regex`, `json_path`, `function`, `javascript`. A step that fails, or that
+leaves nothing of the answer, is an error: a check such as `not-contains` would pass on an empty text.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from inspect import Parameter, signature
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from agentv.errors import UsageError, start_of
 from agentv.model.diagnostics import KeyPath, Problems
+from agentv.model.evaluator import EvaluatorFailure
+from agentv.model.response import content_text
+from agentv.registry import service
 from agentv.settings.settings_reader import read_settings
 from agentv.support.json_values import MISSING, steps_of, value_at
 from agentv.support.patterns import search
@@ -21,33 +27,64 @@ from agentv.support.user_code import describe, load
 
 _THINKING = re.compile(r"<(?P<closing>/?)(?P<name>think|thinking|thought)>", re.IGNORECASE)
 _FENCED = re.compile(r"(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<text>.*?)\n?[ \t]*(?P=fence)", re.DOTALL)
+_ANSI = re.compile(r"\x1b(?:[@-Z\\-_]|\[[0-?]*[ -/]*[@-~])")
+"""Escape codes of terminals, such as those of colours."""
+
+_LONGEST_CODE = 80
+_SCRIPT_FILE = re.compile(r"(?P<file>.+\.[cm]?[jt]s)(?::(?P<name>\w+))?")
+_VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+_WITH_CONTEXT = 2
+"""The number of parameters of a function that gets the context too."""
 
 
 class Transform(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps that transform an answer before it is scored, applied in the order of these fields."""
+    """Steps that transform an answer before it is scored, applied in the order of these fields.
 
-    strip: tuple[Literal["thinking", "fences", "whitespace"], ...] = ()
+    `function` is `file.py:name`, `module:name` or `file.js:name`. `javascript` is code with `output` and `context`.
+    """
+
+    strip: tuple[Literal["thinking", "fences", "whitespace", "ansi"], ...] = ()
     regex: str | None = None
     json_path: str | None = None
     function: str | None = None
+    javascript: str | None = None
     allow_empty: bool = False
+
+
+class TransformContext(NamedTuple):
+    """What the functions of a transform may need: how their files are found, and the variables of the case."""
+
+    find_file: Callable[[str], str]
+    variables: Mapping[str, Any]
+
+    @property
+    def second_argument(self) -> dict[str, Any]:
+        """The second argument of functions as in promptfoo."""
+        return {"vars": dict(self.variables), "prompt": {}, "metadata": {}}
 
 
 class TransformFailure(ValueError):
     """An answer that cannot be transformed, and therefore not scored."""
 
 
-def apply_transform(text: str, transform: Any, find_file: Callable[[str], str] = str) -> str:
+def apply_transform(
+    answer: Any, transform: Any, find_file: Callable[[str], str] = str, variables: Mapping[str, Any] | None = None
+) -> Any:
     """Apply a transform to an answer: a mapping or a struct of its fields, or several in a list. None changes nothing.
 
-    Raises TransformFailure if a step fails, or if nothing is left of the answer.
+    The answer, and the result, is text or data. `variables` are those of the case, for JavaScript. Raises
+    TransformFailure if a step fails, or if nothing is left of the answer.
     """
+    context = TransformContext(find_file, variables or {})
     try:
-        for each in transforms_in(transform):
-            text = _apply(text, _steps_of(each), find_file)
-    except ValueError as error:
+        for item in transforms_in(transform):
+            steps = _steps_of(item)
+            answer = _apply(answer, steps, context)
+            if steps.javascript is not None:
+                answer = _returned(answer, steps, context.variables)
+    except (ValueError, EvaluatorFailure, UsageError) as error:
         raise TransformFailure(f"Cannot transform the answer: {error}") from error
-    return text
+    return answer
 
 
 def transforms_in(transform: Any) -> Sequence[Any]:
@@ -59,32 +96,69 @@ def transforms_in(transform: Any) -> Sequence[Any]:
 
 def functions_of(transform: Any) -> Iterator[str]:
     """Yield the functions that a transform calls, as written. Malformed transforms are left to `check_transform`."""
-    for each in transforms_in(transform):
-        function = each.get("function") if isinstance(each, Mapping) else getattr(each, "function", None)
+    for item in transforms_in(transform):
+        function = item.get("function") if isinstance(item, Mapping) else getattr(item, "function", None)
         if isinstance(function, str):
             yield function
 
 
-def _apply(answer: str, steps: Transform, find_file: Callable[[str], str]) -> str:
-    text = answer
+def scripts_of(transform: Any) -> Iterator[str]:
+    """Yield the JavaScript of a transform. Malformed transforms are left to `check_transform`."""
+    for each in transforms_in(transform):
+        code = each.get("javascript") if isinstance(each, Mapping) else getattr(each, "javascript", None)
+        if isinstance(code, str):
+            yield code
+
+
+def _apply(answer: Any, steps: Transform, context: TransformContext) -> Any:
+    if not steps.strip and (steps.regex, steps.json_path, steps.function) == (None, None, None):
+        return answer
+    value: Any = answer if steps.function is not None else content_text(answer)
     for name in steps.strip:
-        text = _STRIPS[name](text)
+        value = _STRIPS[name](content_text(value))
     if steps.regex is not None:
-        text = _picked(text, steps.regex)
+        value = _picked(content_text(value), steps.regex)
     if steps.json_path is not None:
-        text = _at_path(text, steps.json_path)
+        value = _at_path(content_text(value), steps.json_path)
     if steps.function is not None:
-        text = _called(text, steps.function, find_file)
-    if not steps.allow_empty and not text.strip() and answer.strip():
+        value = _called(value, steps.function, context)
+    _check_rest(value, answer, steps)
+    return value
+
+
+def _check_rest(value: Any, answer: Any, steps: Transform) -> None:
+    is_blank = isinstance(value, str) and not value.strip()
+    if is_blank and not steps.allow_empty and content_text(answer).strip():
         raise ValueError("nothing is left of it. To score an empty text, add `allow_empty: true` to the transform")
-    return text
+
+
+def _returned(answer: Any, steps: Transform, variables: Mapping[str, Any]) -> Any:
+    """Return what the JavaScript of a transform returns for an answer: text or data."""
+    context = {"vars": dict(variables)}
+    result = service("javascript-engine", "'transform.javascript'")(
+        steps.javascript or "", answer, context, syntax="transform"
+    )
+    value = result.get("value")
+    if value is None:
+        code = start_of(steps.javascript or "", _LONGEST_CODE)
+        raise ValueError(f"'transform.javascript' {_reason(result)}: {code}")
+    _check_rest(value, answer, steps)
+    return value
+
+
+def _reason(found: dict[str, Any]) -> str:
+    if "syntax" in found:
+        return f"is not valid ({found['syntax']})"
+    if "threw" in found:
+        return f"failed ({found['threw'] or 'Error'}: {found['message']})"
+    return f"returned {found.get('odd', 'null')}"
 
 
 def check_transform(transform: Any, path: KeyPath, problems: Problems) -> None:
     """Add an error for an invalid transform."""
     try:
-        for each in transforms_in(transform):
-            _steps_of(each)
+        for item in transforms_in(transform):
+            _steps_of(item)
     except ValueError as error:
         problems.error(path, str(error))
 
@@ -122,34 +196,35 @@ _remembered_steps = lru_cache(maxsize=4096)(_read)
 
 def _without_thinking(text: str) -> str:
     """Remove blocks of thinking, including one that was opened in the prompt, and one that is never closed."""
-    kept: list[str] = []
+    parts: list[str] = []
     start, opening = 0, None
     for tag in _THINKING.finditer(text):
         if tag["closing"] and opening is None:
-            kept.clear()
+            parts.clear()
             start = tag.end()
         elif opening is None:
-            kept.append(text[start : tag.start()])
+            parts.append(text[start : tag.start()])
             start, opening = tag.start(), tag
         elif tag["closing"] and tag["name"].lower() == opening["name"].lower():
             start, opening = tag.end(), None
     # An unclosed tag at the start is truncated thinking; elsewhere it is part of the answer.
-    if opening is None or "".join(kept).strip():
-        kept.append(text[start:])
-    return "".join(kept).strip()
+    if opening is None or "".join(parts).strip():
+        parts.append(text[start:])
+    return "".join(parts).strip()
 
 
 def _without_fences(text: str) -> str:
     """Return the text inside a code fence around the whole answer; any other answer unchanged."""
     stripped = text.strip()
-    found = _FENCED.fullmatch(stripped)
-    return found["text"] if found and found["fence"] not in found["text"] else text
+    match = _FENCED.fullmatch(stripped)
+    return match["text"] if match and match["fence"] not in match["text"] else text
 
 
 _STRIPS: dict[str, Callable[[str], str]] = {
     "thinking": _without_thinking,
     "fences": _without_fences,
     "whitespace": str.strip,
+    "ansi": lambda text: _ANSI.sub("", text),
 }
 
 
@@ -163,12 +238,12 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _picked(text: str, pattern: str) -> str:
     """Return the first group of the first match that took part in it, or the whole match if there are no groups."""
-    found = search(_compiled(pattern), text)
-    if found is None:
+    match = search(_compiled(pattern), text)
+    if match is None:
         raise ValueError(f"'transform.regex' does not match it: {pattern}")
-    if found.re.groups == 0:
-        return found[0]
-    group = next((group for group in found.groups() if group is not None), None)
+    if match.re.groups == 0:
+        return match[0]
+    group = next((group for group in match.groups() if group is not None), None)
     if group is None:
         raise ValueError(f"'transform.regex' matches it, but none of its groups does: {pattern}")
     return group
@@ -185,13 +260,38 @@ def _at_path(text: str, path: str) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _called(text: str, function: str, find_file: Callable[[str], str]) -> str:
-    called = load(function, find_file)
+def script_file(function: str) -> tuple[str, str] | None:
+    """Return the JavaScript file and the function that a reference names; None for Python."""
+    match = _SCRIPT_FILE.fullmatch(function)
+    return None if match is None else (match["file"], match["name"] or "")
+
+
+def _called(value: Any, function: str, context: TransformContext) -> Any:
+    """Return what a function returns: a text, or data if it takes `output` and `context`, as those of promptfoo."""
+    script = script_file(function)
+    if script is not None:
+        call = service("javascript-files", f"The transform {function}")
+        path = os.path.abspath(context.find_file(script[0]))
+        returned = call(path, script[1], [value, context.second_argument], is_transform=True)
+        if returned is None:
+            raise ValueError(f"'transform.function' {function} returned null")
+        return returned
+    called = load(function, context.find_file)
+    takes_data = _parameter_count(called) == _WITH_CONTEXT
     try:
-        returned = called(text)
+        returned = called(value, context.second_argument) if takes_data else called(content_text(value))
     except (Exception, SystemExit) as error:
         path = getattr(getattr(called, "__code__", None), "co_filename", "")
         raise ValueError(f"'transform.function' {function} failed: {describe(error, path)}") from error
-    if not isinstance(returned, str):
+    if not isinstance(returned, str | dict | list if takes_data else str):
         raise ValueError(f"'transform.function' {function} must return a string, got {type(returned).__name__}")
     return returned
+
+
+def _parameter_count(called: Any) -> int:
+    """Return how many parameters without a default a function has."""
+    try:
+        parameters = signature(called).parameters.values()
+    except (TypeError, ValueError):
+        return 1
+    return sum(item.default is item.empty and item.kind not in _VARIADIC for item in parameters)

@@ -186,19 +186,19 @@ def finite_array(values: ArrayLike, what: str = "Scores") -> NDArray[Any]:
     """Return the values as an array. Raises ValueError unless all are finite."""
     import numpy as np  # late: see agentv.stats
 
-    found = np.asarray(values, dtype=float)
-    finite = np.isfinite(found)
+    array = np.asarray(values, dtype=float)
+    finite = np.isfinite(array)
     if not finite.all():
-        raise ValueError(f"{what} must be finite numbers, got {found[~finite][0]}")
-    return found
+        raise ValueError(f"{what} must be finite numbers, got {array[~finite][0]}")
+    return array
 
 
 def vector(values: ArrayLike, what: str = "Scores") -> NDArray[Any]:
     """Return the values as a one-dimensional array of finite numbers."""
-    found = finite_array(values, what)
-    if found.ndim != 1:
-        raise ValueError(f"{what} must be one-dimensional, got {found.ndim} dimensions")
-    return found
+    array = finite_array(values, what)
+    if array.ndim != 1:
+        raise ValueError(f"{what} must be one-dimensional, got {array.ndim} dimensions")
+    return array
 
 
 def check_fraction(value: float, what: str = "A score") -> None:

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterator
 from math import comb
 
+from agentv.stats.cluster_sizes import ClusterSizes
 from agentv.stats.distributions import Z95, Interval, beta_quantile, check_fraction, t_quantile
 
 CONFIDENCE = 0.95
@@ -25,11 +26,15 @@ class MeanAccumulator:
 
     Scores of one cluster (turns of a conversation, trials of a case) are correlated, and carry less information than
     independent ones. Clusters are small integers from 0 and take 16 bytes each; scores without one are independent.
+
+    A score may have a `weight`, the inverse of the probability with which its case was drawn, and then needs a cluster.
+    The mean is Σwx / Σw, and the variance that of a ratio between clusters: Hájek (1971), in Godambe & Sprott (eds.),
+    Foundations of Statistical Inference; Särndal, Swensson & Wretman (1992), Model Assisted Survey Sampling, 5.7.
     """
 
     __slots__ = (
         *("_bin_counts", "_bin_sums", "_binary", "_clustered", "_counts", "_ones", "_other_mean", "_other_squares"),
-        *("_others", "_sums", "_zeros"),
+        *("_others", "_squares", "_sums", "_weight", "_weighted", "_zeros"),
     )
 
     def __init__(self) -> None:
@@ -38,14 +43,13 @@ class MeanAccumulator:
         self._other_mean = self._other_squares = 0.0
         self._bin_counts, self._bin_sums = [0] * _BINS, [0.0] * _BINS
         self._binary = True
-        self._clustered = 0
-        self._counts = array("q")
-        self._sums = array("d")
+        self._clustered, self._squares, self._weight, self._weighted = 0, 0.0, 0.0, False
+        self._counts, self._sums = array("d"), array("d")
 
-    def add(self, score: float, cluster: int | None = None) -> None:
+    def add(self, score: float, cluster: int | None = None, weight: float = 1.0) -> None:
         """Add a score."""
         if cluster is not None:
-            self._add_clustered(cluster, score)
+            self._add_clustered(cluster, score, weight)
         elif score == 1.0:
             self._ones += 1
         elif score == 0.0:
@@ -61,15 +65,18 @@ class MeanAccumulator:
             self._other_mean += off / self._others
             self._other_squares += off * (score - self._other_mean)
 
-    def _add_clustered(self, cluster: int, score: float) -> None:
+    def _add_clustered(self, cluster: int, score: float, weight: float) -> None:
         self._check(score)
         if cluster >= len(self._counts):
             room = bytes(8 * (cluster + 1 - len(self._counts)))
             self._counts.frombytes(room)
             self._sums.frombytes(room)
         self._clustered += 1
-        self._counts[cluster] += 1
-        self._sums[cluster] += score
+        self._weight += weight
+        self._weighted = self._weighted or weight != 1.0
+        self._counts[cluster] += weight
+        self._sums[cluster] += weight * score
+        self._squares += score * score
 
     def _check(self, score: float) -> None:
         if not 0 <= score <= 1:
@@ -81,6 +88,11 @@ class MeanAccumulator:
     def n(self) -> int:
         """The number of scores."""
         return self._unclustered + self._clustered
+
+    @property
+    def _total(self) -> float:
+        """The sum of the weights."""
+        return self._unclustered + self._weight
 
     @property
     def _unclustered(self) -> int:
@@ -108,20 +120,20 @@ class MeanAccumulator:
         """The mean; None without scores."""
         if not self.n:
             return None
-        mean = (self._unclustered_sum + math.fsum(self._sums)) / self.n
+        mean = (self._unclustered_sum + math.fsum(self._sums)) / self._total
         return min(1.0, max(0.0, mean))
 
     @property
     def mean_of_clusters(self) -> float | None:
-        """The mean of the cluster means, so that each cluster has the same weight. None without scores."""
-        if not self.n:
-            return None
+        """The mean of the cluster means, each with the same weight; with weights, the mean. None without scores."""
+        if not self.n or self._weighted:
+            return self.mean
         pairs = zip(self._counts, self._sums, strict=True)
         return (self._unclustered_sum + math.fsum(total / n for n, total in pairs if n)) / self.clusters
 
     @property
     def ci95(self) -> Interval | None:
-        """The 95 % confidence interval of the mean; None if there are too few scores.
+        """The 95 % confidence interval of the mean; None if there are too few scores, or one or two clusters dominate.
 
         Scores that are all 0 or 1 get the exact interval of a proportion, with the effective sample size if they are
         clustered. Others get a t interval with the variance between clusters, widened by `rare_bound` for values that
@@ -130,7 +142,9 @@ class MeanAccumulator:
         mean = self.mean
         if mean is None:
             return None
-        clusters = self.clusters
+        clusters, sizes = self.clusters, self._sizes
+        if clusters > 1 and not self._weighted and sizes.is_dominated:
+            return None
         if self._binary:
             return proportion_interval(mean, self._effective_size(mean, clusters))
         if clusters < 2:
@@ -142,11 +156,12 @@ class MeanAccumulator:
     def _rare_bound(self, mean: float, end: float, clusters: int) -> float:
         """Return the bound of the mean towards `end`. Values nearer to `end` than to the mean count as rare."""
         middle = (mean + end) / 2
-        rare, rare_sum, others, others_sum = 0, 0.0, 0.0, 0.0
+        rare, rare_sum, others, others_sum = 0.0, 0.0, 0.0, 0.0
         for multiplicity, size, value in self._groups():
             if (value < middle) if end < mean else (value > middle):
-                rare += multiplicity
-                rare_sum += multiplicity * value
+                count = multiplicity * (size * clusters / self._total if self._weighted else 1.0)
+                rare += count
+                rare_sum += count * value
             else:
                 others += multiplicity * size
                 others_sum += multiplicity * size * value
@@ -159,28 +174,60 @@ class MeanAccumulator:
         yield from ((n, 1.0, total / n) for n, total in zip(self._bin_counts, self._bin_sums, strict=True) if n)
         yield from ((1, float(n), total / n) for n, total in zip(self._counts, self._sums, strict=True) if n)
 
+    @property
+    def _sizes(self) -> ClusterSizes:
+        """The sizes of the clusters; a score without one is a cluster of size 1."""
+        apart, counts = self._unclustered, self._counts
+        squares = apart + math.fsum(count * count for count in counts)
+        inverses = apart + math.fsum(1 / count for count in counts if count)
+        return ClusterSizes(self.n, self.clusters, squares, inverses)
+
     def _variance_of_mean(self, mean: float, clusters: int) -> float:
-        """Return the cluster-robust variance of the mean, corrected for a small number of clusters."""
+        """Return the cluster-robust variance of the mean, corrected for few clusters and for those of unequal size."""
+        robust = clusters / (clusters - 1) * self._squares_around(mean, by_size=True) / self._total**2
+        if (
+            self._weighted
+            or not self._clustered
+            or (not self._unclustered and min(filter(None, self._counts)) == max(self._counts))
+        ):
+            return robust
+        middle = self.mean_of_clusters or 0.0
+        between = self._squares_around(middle, by_size=False) / (clusters - 1)
+        pairs = zip(self._counts, self._sums, strict=True)
+        within = self._squares - math.fsum(total * total / n for n, total in pairs if n)
+        return self._sizes.variance(robust, between, within)
+
+    def _squares_around(self, mean: float, by_size: bool) -> float:
+        """Return the sum of squared deviations of clusters: of their sums, or else of their means."""
         squares = self._other_squares + self._others * (self._other_mean - mean) ** 2
         squares += self._ones * (1 - mean) ** 2 + self._zeros * mean**2
-        squares += math.fsum((total - n * mean) ** 2 for n, total in zip(self._counts, self._sums, strict=True) if n)
-        return clusters / (clusters - 1) * squares / self.n**2
+        pairs = zip(self._counts, self._sums, strict=True)
+        return squares + math.fsum(((total - n * mean) / (1 if by_size else n)) ** 2 for n, total in pairs if n)
 
     def _effective_size(self, share: float, clusters: int) -> float:
         """Return the number of independent scores that carry the same information as these clustered ones.
 
         It is p(1-p) / Var(p), reduced by (z / t)² because a variance from few clusters is uncertain, but not below
-        n² / Σn_c², the size if all scores of a cluster were equal. Korn & Graubard (1998), Survey Methodology 24:193.
+        n² / Σn_c², the size if all scores of a cluster were equal. Such a cluster counts as one more in the variance,
+        because few clusters may be alike by chance. With weights, the size is not above that, because few scores with
+        large weights may decide the mean. Korn & Graubard (1998), Survey Methodology 24:193.
         """
-        if clusters == self.n:
+        if clusters == self.n and not self._weighted:
             return float(self.n)
-        least = self.n**2 / (self._unclustered + math.fsum(count * count for count in self._counts))
+        least = self._least_size if self._weighted else self._sizes.effective
         if clusters < 2 or not 0 < share < 1:
             return least
         variance = self._variance_of_mean(share, clusters)
+        if not self._weighted:
+            variance = ((clusters - 1) * variance + share * (1 - share) / least) / clusters
         critical = t_quantile(0.5 + CONFIDENCE / 2, clusters - 1)
         size = share * (1 - share) / variance * (Z95 / critical) ** 2 if variance > 0 else float(self.n)
-        return min(float(self.n), max(least, size))
+        return min(least, size) if self._weighted else min(float(self.n), max(least, size))
+
+    @property
+    def _least_size(self) -> float:
+        """The effective size if all scores of a cluster are equal, and weights are unrelated to scores (Kish 1965)."""
+        return self._total**2 / (self._unclustered + math.fsum(count * count for count in self._counts))
 
 
 def proportion_interval(share: float, n: float, confidence: float = CONFIDENCE) -> Interval | None:
@@ -241,9 +288,9 @@ def clopper_pearson(hits: int, n: int, confidence: float = CONFIDENCE) -> Interv
         raise ValueError(f"There must be 1 or more trials with 0 to n hits, got {hits} of {n}")
     if not 0 < confidence < 1:
         raise ValueError(f"The confidence level must be between 0 and 1, got {confidence}")
-    found = proportion_interval(hits / n, n, confidence)
-    assert found is not None
-    return found
+    interval = proportion_interval(hits / n, n, confidence)
+    assert interval is not None
+    return interval
 
 
 def pass_at_k(trials: int, passed: int, k: int) -> float:

@@ -71,21 +71,21 @@ def kappa_value(table: Table) -> float | None:
 
 def _dirichlet(weights: NDArray[Any], seed: int = 0) -> NDArray[Any]:
     """Return random tables whose cells sum to 1; those of another seed are independent."""
-    drawn = np.random.default_rng(seed).standard_gamma(weights, size=(_DRAWS, *weights.shape))
-    tables: NDArray[Any] = drawn / drawn.sum(axis=tuple(range(1, drawn.ndim)), keepdims=True)
+    samples = np.random.default_rng(seed).standard_gamma(weights, size=(_DRAWS, *weights.shape))
+    tables: NDArray[Any] = samples / samples.sum(axis=tuple(range(1, samples.ndim)), keepdims=True)
     return tables
 
 
 def _kappas(tables: NDArray[Any]) -> NDArray[Any]:
     agreed = np.trace(tables, axis1=1, axis2=2)
     by_chance = np.einsum("ti,ti->t", tables.sum(axis=2), tables.sum(axis=1))
-    found: NDArray[Any] = (agreed - by_chance) / np.maximum(1 - by_chance, _ROUNDING)
-    return found
+    kappas: NDArray[Any] = (agreed - by_chance) / np.maximum(1 - by_chance, _ROUNDING)
+    return kappas
 
 
-def _with_quantiles(value: float, drawn: NDArray[Any], n: int) -> IntervalEstimate:
+def _with_quantiles(value: float, draws: NDArray[Any], n: int) -> IntervalEstimate:
     """Return the value with the middle 95 % of draws, widened to include it."""
-    low, high = np.quantile(drawn, [0.025, 0.975])
+    low, high = np.quantile(draws, [0.025, 0.975])
     return IntervalEstimate(value, min(float(low), value), max(float(high), value), n)
 
 
@@ -107,7 +107,7 @@ class Stratum(NamedTuple):
 
 def confusion(labelled: Sequence[Labelled]) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the confusion table. Rows: the label is pass, fail. Columns: the judge's verdict."""
-    counts = Counter((each.label, each.passed) for each in labelled)
+    counts = Counter((item.label, item.passed) for item in labelled)
     return (counts[True, True], counts[True, False]), (counts[False, True], counts[False, False])
 
 
@@ -156,14 +156,14 @@ def _drawn_tables(strata: Sequence[Stratum]) -> NDArray[Any]:
     """Return random confusion tables of all cases: of each stratum, and of the sizes of the strata."""
     used = [stratum for stratum in strata if stratum.labelled]
     sizes = _dirichlet(np.array([float(stratum.size) for stratum in used]))
-    found = np.zeros((_DRAWS, 2, 2))
+    tables = np.zeros((_DRAWS, 2, 2))
     for index, stratum in enumerate(used):
         counts = np.array(confusion(stratum.labelled), float)
         # A stratum of one verdict has one column only. The others get pseudo-observations.
         occurs = counts.any(axis=0)
         weights = counts + np.where(occurs, _PRIOR / counts.size, 0.0)
-        found += sizes[:, index, None, None] * _dirichlet(weights, 1 + index)
-    return found
+        tables += sizes[:, index, None, None] * _dirichlet(weights, 1 + index)
+    return tables
 
 
 def rogan_gladen(labelled: Sequence[Labelled], passed: int, cases: int) -> IntervalEstimate | None:
@@ -217,7 +217,7 @@ def prediction_powered(strata: Sequence[Stratum], mean_score: float) -> Interval
         for stratum in used
     ]
     of_labels, of_scores, shared = (
-        math.fsum(factor * each[k] for factor, each in zip(factors, moments, strict=True)) for k in range(3)
+        math.fsum(factor * moment[k] for factor, moment in zip(factors, moments, strict=True)) for k in range(3)
     )
     # Limited to 0 to 1, as in the paper: the slope from a few labels is too uncertain.
     power = min(1.0, max(0.0, shared / of_scores)) if of_scores > 0 else 0.0
@@ -239,7 +239,7 @@ def next_labels(strata: Sequence[Stratum], count: int) -> list[int]:
     """
     total = sum(stratum.size for stratum in strata)
     have = [len(stratum.labelled) for stratum in strata]
-    chosen = [0] * len(strata)
+    counts = [0] * len(strata)
     for _ in range(count):
         gains = [
             _gain(stratum, total, n) if n < stratum.size else -1.0 for stratum, n in zip(strata, have, strict=True)
@@ -248,23 +248,23 @@ def next_labels(strata: Sequence[Stratum], count: int) -> list[int]:
         if best is None or gains[best] < 0:
             break
         have[best] += 1
-        chosen[best] += 1
-    return chosen
+        counts[best] += 1
+    return counts
 
 
 def _gain(stratum: Stratum, total: int, n: int) -> float:
     """Estimate how much one more label reduces the variance."""
     if n < 2:
         return math.inf
-    share = (sum(each.label for each in stratum.labelled) + 1) / (len(stratum.labelled) + 2)
+    share = (sum(item.label for item in stratum.labelled) + 1) / (len(stratum.labelled) + 2)
     return (stratum.size / total) ** 2 * share * (1 - share) * (1 / n - 1 / (n + 1))
 
 
 def _label_moments(labelled: Sequence[Labelled]) -> tuple[float, float, float]:
     """Return the variances of labels and scores and their covariance, with one pseudo-observation over the corners."""
-    lowest, highest = min(each.score for each in labelled), max(each.score for each in labelled)
+    lowest, highest = min(item.score for item in labelled), max(item.score for item in labelled)
     corners = [(label, score, _CELL_PADDING) for label in (0.0, 1.0) for score in (lowest, highest)]
-    points = [(float(each.label), each.score, 1.0) for each in labelled] + corners
+    points = [(float(item.label), item.score, 1.0) for item in labelled] + corners
     weight = math.fsum(w for _, _, w in points)
     label = math.fsum(y * w for y, _, w in points) / weight
     score = math.fsum(f * w for _, f, w in points) / weight

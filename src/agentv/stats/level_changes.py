@@ -71,7 +71,7 @@ def change_points(runs: Sequence[RunValues], clusters: NDArray[Any] | None = Non
     Vovk, Gammerman & Shafer (2005), Algorithmic Learning in a Random World, chapter 7; Shin, Ramdas & Rinaldo (2024),
     E-detectors, New England Journal of Statistics in Data Science 2:229.
     """
-    found = []
+    changes = []
     start, look = 0, 1
     wealth = Wealth()
     while look < len(runs):
@@ -83,9 +83,9 @@ def change_points(runs: Sequence[RunValues], clusters: NDArray[Any] | None = Non
         if not _is_confirmed(runs[start:position], runs[position : look + 1], clusters):
             look += 1
             continue
-        found.append((position, look, wealth.total))
+        changes.append((position, look, wealth.total))
         start, look, wealth = position, position + 1, Wealth()
-    return [_described(runs, found, number) for number in range(len(found))]
+    return [_described(runs, changes, number) for number in range(len(changes))]
 
 
 def _is_confirmed(before: Sequence[RunValues], after: Sequence[RunValues], clusters: NDArray[Any] | None) -> bool:
@@ -93,8 +93,8 @@ def _is_confirmed(before: Sequence[RunValues], after: Sequence[RunValues], clust
     first, second, both = _levels(before, after)
     if not len(both):
         return True
-    found = compare_paired(first[both], second[both], None if clusters is None else clusters[both], test=False).ci95
-    return found is not None and (found[0] > 0 or found[1] < 0)
+    interval = compare_paired(first[both], second[both], None if clusters is None else clusters[both], test=False).ci95
+    return interval is not None and (interval[0] > 0 or interval[1] < 0)
 
 
 class Wealth:
@@ -133,7 +133,7 @@ def surprise(runs: Sequence[RunValues], clusters: NDArray[Any] | None = None) ->
     if table is None:
         return 0.0, 0.0
     rise, fall = _error_bounds(runs)
-    low, high = (table.deviate(table.observed + each) for each in (rise, fall))
+    low, high = (table.deviate(table.observed + bound) for bound in (rise, fall))
     return low, high
 
 
@@ -142,21 +142,21 @@ class _Assignments:
 
     def __init__(self, cluster: NDArray[Any], deviation: NDArray[Any], is_last: NDArray[Any]) -> None:
         size = np.bincount(cluster).astype(float)
-        drawn = np.bincount(cluster, is_last)
+        draws = np.bincount(cluster, is_last)
         deviation = deviation - (np.bincount(cluster, deviation) / size)[cluster]
-        self.observed = float((deviation[is_last] / drawn[cluster[is_last]]).sum())
+        self.observed = float((deviation[is_last] / draws[cluster[is_last]]).sum())
         # Drawing without replacement has a smaller variance than K independent draws.
-        shrink = np.sqrt((size - drawn) / np.maximum(1.0, size - 1)) / drawn
+        shrink = np.sqrt((size - draws) / np.maximum(1.0, size - 1)) / draws
         self._values = deviation * shrink[cluster]
-        self._cluster, self._drawn, self._size = cluster, drawn, size
-        self._deviation = math.sqrt(float((np.bincount(cluster, self._values**2) / size * drawn).sum()))
+        self._cluster, self._drawn, self._size = cluster, draws, size
+        self._deviation = math.sqrt(float((np.bincount(cluster, self._values**2) / size * draws).sum()))
         self._most = self._edge(np.maximum)
         self._least = self._edge(np.minimum)
 
     def _edge(self, furthest: Any) -> NDArray[Any]:
-        found = np.zeros(len(self._size))
-        furthest.at(found, self._cluster, self._values)
-        return found
+        edge = np.zeros(len(self._size))
+        furthest.at(edge, self._cluster, self._values)
+        return edge
 
     def deviate(self, value: float) -> float:
         """Return the standard normal value that is exceeded as rarely as `value` in a random assignment."""
@@ -213,19 +213,19 @@ def _deviations(runs: Sequence[RunValues], clusters: NDArray[Any] | None) -> _As
     numbers = np.repeat(np.arange(len(runs)), [len(run.cases) for run in runs])
     size = int(cases.max(initial=-1)) + 1
     in_last, counts = np.bincount(runs[last].cases, minlength=size), np.bincount(cases, minlength=size)
-    kept = ((in_last > 0) & (counts > in_last))[cases]
-    if not kept.any():
+    mask = ((in_last > 0) & (counts > in_last))[cases]
+    if not mask.any():
         return None
-    cases, values, numbers = cases[kept], values[kept], numbers[kept]
+    cases, values, numbers = cases[mask], values[mask], numbers[mask]
     deviations = values - (np.bincount(cases, values, size) / np.maximum(1, np.bincount(cases, minlength=size)))[cases]
     if clusters is None:
         return _Assignments(np.unique(cases, return_inverse=True)[1], deviations, numbers == last)
     # Scores of the same cluster, run and trial are drawn together.
     trials = _occurrences(cases, numbers)
     keys = np.stack([clusters[cases], numbers, trials])
-    found, which = np.unique(keys, axis=1, return_inverse=True)
+    groups, which = np.unique(keys, axis=1, return_inverse=True)
     sums = np.bincount(which.ravel(), deviations)
-    return _Assignments(np.unique(found[0], return_inverse=True)[1], sums, found[1] == last)
+    return _Assignments(np.unique(groups[0], return_inverse=True)[1], sums, groups[1] == last)
 
 
 def _occurrences(cases: NDArray[Any], numbers: NDArray[Any]) -> NDArray[Any]:
@@ -233,9 +233,9 @@ def _occurrences(cases: NDArray[Any], numbers: NDArray[Any]) -> NDArray[Any]:
     order = np.lexsort((np.arange(len(cases)), cases, numbers))
     pairs = np.stack([cases[order], numbers[order]])
     starts = np.flatnonzero(np.r_[True, (pairs[:, 1:] != pairs[:, :-1]).any(axis=0)])
-    found = np.empty(len(cases), dtype=np.intp)
-    found[order] = np.arange(len(cases)) - np.repeat(starts, np.diff(np.r_[starts, len(cases)]))
-    return found
+    occurrences = np.empty(len(cases), dtype=np.intp)
+    occurrences[order] = np.arange(len(cases)) - np.repeat(starts, np.diff(np.r_[starts, len(cases)]))
+    return occurrences
 
 
 def _error_bounds(runs: Sequence[RunValues]) -> tuple[float, float]:
@@ -273,11 +273,11 @@ def _levels(before: Sequence[RunValues], after: Sequence[RunValues]) -> tuple[ND
     return first, second, np.flatnonzero(~np.isnan(first[:size]) & ~np.isnan(second[:size]))
 
 
-def _described(runs: Sequence[RunValues], found: Sequence[tuple[int, int, float]], number: int) -> LevelChange:
+def _described(runs: Sequence[RunValues], changes: Sequence[tuple[int, int, float]], number: int) -> LevelChange:
     """Return a change with the levels up to the changes before and after it, over the cases scored in both parts."""
-    position, look, wealth = found[number]
-    start = found[number - 1][0] if number else 0
-    end = found[number + 1][0] if number + 1 < len(found) else len(runs)
+    position, look, wealth = changes[number]
+    start = changes[number - 1][0] if number else 0
+    end = changes[number + 1][0] if number + 1 < len(changes) else len(runs)
     before, after, both = _levels(runs[start:position], runs[position:end])
     return LevelChange(
         position=position,

@@ -15,7 +15,6 @@ from agentv.stats.distributions import (
     binomial_pmf,
     bisect,
     check_fraction,
-    normal_cdf,
     vector,
 )
 from agentv.stats.intervals import ROUNDING_ERROR, rare_limit
@@ -30,26 +29,23 @@ if TYPE_CHECKING:
 
 RESAMPLES = 9_999
 
-PRIOR = 0.2
-"""The standard deviation of true differences before any case was seen: a change of more than 0.4 is rare."""
-
 _MOST_LEVELS = 21
 _EXACT_UP_TO = 16
 _MOST_SIGNS = 200_000_000
 _SIGNS_AT_ONCE = 500_000
 _FEWEST_RESAMPLES = 1_999
 
-Test = Literal["mid-p McNemar", "sign flips", "e-value", "none"]
+Test = Literal["mid-p McNemar", "sign flips", "e-value", "PPI++", "weighted t", "none"]
 Answer = Literal["better", "worse", "cannot tell"]
 
 
 class Paired(NamedTuple):
     """The second side against the first, over the same cases. `test` is the source of the p-value.
 
-    `differing` is the number of clusters with a difference. `unseen_losses` is the largest plausible fraction of cases
-    with a loss as large as none that was seen. `minimum_detectable_difference` is shown with 80 % power with this
-    number of cases; None if even a difference of 1 would not be. `resamples` is the number of sign flips, drawn with
-    `seed`, or all of them if `exact`.
+    `differing` is the number of clusters with a difference, `improved` of those with a gain. `unseen_losses` is the
+    largest plausible fraction of cases with a loss as large as none that was seen. `minimum_detectable_difference` is
+    shown with 80 % power with this number of cases; None if even a difference of 1 would not be. `resamples` is the
+    number of sign flips, drawn with `seed`, or all of them if `exact`.
     """
 
     n: int
@@ -62,6 +58,7 @@ class Paired(NamedTuple):
     p_value: float | None
     test: Test
     differing: int
+    improved: int
     unseen_losses: float
     minimum_detectable_difference: float | None
     correlation: float | None
@@ -84,17 +81,6 @@ class Paired(NamedTuple):
             return "cannot tell"
         low, high = self.ci95
         return "better" if low > 0 else "worse" if high < 0 else "cannot tell"
-
-    @property
-    def probability_better(self) -> float | None:
-        """The probability that the second side is better, with the prior that differences are normal, 0 ± `PRIOR`.
-
-        The standard error is taken from the width of the interval, so that it accounts for small samples.
-        """
-        if self.ci95 is None:
-            return None
-        error = max((self.ci95[1] - self.ci95[0]) / (2 * Z95), ROUNDING_ERROR)
-        return normal_cdf(self.mean_delta / error * PRIOR / math.hypot(PRIOR, error))
 
     @property
     def estimate(self) -> Estimate:
@@ -130,9 +116,10 @@ def compare_paired(
         mean_delta=estimate.value,
         standard_error=estimate.standard_error,
         ci95=estimate.ci95,
-        p_value=t_test(estimate),
+        p_value=None if estimate.ci95 is None else t_test(estimate),
         test="none",
         differing=int((np.abs(changes) > ROUNDING_ERROR).sum()),
+        improved=int((changes > ROUNDING_ERROR).sum()),
         unseen_losses=rare_limit(0, estimate.clusters),
         minimum_detectable_difference=_detectable(first, second, estimate, -extremes[0]),
         correlation=shared,
@@ -161,7 +148,7 @@ def possible_change(room: NDArray[Any]) -> float:
 
 def smallest_step(*scores: NDArray[Any]) -> float:
     """Return the smallest difference of two scores: 1 if all are 0 or 1; 0 if there are many different scores."""
-    levels = np.unique(np.concatenate([np.unique(each) for each in scores]).round(9))
+    levels = np.unique(np.concatenate([np.unique(sample) for sample in scores]).round(9))
     if np.isin(levels, (0.0, 1.0)).all():
         return 1.0
     return float(np.diff(levels).min()) if 1 < len(levels) <= _MOST_LEVELS else 0.0
@@ -274,8 +261,8 @@ def sign_flip_test(
     Good (2005), Permutation, Parametric and Bootstrap Tests of Hypotheses; Phipson & Smyth (2010), Statistical
     Applications in Genetics and Molecular Biology 9:39.
     """
-    found = cluster_sums(vector(differences, "Differences"), clusters)
-    signed, sums = float(found.sum()), np.abs(found)
+    totals = cluster_sums(vector(differences, "Differences"), clusters)
+    signed, sums = float(totals.sum()), np.abs(totals)
     sums = sums[sums > 0]
     # The tolerance makes sums count as equal that differ only by rounding.
     reached = abs(signed) - 1e-9 * max(1.0, float(sums.sum()))
@@ -288,13 +275,13 @@ def sign_flip_test(
     values, counts = np.unique(sums, return_counts=True)
     if 8 * len(values) <= len(sums):
         # The number of k equal values that keep their sign is binomial, which is fast for few different values.
-        drawn = np.zeros(resamples)
+        samples = np.zeros(resamples)
         for value, count in zip(values, counts, strict=True):
-            drawn += value * (2.0 * chance.binomial(count, 0.5, resamples) - count)
+            samples += value * (2.0 * chance.binomial(count, 0.5, resamples) - count)
     else:
         resamples = min(resamples, max(_FEWEST_RESAMPLES, _MOST_SIGNS // len(sums)))
-        drawn = _flip_by_bits(sums, resamples, chance)
-    beyond = int(np.count_nonzero(np.abs(drawn) >= reached))
+        samples = _flip_by_bits(sums, resamples, chance)
+    beyond = int(np.count_nonzero(np.abs(samples) >= reached))
     return SignFlips((1 + beyond) / (1 + resamples), resamples, False, seed)
 
 
@@ -304,12 +291,12 @@ def _flip_by_bits(sums: NDArray[Any], resamples: int, chance: Generator) -> NDAr
     width = -(-len(sums) // 8)
     at_once = max(1, _SIGNS_AT_ONCE // len(sums))
     parts = []
-    for done in range(0, resamples, at_once):
-        rows = min(at_once, resamples - done)
-        drawn = np.frombuffer(chance.bytes(rows * width), np.uint8).reshape(rows, width)
-        kept = np.unpackbits(drawn, axis=1, count=len(sums)).astype(np.float64)
+    for start in range(0, resamples, at_once):
+        rows = min(at_once, resamples - start)
+        random_bytes = np.frombuffer(chance.bytes(rows * width), np.uint8).reshape(rows, width)
+        bits = np.unpackbits(random_bytes, axis=1, count=len(sums)).astype(np.float64)
         # Not `@`: the threads of a linear algebra library would cost more than they save here.
-        parts.append(2.0 * np.einsum("ij,j->i", kept, sums) - total)
+        parts.append(2.0 * np.einsum("ij,j->i", bits, sums) - total)
     return np.concatenate(parts)
 
 

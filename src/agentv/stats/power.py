@@ -62,14 +62,15 @@ class Noise(NamedTuple):
         """Return the variance of a case's difference if the means differ by this much.
 
         If cases change in steps of s, a mean difference δ alone has the variance v(δ) = sδ - δ²: for scores of 0 and 1
-        that is δ(1-δ), however few cases changed before. If scores are mostly luck (correlation 0), the changes that
-        make up δ are among those that happen anyway, which gives max(V, v(δ)). If they are not (correlation 1), the
-        changes come on top of the others, which gives V + v(δ). The result is in between.
+        that is δ(1-δ), however few cases changed before. The changes that make up δ come on top of the others, which
+        gives V + v(δ). But two runs with the correlation r do not vary more than two without one, for which V is
+        V / (1-r): if scores are only luck, the changes are among those that happen anyway.
         """
         own = self._of_steps(difference)
         least = max(self.variance, own)
-        most = max(least, self.variance + own - self._of_steps(self.difference))
-        return least + min(1.0, max(0.0, self.correlation)) * (most - least)
+        most = self.variance + own - self._of_steps(self.difference)
+        luck = 1 - min(1.0, max(0.0, self.correlation))
+        return max(least, most if luck * most <= self.variance else self.variance / luck)
 
     def _of_steps(self, difference: float) -> float:
         return max(0.0, self.step * abs(difference) - difference**2)
@@ -86,7 +87,7 @@ def detectable_difference(noise: Noise, cases: int, power: float = POWER) -> flo
 
 
 def cases_needed(difference: float, noise: Noise, power: float = POWER) -> int:
-    """Return the number of paired cases that show a difference with the given power: n ≥ (t_{0.975} + t_{power})² V/δ².
+    """Return the number of paired cases that show a difference with the given power: n ≥ (t_{0.975} + z_{power})² V/δ².
 
     V is the variance of a case's difference, times the design effect; see `Noise`. For scores of 0 and 1, the first
     quantile is multiplied by √(V + δ²) instead of √V, and six or more cases must change with that probability.
@@ -103,7 +104,7 @@ def cases_needed(difference: float, noise: Noise, power: float = POWER) -> int:
 def cases_for_margin(margin: float, noise: Noise, power: float = POWER, difference: float = 0.0) -> int | None:
     """Return the number of paired cases that show non-inferiority: the interval lies above -margin.
 
-    n ≥ (t_{0.975} + t_{power})² V / (δ + margin)², where δ is the true difference; None if that is -margin or less.
+    n ≥ (t_{0.975} + z_{power})² V / (δ + margin)², where δ is the true difference; None if that is -margin or less.
     """
     distance = difference + margin
     if distance <= 0:
@@ -116,7 +117,7 @@ def cases_for_margin(margin: float, noise: Noise, power: float = POWER, differen
 def cases_for_gate(value: float, limit: float, variance: float | None = None, power: float = POWER) -> int | None:
     """Return the number of cases after which the interval of a mean lies above or below a limit; None if on the limit.
 
-    For scores with this variance, n ≥ (t_{0.975} + t_{power})² V / (m - L)², and enough to exclude unseen values, see
+    For scores with this variance, n ≥ (t_{0.975} + z_{power})² V / (m - L)², and enough to exclude unseen values, see
     `rare_bound`. Without `variance` the mean is a proportion p with the exact interval:
     n ≥ (z_{0.975} √(L(1-L)) + z_{power} √(p(1-p)))² / (p - L)² + 1 / |p - L|.
 
@@ -182,17 +183,20 @@ def restricted_variance(wins: float, losses: float, hypothesis: float) -> float:
 
 
 def _shown(variances: tuple[float, float], noise: Noise, cases: int, power: float) -> float:
-    """Return the distance from a hypothesis that is shown with the given power: half an interval, plus t_{power} SE.
+    """Return the distance from a hypothesis that is shown with the given power: half an interval, plus z_{power} SE.
 
-    The variances are those under the hypothesis, which decides the interval, and the true one.
+    The variances are those under the hypothesis, which decides the interval, and the true one. The interval varies
+    with its standard error, which multiplies the second part by √(1 + t²/2d) with d degrees of freedom. Johnson & Welch
+    (1940), Biometrika 31:362.
     """
     clusters = max(2.0, cases / noise.cluster_size)
     expected, error = (math.sqrt(variance * noise.design_effect / cases) for variance in variances)
-    half = t_quantile(1 - ALPHA / 2, clusters - 1) * expected
+    critical, degrees = t_quantile(1 - ALPHA / 2, clusters - 1), clusters - 1
+    half = critical * expected
     if noise.loss:
         unseen = rare_limit(0, int(clusters))
         half = max(half, noise.loss * unseen / (1 - unseen))
-    return half + t_quantile(power, clusters - 1) * error
+    return half + normal_quantile(power) * math.sqrt(1 + critical**2 / (2 * degrees)) * error
 
 
 def _smallest(is_enough: Callable[[int], bool]) -> int:

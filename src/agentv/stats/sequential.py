@@ -11,7 +11,7 @@ import math
 from array import array
 from typing import Literal
 
-from agentv.stats.distributions import Interval, bisect
+from agentv.stats.distributions import Z95, Interval, bisect
 from agentv.stats.intervals import CONFIDENCE, ROUNDING_ERROR, MeanAccumulator
 
 ALPHA = 1 - CONFIDENCE
@@ -21,7 +21,7 @@ STAKES = tuple(0.75 / 2**step for step in range(9))
 
 _HALVINGS = 18
 
-Side = Literal["above", "below"]
+Side = Literal["above", "below", "narrow"]
 
 
 class BettingMean:
@@ -119,18 +119,53 @@ class BettingMean:
         mean = MeanAccumulator()
         for cluster, (total, count) in enumerate(zip(self._sums, self._counts, strict=True)):
             for _ in range(int(count)):
-                mean.add(total / count, cluster)  # only the sum and the number of scores in a cluster matter
+                mean.add(total / count, cluster)  # only sums are stored, so the scores of a group count as equal
         return mean.ci95
 
     def _edge(self, side: int) -> float:
         """Return one end of the interval, by bisection: wealth is monotonic in the claim."""
         ends = (0.0, 1.0) if side == 0 else (1.0, 0.0)
+        return bisect(lambda claim: self._is_rejected(claim, side), *ends, steps=_HALVINGS)[0]
 
-        def is_refused(claim: float) -> bool:
-            bet, limit = self._bet(claim, side), self._limit
-            return any(bet.add(total, count) >= limit for total, count in zip(self._sums, self._counts, strict=True))
+    def _is_rejected(self, claim: float, side: int) -> bool:
+        """Return whether the bets on one side of a claim rejected it at any time so far."""
+        bet, limit = self._bet(claim, side), self._limit
+        return any(bet.add(total, count) >= limit for total, count in zip(self._sums, self._counts, strict=True))
 
-        return bisect(is_refused, *ends, steps=_HALVINGS)[0]
+
+class NarrowingMean(BettingMean):
+    """A mean that is decided when all claims further away than `half_width` are rejected, at any time so far.
+
+    That is checked after each twentieth more groups, and not before an interval of a known sample size would be narrow
+    enough, because it takes time in proportion to the groups.
+    """
+
+    def __init__(self, half_width: float, *, largest: int = 1, population: int | None = None) -> None:
+        super().__init__(largest=largest, population=population)
+        self._half_width, self._next, self._squares = half_width, 2.0, 0.0
+
+    def add(self, total: float, count: int = 1) -> None:
+        """Add a group: the sum and the number of its scores."""
+        super().add(total, count)
+        self._squares += total * total
+        groups = len(self._sums)
+        if self._decided is not None or groups < self._next:
+            return
+        self._next = groups * 1.05
+        if self._is_possible(groups):
+            mean = self._total / self._scores
+            low, high = mean - self._half_width, mean + self._half_width
+            if (low <= 0 or self._is_rejected(low, 0)) and (high >= 1 or self._is_rejected(high, 1)):
+                self._decided = "narrow"
+
+    def _is_possible(self, groups: int) -> bool:
+        """Return whether an interval for this number of groups alone would be narrow enough."""
+        if not self._scores:
+            return False
+        size = self._scores / groups
+        variance = max(0.0, self._squares / groups - (self._total / groups) ** 2)
+        left = 1.0 if self._population is None else 1 - groups / self._population
+        return Z95 * math.sqrt(variance * max(0.0, left) / groups) / size <= self._half_width
 
 
 class _Bet:

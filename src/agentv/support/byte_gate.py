@@ -109,6 +109,6 @@ _held: ContextVar[HeldBytes | None] = ContextVar("held_bytes", default=None)
 
 async def hold_bytes(size: int) -> None:
     """Wait for memory, and count the bytes of an answer until its job ends. Small answers do not count."""
-    held = _held.get()
-    if held is not None and size > LARGE_BYTES:
-        await held.take(size)
+    gate = _held.get()
+    if gate is not None and size > LARGE_BYTES:
+        await gate.take(size)

@@ -64,7 +64,7 @@ def outline(path: str, name: str) -> Any:
         _raise_unless_known(module, first)
         raise UnknownOutline(name)
     if isinstance(node, ast.ClassDef) and rest:
-        methods = {each.name: each for each in node.body if isinstance(each, _Function)}
+        methods = {item.name: item for item in node.body if isinstance(item, _Function)}
         if len(rest) > 1 or rest[0] not in methods:
             raise UnknownOutline(name)
         return _function(methods[rest[0]], is_method=True)
@@ -100,9 +100,9 @@ def _read(path: str, modified: int, size: int) -> Module:  # noqa: ARG001  # a c
                 assigned.add(node.name)  # several definitions: which one counts is decided by running it
             defined[node.name] = node
         elif isinstance(node, ast.ImportFrom):
-            imported |= {each.asname or each.name: (node.module or "", each.name) for each in node.names}
+            imported |= {alias.asname or alias.name: (node.module or "", alias.name) for alias in node.names}
         elif isinstance(node, ast.Import):
-            imported |= {each.asname or each.name.partition(".")[0]: (each.name, "") for each in node.names}
+            imported |= {alias.asname or alias.name.partition(".")[0]: (alias.name, "") for alias in node.names}
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             assigned.add(node.id)
         elif isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler) and node.name:
@@ -110,8 +110,8 @@ def _read(path: str, modified: int, size: int) -> Module:  # noqa: ARG001  # a c
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     has_global = any(isinstance(node, ast.Global) for node in ast.walk(tree))
     is_dynamic = has_global or "*" in imported or not _DYNAMIC.isdisjoint(used | defined.keys())
-    kept = {name: node for name, node in defined.items() if name not in assigned}
-    return Module(path, kept, imported, frozenset(assigned), is_dynamic)
+    definitions = {name: node for name, node in defined.items() if name not in assigned}
+    return Module(path, definitions, imported, frozenset(assigned), is_dynamic)
 
 
 def _module_level(tree: ast.Module) -> Iterator[ast.AST]:
@@ -144,34 +144,34 @@ def _parameters(arguments: ast.arguments) -> Iterator[inspect.Parameter]:
     kind = inspect.Parameter
     positional = [*arguments.posonlyargs, *arguments.args]
     required = len(positional) - len(arguments.defaults)
-    for place, each in enumerate(positional):
+    for place, argument in enumerate(positional):
         how = kind.POSITIONAL_ONLY if place < len(arguments.posonlyargs) else kind.POSITIONAL_OR_KEYWORD
-        yield kind(each.arg, how, default=kind.empty if place < required else None)
+        yield kind(argument.arg, how, default=kind.empty if place < required else None)
     if arguments.vararg is not None:
         yield kind(arguments.vararg.arg, kind.VAR_POSITIONAL)
-    for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        yield kind(each.arg, kind.KEYWORD_ONLY, default=kind.empty if default is None else None)
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield kind(argument.arg, kind.KEYWORD_ONLY, default=kind.empty if default is None else None)
     if arguments.kwarg is not None:
         yield kind(arguments.kwarg.arg, kind.VAR_KEYWORD)
 
 
 def _class(module: Module, node: ast.ClassDef) -> type:
     """Return a class with the fields and methods of a user's class, derived from agentv's own base class."""
-    if node.decorator_list or any(each.arg == "rename" for each in node.keywords) or len(node.bases) > 1:
+    if node.decorator_list or any(item.arg == "rename" for item in node.keywords) or len(node.bases) > 1:
         raise UnknownOutline(node.name)
     base = _base(module, node.bases[0]) if node.bases else object
-    methods = {each.name: _function(each) for each in node.body if isinstance(each, _Function)}
+    methods = {item.name: _function(item) for item in node.body if isinstance(item, _Function)}
     if not issubclass(base, msgspec.Struct):
         return type(node.name, (base,), dict(methods))
     # Properties and other hooks would run: only those that tell what a class can do are kept.
-    namespace: dict[str, Any] = {name: each for name, each in methods.items() if name in ("score", "evaluate", "open")}
+    namespace: dict[str, Any] = {name: item for name, item in methods.items() if name in ("score", "evaluate", "open")}
     fields: list[Any] = []
-    for each in node.body:
-        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-            if _head(each.annotation) == "ClassVar":
-                namespace[each.target.id] = _value(module, each.value)
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+            if _head(item.annotation) == "ClassVar":
+                namespace[item.target.id] = _value(module, item.value)
             else:
-                fields.append(_field(module, each.target.id, each))
+                fields.append(_field(module, item.target.id, item))
     try:
         return msgspec.defstruct(node.name, fields, bases=(base,), namespace=namespace, frozen=True, kw_only=True)
     except (TypeError, ValueError, NameError):
@@ -180,9 +180,9 @@ def _class(module: Module, node: ast.ClassDef) -> type:
 
 def _base(module: Module, node: ast.expr) -> type:
     """Return the base class: one of agentv's, or the outline of one in the same folder."""
-    found = _resolved(module, node)
-    if isinstance(found, type):
-        return found
+    base = _resolved(module, node)
+    if isinstance(base, type):
+        return base
     if isinstance(node, ast.Name) and isinstance(inner := module.defined.get(node.id), ast.ClassDef):
         return _class(module, inner)
     if isinstance(node, ast.Name) and node.id in module.imported:
@@ -206,8 +206,8 @@ def _resolved(module: Module, node: ast.expr | None) -> Any:
     if place.partition(".")[0] != "agentv":
         return None
     try:
-        found: Any = import_module(place if name or node.id != "agentv" else "agentv")
-        return getattr(found, name) if name else found
+        source: Any = import_module(place if name or node.id != "agentv" else "agentv")
+        return getattr(source, name) if name else source
     except (ImportError, AttributeError):
         return None
 
@@ -228,13 +228,13 @@ def _field(module: Module, name: str, node: ast.AnnAssign) -> tuple[Any, ...]:
 def _value(module: Module, node: ast.expr | None) -> Any:
     """Return the value of a class variable, which may include constants of agentv."""
     if isinstance(node, ast.Dict):
-        found: dict[Any, Any] = {}
+        mapping: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
-            found |= _mapping(_value(module, value)) if key is None else {_value(module, key): _value(module, value)}
-        return found
-    known = _resolved(module, node)
-    if known is not None:
-        return known
+            mapping |= _mapping(_value(module, value)) if key is None else {_value(module, key): _value(module, value)}
+        return mapping
+    constant = _resolved(module, node)
+    if constant is not None:
+        return constant
     try:
         return ast.literal_eval(node) if node is not None else None
     except (ValueError, TypeError, SyntaxError, RecursionError):
@@ -264,20 +264,20 @@ def _type(module: Module, node: ast.expr) -> Any:
         return Any if Any in both else reduce(or_, both)
     if isinstance(node, ast.Subscript):
         return _generic(module, node)
-    known = _TYPES.get(_head(node), Any)
-    found = _resolved(module, node) if known is Any else None
-    return known if found is None else found
+    base = _TYPES.get(_head(node), Any)
+    own_type = _resolved(module, node) if base is Any else None
+    return base if own_type is None else own_type
 
 
 def _generic(module: Module, node: ast.Subscript) -> Any:
     inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     head = _head(node)
     if head == "Literal":
-        return Literal[tuple(ast.literal_eval(each) for each in inner)]
+        return Literal[tuple(ast.literal_eval(item) for item in inner)]
     if head == "Annotated":
         return _type(module, inner[0])
     if head == "Optional":
         return _type(module, inner[0]) | None
-    types = [... if isinstance(each, ast.Constant) and each.value is ... else _type(module, each) for each in inner]
+    types = [... if isinstance(item, ast.Constant) and item.value is ... else _type(module, item) for item in inner]
     base = _TYPES.get(head)
     return base[tuple(types)] if base in (list, dict, tuple, set, frozenset) else Any

@@ -30,15 +30,15 @@ class FunctionCall(Generic[Source]):
         self,
         call: Callable[..., Any],
         label: str,
-        known: Mapping[str, Callable[[Source], Any]],
+        getters: Mapping[str, Callable[[Source], Any]],
         default: str,
         always: frozenset[str] | None = None,
     ) -> None:
         self._call = call
-        self._known = known
-        self._positional, self._by_name = _parameters(call, label, known, default)
-        if _VARIADIC[1] in {each.kind for each in _signature(call)}:
-            self._by_name = {name: name for name in known if name in (always or known)} | self._by_name
+        self._known = getters
+        self._positional, self._by_name = _parameters(call, label, getters, default)
+        if _VARIADIC[1] in {parameter.kind for parameter in _signature(call)}:
+            self._by_name = {name: name for name in getters if name in (always or getters)} | self._by_name
         # A callable object is async if its `__call__` method is.
         self._is_async = any(map(inspect.iscoroutinefunction, (call, type(call).__call__)))
 
@@ -129,27 +129,27 @@ def _signature(call: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def _parameters(
-    call: Callable[..., Any], label: str, known: Collection[str], default: str
+    call: Callable[..., Any], label: str, names: Collection[str], default: str
 ) -> tuple[list[str], dict[str, str]]:
     """Return the names of the positional arguments, and those of the keyword arguments by parameter."""
     if not callable(call):
         raise AgentvError(f"Cannot use '{label}'", f"It is not a function but of type {type(call).__name__}")
     parameters = _signature(call)
-    unknown = [each for each in parameters if each.name not in known and each.kind not in _VARIADIC]
-    required = [each.name for each in unknown if each.default is each.empty]
+    unknown = [parameter for parameter in parameters if parameter.name not in names and parameter.kind not in _VARIADIC]
+    required = [parameter.name for parameter in unknown if parameter.default is parameter.empty]
     if len(required) > 1:
-        hint = f"A function may have the parameters {', '.join(known)}, and one other"
+        hint = f"A function may have the parameters {', '.join(names)}, and one other"
         raise AgentvError(f"Cannot call '{label}'", f"It has unknown parameters: {', '.join(required)}", hint)
-    if not required and unknown and not any(each.name in known for each in parameters):
+    if not required and unknown and not any(parameter.name in names for parameter in parameters):
         required = [unknown[0].name]
     positional: list[str] = []
     by_name: dict[str, str] = {}
-    for each in parameters:
-        name = default if each.name in required else each.name
-        if each.kind is each.VAR_POSITIONAL and len(parameters) == 1:
+    for parameter in parameters:
+        name = default if parameter.name in required else parameter.name
+        if parameter.kind is parameter.VAR_POSITIONAL and len(parameters) == 1:
             positional.append(default)
-        elif name in known and each.kind is each.POSITIONAL_ONLY:
+        elif name in names and parameter.kind is parameter.POSITIONAL_ONLY:
             positional.append(name)
-        elif name in known and each.kind not in _VARIADIC:
-            by_name[each.name] = name
+        elif name in names and parameter.kind not in _VARIADIC:
+            by_name[parameter.name] = name
     return positional, by_name

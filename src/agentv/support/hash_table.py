@@ -20,8 +20,8 @@ class HashTable:
     def __contains__(self, code: int) -> bool:
         slots, mask = self._slots, len(self._slots) - 1
         slot = code & mask
-        while held := slots[slot]:
-            if held == code:
+        while entry := slots[slot]:
+            if entry == code:
                 return True
             slot = (slot + 1) & mask
         return False
@@ -34,8 +34,8 @@ class HashTable:
         repeated = []
         for position, code in enumerate(codes):
             slot = code & mask
-            while held := slots[slot]:
-                if held == code:
+            while entry := slots[slot]:
+                if entry == code:
                     repeated.append(position)
                     break
                 slot = (slot + 1) & mask
@@ -75,9 +75,9 @@ class NumberTable:
         codes, slots = self._codes, self._slots
         mask = len(slots) - 1
         slot = code & mask
-        while held := slots[slot]:  # a number plus 1
-            if codes[held - 1] == code:
-                return held - 1
+        while entry := slots[slot]:  # a number plus 1
+            if codes[entry - 1] == code:
+                return entry - 1
             slot = (slot + 1) & mask
         codes.append(code)
         slots[slot] = number = len(codes)
@@ -90,9 +90,9 @@ class NumberTable:
         codes, slots = self._codes, self._slots
         mask = len(slots) - 1
         slot = code & mask
-        while held := slots[slot]:
-            if codes[held - 1] == code:
-                return held - 1
+        while entry := slots[slot]:
+            if codes[entry - 1] == code:
+                return entry - 1
             slot = (slot + 1) & mask
         return None
 
@@ -155,12 +155,12 @@ class IdSet:
             if len(self._seen) == before + len(ids):
                 return []
             return [position for position, id in enumerate(ids) if id in ids[:position]]
-        found = []
+        positions = []
         for position, id in enumerate(ids):
             if id in self._seen:
-                found.append(position)
+                positions.append(position)
             self._seen.add(id)
-        return found
+        return positions
 
     def expect(self, count: int) -> None:
         """Do nothing: a set grows cheaply."""

@@ -47,18 +47,18 @@ def file_of(reference: str, folder: str) -> str | None:
 
 def contents(paths: Iterable[str], home: str) -> dict[str, str]:
     """Return a hash of each existing file and folder, by its path relative to `home`, or absolute if it is outside."""
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     home = os.path.realpath(home)
     for path in map(os.path.realpath, paths):
         below = os.path.relpath(path, home).replace(os.sep, "/")
         name = path if below.startswith("../") else below
-        if name in found:
+        if name in hashes:
             continue
         if os.path.isfile(path):
-            found[name] = file_digest(path).hex()
+            hashes[name] = file_digest(path).hex()
         elif os.path.isdir(path):
-            found[name] = folder_digest(path)
-    return found
+            hashes[name] = folder_digest(path)
+    return hashes
 
 
 def file_digest(path: str) -> bytes:

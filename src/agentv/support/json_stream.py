@@ -69,11 +69,11 @@ def _reason(error: Exception) -> str:
 
 def top_level(head: bytes) -> dict[str, bytes]:
     """Return the keys of the object that a text starts with, as far as it goes, each with the start of its value."""
-    found: dict[str, bytes] = {}
+    values: dict[str, bytes] = {}
     place = _skip(head.removeprefix(_BOM), 0)
     text = head.removeprefix(_BOM)
     if text[place : place + 1] != b"{":
-        return found
+        return values
     depth = 0
     for token in _TOKEN.finditer(text, place):
         mark = token[0]
@@ -87,14 +87,14 @@ def top_level(head: bytes) -> dict[str, bytes]:
             after = _skip(text, token.end())
             if text[after : after + 1] == b":":
                 start = _skip(text, after + 1)
-                found[mark[1:-1].decode("utf-8", "replace")] = text[start : start + 64]
-    return found
+                values[mark[1:-1].decode("utf-8", "replace")] = text[start : start + 64]
+    return values
 
 
 def _skip(text: bytes, place: int) -> int:
-    found = _BLANK.match(text, place)
-    assert found is not None
-    return found.end()
+    match = _BLANK.match(text, place)
+    assert match is not None
+    return match.end()
 
 
 class _Scanner:
@@ -155,21 +155,21 @@ class _Scanner:
             return self._container(path)
         pattern = _STRING if mark == b'"' else _PLAIN
         while True:
-            found = pattern.match(self._buffer)
-            is_whole = found is not None and (mark == b'"' or found.end() < len(self._buffer))
+            match = pattern.match(self._buffer)
+            is_whole = match is not None and (mark == b'"' or match.end() < len(self._buffer))
             if is_whole or not self._fill(path):
                 break
-        if found is None:
+        if match is None:
             raise self._unexpected(mark, "a value")
-        self._place = found.end()
-        return found[0]
+        self._place = match.end()
+        return match[0]
 
     def _container(self, path: Path) -> bytes:
         depth, place = 1, 1
         while True:
-            found = _RUN.match(self._buffer, place)
-            assert found is not None
-            place = found.end()
+            match = _RUN.match(self._buffer, place)
+            assert match is not None
+            place = match.end()
             mark = self._buffer[place : place + 1]
             if mark in (b"{", b"["):
                 depth += 1
@@ -208,10 +208,10 @@ class _Scanner:
         self._buffer += more
         return bool(more)
 
-    def _unexpected(self, mark: bytes, wanted: str) -> JsonProblem:
+    def _unexpected(self, mark: bytes, expected: str) -> JsonProblem:
         if not mark:
             return self._problem("the file ends inside a value; it was cut off")
-        return self._problem(f"expected {wanted}, got {mark.decode('latin-1')!r}")
+        return self._problem(f"expected {expected}, got {mark.decode('latin-1')!r}")
 
     def _problem(self, what: str) -> JsonProblem:
         return JsonProblem(f"{what} (at byte {self._offset + self._place:,})")

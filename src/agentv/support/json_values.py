@@ -32,12 +32,12 @@ def steps_of(path: str) -> tuple[Step, ...]:
     steps: list[Step] = []
     position = 0
     while position < len(text):
-        found = _STEP.match(text, position)
-        if found is None:
+        match = _STEP.match(text, position)
+        if match is None:
             raise ValueError(f"'{path}' is not a valid path. Use names, [0] and ['key'], as in 'order.lines[0].price'")
-        index = found["index"]
-        steps.append(int(index) if index is not None else found["name"] if found["name"] is not None else found["key"])
-        position = found.end()
+        index = match["index"]
+        steps.append(int(index) if index is not None else match["name"] if match["name"] is not None else match["key"])
+        position = match.end()
     return tuple(steps)
 
 
@@ -62,31 +62,31 @@ def repeated_key(text: str) -> str | None:
     """Return a key that an object in valid JSON has twice; None if there is none."""
     import json  # late: only programs that print JSON need it
 
-    found: list[str] = []
+    repeats: list[str] = []
 
     def note(pairs: list[tuple[str, Any]]) -> None:
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, _ in pairs:
-            if key in seen:
-                found.append(key)
-            seen.add(key)
+            if key in keys:
+                repeats.append(key)
+            keys.add(key)
 
     try:
         json.loads(text, object_pairs_hook=note, strict=False)
     except (ValueError, RecursionError):
         return None  # not JSON that both decoders accept
-    return found[0] if found else None
+    return repeats[0] if repeats else None
 
 
-def same(left: Any, right: Any) -> bool:
+def same(first: Any, second: Any) -> bool:
     """Whether two JSON values are equal: 1 equals 1.0, and neither equals true."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(same(one, other) for one, other in zip(left, right, strict=True))
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    return bool(left == right)
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(same(value, second[key]) for key, value in first.items())
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(same(one, other) for one, other in zip(first, second, strict=True))
+    if isinstance(first, bool) or isinstance(second, bool):
+        return first is second
+    return bool(first == second)
 
 
 def _inside(value: Any, step: Step) -> Any:

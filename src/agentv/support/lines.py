@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,7 +61,9 @@ def open_lines(path: str) -> BinaryIO:
     with Path(path).open("rb") as stream:
         magic = stream.read(4)
     if magic[:2] == _GZIP:
-        return cast("BinaryIO", gzip.GzipFile(path, "rb"))
+        from gzip import GzipFile  # late: few files are compressed
+
+        return cast("BinaryIO", GzipFile(path, "rb"))
     if magic == _ZSTD:
         return _zstd().ZstdFile(path, "rb")  # type: ignore[no-any-return]
     return cast("BinaryIO", Path(path).open("rb", buffering=0))
@@ -72,7 +73,9 @@ def open_for_writing(path: str) -> BinaryIO:
     """Open a file for writing, compressed according to its extension. Output is deterministic."""
     name = path.lower()
     if name.endswith(".gz"):
-        return cast("BinaryIO", gzip.GzipFile(path, "wb", mtime=0))
+        from gzip import GzipFile  # late: as above
+
+        return cast("BinaryIO", GzipFile(path, "wb", mtime=0))
     if name.endswith(".zst"):
         return _zstd().ZstdFile(path, "wb")  # type: ignore[no-any-return]
     return Path(path).open("wb")
@@ -80,7 +83,9 @@ def open_for_writing(path: str) -> BinaryIO:
 
 def compression_error(path: str, error: Exception) -> DatasetParseError | None:
     """Return the error for corrupt compressed data; None for an exception with another cause."""
-    if not isinstance(error, EOFError | gzip.BadGzipFile | zlib.error) and type(error).__name__ != "ZstdError":
+    from gzip import BadGzipFile  # late: as above
+
+    if not isinstance(error, EOFError | BadGzipFile | zlib.error) and type(error).__name__ != "ZstdError":
         return None
     what = "ends too early" if isinstance(error, EOFError) else "is damaged"
     detail, hint = f"The compressed data {what}: {error}", "Create the file again, or download it again"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import mimetypes
 
-
-def media_type_named(written: str) -> str:
+def media_type_named(text: str) -> str:
     """Return the media type of a type or file extension; unknown ones are returned unchanged."""
-    name = written.strip().lower()
+    name = text.strip().lower()
     if not name or "/" in name:
         return name
     extension = name if name.startswith(".") else f".{name}"
+    import mimetypes  # late: few cases have files
+
     return mimetypes.guess_type(f"file{extension}")[0] or extension

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -42,17 +43,17 @@ def glob_files(pattern: str) -> list[str]:
     `*` and `**` match hidden names only if the pattern names a hidden file or folder. Raises AgentvError if it has too
     many alternatives.
     """
-    found: set[str] = set()
-    for each in braces(pattern):
-        magic = min((index for char in "*?[" if (index := each.find(char)) >= 0), default=len(each))
-        start = each.rfind("/", 0, magic) + 1
-        rest = each[start:]
+    paths: set[str] = set()
+    for option in braces(pattern):
+        magic = min((index for char in "*?[" if (index := option.find(char)) >= 0), default=len(option))
+        start = option.rfind("/", 0, magic) + 1
+        rest = option[start:]
         levels = None if "**" in rest else rest.count("/")
         with_hidden = any(part.startswith(".") for part in rest.split("/"))
         steps = _steps(rest)
-        files = _files_below(each[:start], levels, with_hidden)
-        found.update(each[:start] + below for below in files if _fits(steps, below))
-    return sorted(found)
+        files = _files_below(option[:start], levels, with_hidden)
+        paths.update(option[:start] + below for below in files if _fits(steps, below))
+    return sorted(paths)
 
 
 def _files_below(folder: str, levels: int | None, with_hidden: bool) -> Iterator[str]:
@@ -83,18 +84,18 @@ def _is_new_folder(entry: os.DirEntry[str], visited: set[tuple[int, int]]) -> bo
 
 def braces(pattern: str) -> list[str]:
     """Return one pattern for each option in `{a,b}`. Raises AgentvError if there are too many."""
-    found: list[str] = []
+    patterns: list[str] = []
     waiting = [pattern]
     while waiting:
-        each = waiting.pop()
-        start, end, options = _first_options(each)
+        current = waiting.pop()
+        start, end, options = _first_options(current)
         if not options:
-            found.append(each)
-        waiting += [each[:start] + option + each[end:] for option in reversed(options)]
-        if len(found) + len(waiting) > MOST_ALTERNATIVES:
-            shown = pattern if len(pattern) <= 80 else f"{pattern[:79]}…"
-            raise AgentvError(f"The pattern '{shown}' has more than {MOST_ALTERNATIVES:,} alternatives in braces")
-    return found
+            patterns.append(current)
+        waiting += [current[:start] + option + current[end:] for option in reversed(options)]
+        if len(patterns) + len(waiting) > MOST_ALTERNATIVES:
+            excerpt = pattern if len(pattern) <= 80 else f"{pattern[:79]}…"
+            raise AgentvError(f"The pattern '{excerpt}' has more than {MOST_ALTERNATIVES:,} alternatives in braces")
+    return patterns
 
 
 def _first_options(pattern: str) -> tuple[int, int, list[str]]:
@@ -203,7 +204,7 @@ def search(pattern: re.Pattern[str], text: str, limit_seconds: float = LIMIT_SEC
     if _is_fast(pattern.pattern, len(text) <= _SHORT):
         return pattern.search(text)
     in_main_thread = threading.current_thread() is threading.main_thread()
-    if not in_main_thread or len(text) > _LONG or not hasattr(signal, "setitimer"):
+    if sys.platform == "win32" or not in_main_thread or len(text) > _LONG:
         return _search_after_trial(pattern, text, limit_seconds)
     is_searching = True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -66,11 +67,11 @@ def is_shared(status: os.stat_result) -> bool:
 @cache
 def _is_private_group(group: int, *users: int) -> bool:
     """Whether a group has only one of these users: it has the user's name, or number if it has no name."""
+    if sys.platform == "win32" or group == 0:
+        return True
     import grp  # late: missing on Windows
     import pwd
 
-    if group == 0:
-        return True
     try:
         entry = grp.getgrgid(group)
     except KeyError:

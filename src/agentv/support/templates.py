@@ -152,8 +152,8 @@ class BoundedEnvironment(minijinja.Environment):
         """Return the names that a template uses. Raises TemplateError."""
         if not CAN_FORK or _shape(source).is_plain:
             return super().undeclared_variables_in_str(source, nested)
-        found = _forked(lambda: "\0".join(super(BoundedEnvironment, self).undeclared_variables_in_str(source, nested)))
-        return set(found.split("\0")) - {""}
+        names = _forked(lambda: "\0".join(super(BoundedEnvironment, self).undeclared_variables_in_str(source, nested)))
+        return set(names.split("\0")) - {""}
 
 
 def _forked(call: Callable[[], str]) -> str:
@@ -164,12 +164,12 @@ def _forked(call: Callable[[], str]) -> str:
             return msgspec.json.encode((str(error), str(error.kind)))
 
     try:
-        found = forked_call(outcome)
+        reply = forked_call(outcome)
     except LimitExceeded as limit:
         raise _RenderError(f"the template {limit}", "Limit") from None
-    if found.startswith(b"="):
-        return found[1:].decode()
-    message, kind = msgspec.json.decode(found)
+    if reply.startswith(b"="):
+        return reply[1:].decode()
+    message, kind = msgspec.json.decode(reply)
     raise _RenderError(message, kind)
 
 
@@ -179,16 +179,16 @@ def environment(finalizer: Callable[[Any], Any] = as_text) -> BoundedEnvironment
 
     `finalizer` converts values to text.
     """
-    made = BoundedEnvironment(
+    env = BoundedEnvironment(
         undefined_behavior="strict",
         finalizer=finalizer,
         auto_escape_callback=lambda _: False,
         keep_trailing_newline=True,
         pycompat=False,
     )
-    made.fuel = FUEL
-    made.add_filter("dump", _dump)
-    return made
+    env.fuel = FUEL
+    env.add_filter("dump", _dump)
+    return env
 
 
 def missing_name(error: minijinja.TemplateError, names: Iterable[str], values: Iterable[str]) -> str | None:

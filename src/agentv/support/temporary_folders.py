@@ -62,9 +62,9 @@ def _remove_bottom_up(folder: str) -> None:
 
 def _remove_read_only(call: Callable[..., Any], path: str, _: object) -> None:
     with suppress(OSError):
-        for each in (os.path.dirname(path), path):
-            if not os.path.islink(each):
-                os.chmod(each, stat.S_IRWXU)
+        for place in (os.path.dirname(path), path):
+            if not os.path.islink(place):
+                os.chmod(place, stat.S_IRWXU)
         if call in (os.unlink, os.rmdir):
             call(path)
         else:  # a folder that could not be listed

@@ -58,17 +58,17 @@ def load(reference: str, find_file: Callable[[str], str] = str, *, make: Callabl
     if not _may_import.get():
         return _outlined(reference, find_file)
     module = _from_file(place, find_file) if place.endswith(".py") else _by_name(place)
-    found: Any = module
+    value: Any = module
     for part in name.split("."):
-        if make is not None and isinstance(found, type):
-            found = make(found)
+        if make is not None and isinstance(value, type):
+            value = make(value)
         try:
-            found = getattr(found, part)
+            value = getattr(value, part)
         except AttributeError:
-            known = [each for each in dir(found) if not each.startswith("_")]
-            hint = did_you_mean(part, known)
+            names = [attribute for attribute in dir(value) if not attribute.startswith("_")]
+            hint = did_you_mean(part, names)
             raise FunctionError(f"{place} has no '{part}'" + (f". {hint}" if hint else "")) from None
-    return found
+    return value
 
 
 def _outlined(reference: str, find_file: Callable[[str], str]) -> Any:
@@ -157,9 +157,9 @@ def _from_file(place: str, find_file: Callable[[str], str]) -> ModuleType:
     except Exception as error:
         raise FunctionError(str(error)) from None
     stamp = (status.st_mtime_ns, status.st_size)
-    known = _modules.get(path)
-    if known is not None and known[0] == stamp:
-        return known[1]
+    entry = _modules.get(path)
+    if entry is not None and entry[0] == stamp:
+        return entry[1]
     module = _imported(path, place)
     _modules[path] = (stamp, module)
     return module

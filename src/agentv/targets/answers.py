@@ -9,7 +9,7 @@ import msgspec
 
 from agentv.model.message import PART_KINDS, ROLES, FilePart, ImagePart, Message, Part, TextPart, ToolCall
 from agentv.model.response import Response, TargetFailure, answer
-from agentv.model.result import TokenUsage
+from agentv.model.result import Result, TokenUsage
 from agentv.model.values import to_json
 from agentv.support.json_values import json_or
 
@@ -78,6 +78,18 @@ def response_from_object(data: dict[str, Any]) -> Response:
     )
 
 
+def messages_of_record(record: Result) -> tuple[Message, ...]:
+    """Return the messages of a record. A list that is an answer is data, rather than parts, if its JSON was scored."""
+    text = record.candidate_answer if record.raw_answer is None else record.raw_answer
+    messages = []
+    for index, data in enumerate(record.output_messages):
+        content = data.get("content")
+        is_data = isinstance(content, list) and text is not None and to_json(content).decode() == text
+        message = message_from_data({**data, "content": None} if is_data else data, f"output_messages[{index}]")
+        messages.append(msgspec.structs.replace(message, content=content) if is_data else message)
+    return tuple(messages)
+
+
 def message_from_data(data: Any, where: str) -> Message:
     """Convert a target's message. Unknown keys, such as times and metadata, are ignored."""
     if not isinstance(data, dict) or data.get("role") not in ROLES:
@@ -130,8 +142,8 @@ def _tool_call(data: Any, where: str) -> ToolCall:
     function = data.get("function")
     fields = {key: data[key] for key in _CALL_FIELDS if data.get(key) is not None}
     if isinstance(function, dict):
-        given = function.get("arguments")
-        fields |= {"tool": function.get("name"), "input": json_or(given, given) if isinstance(given, str) else given}
+        args = function.get("arguments")
+        fields |= {"tool": function.get("name"), "input": json_or(args, args) if isinstance(args, str) else args}
     else:
         fields |= {"tool": data.get("tool"), "input": data.get("input")}
     try:

@@ -32,6 +32,7 @@ from agentv.targets.target import Target, explicit_settings
 from agentv.targets.target_uses import target_inventory
 from agentv.targets.targets_file import (
     Entry,
+    Variant,
     check_entry,
     check_reference,
     check_shape,
@@ -44,15 +45,15 @@ from agentv.targets.targets_file import (
     repeated_names,
     unset_judge,
     variables_in_addresses,
+    variant_entries,
     written_secrets,
 )
-from agentv.targets.variants import Variant, variant_entries
 from agentv.trust.env_file import read_here
 from agentv.trust.inventory import Inventory
 from agentv.trust.roots import in_project, is_trusted, own_root
 
 PROJECT_FOLDER = ".agentv"
-FILE_NAMES = (f"{PROJECT_FOLDER}/targets.yaml", f"{PROJECT_FOLDER}/targets.yml", "targets.yaml", "targets.yml")
+FILE_NAMES = (".agentv/targets.yaml", ".agentv/targets.yml", "targets.yaml", "targets.yml", ".agentv/providers.yaml")
 EXAMPLE = """\
 targets:
   - name: default
@@ -104,35 +105,35 @@ class Targets:
         return self._extended({**own, **self._entries}, path) if own else self
 
     def _extended(self, entries: Mapping[str, Entry], path: str | None = None) -> Targets:
-        found = Targets(entries, self.path or path, self.environment, self._line_of, self._repeated)
-        found.warnings = self.warnings
-        return found
+        targets = Targets(entries, self.path or path, self.environment, self._line_of, self._repeated)
+        targets.warnings = self.warnings
+        return targets
 
     @cached_property
     def secrets(self) -> frozenset[str]:
         """The values that must not be written anywhere: secrets in the environment and keys in the file."""
-        written = {text for _, entry in self._entries.values() for _, text in written_secrets(entry)}
+        secrets = {text for _, entry in self._entries.values() for _, text in written_secrets(entry)}
         texts = (text for _, entry in self._entries.values() for _, text in iter_texts(entry) if "://" in text)
-        written |= {secret for text in texts for secret in address_secrets(text) if "${{" not in secret}
+        secrets |= {secret for text in texts for secret in address_secrets(text) if "${{" not in secret}
         # The part after `Bearer ` is a secret too, because it may appear on its own.
-        parts = {part for text in written for part in (text, text.rpartition(" ")[2]) if len(part) >= SHORTEST_SECRET}
+        parts = {part for text in secrets for part in (text, text.rpartition(" ")[2]) if len(part) >= SHORTEST_SECRET}
         return self.environment.secrets | parts
 
-    def pick(self, named: Iterable[str] = ()) -> tuple[str, ...]:
+    def pick(self, names: Iterable[str] = ()) -> tuple[str, ...]:
         """Return the named targets, else `default`, else the only target. Raises UsageError if that selects none."""
-        chosen = tuple(dict.fromkeys(named))
-        if chosen:
-            for name in chosen:
+        selection = tuple(dict.fromkeys(names))
+        if selection:
+            for name in selection:
                 self._written(name)
-            return chosen
+            return selection
         if self.path is None:
             raise no_targets_error()
         if DEFAULT_TARGET in self._entries:
             return (DEFAULT_TARGET,)
         if len(self.names) == 1:
             return self.names
-        listed = f"Targets in {self.path}: {', '.join(self.names) or 'none'}"
-        raise UsageError("No target is named, and there is no target named 'default'", listed, "Pass --target NAME")
+        detail = f"Targets in {self.path}: {', '.join(self.names) or 'none'}"
+        raise UsageError("No target is named, and there is no target named 'default'", detail, "Pass --target NAME")
 
     def with_variants(self, variants: Sequence[Variant]) -> Targets:
         """Return these targets and variants of them."""
@@ -160,38 +161,38 @@ class Targets:
         Settings that cannot be strings are left out if their variable is unset, and nothing else is validated.
         """
         index, entry = self._followed(name)
-        unset = {each.variable for each in references(entry) if not self.environment.variables.get(each.variable)}
+        unset = {ref.variable for ref in references(entry) if not self.environment.variables.get(ref.variable)}
         variables = self.environment.variables | {variable: f"${{{{ {variable} }}}}" for variable in unset}
         filled = {
             key: value
             for key, value in entry.items()
-            if key == "provider" or unset.isdisjoint(each.variable for each in references(value))
+            if key == "provider" or unset.isdisjoint(ref.variable for ref in references(value))
         }
-        for kept in (entry, filled):
+        for candidate in (entry, filled):
             problems = Problems()
-            settings = self._parse(name, kept, variables, problems)
+            settings = self._parse(name, candidate, variables, problems)
             if settings is not None:
                 return settings
         raise self._error(placed(problems.errors, index))
 
     def portable(self, names: Iterable[str]) -> PortableTargets:
         """Return some targets for workers on other machines. Raises UsageError if the file contains their secrets."""
-        kept = {name: self._followed(name) for name in names}
-        for name, (_, entry) in kept.items():
+        entries = {name: self._followed(name) for name in names}
+        for name, (_, entry) in entries.items():
             for path, _ in written_secrets(entry):
                 refuse_to_send(name, path)
         file = None if self.path is None else os.path.abspath(self.path)
-        return PortableTargets(kept, file, self.environment.elsewhere())
+        return PortableTargets(entries, file, self.environment.elsewhere())
 
     def public(self, name: str, settings: Target | None = None) -> dict[str, Any]:
         """Return a target's settings, with secrets replaced by their variables if they have one."""
-        given = explicit_settings(settings or self.get(name))
-        return {key: mask_secrets(value, (key,), self._replaceable) for key, value in given.items()}
+        fields = explicit_settings(settings or self.get(name))
+        return {key: mask_secrets(value, (key,), self._replaceable) for key, value in fields.items()}
 
     @cached_property
     def _replaceable(self) -> SecretTexts:
-        known = {value: f"${{{{ {name} }}}}" for value, name in self.environment.secret_variables.items()}
-        return SecretTexts({secret: known.get(secret, MASK) for secret in self.secrets})
+        placeholders = {value: f"${{{{ {name} }}}}" for value, name in self.environment.secret_variables.items()}
+        return SecretTexts({secret: placeholders.get(secret, MASK) for secret in self.secrets})
 
     @cached_property
     def _variables(self) -> dict[str, str]:
@@ -201,21 +202,21 @@ class Targets:
         if self.path is None and name not in self._entries:
             raise no_targets_error(name)
         if name not in self._entries:
-            listed = f"Targets in {self.path}: {', '.join(self.names) or 'none'}"
-            raise UsageError(f"Unknown target '{name}'", listed, did_you_mean(name, self.names))
+            detail = f"Targets in {self.path}: {', '.join(self.names) or 'none'}"
+            raise UsageError(f"Unknown target '{name}'", detail, did_you_mean(name, self.names))
         return self._entries[name]
 
     def _followed(self, name: str) -> Entry:
         """Return the entry that a target's settings come from, as written. Raises TargetsError if it is invalid."""
-        written = self._written(name)
+        entry = self._written(name)
         problems = Problems(filter(None, [self._repeated.get(name)]))
-        check_entry(written, self._entries, problems)
-        found = None if problems.errors else follow(written, self._entries, self._variables, problems)
-        if found is not None and found[0] != written[0]:
-            check_entry(found, self._entries, problems)
-        if found is None or problems.errors:
+        check_entry(entry, self._entries, problems)
+        final_entry = None if problems.errors else follow(entry, self._entries, self._variables, problems)
+        if final_entry is not None and final_entry[0] != entry[0]:
+            check_entry(final_entry, self._entries, problems)
+        if final_entry is None or problems.errors:
             raise self._error(problems.errors)
-        return found
+        return final_entry
 
     def _read(self, name: str) -> Target:
         index, entry = self._followed(name)
@@ -250,15 +251,15 @@ class Targets:
         self, name: str, entry: dict[str, Any], kind: type[Target], values: Mapping[str, str]
     ) -> dict[str, Any]:
         """Return an entry without optional settings that are just an unset variable; each is noted as a warning."""
-        kept = dict(entry)
+        result = dict(entry)
         for reference in references(entry):
             field = field_of(kind, str(reference.path[0]))
             is_optional = field is not None and field.name in kind.optional_variables
             if is_optional and reference.whole and len(reference.path) == 1 and not values.get(reference.variable):
-                del kept[str(reference.path[0])]
+                del result[str(reference.path[0])]
                 where = f"{self.path}: Target '{name}': '{reference.path[0]}' is ignored"
                 self.warnings[f"{where}, because ${{{{ {reference.variable} }}}} is not set"] = None
-        return kept
+        return result
 
     def _kind(self, provider: str, problems: Problems) -> type[Target] | None:
         kind: Any = find_provider(provider, (), problems)
@@ -310,7 +311,7 @@ def find_targets_file(folder: str, root: str, *, to_check: bool = False) -> str 
 
     Folders that are not trusted are searched only for a file to check, which is not used.
     """
-    folders = (each for each in upward(folder, root) if to_check or is_trusted(each))
+    folders = (parent for parent in upward(folder, root) if to_check or is_trusted(parent))
     return next(filter(None, map(_in_folder, (*folders, os.getcwd()))), None)
 
 
@@ -328,11 +329,11 @@ def settings_folder(folder: str) -> str:
 
 def named_targets_file(path: str) -> str:
     """Return the targets file at a `--targets` path, which is a file or a folder."""
-    found = _in_folder(path) if os.path.isdir(path) else path if os.path.isfile(path) else None
-    if found is None:
+    file = _in_folder(path) if os.path.isdir(path) else path if os.path.isfile(path) else None
+    if file is None:
         looked = f"The folder has none of {', '.join(FILE_NAMES)}" if os.path.isdir(path) else "The file does not exist"
         raise UsageError(f"No targets file at {path}", looked)
-    return found
+    return file
 
 
 def load_targets(data: Any, path: str, environment: Environment, line_of: LineOf = lambda _: None) -> Targets:

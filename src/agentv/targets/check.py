@@ -61,8 +61,8 @@ async def check_targets(targets: Targets, names: Iterable[str]) -> list[TargetCh
 async def _check(targets: Targets, name: str) -> TargetCheck:
     outcome = await _outcome(targets, name)
     texts = {key: redacted(outcome[key], targets.secrets) for key in ("answer", "message") if outcome.get(key)}
-    given = {"provider": str(targets.raw(name)["provider"])}
-    return TargetCheck(name=name, ok="error" not in outcome, **{**given, **outcome, **texts})
+    defaults = {"provider": str(targets.raw(name)["provider"])}
+    return TargetCheck(name=name, ok="error" not in outcome, **{**defaults, **outcome, **texts})
 
 
 async def _outcome(targets: Targets, name: str) -> dict[str, Any]:
@@ -76,15 +76,15 @@ async def _outcome(targets: Targets, name: str) -> dict[str, Any]:
     except NotImplementedError:
         message = f"Targets of provider '{targets.raw(name)['provider']}' cannot be called"
         return {"error": "settings", "message": message}
-    known = {"provider": settings.provider, "note": settings.check_note(targets.home) or None}
+    details = {"provider": settings.provider, "note": settings.check_note(targets.home) or None}
     try:
         # A target that is not live has stored answers to certain cases; opening its file is enough.
         outcome = await _call(settings, responder) if settings.is_live else {}
     finally:
         await responder.aclose()
     if isinstance(settings, ModelApi) and "error" not in outcome:
-        known["response_format"] = await _best_format(settings, targets.home)
-    return {**known, **outcome}
+        details["response_format"] = await _best_format(settings, targets.home)
+    return {**details, **outcome}
 
 
 async def _call(settings: Target, responder: Responder) -> dict[str, Any]:
@@ -102,11 +102,11 @@ async def _best_format(settings: ModelApi, home: str) -> str | None:
     *formats, _ = response_formats(settings, CallOverrides(schema=_SCHEMA))
     if not formats:  # the settings have a response format of their own
         return None
-    for wanted in formats:
-        responder = settings.with_overrides(wanted).open(home)
+    for overrides in formats:
+        responder = settings.with_overrides(overrides).open(home)
         try:
             await responder.respond(_request(settings, _JSON_PROMPT))
-            return "json_object" if wanted.schema == "json" else "json_schema"
+            return "json_object" if overrides.schema == "json" else "json_schema"
         except TargetFailure as failure:
             if failure.status not in (*FORMAT_REJECTED, _UNCLEAR):
                 return None

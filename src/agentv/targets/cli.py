@@ -98,9 +98,9 @@ def executed_placeholder(template: str) -> tuple[str, str]:
     for place, word in enumerate(words):
         program, rest = os.path.basename(word), words[place + 1 :]
         code = _code_argument(program, rest) if program in _CODE_OPTIONS else rest * (program in _RUNS_ALL_WORDS)
-        found = next((name[0] for each in code for name in PLACEHOLDER.finditer(each) if name["name"] in _TEXTS), "")
-        if found:
-            return program, found
+        marker = next((name[0] for text in code for name in PLACEHOLDER.finditer(text) if name["name"] in _TEXTS), "")
+        if marker:
+            return program, marker
     return "", ""
 
 
@@ -119,9 +119,9 @@ def _parts(text: str, placeholder: re.Pattern[str]) -> Iterator[tuple[str, str, 
     """Yield literal text, the placeholder after it (empty at the end), and the quotes around the placeholder."""
     quotes_at = list(_quotes(text))
     last = 0
-    for found in placeholder.finditer(text):
-        yield text[last : found.start()], found["name"], quotes_at[found.start()]
-        last = found.end()
+    for match in placeholder.finditer(text):
+        yield text[last : match.start()], match["name"], quotes_at[match.start()]
+        last = match.end()
     yield text[last:], "", ""
 
 
@@ -196,8 +196,9 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
     `files_format` is the format of each file in `{FILES}`, with `{path}` and `{basename}`. `env` sets environment
     variables for the command; `pass_env` lists inherited variables to pass on although they look like secrets. `cwd`
     is relative to the dataset's folder, which is also the default. `sandbox` isolates the command: it may write to its
-    workspace only. With `chat_format: json`, the prompt is the JSON list of the messages. With `traces`, the spans that
-    the command exports become the messages and tool calls of its answers; see `trace_wait`.
+    workspace only. With `chat_format: json`, the prompt is the JSON list of the messages. With `plain_output`, JSON
+    that the command prints is the text of the answer, whatever its keys. With `traces`, the spans that the command
+    exports become the messages and tool calls of its answers; see `trace_wait`.
     """
 
     aliases: ClassVar[dict[str, str]] = {
@@ -208,10 +209,12 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
         "keep_output_files": "keep_temp_files",
     }
     responder: ClassVar[str] = "agentv.targets.command_call:CommandResponder"
+    optional_variables: ClassVar[tuple[str, ...]] = ("cwd",)
 
     command_template: str
     files_format: str = "{path}"
     chat_format: ChatFormat = "text"
+    plain_output: bool = False
     env: dict[str, str] = {}
     pass_env: tuple[str, ...] = ()
     healthcheck: Healthcheck | None = None
@@ -228,12 +231,12 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
         if settings.get("command_template"):
             yield "command", str(settings["command_template"])
         check = settings.get("healthcheck")
-        written = check if isinstance(check, dict) else {}
+        fields = check if isinstance(check, dict) else {}
         for key in ("command_template", "command"):
-            if written.get(key):
-                yield "command", str(written[key])
-        if written.get("url"):
-            yield "host", host_of(str(written["url"]))
+            if fields.get(key):
+                yield "command", str(fields[key])
+        if fields.get("url"):
+            yield "host", host_of(str(fields["url"]))
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:
         """Return files in the command and its variables, relative to the folder that it runs in."""
@@ -283,7 +286,7 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
 
 
 def _placeholder_complaints(field: str, template: str) -> list[str]:
-    used = dict.fromkeys(found["name"] for found in PLACEHOLDER.finditer(REFERENCE.sub("", template)))
+    used = dict.fromkeys(match["name"] for match in PLACEHOLDER.finditer(REFERENCE.sub("", template)))
     return [
         f"'{field}' has an unknown placeholder {{{name}}}. {did_you_mean(name, PLACEHOLDERS) or _KNOWN}"
         for name in used

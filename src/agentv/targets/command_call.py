@@ -18,7 +18,7 @@ import msgspec
 from agentv.errors import end_of
 from agentv.model.call_trace import trace_variables
 from agentv.model.message import message_to_data, messages_as_json
-from agentv.model.response import Arrived, Request, Response, TargetFailure
+from agentv.model.response import Arrived, Request, Response, TargetFailure, answer
 from agentv.model.result import ErrorClass
 from agentv.model.values import to_json
 from agentv.sandbox.availability import sandbox_of
@@ -100,7 +100,7 @@ class CommandResponder:
             raise TargetFailure(
                 "invalid_response", f'The command succeeded with {where}; an empty answer is {{"text": ""}}'
             )
-        return response_from_text(text)
+        return answer(text, calls_unknown=True) if self._settings.plain_output else response_from_text(text)
 
     def sends(self, request: Request) -> dict[str, Any]:
         """Return the command template and the values of its placeholders."""
@@ -116,7 +116,7 @@ class CommandResponder:
             text = await self._run(requests, _LineReader(arrived))
         except TargetFailure as failure:
             # A new exception for each case: raising the same one repeatedly would extend its traceback.
-            return {each.case.id: TargetFailure(failure.error_class, failure.message) for each in requests}
+            return {item.case.id: TargetFailure(failure.error_class, failure.message) for item in requests}
         share_ms = (time.perf_counter() - started) * 1000 / len(requests)
         answers, complaints = _read_lines(text, share_ms)
         why = f" ({'; '.join(complaints[:3])})" if complaints else ""

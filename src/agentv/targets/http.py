@@ -61,10 +61,10 @@ def render_data(value: Any, names: Mapping[str, Any]) -> Any:
         name = _ONE_NAME.fullmatch(value.strip())
         if name is None:
             return render_text(value, names)
-        found = value_at(names, name[1])
-        if found is MISSING:
+        result = value_at(names, name[1])
+        if result is MISSING:
             raise TemplateProblem(f"'{name[1]}' is undefined")
-        return found
+        return result
     if isinstance(value, dict):
         return {key: render_data(item, names) for key, item in value.items()}
     return [render_data(item, names) for item in value] if isinstance(value, list) else value
@@ -72,7 +72,7 @@ def render_data(value: Any, names: Mapping[str, Any]) -> Any:
 
 def _templates(value: Any) -> Iterator[str]:
     """Yield the strings of a setting that are templates, without environment variables."""
-    return (text for _, written in iter_texts(value) if is_template(text := REFERENCE.sub("", written)))
+    return (text for _, raw in iter_texts(value) if is_template(text := REFERENCE.sub("", raw)))
 
 
 def _text_complaints(field: str, text: str) -> list[str]:
@@ -93,10 +93,10 @@ def _quoted(value: Any) -> Any:
 @cache
 def _address_environment() -> minijinja.Environment:
     """Return an environment that percent-encodes values, so that each stays within a path segment or query value."""
-    made = environment(_quoted)
+    env = environment(_quoted)
     # All values are encoded anyway; encoding them twice would be wrong.
-    made.add_filter("urlencode", lambda value: value)
-    return made
+    env.add_filter("urlencode", lambda value: value)
+    return env
 
 
 _VALUE = re.compile(r"\0([jt])(.*?)\0", re.DOTALL)
@@ -114,20 +114,20 @@ def _marked(value: Any) -> Any:
 @cache
 def _json_environment() -> minijinja.Environment:
     """Return an environment that marks values, so that `_fill_json` can insert them."""
-    made = environment(_marked)
-    made.add_filter("tojson", lambda value, *_, **__: f"\0j{to_json(value).decode()}\0")
-    return made
+    env = environment(_marked)
+    env.add_filter("tojson", lambda value, *_, **__: f"\0j{to_json(value).decode()}\0")
+    return env
 
 
 def _fill_json(rendered: str) -> str:
     """Insert the marked values into a JSON text: escaped inside a string, as JSON elsewhere."""
     parts: list[str] = []
     end, in_string = 0, False
-    for found in _VALUE.finditer(rendered):
-        literal = rendered[end : found.start()]
+    for match in _VALUE.finditer(rendered):
+        literal = rendered[end : match.start()]
         in_string ^= len(_QUOTES.findall(literal)) % 2 == 1
-        parts += (literal, _in_string(*found.groups()) if in_string else found[2])
-        end = found.end()
+        parts += (literal, _in_string(*match.groups()) if in_string else match[2])
+        end = match.end()
     return "".join((*parts, rendered[end:]))
 
 
@@ -236,8 +236,8 @@ class HttpResponder:
         url, headers, body = self._rendered(request)
         scheme, _, rest = url.partition("://")
         place, slash, path = rest.partition("/")
-        sent = {"method": self._method, "url": f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"}
-        return {**sent, "headers": headers, "body": None if body is None else body.decode(errors="replace")}
+        data = {"method": self._method, "url": f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"}
+        return {**data, "headers": headers, "body": None if body is None else body.decode(errors="replace")}
 
     def _rendered(self, request: Request) -> tuple[str, dict[str, str], bytes | None]:
         names = {name: NAMES[name](request) for name in self._names}

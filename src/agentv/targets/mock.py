@@ -67,21 +67,21 @@ class _MockResponder:
         delay = settings.delay_ms
         self._min_s, self._max_s = (value / 1000 for value in (delay if isinstance(delay, list) else (delay, delay)))
         self._exact = {id: self._responses(texts) for id, texts in settings.responses.items()}
-        self._globs = [(pattern, found) for pattern, found in self._exact.items() if not _GLOB.isdisjoint(pattern)]
+        self._globs = [(pattern, replies) for pattern, replies in self._exact.items() if not _GLOB.isdisjoint(pattern)]
         self._fixed = None if settings.response is None else self._responses(settings.response)
         self._is_immediate = not self._max_s and not self._fault_rate
 
     async def respond(self, request: Request) -> Response:
         if not self._is_immediate:
             await self._delay_or_fail(request)
-        found = self._fixed
+        replies = self._fixed
         if self._exact:
-            found = self._exact.get(request.case.id) or next(
-                (each for pattern, each in self._globs if fnmatchcase(request.case.id, pattern)), found
+            replies = self._exact.get(request.case.id) or next(
+                (matches for pattern, matches in self._globs if fnmatchcase(request.case.id, pattern)), replies
             )
-        if found is None:
+        if replies is None:
             return self._response(_last_user_text(request))
-        return found[0] if len(found) == 1 else found[min(request.turn, len(found) - 1)]
+        return replies[0] if len(replies) == 1 else replies[min(request.turn, len(replies) - 1)]
 
     async def aclose(self) -> None:
         """Do nothing: no connection is open."""

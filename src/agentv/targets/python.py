@@ -25,7 +25,8 @@ class PythonTarget(Target, frozen=True, kw_only=True):
 
     Its parameters may be `messages`, `prompt`, `case`, `variables` and `trial`; one parameter with any other name gets
     the prompt. A function for embeddings takes `texts` and returns a vector for each. With `chat_format: json`, the
-    prompt is the JSON list of the messages. A parameter `options` receives `{"config": …}`, as in promptfoo.
+    prompt is the JSON list of the messages. A parameter `options` receives `{"config": …}`, as in promptfoo; then
+    `output` in the object that the function returns may be text or data.
     """
 
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "callable": "function"}
@@ -47,8 +48,8 @@ class PythonTarget(Target, frozen=True, kw_only=True):
             call = _unknown
         if isinstance(call, type):
             call = built(call, self.function, home)
-        made = FunctionTarget(name=self.name, provider=self.provider, call=call, reference=self.function)
-        return msgspec.structs.replace(made, chat_format=self.chat_format, config=self.config).open(home)
+        target = FunctionTarget(name=self.name, provider=self.provider, call=call, reference=self.function)
+        return msgspec.structs.replace(target, chat_format=self.chat_format, config=self.config).open(home)
 
     def open_embeddings(self, home: str) -> Responder:
         """Open the function, which must return vectors."""
@@ -56,8 +57,8 @@ class PythonTarget(Target, frozen=True, kw_only=True):
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """Return the function's file."""
-        found = file_of(self.function, home)
-        return () if found is None else (found,)
+        path = file_of(self.function, home)
+        return () if path is None else (path,)
 
     def complaints(self) -> list[str]:
         """Check the form of the function's name."""

@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
+import json
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
-from agentv.model.case import case_to_data
-from agentv.model.message import message_to_data, messages_as_json
+from agentv.model.case import EvalCase, case_to_data
+from agentv.model.message import Message, message_to_data, messages_as_json
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.model.result import ErrorClass
 from agentv.support.byte_gate import LARGE_BYTES, hold_bytes
 from agentv.support.function_call import DaemonThreads, FunctionCall, is_cancelled
+from agentv.support.javascript.values import number_text
 from agentv.support.user_code import describe
-from agentv.targets.answers import response_from_value
+from agentv.targets.answers import response_from_object, response_from_value
 from agentv.targets.apis.model_api import embedding_texts
 from agentv.targets.python import FunctionTarget
+
+
+def _promptfoo_context(case: EvalCase) -> dict[str, Any]:
+    """Return the third argument of a provider of promptfoo."""
+    variables = dict(case.variables or {})
+    test = {"vars": dict(variables), "metadata": dict(case.metadata or {}), "description": case.id}
+    return {"vars": variables, "test": test}
+
 
 KNOWN: dict[str, Callable[[Request], Any]] = {
     "messages": lambda request: [message_to_data(message) for message in request.messages],
@@ -29,7 +41,7 @@ KNOWN: dict[str, Callable[[Request], Any]] = {
     "variables": lambda request: dict(request.case.variables or {}),
     "trial": lambda request: request.trial,
     "options": lambda _: {},
-    "context": lambda request: {"vars": dict(request.case.variables or {})},
+    "context": lambda request: _promptfoo_context(request.case),
     "texts": embedding_texts,
 }
 """The arguments of a function by parameter name."""
@@ -37,6 +49,15 @@ KNOWN: dict[str, Callable[[Request], Any]] = {
 _ALWAYS = frozenset(KNOWN) - {"texts", "options", "context"}
 """The arguments of a function with `**kwargs`. `texts` is only for embeddings; the others are those of promptfoo."""
 
+
+_PARAMETERS = 3
+"""The number of parameters of a provider of promptfoo: the prompt, options and a context."""
+
+_EXPONENTS = 1e21
+"""Numbers from here on are written with an exponent."""
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
+_MOST_INDEX = 2**32 - 1
 
 _REMEMBERED = 16
 """The number of answers that the usual size is mainly a mean of."""
@@ -54,9 +75,11 @@ class FunctionResponder:
         if settings.chat_format == "json":
             self._arguments["prompt"] = lambda request: messages_as_json(request.messages)
         config = settings.config or {}
-        self._arguments["options"] = lambda _: {"config": copy.deepcopy(config)}
+        self._arguments["options"] = lambda _: {"config": copy.deepcopy(config), "env": {}}
+        call = call if settings.config is None else _with_names(call)
         self._function: FunctionCall[Request] = FunctionCall(call, label, self._arguments, "prompt", _ALWAYS)
-        self._is_call_api = {"options", "context"} <= set(self._function.names)
+        self._has_options = {"options", "context"} <= set(self._function.names)
+        self._has_config = settings.config is not None
         self._threads = DaemonThreads()
         self._answers = 0
         self._usual_bytes = 0.0
@@ -84,7 +107,7 @@ class FunctionResponder:
             if size > LARGE_BYTES or self._usual_bytes:
                 self._learn(size)
                 await hold_bytes(size - reserved)
-            return response_from_value(_answer_of(value) if self._is_call_api else value)
+            return _promptfoo_response(value) if self._is_provider(value) else response_from_value(value)
         except TargetFailure:
             raise
         except TimeoutError as error:
@@ -97,6 +120,11 @@ class FunctionResponder:
                 raise
             raise self._failure(error) from error
 
+    def _is_provider(self, value: Any) -> bool:
+        """Whether the function is a provider of promptfoo: one with a `config`, or that returns its kind of object."""
+        has_keys = isinstance(value, dict) and bool(value.keys() & {"output", "error"})
+        return self._has_options and (self._has_config or has_keys)
+
     def _learn(self, size: int) -> None:
         """Update the usual size of answers, a mean in which the last ones count most."""
         self._answers = min(_REMEMBERED, self._answers + 1)
@@ -104,8 +132,8 @@ class FunctionResponder:
 
     def sends(self, request: Request) -> dict[str, Any]:
         """Return the arguments by name, with the case as `agentv cases` prints it."""
-        found = {name: self._arguments[name](request) for name in self._function.names}
-        return {**found, "case": case_to_data(request.case)} if "case" in found else found
+        arguments = {name: self._arguments[name](request) for name in self._function.names}
+        return {**arguments, "case": case_to_data(request.case)} if "case" in arguments else arguments
 
     async def aclose(self) -> None:
         """Stop idle threads without waiting for running functions."""
@@ -116,18 +144,56 @@ class FunctionResponder:
         return TargetFailure(kind, describe(error, self._home))
 
 
-def _answer_of(value: Any) -> Any:
-    """Return what a function of promptfoo, `call_api(prompt, options, context)`, returned, as an answer object."""
-    if not isinstance(value, dict):
-        return value
+def _with_names(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a provider of promptfoo, which is called by position, with the names that its parameters have there."""
+    try:
+        parameters = list(inspect.signature(call).parameters.values())
+    except (TypeError, ValueError):
+        return call
+    is_plain = all(item.kind is item.POSITIONAL_OR_KEYWORD for item in parameters)
+    if len(parameters) != _PARAMETERS or not is_plain or all(item.name in KNOWN for item in parameters):
+        return call
+    return lambda prompt, options, context: call(prompt, options, context)
+
+
+def _promptfoo_response(value: Any) -> Response:
+    """Return the response of a provider of promptfoo, `call_api(prompt, options, context)`.
+
+    Its output is read as promptfoo reads the JSON of it, so that numbers and keys are those of JavaScript.
+    """
+    if not isinstance(value, dict) or not ("output" in value or value.get("error")):
+        raise TargetFailure("invalid_response", "The function must return a dict with 'output' or 'error'")
     if value.get("error"):
         raise TargetFailure("process", str(value["error"]))
-    output, usage = value.get("output"), value.get("tokenUsage") or value.get("token_usage") or {}
+    try:
+        output = json.loads(
+            json.dumps(value["output"], allow_nan=False),
+            parse_float=_number,
+            parse_int=_number,
+            object_pairs_hook=_object,
+        )
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TargetFailure("invalid_response", f"The output of the function is not valid JSON: {error}") from None
     if output is None:
-        return value
+        raise TargetFailure("invalid_response", "The function returned no output")
+    usage = value.get("tokenUsage") or value.get("token_usage") or {}
     tokens = {"input": usage.get("prompt"), "output": usage.get("completion")} if isinstance(usage, dict) else {}
-    found = {"text": output, "cost_usd": value.get("cost"), "token_usage": tokens if all(tokens.values()) else None}
-    return {key: each for key, each in found.items() if each is not None}
+    figures = {"cost_usd": value.get("cost"), "token_usage": tokens if all(tokens.values()) else None}
+    response = response_from_object({"text": "", **figures})
+    return msgspec.structs.replace(response, messages=(Message("assistant", output),))
+
+
+def _number(text: str) -> int | float:
+    """Return a number of JSON with the precision and the spelling of JavaScript."""
+    value = float(text)
+    return int(number_text(value)) if abs(value) < _EXPONENTS and value.is_integer() else value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object with its keys in the order of JavaScript: whole numbers first."""
+    values = dict(pairs)
+    numbers = sorted((key for key in values if _INDEX.fullmatch(key) and int(key) < _MOST_INDEX), key=int)
+    return {key: values[key] for key in (*numbers, *values)} if numbers else values
 
 
 def _size_of(value: object) -> int:

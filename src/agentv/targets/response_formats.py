@@ -22,15 +22,15 @@ class RecordedInAnotherFormat(TargetFailure):
         return RecordedInAnotherFormat, ()
 
 
-def response_formats(settings: Target, wanted: CallOverrides) -> list[CallOverrides]:
+def response_formats(settings: Target, base: CallOverrides) -> list[CallOverrides]:
     """Return the overrides to try in turn: with the schema, with any JSON, and without a response format.
 
     Formats that the target cannot send are left out.
     """
-    tried = [wanted, msgspec.structs.replace(wanted, schema="json")] if isinstance(wanted.schema, dict) else [wanted]
-    tried = [each for each in tried if each.schema is not None and _sends(settings, each)]
-    return [*tried, msgspec.structs.replace(wanted, schema=None)]
+    tried = [base, msgspec.structs.replace(base, schema="json")] if isinstance(base.schema, dict) else [base]
+    tried = [step for step in tried if step.schema is not None and _sends(settings, step)]
+    return [*tried, msgspec.structs.replace(base, schema=None)]
 
 
-def _sends(settings: Target, wanted: CallOverrides) -> bool:
-    return getattr(settings.with_overrides(wanted), "response_format", None) == wanted.schema
+def _sends(settings: Target, overrides: CallOverrides) -> bool:
+    return getattr(settings.with_overrides(overrides), "response_format", None) == overrides.schema

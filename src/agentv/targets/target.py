@@ -91,9 +91,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     responder: ClassVar[str] = ""
     """The responder class as `module:name`. `open` imports it, so that checking settings does not."""
 
+    takes_skills: ClassVar[bool] = False  # if true, it is a `SkillTarget`
     reports_calls: ClassVar[bool] = False
     """Whether it always reports its tool calls, so that an answer without any had none."""
-
     writes_logs: ClassVar[bool] = False
     """Whether it writes a log while it works."""
 
@@ -213,7 +213,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 class ModelApi(Target, frozen=True, kw_only=True):
     """Settings of all model APIs. `response_format` may be a JSON Schema, either bare or in OpenAI's format.
 
-    Entries of `tools` with `function: file.py:name`, `command` or `mcp` run on this machine: the target calls the model
+    Tools with `function: file.py:name`, `command`, `mcp` or `recorded` run on this machine: the target calls the model
     until it answers, at most `max_turns` times (20 by default). Other entries are only declared to the model."""
 
     aliases: ClassVar[dict[str, str]] = {
@@ -348,14 +348,14 @@ def fingerprint_of(settings: Target, secrets: Iterable[str], files: Mapping[str,
     """
     if not settings.has_stable_fingerprint:
         return ""
-    found = digest(
+    fingerprint = digest(
         {
             key: mask_secrets(value, (key,), _masked(frozenset(secrets)))
             for key, value in explicit_settings(settings).items()
             if key not in _CALL_SETTINGS and not key.startswith("retry_") and not is_secret_field((key,))
         }
     )
-    return digest([found, files]) if files else found
+    return digest([fingerprint, files]) if files else fingerprint
 
 
 def file_hashes(settings: Target, home: str, folders: Iterable[str]) -> dict[str, str]:
@@ -364,13 +364,13 @@ def file_hashes(settings: Target, home: str, folders: Iterable[str]) -> dict[str
     Files that these files import or read are not included.
     """
     folders = tuple(folders)
-    named = list(settings.files_named(home, folders))
+    paths = list(settings.files_named(home, folders))
     if ".py:" in settings.provider:
-        named.append(file_of(settings.provider, home) or "")
+        paths.append(file_of(settings.provider, home) or "")
     for function in functions_of(settings.transform):
         parents = dict.fromkeys(parent for folder in folders for parent in upward(folder, home))
-        named += [file_of(function, parent) or "" for parent in parents]
-    return contents(filter(None, named), home)
+        paths += [file_of(function, parent) or "" for parent in parents]
+    return contents(filter(None, paths), home)
 
 
 @lru_cache(maxsize=8)

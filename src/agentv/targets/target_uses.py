@@ -10,10 +10,10 @@ from agentv.registry import TARGETS
 from agentv.settings.addresses import host_of
 from agentv.settings.environment import references
 from agentv.settings.settings_reader import field_of
-from agentv.settings.transform import functions_of
+from agentv.settings.transform import functions_of, script_file, scripts_of
 from agentv.targets.target import Target
 from agentv.targets.targets_file import Entry, follow, targets_used
-from agentv.targets.tools.tool import CommandTool, FunctionTool, local_tools
+from agentv.targets.tools.tool import CommandTool, FunctionTool, RecordedTools, local_tools
 from agentv.trust.inventory import ANY_HOST, Inventory, NamedUse, Use, command_text
 
 
@@ -25,12 +25,12 @@ def target_inventory(names: Iterable[str], entries: Mapping[str, Entry], file: s
 
 
 def _entry_uses(name: str, entries: Mapping[str, Entry], file: str) -> Iterator[Use]:
-    found = follow(entries[name], entries, None, Problems())
-    entry = (found or entries[name])[1]
+    final_entry = follow(entries[name], entries, None, Problems())
+    entry = (final_entry or entries[name])[1]
     label = f"target '{name}'"
     for kind, value in dict.fromkeys(_settings_uses(entry)):
         yield Use(kind, value, file, label)
-    for variable in dict.fromkeys(each.variable for each in references(entry)):
+    for variable in dict.fromkeys(ref.variable for ref in references(entry)):
         yield Use("variable", variable, file, label)
 
 
@@ -65,7 +65,10 @@ def declared_uses(kind: type[Target], settings: Mapping[str, Any]) -> Iterator[N
         uses["host", ANY_HOST] = None
     yield from uses
     for function in functions_of(settings.get("transform")):
-        yield "code", function
+        script = script_file(function)
+        yield ("code", function) if script is None else ("command", f"node {script[0]}")
+    for code in scripts_of(settings.get("transform")):
+        yield "script", code
     yield from _tool_uses(settings.get("tools"))
     yield from _sandbox_uses(settings.get("sandbox"))
     passed = settings.get("pass_env")
@@ -96,6 +99,8 @@ def _tool_uses(entries: Any) -> Iterator[NamedUse]:
     for tool in local_tools(entries) if isinstance(entries, list) else ():
         if isinstance(tool, FunctionTool):
             yield "code", tool.function
+            continue
+        if isinstance(tool, RecordedTools):
             continue
         for variable in tool.pass_env:
             yield "variable", variable

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from agentv.errors import UsageError
 from agentv.model.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name, type_word
 from agentv.model.environment import address_secrets
-from agentv.registry import TARGETS
+from agentv.registry import SERVICES, TARGETS
 from agentv.settings.environment import REFERENCE, interpolate, is_secret_field, references
 from agentv.settings.settings_reader import declares, field_of, read_settings
 from agentv.targets.target import Target
@@ -32,6 +34,15 @@ class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "
     version: str | int | float | None = None
     description: str | None = None
     targets: list[Any]
+
+
+def as_targets_file(data: Any) -> Any:
+    """Return parsed data as that of a targets file. An extension may read files of another tool."""
+    if isinstance(data, dict) and "providers" not in data:
+        return data
+    with suppress(KeyError):
+        return SERVICES.find("providers-files")(data)
+    return data
 
 
 def check_targets(data: Any) -> Problems:
@@ -89,17 +100,17 @@ def repeated_names(data: Any) -> dict[str, Problem]:
 
 def model_entries(names: Iterable[str], entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """Return entries for names that are not in a file: `TARGET:MODEL`, or `PROVIDER:MODEL` without other settings."""
-    found: dict[str, Entry] = {}
+    new_entries: dict[str, Entry] = {}
     for name in names:
         base, _, model = name.partition(":")
         provider = None if ".py" in base else TARGETS.canonical(base)
         if not model or name in entries:
             continue
         if base in entries:
-            found[name] = len(entries) + len(found), {"name": name, "use_target": base, "model": model}
+            new_entries[name] = len(entries) + len(new_entries), {"name": name, "use_target": base, "model": model}
         elif provider is not None and field_of(TARGETS.find(provider), "model") is not None:
-            found[name] = len(entries) + len(found), {"name": name, "provider": provider, "model": model}
-    return found
+            new_entries[name] = len(entries) + len(new_entries), {"name": name, "provider": provider, "model": model}
+    return new_entries
 
 
 def check_entry(entry: Entry, entries: Mapping[str, Entry], problems: Problems) -> None:
@@ -116,15 +127,15 @@ def check_entry(entry: Entry, entries: Mapping[str, Entry], problems: Problems) 
             is_judge = field is not None and field.name == "judge_target"
             check_reference(place, name, entries, problems, is_needed=not is_judge)
     before = len(problems.errors)
-    found = follow(entry, entries, None, problems)
-    if found is None or len(problems.errors) > before:
+    final_entry = follow(entry, entries, None, problems)
+    if final_entry is None or len(problems.errors) > before:
         return
-    used, settings = found
+    used, settings = final_entry
     checked = Problems()
     if _is_text(settings, "provider", path, checked):
         _check_settings(settings, path, checked)
     # Problems in the settings of another target are reported there.
-    problems += (each for each in checked if used == index or each.path[2:3] == () or each.path[2] in own)
+    problems += (problem for problem in checked if used == index or problem.path[2:3] == () or problem.path[2] in own)
 
 
 def targets_used(names: Iterable[str], entries: Mapping[str, Entry]) -> set[str]:
@@ -145,16 +156,16 @@ def targets_used(names: Iterable[str], entries: Mapping[str, Entry]) -> set[str]
 
 def placed(problems: Iterable[Problem], index: int) -> list[Problem]:
     """Return problems of one entry as problems of the file."""
-    return [msgspec.structs.replace(each, path=("targets", index, *each.path)) for each in problems]
+    return [msgspec.structs.replace(problem, path=("targets", index, *problem.path)) for problem in problems]
 
 
 def check_reference(
     place: KeyPath, name: str, names: Iterable[str], problems: Problems, *, is_needed: bool = True
 ) -> None:
     """Add an error if a setting refers to a target that is not in the file; a warning if it may not be needed."""
-    if name not in (known := list(names)):
+    if name not in (targets := list(names)):
         message = f"Field '{field_name(place)}' refers to target '{name}', which is not in this file"
-        hint = did_you_mean(name, known) or f"Targets in this file: {', '.join(known)}"
+        hint = did_you_mean(name, targets) or f"Targets in this file: {', '.join(targets)}"
         (problems.error if is_needed else problems.warning)(place, message, hint)
 
 
@@ -166,27 +177,27 @@ def follow(
     Returns None after noting an error. Without `variables`, a variable in `use_target` also gives None.
     """
     index, data = entry
-    seen = [index]
+    trail = [index]
     own: dict[str, Any] = {}
     while (key := _use_target(data)) is not None:
         place: KeyPath = ("targets", index, key)
         own = {other: value for other, value in data.items() if other not in ("name", "provider", key)} | own
         name = data[key]
         if variables is not None:
-            found = Problems()
-            name = interpolate(name, variables, (key,), found, f"Target '{data.get('name')}'")
-            problems += placed(found, index)
+            name_problems = Problems()
+            name = interpolate(name, variables, (key,), name_problems, f"Target '{data.get('name')}'")
+            problems += placed(name_problems, index)
         if not _is_text(data, key, ("targets", index), problems) or not name or _is_variable(name):
             return None
         if name not in entries:
             check_reference(place, name, entries, problems)
             return None
         index, data = entries[name]
-        if index in seen:
-            chain = " → ".join((*_named(seen, entries), name))
+        if index in trail:
+            chain = " → ".join((*_named(trail, entries), name))
             problems.error(place, f"'use_target' leads back to the same target: {chain}")
             return None
-        seen.append(index)
+        trail.append(index)
     return index, _merged(data, own) if own else data
 
 
@@ -207,12 +218,12 @@ def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     canonical = TARGETS.canonical(provider) if isinstance(provider, str) else None
     kind = Target if canonical is None or ".py:" in canonical else TARGETS.find(canonical)
     replaced = {field.name for key in own if (field := field_of(kind, key)) is not None}
-    kept = {
+    rest = {
         key: value
         for key, value in base.items()
         if (field := field_of(kind, key)) is None or field.name not in replaced
     }
-    return {**kept, **own}
+    return {**rest, **own}
 
 
 def _other_targets(entry: dict[str, Any], path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
@@ -247,13 +258,13 @@ def _check_settings(entry: dict[str, Any], path: KeyPath, problems: Problems) ->
         return declares(kind, place) and _is_variable(_at(entry, place))
 
     data = {**entry, "name": "-"}
-    found = Problems()
-    settings = read_settings(kind, data, path, found, strict=True)
-    unknown = {problem.path[len(path)] for problem in found if is_unknown(problem)}
-    problems.extend(problem for problem in found if not is_unknown(problem))
+    all_problems = Problems()
+    settings = read_settings(kind, data, path, all_problems, strict=True)
+    unknown = {problem.path[len(path)] for problem in all_problems if is_unknown(problem)}
+    problems.extend(problem for problem in all_problems if not is_unknown(problem))
     if unknown:
-        known = {key: value for key, value in data.items() if key not in unknown}
-        settings = read_settings(kind, known, path, Problems(), strict=True)
+        literals = {key: value for key, value in data.items() if key not in unknown}
+        settings = read_settings(kind, literals, path, Problems(), strict=True)
     for complaint in settings.complaints() if settings is not None else ():
         problems.error(path, f"Target '{entry.get('name')}': {complaint}")
 
@@ -316,6 +327,26 @@ def variables_in_addresses(entry: dict[str, Any]) -> Iterator[str]:
 
 def unset_judge(entry: dict[str, Any], kind: type[Target], values: Mapping[str, str]) -> dict[str, Any]:
     """Return the judge of a target as written if its variable is not set: that is an error once a judge is needed."""
-    unset = (each for each in references(entry) if len(each.path) == 1 and not values.get(each.variable))
-    keys = (str(each.path[0]) for each in unset)
+    unset = (ref for ref in references(entry) if len(ref.path) == 1 and not values.get(ref.variable))
+    keys = (str(ref.path[0]) for ref in unset)
     return {key: entry[key] for key in keys if (field := field_of(kind, key)) and field.name == "judge_target"}
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """A target of the file under another name, with some other settings."""
+
+    name: str
+    base: str
+    settings: dict[str, Any] = {}
+
+
+def variant_entries(
+    variants: Iterable[Variant], entries: Mapping[str, tuple[int, dict[str, Any]]]
+) -> dict[str, tuple[int, dict[str, Any]]]:
+    """Return entries of a targets file for variants, numbered after the known ones. Raises UsageError."""
+    new_entries: dict[str, tuple[int, dict[str, Any]]] = {}
+    for number, variant in enumerate(variants, len(entries)):
+        if variant.name in entries or variant.name in new_entries:
+            raise UsageError(f"This command needs the target name '{variant.name}'", hint="Rename your own target")
+        new_entries[variant.name] = number, {"name": variant.name, "use_target": variant.base, **variant.settings}
+    return new_entries

@@ -36,7 +36,7 @@ def require_trust(file: str, inventory: Inventory) -> None:
     A folder that was named with `--trust` is remembered, as if the question had been answered.
     """
     real = os.path.realpath(file)
-    folder = next((each for each in granted_paths() if is_inside(real, each)), None)
+    folder = next((path for path in granted_paths() if is_inside(real, path)), None)
     if not inventory or (folder is None and in_project(real)):
         return
     if folder is None and _is_accepted(real, inventory):
@@ -67,22 +67,22 @@ def _remember(folder: str, files: dict[str, str] | None) -> None:
             memory.remember(folder, files)
 
 
-def require_trust_in_values(file: str, shown: Inventory, found: Inventory) -> None:
+def require_trust_in_values(file: str, previous: Inventory, current: Inventory) -> None:
     """Ask again if a trusted file, with the values of its variables, would use more than was shown before.
 
     Raises UntrustedError if the user does not agree. A policy that allows programs agrees with everything.
     """
-    more = found.beyond(shown)
-    if not more or load_policy().programs == "allow" or memory.is_remembered(file, found) is not None:
+    more = current.beyond(previous)
+    if not more or load_policy().programs == "allow" or memory.is_remembered(file, current) is not None:
         return
     ask, folder = question(), folder_to_trust(file)
-    files = memory.snapshot(folder, found)
+    files = memory.snapshot(folder, current)
     lines = [f"With the values of its variables it would also use {more.totals}:", *(f"  {x}" for x in more.lines())]
     headline = f"{short(file)} would use more than it shows without its variables"
     if ask is None or not ask("\n".join((f"{headline}.", *lines))):
         hint = f"Run the command on a terminal to be asked, or set `programs: allow` in {policy_path()}"
         raise UntrustedError(headline, "\n".join((*lines, "Nothing was run or imported.")), hint)
-    _check_unchanged(folder, files, found)
+    _check_unchanged(folder, files, current)
     _remember(folder, files)
 
 

@@ -67,11 +67,11 @@ class Inventory:
         """Return the items of some kinds."""
         return [use for use in self._uses if use.kind in kinds]
 
-    def beyond(self, shown: Inventory) -> Inventory:
+    def beyond(self, other: Inventory) -> Inventory:
         """Return the items that another inventory lacks, in whichever file."""
-        known = {(use.kind, use.value) for use in shown}
-        left = (use for use in self if (use.kind, use.value) not in known)
-        return Inventory(left, self.files, has_values=self.has_values)
+        pairs = {(use.kind, use.value) for use in other}
+        uses = (use for use in self if (use.kind, use.value) not in pairs)
+        return Inventory(uses, self.files, has_values=self.has_values)
 
     @property
     def running(self) -> list[Use]:

@@ -23,17 +23,15 @@ MOST_FILES = 20_000
 MOST_BYTES = 256 * 1024 * 1024
 """Folders with more than that are remembered with the files that can execute only."""
 
-_CODE = re.compile(
-    r"""\.(py[wicdx]?|pth|so|dll|dylib|exe|jar|wasm|(ba|z|fi)?sh|ps1|bat|cmd|[cm]?[jt]sx?|rb|p[lm]|php|lua|tcl|awk|sed|r|jl
-    |go|rs|java|kts?|scala|groovy|gradle|clj|exs?|erl|hs|ml|swift|[chm]|cc|[ch]pp|cxx|mm|[cf]s|sql|mk|cmake|nix|bzl|bazel
-    |ipynb|ya?ml|toml|ini|cfg|conf|env|mdx|service|j2|jinja2?
+_CODE = r"""(?x)
+    \.(py[wicdx]?|pth|so|dll|dylib|exe|jar|wasm|(ba|z|fi)?sh|ps1|bat|cmd|[cm]?[jt]sx?|rb|p[lm]|php|lua|tcl|awk|sed
+    |r|jl|go|rs|java|kts?|scala|groovy|gradle|clj|exs?|erl|hs|ml|swift|[chm]|cc|[ch]pp|cxx|mm|[cf]s|sql|mk|cmake|nix|bzl
+    |bazel|ipynb|ya?ml|toml|ini|cfg|conf|env|mdx|service|j2|jinja2?
     |zip|whl|egg|pyz|tar|t?gz|tbz2?|bz2|t?xz|zst|7z|rar|war|deb|rpm|asar
     |pkl|pickle|p|dill|joblib|pt|ckpt|bin|npy|npz|h5|hdf5|keras|onnx|pb|tflite|safetensors|gguf|rds|rdata|mat|parquet)$
     |^((gnu)?make|just|rake|gem|proc|docker|container|jenkins|vagrant|brew)file
     |^(package|composer|deno|tsconfig|settings|settings\.local|\.?mcp|opencode)\.json$
-    |^(agents|claude|gemini|skill)\.md$""",
-    re.VERBOSE,
-)
+    |^(agents|claude|gemini|skill)\.md$"""
 """Names of programs, of archives and pickles, and of files that programs are configured with."""
 _HIDDEN = (".env", ".npmrc", ".yarnrc", ".gitattributes", ".gitmodules", ".pythonrc", ".bash", ".zsh", ".profile")
 """The beginnings of hidden files that programs read their settings from."""
@@ -167,28 +165,28 @@ def _snapshot(root: str, inventory: Inventory) -> dict[str, str]:
     If there are too many, only of those that can execute. Of a dataset it is what the dataset would use: its data may
     change. Results, and modules that Python compiles itself, are left out. Raises _UncheckableError.
     """
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     datasets = {os.path.realpath(file) for file in inventory.files}
-    named = set(_named_files(inventory, root))
+    used_files = set(_named_files(inventory, root))
     commands = "\n".join(use.value for use in inventory.running)
     try:
         paths = [path for path in _files_below(root) if path not in datasets]
         is_small = _is_small(paths)
         if not is_small:
-            found[_IN_PART] = ""
-        for path in (*paths, *sorted(named)):
+            hashes[_IN_PART] = ""
+        for path in (*paths, *sorted(used_files)):
             is_read = is_small or os.path.basename(path) in commands or _can_execute(path)
-            if path in named or (is_read and _is_hashed(path)):
-                found.setdefault(os.path.relpath(path, root), _digest(path))
-            if not is_small and len(found) > MOST_FILES:
+            if path in used_files or (is_read and _is_hashed(path)):
+                hashes.setdefault(os.path.relpath(path, root), _digest(path))
+            if not is_small and len(hashes) > MOST_FILES:
                 raise _UncheckableError(_TOO_MANY)
         for file in datasets:
             if is_inside(file, root):
                 what = _USES_WITH_VALUES if inventory.has_values else _USES
-                found[f"{os.path.relpath(file, root)}{what}"] = _uses_digest(file, inventory)
+                hashes[f"{os.path.relpath(file, root)}{what}"] = _uses_digest(file, inventory)
     except OSError as error:
         raise _UncheckableError(f"{error.filename or root} cannot be read") from None
-    return found
+    return hashes
 
 
 def _is_small(paths: list[str]) -> bool:
@@ -211,14 +209,14 @@ def _files_below(root: str) -> Iterator[str]:
     if os.path.isfile(root):
         yield root
         return
-    waiting, seen, outside = [root], set[str](), 0
+    waiting, parents, outside = [root], set[str](), 0
     while waiting:
         start = waiting.pop()
         for parent, folders, files in os.walk(start, onerror=_raise):
-            if parent in seen:
+            if parent in parents:
                 folders.clear()
                 continue
-            seen.add(parent)
+            parents.add(parent)
             files = _kept(root if start == root else "", parent, folders, files)
             links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
             waiting += (_linked_folder(os.path.join(parent, name)) for name in links)
@@ -247,7 +245,7 @@ def _kept(root: str, parent: str, folders: list[str], files: list[str]) -> list[
 
 def _linked_folder(link: str) -> str:
     real = os.path.realpath(link)
-    if is_too_wide(real) or any(is_inside(real, each) for each in _SYSTEM):
+    if is_too_wide(real) or any(is_inside(real, root) for root in _SYSTEM):
         raise _UncheckableError(f"{link} is a link to {real}, which has too many files")
     return real
 
@@ -256,7 +254,7 @@ def _can_execute(path: str) -> bool:
     name = os.path.basename(path).lower()
     if os.path.islink(path) or name.startswith(_HIDDEN):
         return True
-    if _CODE.search(name) or name in _GIT_SETTINGS or f"{os.sep}.git{os.sep}" in path or os.access(path, os.X_OK):
+    if re.search(_CODE, name) or name in _GIT_SETTINGS or f"{os.sep}.git{os.sep}" in path or os.access(path, os.X_OK):
         return True
     with suppress(OSError), open(path, "rb") as file:
         return file.read(2) == b"#!"

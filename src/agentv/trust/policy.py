@@ -19,6 +19,8 @@ from agentv.model.diagnostics import Problems, type_word
 from agentv.settings.addresses import is_ambiguous
 from agentv.settings.frozen_settings import check_settings_file, frozen_settings
 from agentv.settings.settings_reader import read_settings
+from agentv.support.yaml.yaml_file import parse_yaml_file
+from agentv.support.yaml.yaml_parser import locate
 
 FILE_NAME = "policy.yaml"
 
@@ -59,8 +61,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 def config_folder() -> str:
     """Return the folder of the user's own settings: `$XDG_CONFIG_HOME/agentv`, or `~/.config/agentv`."""
-    given = os.environ.get("XDG_CONFIG_HOME", "")
-    base = given if os.path.isabs(given) else os.path.join(os.path.expanduser("~"), ".config")
+    value = os.environ.get("XDG_CONFIG_HOME", "")
+    base = value if os.path.isabs(value) else os.path.join(os.path.expanduser("~"), ".config")
     return os.path.join(base, "agentv")
 
 
@@ -110,8 +112,6 @@ def _users_policy() -> Policy:
 
 @lru_cache(maxsize=16)
 def _read(path: str, modified: int, size: int) -> Policy:  # noqa: ARG001  # a changed file is read again
-    from agentv.support.yaml.yaml_file import parse_yaml_file  # late: most users have no policy
-    from agentv.support.yaml.yaml_parser import locate
 
     data = parse_yaml_file(path)
     if data is None:

@@ -39,17 +39,17 @@ def trusting(paths: Iterable[FilePath], ask: Ask | None = None, advice: Advice =
 
     `ask` asks about others; without it, they are refused. `advice` is the hint of a refusal.
     """
-    granted, asked, advised = GRANTED.set(GRANTED.get()), _ask.set(ask), _advice.set(advice)
-    runs = _trusts_runs.set(False)
+    grant_token, ask_token, advice_token = GRANTED.set(GRANTED.get()), _ask.set(ask), _advice.set(advice)
+    runs_token = _trusts_runs.set(False)
     try:
         for path in paths:
             grant(path)
         yield
     finally:
-        GRANTED.reset(granted)
-        _ask.reset(asked)
-        _advice.reset(advised)
-        _trusts_runs.reset(runs)
+        GRANTED.reset(grant_token)
+        _ask.reset(ask_token)
+        _advice.reset(advice_token)
+        _trusts_runs.reset(runs_token)
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def is_trusted(path: str) -> bool:
     Links are followed first: a link out of the project is outside.
     """
     real = os.path.realpath(path)
-    return in_project(real) or any(is_inside(real, each) for each in GRANTED.get())
+    return in_project(real) or any(is_inside(real, root) for root in GRANTED.get())
 
 
 def in_project(real: str) -> bool:
@@ -124,7 +124,7 @@ def distrust(real: str) -> str:
     `/tmp`, all folders on the path must be this user's own too. A project that the user trusts needs none of this.
     """
     root = project_root(".")
-    if any(is_inside(place, each) for place in (root, os.path.realpath(real)) for each in GRANTED.get()):
+    if any(is_inside(place, path) for place in (root, os.path.realpath(real)) for path in GRANTED.get()):
         return ""
     status, places = os.stat(root), [real]
     if not is_own(status):
@@ -132,7 +132,7 @@ def distrust(real: str) -> str:
     if is_shared(status):
         if real == root or not status.st_mode & stat.S_ISVTX:
             return f"others can write to {root}"
-        places = [real, *(str(each) for each in Path(real).parents if str(each) != root and is_inside(str(each), root))]
+        places = [real, *(str(path) for path in Path(real).parents if str(path) != root and is_inside(str(path), root))]
     for place in places:
         try:
             status = os.lstat(place)

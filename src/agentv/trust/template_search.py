@@ -28,13 +28,13 @@ def template_uses(template: str) -> Iterator[str]:
 
     In a template of the project, links may lead anywhere. What is too large to be searched needs trust as a whole.
     """
-    root, seen = os.path.realpath(template), 0
+    root, count = os.path.realpath(template), 0
     checks_links = not in_project(root)
     for parent, folders, files in os.walk(template):
         folders.sort()
         names = sorted((*folders, *files))
-        seen += len(names)
-        if seen > MOST_ENTRIES:
+        count += len(names)
+        if count > MOST_ENTRIES:
             yield f"{template} (more than {MOST_ENTRIES:,} files, not searched)"
             return
         if is_repository(names):
@@ -78,8 +78,8 @@ def added_repositories(template: str, paths: Iterable[str]) -> Iterator[str]:
 
 def is_repository(names: list[str]) -> bool:
     """Whether Git takes a folder with these names for a repository, whatever the folder is called."""
-    found = {name.lower() for name in names}
-    return "head" in found and ("commondir" in found or {"objects", "refs"} <= found)
+    lower_names = {name.lower() for name in names}
+    return "head" in lower_names and ("commondir" in lower_names or {"objects", "refs"} <= lower_names)
 
 
 def _leads_out(link: str, root: str) -> bool:

@@ -224,6 +224,7 @@ class Killer:
                 self.is_killed.set()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("stage", ["file", "created", "poll", "results"])
 def test_a_run_killed_at_any_stage_pays_for_each_request_once(project, batched, stage):
     if stage == "file" and project.entry["provider"] == "anthropic":

@@ -244,15 +244,19 @@ def test_without_a_judge_the_known_targets_are_listed(project):
     assert ended.code == 2 and "Known targets: gpt" in ended.stderr
 
 
+@pytest.mark.timeout(500)
 def test_ctrl_c_saves_finished_work_and_the_command_can_continue(project):
     rows = [{"id": f"c{n}", "expected_outcome": "x", "input": "q"} for n in range(30)]
     project.write("d.jsonl", rows)
     command = [sys.executable, "-m", "agentv", "generate", "rubrics", "d.jsonl", "--workers", "1", "-q"]
     project.write("hold", "")
     with subprocess.Popen(command, cwd=project.path, stderr=subprocess.PIPE, text=True) as process:
-        wait_until(lambda: len(calls(project)) > 4, process)
-        process.send_signal(signal.SIGINT)
-        told = process.communicate(timeout=60)[1]
+        try:
+            wait_until(lambda: len(calls(project)) > 4, process, within_s=200)
+            process.send_signal(signal.SIGINT)
+            told = process.communicate(timeout=200)[1]
+        finally:
+            process.kill()  # or a failed wait would wait for its end until the worker is killed
     assert process.returncode == 130, told
     done = [json.loads(line) for line in (project.path / "d.jsonl").read_text().splitlines()]
     first = sum("rubrics" in row for row in done)

@@ -69,7 +69,7 @@ TEST = "\ntests: [{id: a, criteria: b, vars: {input: x}}]"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("providers: [a]\nextensions: ['file://x.ts:beforeAll']" + TEST, "'extensions' is not supported"),
+        ("providers: [a]\nextensions: ['other:x']" + TEST, "The extension other:x is not supported"),
         ("providers: [a]\nnunjucks_filters: {up: up.js}" + TEST, "'nunjucks_filters' is not supported"),
         ("environment: {type: docker, image: x}" + TEST, "'environment' of type 'docker' is not supported"),
         ("environment: {workdir: ., secrets: [X]}" + TEST, "'environment.secrets' is not supported"),
@@ -89,3 +89,15 @@ TEST = "\ntests: [{id: a, criteria: b, vars: {input: x}}]"
 )
 def test_what_cannot_be_kept_is_refused_by_name(folder, text, message):
     assert message in str(folder.error(folder.write("suite.eval.yaml", text)))
+
+
+def test_targets_of_a_suite_may_be_other_names_of_targets(command, folder):
+    folder.write(".agentv/targets.yaml", "targets: [{name: base, provider: mock, response: hello}]\n")
+    test = "{id: a, criteria: x, input: hi, assert: [{type: contains, value: hello}]}"
+    suite = f"execution: {{targets: [{{name: variant, use_target: base}}, base]}}\ntests: [{test}]\n"
+    path = folder.write("suite.yaml", suite)
+    assert command("eval", path, "--out", "run").code == 0
+    records = [json.loads(line) for line in (folder.path / "run" / "results.jsonl").read_text("utf-8").splitlines()]
+    assert sorted((record["target"], record["score"]) for record in records) == [("base", 1.0), ("variant", 1.0)]
+    ended = command("eval", folder.write("suite.yaml", suite.replace("use_target: base", "use_target: no")))
+    assert ended.code == 2 and "refers to target 'no'" in ended.stderr

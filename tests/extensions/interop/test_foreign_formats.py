@@ -10,6 +10,7 @@ from agentv.datasets.dataset import Options
 from agentv.datasets.detection import detect
 from agentv.datasets.loader import case_source
 from agentv.errors import LossWarning, MappedNote
+from agentv.extensions.interop.datasets.record_formats import RECORD_FORMATS
 from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS
 from late import Late
 from spreadsheet_files import write_sheet
@@ -30,6 +31,10 @@ EXAMPLES = [
 ]
 
 
+def test_every_row_of_the_table_is_a_format():
+    assert set(RECORD_FORMATS) <= set(FOREIGN_FORMATS.names())
+
+
 def text(messages):
     return "" if not messages else messages[-1].content if isinstance(messages[-1].content, str) else None
 
@@ -47,10 +52,15 @@ def shape(case, wanted):
         "tags": list(case.tags),
         "context": list(case.context),
         "turns": len(case.turns),
+        "turn_references": [text(turn.expected_output) for turn in case.turns],
         "goal": case.user.goal if case.user else None,
+        "user": {key: getattr(case.user, key) for key in wanted.get("user", {})},
         "lines": case.line,
         "workspace_files": [file.path for file in case.workspace.files] if case.workspace else [],
     }
+    found["refused"] = (
+        wanted.get("refused") if wanted.get("refused", "") in (case.case_error or "") else case.case_error
+    )
     found["metadata"] = {key: case.metadata.get(key) for key in wanted.get("metadata", {})}
     return {key: found[key] for key in wanted}
 
@@ -92,6 +102,7 @@ def test_every_format_has_enough_examples():
     assert {*FOREIGN_FORMATS.names(), *FOREIGN_FOLDERS.names()} == {*FIRST, *SECOND}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("kind", "example"), EXAMPLES)
 @pytest.mark.parametrize("target", ["out.yaml", "out.jsonl"])
 def test_a_file_converts_to_our_formats(tmp_path, command, kind, example, target):
@@ -105,10 +116,13 @@ def test_a_file_converts_to_our_formats(tmp_path, command, kind, example, target
 @pytest.mark.parametrize(
     ("file", "content", "reason"),
     [
-        ("pairs.jsonl", '{"prompt": "a", "chosen": "b", "rejected": "c"}', "preference pairs"),
+        ("pairs.jsonl", '{"chosen": "b", "rejected": "c"}', "no prompt that both answers reply to"),
+        ("rollouts.jsonl", '{"responses_create_params": {}, "response": {}, "reward": 1}', "rollouts of NeMo Gym"),
         ("predictions.jsonl", '{"instance_id": "a", "model_patch": "b", "text": "c"}', "predictions of SWE-bench"),
         ("answers.jsonl", '{"question_id": 1, "model_id": "m", "text": "c"}', "answers of MT-bench"),
         ("x.prompt.md", "---\nmode: agent\n---\nDo it\n", "a prompt of VS Code, which has no cases"),
+        ("p.prompt.yml", "model: m\nmessages: [{role: user, content: '{{input}}'}]\n", "has no testData"),
+        ("samples.jsonl", '{"input1": "a", "input2": "b"}', "Each sample has several inputs"),
         ("rows.csv", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "Git LFS pointer"),
         ("rows.csv", b"a,input\n1,\x00\n", "binary data"),
         ("rows.csv", "input\na,b,c\n", "3 cells"),

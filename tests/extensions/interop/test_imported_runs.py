@@ -310,7 +310,7 @@ def test_answers_are_rescored_by_id_and_input_if_the_tool_stores_no_dataset_name
     checks = [{"type": "contains", "value": "2"}]
     tests = [{"id": f"q{number}", "input": f"q {number}", "assertions": checks} for number in (0, 1)]
     folder.write("mine.yaml", {"tests": [*tests, {"id": "q2", "input": "another", "assertions": checks}]})
-    assert command("rescore", "d.json", "mine.yaml", "--out", "again").code in (0, 1)
+    assert command("rescore", "d.json", "mine.yaml", "--out", "again").code == 0
     records = sorted(RunStore.open("again").records(), key=lambda record: record.eval_id)
     assert [(record.dataset, record.score) for record in records] == [("mine", 1.0), ("mine", 0.0), ("mine", None)]
     assert "input changed" in records[2].error.message

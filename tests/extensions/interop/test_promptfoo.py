@@ -9,10 +9,11 @@ import pytest
 
 from agentv.errors import LossWarning
 from agentv.extensions.interop.datasets.promptfoo.provider_entries import UnmappedProvider, target_entry
-from agentv.extensions.interop.datasets.promptfoo.test_sources import assertion_of_cell
 from agentv.extensions.interop.datasets.promptfoo.transform_code import response_path_of, transforms_of
+from agentv.extensions.interop.datasets.promptfoo_cells import assertion_of_cell
 
 DATA = Path(__file__).parents[2] / "data" / "promptfoo"
+REMOTE = "prompts: [x]\nproviders: [echo]\ntests: 'PLACE'\n"
 GROWING = {"a": "{{b}}" * 100, "b": "{{c}}" * 100, "c": "{{b}}" * 100}
 
 
@@ -89,16 +90,15 @@ def test_tables_have_assertions_in_their_cells(folder, example):
     assert fails.evaluators[1].settings["code"] == "JSON.parse(output).x === 1"
 
 
-def test_files_prompts_and_tests_are_found_and_programs_are_lost(folder, example):
+def test_files_of_prompts_and_tests_are_found(folder, example):
     loaded = folder.load(example("files"))
     assert len(loaded) == 5
     first = loaded[0]
-    assert [prompt.id for prompt in first.prompts] == ["two.txt:1", "two.txt:2", "plain.md", "chat.yaml"]
+    assert [prompt.id for prompt in first.prompts] == ["two.txt:1", "two.txt:2", "plain.md", "build.js", "chat.yaml"]
     assert first.prompts[0].input[0].content == "Summarize: words from a file"
-    assert '"content": "You are an editor"' in first.prompts[3].input[0].content
-    assert '"content": "You are "' in loaded[1].prompts[3].input[0].content  # a missing variable is empty
-    lost = [message for message in loaded.messages if "not kept" in message]
-    assert all(any(name in message for message in lost) for name in ("build.js", "docs.google.com", "make.py"))
+    assert first.prompts[3].input[0].content == "Built: words from a file for echo"
+    assert '"content": "You are an editor"' in first.prompts[4].input[0].content
+    assert '"content": "You are "' in loaded[1].prompts[4].input[0].content  # a missing variable is empty
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_what_a_program_prints_is_trimmed(folder, command):
     assert command("eval", "promptfooconfig.yaml").code == 0
 
 
-def test_a_python_provider_receives_its_config(folder, command):
-    folder.write(
-        "bot.py", "def call_api(prompt, options, context):\n    return {'output': options['config']['word'] + prompt}\n"
-    )
+@pytest.mark.parametrize("names", ["prompt, options, context", "p, options, _"])
+def test_a_python_provider_receives_its_config(folder, command, names):
+    first = names.partition(",")[0]
+    folder.write("bot.py", f"def call_api({names}):\n    return {{'output': options['config']['word'] + {first}}}\n")
     providers = [{"id": "python:bot.py", "config": {"word": "hi "}}]
     test = {"vars": {"x": "Bo"}, "assert": [{"type": "equals", "value": "hi Bo"}]}
     data = {"prompts": ["{{x}}"], "providers": providers, "tests": [test]}
@@ -211,8 +211,10 @@ def test_variables_are_empty_if_missing_and_may_name_others(folder, example):
             "exec:./run.sh -x",
             {
                 "provider": "cli",
-                "command_template": "./run.sh -x {PROMPT} '{}' '{\"vars\":'{VARIABLES}'}'",
-                "transform": {"strip": ["whitespace"], "allow_empty": True},
+                "command_template": """./run.sh -x {PROMPT} "$PROMPTFOO_OPTIONS" '{"vars":'{VARIABLES}'}'""",
+                "plain_output": True,
+                "env": {"PROMPTFOO_OPTIONS": '{"config":{"basePath":"."},"env":{}}'},
+                "transform": {"strip": ["whitespace", "ansi"], "allow_empty": True},
             },
         ),
         (
@@ -267,52 +269,24 @@ def test_a_provider_without_a_counterpart_is_refused_by_name(provider):
         target_entry(provider, ".", pytest.fail)
 
 
-EMPTY = {"allow_empty": True}
-TRIMMED = {"strip": ["whitespace"], **EMPTY}
+def test_transforms_are_run_as_javascript():
+    steps = [{"javascript": code, "allow_empty": True} for code in ("JSON.parse(output).a", "output.trim()")]
+    assert transforms_of(None, "") is None
+    assert transforms_of("JSON.parse(output).a", "") == steps[0]
+    assert transforms_of("JSON.parse(output).a", "output.trim()") == steps
 
 
 @pytest.mark.parametrize(
-    ("codes", "expected"),
-    [
-        ([None, ""], None),
-        (["output"], None),
-        (["output.trim()"], TRIMMED),
-        (["JSON.parse(output)"], {"json_path": "$", **EMPTY}),
-        (["JSON.parse(output).a.b[0]"], {"json_path": "a.b[0]", **EMPTY}),
-        (["JSON.parse(output)?.['a b'];"], {"json_path": "['a b']", **EMPTY}),
-        (["return JSON.parse(output).a;\n"], {"json_path": "a", **EMPTY}),
-        (
-            [r"output.match(/<answer>(.*)<\/answer>/)[1].trim()"],
-            [{"regex": "<answer>(.*)</answer>", **EMPTY}, TRIMMED],
-        ),
-        (["output.match(/a|b/is)[0]"], {"regex": "(?is)(a|b)", **EMPTY}),
-        ([r"output.match(/(a)[(](b)\((c)/)[1]"], {"regex": r"(a)[(](?:b)\((?:c)", **EMPTY}),
-        (
-            ["JSON.parse(output).a", "output.match(/(.)/)[1]"],
-            [{"json_path": "a", **EMPTY}, {"regex": "(.)", **EMPTY}],
-        ),
-    ],
+    ("name", "function"),
+    [("t.js", "t.js"), ("t.mjs:f", "t.mjs:f"), ("t.py", "t.py:get_transform"), ("t.py:f", "t.py:f")],
 )
-def test_simple_transforms_are_translated(codes, expected):
-    assert transforms_of(*codes) == expected
+def test_a_transform_in_a_file_is_a_function(name, function):
+    assert transforms_of(f"file://{name}") == {"function": function, "allow_empty": True}
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "output.toUpperCase()",
-        "output => JSON.parse(output).a",
-        "JSON.parse(text).a",
-        "JSON.parse(output).a\n",
-        "return JSON.parse(output).a",
-        "output.match(/a/)[1]",
-        "output.match(/(a)/g)[1]",
-        "file://transform.js",
-    ],
-)
-def test_a_transform_is_refused_if_promptfoo_would_use_another_value(code):
-    with pytest.raises(ValueError, match="The transform `"):
-        transforms_of(code)
+def test_a_transform_in_another_file_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"The transform file://transform\.rb is not a file of JavaScript or Python"):
+        transforms_of("file://transform.rb")
 
 
 NESTED = '["{\\"a\\": \\"y\\"}", "refund"]'
@@ -370,11 +344,36 @@ def test_a_set_transforms_the_answer_once_and_its_members_again(command, folder)
     assert [record["verdict"] for record in results()] == ["pass"]
 
 
-def test_other_transforms_are_errors_because_scores_would_be_wrong(folder):
-    text = "prompts: [x]\nproviders: [echo]\ntests: [{options: {transform: output.toUpperCase()}, assert: []}]\n"
-    assert folder.load(folder.write("promptfooconfig.yaml", text))  # nothing to score
-    text = text.replace("assert: []", "assert: [{type: contains, value: X}]")
-    assert "is JavaScript that agentv does not run" in str(folder.error(folder.write("other.yaml", text)))
+@pytest.mark.parametrize("score", ["'score': 0.2", "'score': 0.2, 'pass_': True", "'pass': True, 'reason': 'r'"])
+@pytest.mark.parametrize("type_", ["javascript", "python"])
+def test_code_that_returns_an_incomplete_object_does_not_pass(command, folder, type_, score):
+    code = f"({{{score.replace('True', 'true' if type_ == 'javascript' else 'True')}}})"
+    test = {"assert": [{"type": type_, "value": code}]}
+    config = {"prompts": ["x"], "providers": ["echo"], "tests": [test]}
+    command("eval", folder.write("promptfooconfig.yaml", config), "--out", "run")
+    assert "must return an object with 'pass', 'score' and 'reason'" in results()[0]["error"]["message"]
+
+
+def test_a_python_provider_receives_the_metadata_of_the_test(command, folder):
+    code = "def call_api(prompt, options, context):\n    return {'output': [context['test']['metadata'], options]}\n"
+    folder.write("provider.py", code)
+    check = {"type": "equals", "value": [{"k": "v"}, {"config": {}, "env": {}}]}
+    config = {
+        "prompts": ["x"],
+        "providers": ["python:provider.py"],
+        "tests": [{"metadata": {"k": "v"}, "assert": [check]}],
+    }
+    assert command("eval", folder.write("promptfooconfig.yaml", config)).code == 0
+
+
+def test_a_rescore_transforms_stored_data_again(command, folder):
+    folder.write("provider.py", "def call_api(prompt, options, context):\n    return {'output': [1, {'a': 2.0}]}\n")
+    test = {"options": {"transform": "output[1]"}, "assert": [{"type": "javascript", "value": "output.a === 2"}]}
+    test["assert"] += [{"type": "python", "value": "output == {'a': 2}"}, {"type": "equals", "value": '{"a":2}'}]
+    config = {"prompts": ["x"], "providers": ["python:provider.py"], "tests": [test]}
+    assert command("eval", folder.write("promptfooconfig.yaml", config), "--out", "run").code == 0
+    assert command("rescore", "run", "--all", "--out", "again").code == 0
+    assert [record["score"] for record in results("again")] == [1.0]
 
 
 def test_a_response_path_is_read_from_an_arrow_function():
@@ -413,14 +412,19 @@ def test_tests_without_a_configuration_are_read_too(folder):
     ("text", "message"),
     [
         ("targets: [echo]\nredteam: {plugins: [harmful]}\n", "It is a red-team configuration"),
-        ("prompts: [file://make.js]\nproviders: [echo]\n", "No prompt can be used: the prompt function"),
+        ("prompts: [file://make.js]\nproviders: [echo]\n", "'make.js' was not found"),
+        ("prompts: ['langfuse://p']\nproviders: [echo]\n", "it is made by a service"),
+        (REMOTE.replace("PLACE", "s3://b/tests.csv"), "aws s3 cp 's3://b/tests.csv' tests.csv"),
+        (REMOTE.replace("PLACE", "https://docs.google.com/spreadsheets/d/ab/edit?gid=7"), "export?format=csv&gid=7'"),
+        (REMOTE.replace("PLACE", "huggingface://datasets/a/b?split=dev&limit=5"), "dataset=a%2Fb&split=dev&config"),
         ("prompts: [x]\nproviders: [echo]\ntests: file://none.yaml\n", "were not found"),
         ("prompts: [x]\nproviders: [echo]\ntests: file://../../etc/passwd\n", "were not found"),
-        ("prompts: [x]\nproviders: [echo]\ntests: [{vars: {a: file://get.js}}]\n", "made by a program"),
+        ("prompts: [x]\nproviders: [echo]\ntests: [{vars: {a: file://get.js}}]\n", "'get.js' was not found"),
         ("prompts: [x]\nproviders: [echo]\ntests: [{assert: [{type: contains}]}]\n", "has no value"),
         (f"prompts: [x]\nproviders: [echo]\ntests: [{{vars: {GROWING}}}]\n", "longer than 1,000,000 characters"),
         ("prompts: [x]\nproviders: [echo]\ntests: [{assert: [{$ref: '#/assertionTemplates/no'}]}]\n", "no assertion"),
-        ("prompts: [x]\nproviders: [echo]\ntests: [{options: {transformVars: '{}'}}]\n", "transformVars"),
+        ("prompts: [x]\nproviders: [echo]\ntests: [{options: {transformVars: 'no.x'}}]\n", "'transformVars' failed"),
+        ("prompts: [x]\nproviders: [echo]\ntests: [{options: {transformVars: '3'}}]\n", "must return an object, got 3"),
     ],
 )
 def test_what_cannot_run_is_refused_with_its_name(folder, text, message):
@@ -439,10 +443,21 @@ def test_a_secret_in_a_prompt_is_refused(folder, monkeypatch):
 
 def test_variables_may_be_in_a_file(folder):
     folder.write("vars.yaml", "name: Ada\n")
-    text = "prompts: ['Hi {{name}}']\nproviders: [echo]\ntests: [{vars: 'file://vars.yaml'}]\n"
+    text = "prompts: ['Hi {{name}}']\nproviders: [echo]\ntests: [{vars: vars.yaml}]\n"
     assert folder.load(folder.write("promptfooconfig.yaml", text))[0].input[0].content == "Hi Ada"
-    error = folder.error(folder.write("other.yaml", text.replace("'file://vars.yaml'", "3")))
+    error = folder.error(folder.write("other.yaml", text.replace("vars.yaml", "3")))
     assert "'vars' must be an object" in str(error)
+    error = folder.error(folder.write("third.yaml", text.replace("vars.yaml", "'file://vars.yaml'")))
+    assert "which promptfoo does not read. Name the file without file://" in str(error)
+
+
+def test_a_date_without_quotes_is_named(folder, command):
+    text = "prompts: ['{{d}}']\nproviders: [echo]\ntests: [{vars: {d: DATE}, assert: [{type: contains, value: '2'}]}]\n"
+    ended = command("eval", folder.write("promptfooconfig.yaml", text.replace("DATE", "2024-01-02")))
+    assert ended.code == 1 and "the date 2024-01-02 in promptfooconfig.yaml: without quotes it is an" in ended.stderr
+    folder.write("date.yaml", "on: 2024-01-02\n")
+    ended = command("eval", folder.write("promptfooconfig.yaml", text.replace("DATE", "file://date.yaml")))
+    assert ended.code == 2 and "date.yaml has the date 2024-01-02, which promptfoo changes" in ended.stderr
 
 
 def test_losses_are_warnings_and_fail_a_strict_check(command, folder):
@@ -464,6 +479,113 @@ def test_providers_of_a_configuration_outside_the_project_need_trust(command, fo
     assert not (theirs / "owned").exists() and not (mine / "owned").exists()
     command("eval", str(folder.path / path), "--out", "run", "--trust", str(theirs))
     assert (theirs / "owned").exists()
+
+
+FUNCTIONS = """
+def mark(context=None):
+    with open("owned", "a") as file: file.write("x")
+    return "said"
+def get_var(*_): return {"output": mark()}
+def generate_tests(): return [{"vars": {"a": mark()}}]
+def get_transform(output, context): return mark()
+"""
+# Where a configuration names a function that writes a file.
+NAMED = {
+    "a prompt": "prompts: [file://f.py:mark]\nproviders: [echo]\n",
+    "tests": "prompts: [x]\nproviders: [echo]\ntests: file://f.py\n",
+    "a variable": "prompts: ['{{a}}']\nproviders: [echo]\ntests: [{vars: {a: file://f.py}}]\n",
+    "variables": "prompts: [x]\nproviders: [echo]\ntests: [{options: {transformVars: file://f.py:get_var}}]\n",
+    "a transform": "prompts: [x]\nproviders: [{id: echo, transform: file://f.py}]\n",
+}
+
+
+@pytest.mark.parametrize("text", NAMED.values(), ids=NAMED)
+def test_a_function_is_called_only_by_a_run_and_only_if_it_is_trusted(command, folder, monkeypatch, text):
+    (folder.path / "mine" / ".agentv").mkdir(parents=True)
+    folder.write("theirs/f.py", FUNCTIONS.replace('"owned"', repr(str(folder.path / "owned"))))
+    path = str(folder.path / folder.write("theirs/promptfooconfig.yaml", text))
+    monkeypatch.chdir(folder.path / "mine")
+    assert "f.py" in command("validate", path).stderr
+    ended = command("eval", path)
+    assert ended.code == 2 and "is not trusted" in ended.stderr and "f.py" in ended.stderr
+    folder.write("config/agentv/policy.yaml", "programs: deny\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.path / "config"))
+    assert command("eval", path, "--trust", str(folder.path / "theirs")).code == 2
+    assert not (folder.path / "owned").exists()
+    (folder.path / "config" / "agentv" / "policy.yaml").unlink()
+    assert command("eval", path, "--trust", str(folder.path / "theirs"), "--no-gate").code == 0
+    assert (folder.path / "owned").read_text("utf-8") == "x"  # called once for equal arguments
+
+
+@pytest.mark.parametrize("name", [name for name in NAMED if name != "a transform"])
+def test_what_functions_return_is_not_converted(command, folder, name):
+    folder.write("f.py", FUNCTIONS)
+    ended = command("convert", folder.write("promptfooconfig.yaml", NAMED[name]), "cases.yaml")
+    assert ended.code == 2 and "Functions return its prompts, tests or variables" in ended.stderr
+
+
+def test_a_function_is_not_called_in_a_sandbox(command, folder):
+    folder.write("f.py", FUNCTIONS)
+    ended = command("eval", folder.write("promptfooconfig.yaml", NAMED["tests"]), "--sandbox", "landlock")
+    assert ended.code == 2 and "which cannot be isolated" in ended.stderr and not (folder.path / "owned").exists()
+
+
+STATEMENTS = """[
+  {"role": "system", "content": "Be kind"},
+  {% for line in lines %}{"role": "user", "content": {{ line | dump }}}{% if not loop.last %},{% endif %}{% endfor %}
+]"""
+
+
+def test_a_chat_may_be_built_with_statements(folder):
+    folder.write("chat.json", STATEMENTS)
+    tests = [{"vars": {"lines": [{"a": 1}, 'say "hi"']}}]
+    data = {"prompts": ["file://chat.json"], "providers": ["openai:gpt-4o"], "tests": tests}
+    (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps(data)))
+    assert [message.role for message in case.input] == ["system", "user", "user"]
+    assert case.input[2].content == 'say "hi"'
+
+
+def test_the_address_of_an_image_may_be_a_variable(folder):
+    (folder.path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n0000")
+    parts = [{"type": "text", "text": "{{q}}"}, {"type": "image_url", "image_url": {"url": "{{url}}"}}]
+    prompts = [json.dumps([{"role": "user", "content": parts}])]
+    tests = [{"vars": {"q": "What?", "url": url}} for url in ("https://example.com/a.jpg", "file://a.png")]
+    data = {"prompts": prompts, "providers": ["openai:gpt-4o"], "tests": tests}
+    cases = folder.load(folder.write("promptfooconfig.json", json.dumps(data)))
+    images = [case.input[0].content[1].value for case in cases]
+    assert images == ["https://example.com/a.jpg", "data:image/png;base64,iVBORw0KGgowMDAw"]
+
+
+def test_inline_code_for_variables_is_named_and_runs_only_in_a_run(command, folder):
+    text = "prompts: ['{{x}}']\nproviders: [echo]\ntests: [{vars: {x: a}, options: {transformVars: '({x: 1 + 1})'}}]\n"
+    path = folder.write("promptfooconfig.yaml", text)
+    assert "script    ({x: 1 + 1})" in command("validate", path).stderr
+    assert '"content":"a"' in command("cases", path).stdout
+    command("eval", path, "--out", "run")
+    assert results()[0]["candidate_answer"] == "2"
+
+
+def test_a_prompt_that_depends_on_the_provider_is_made_for_each(command, folder):
+    folder.write("p.cjs", "module.exports = ({ provider }) => `for ${provider.label ?? provider.id}`;")
+    text = "prompts: [p.cjs, plain]\nproviders: [echo, {id: echo, label: second}]\n"
+    command("eval", folder.write("promptfooconfig.yaml", text), "--out", "run")
+    answers = sorted((record["target"], record["candidate_answer"]) for record in results())
+    assert answers == [("echo", "for echo"), ("echo", "plain"), ("second", "for second"), ("second", "plain")]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("def f(context): raise KeyError('no')", "KeyError: 'no'"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        ("import os\ndef f(context): os._exit(1)", "Its process ended without a result"),
+        ("def f(context): return 3", "must return a text or an object, got 3"),
+    ],
+)
+def test_a_prompt_function_that_fails_is_an_error_with_the_reason(folder, code, message):
+    folder.write("p.py", code)
+    text = "prompts: [file://p.py:f]\nproviders: [echo]\n"
+    assert message in str(folder.error(folder.write("promptfooconfig.yaml", text)))
 
 
 START = "prompts: ['{{q}}']\nproviders: [echo]\n"

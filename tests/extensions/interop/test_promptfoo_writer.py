@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import agentv
+from agentv.extensions.interop.datasets.written_case import NO_CHECK
 
 DATA = Path(__file__).parents[2] / "data" / "promptfoo"
 
@@ -74,6 +75,69 @@ def test_cases_become_tests_with_assertions(folder, command, name):
         "the targets: replace `echo` with your providers (1 time)",
     }
     assert [case.id for case in agentv.load_cases(name)] == ["capital", "chat"]
+
+
+FAILS = {
+    "type": "javascript",
+    "value": f"({json.dumps({'pass': False, 'score': 0, 'reason': NO_CHECK})})",
+}
+CONVERTED = [
+    ({"type": "skill_trigger", "skill": "x", "should_trigger": False}, {"type": "not-skill-used", "value": "x"}, ""),
+    ({"type": "ends_with"}, {"type": "javascript", "value": 'output.trim().endsWith("Oslo")'}, ""),
+    ({"type": "contains", "value": " Bergen "}, {"type": "contains", "value": "Bergen"}, ""),
+    (
+        {"type": "regex", "value": "a", "flags": "i"},
+        {"type": "javascript", "value": 'new RegExp("a", "i").test(output)'},
+        "",
+    ),
+    (
+        {"type": "regex", "value": "a b", "flags": "x"},
+        {"type": "regex", "value": "a b"},
+        "`flags` of the evaluator `regex`",
+    ),
+    ({"type": "regex", "value": "(?i)a"}, {"type": "javascript", "value": 'new RegExp("a", "i").test(output)'}, ""),
+    ({"type": "regex", "value": "(?P<n>a)"}, FAILS, "a pattern that only Python has"),
+    ({"type": "similarity", "value": "a"}, {"type": "similar", "value": "a"}, "`method` of the evaluator `similarity`"),
+    ({"type": "rouge", "value": "a"}, {"type": "rouge-n", "value": "a"}, "`variant` of the evaluator `rouge`"),
+    ({"type": "equals", "value": "a", "negate": True}, {"type": "not-equals", "value": "a"}, "ignores white space"),
+    ({"type": "llm_judge", "criteria": "Short"}, {"type": "llm-rubric", "value": "Short"}, ""),
+    (
+        {"type": "llm_judge", "prompt": "Rate {{ candidate_answer }}"},
+        {"type": "llm-rubric", "value": "ok\n"},
+        "the prompt of a judge",
+    ),
+    (
+        {
+            "type": "composite",
+            "aggregator": "weighted_average",
+            "evaluators": [{"type": "is_json"}, {"type": "token_usage", "max_total": 1}],
+        },
+        {"type": "assert-set", "assert": [{"type": "is-json"}]},
+        "the evaluator `token_usage`",
+    ),
+]
+
+
+@pytest.mark.parametrize(("evaluator", "assertion", "loss"), CONVERTED)
+def test_an_evaluator_becomes_an_assertion_or_a_named_loss(folder, command, evaluator, assertion, loss):
+    case = {"id": "a", "expected_outcome": "ok\n", "input": "Hi", "expected_output": "Oslo", "evaluators": [evaluator]}
+    folder.write("d.yaml", {"execution": {"target": "echo"}, "evalcases": [case]})
+    ended = command("convert", "d.yaml", "out.json", "--to", "promptfoo")
+    assert json.loads(Path("out.json").read_text("utf-8"))["tests"][0]["assert"] == [assertion]
+    assert loss in ended.stderr if loss else "not written" not in ended.stderr
+
+
+def test_rubric_items_weigh_as_much_as_their_evaluator(folder, command):
+    rubric = {
+        "type": "rubric",
+        "weight": 2,
+        "rubrics": [{"id": "a", "outcome": "x", "weight": 3}, {"id": "b", "outcome": "y"}],
+    }
+    case = {"id": "a", "expected_outcome": "ok", "input": "Hi", "evaluators": [rubric, {"type": "is_json"}]}
+    folder.write("d.yaml", {"evalcases": [case]})
+    command("convert", "d.yaml", "out.json", "--to", "promptfoo")
+    assertions = json.loads(Path("out.json").read_text("utf-8"))["tests"][0]["assert"]
+    assert [assertion.get("weight", 1) for assertion in assertions] == [1.5, 0.5, 1]
 
 
 def test_losses_fail_a_strict_conversion(folder, command):

@@ -220,7 +220,7 @@ VERY_LONG = "x" * 100_000
 LONG_NAMES = {
     "words": {"eval_id": "id " * 30_000, "target": "target " * 9_000, "dataset": "d " * 30_000},
     "one word": {"eval_id": VERY_LONG, "target": VERY_LONG, "dataset": VERY_LONG, "dataset_path": VERY_LONG},
-    "half a pair": {"eval_id": "\ud83d" + "€" * 50_000, "target": "\ud83d/~0~1\x00\x1b[31m", "tags": [VERY_LONG] * 99},
+    "half a pair": {"eval_id": "\ud83d" + "€" * 50_000, "target": "\ud83d/~0~1\x00\x1b[31m", "tags": [VERY_LONG] * 20},
 }
 
 

@@ -157,11 +157,18 @@ def test_too_many_flips_fail_the_command(noisy):
 
 
 def test_the_text_says_what_the_numbers_mean(noisy):
+    noisy.dataset("flip 0", *map(str, range(24)))
+    text = noisy.command("noise", "d.yaml", "--target", "alternating", "--quiet").stdout
+    assert text.startswith("1 of 25 cases changed its verdict although nothing changed: flip rate 4.0 %")
+    for part in ("Noise floor: the mean of 25 cases moves by 0.040 (SD)", "Smallest detectable change:", "pass → fail"):
+        assert part in text
+
+
+def test_fewer_than_20_cases_have_no_noise_floor(noisy):
     noisy.dataset("flip 0", *map(str, range(9)))
     text = noisy.command("noise", "d.yaml", "--target", "alternating", "--quiet").stdout
-    assert text.startswith("1 of 10 cases changed its verdict although nothing changed: flip rate 10.0 %")
-    for part in ("Noise floor: the mean of 10 cases moves by 0.100 (SD)", "Smallest detectable change:", "pass → fail"):
-        assert part in text
+    assert "Noise floor: too few to tell (10 cases; at least 20 are needed)." in text
+    assert measured(noisy, "--target", "alternating")["noise_floor"] is None
 
 
 def test_the_budget_is_for_both_runs_and_resuming_continues_the_second(noisy):

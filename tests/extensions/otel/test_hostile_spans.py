@@ -22,7 +22,7 @@ from agentv.model.call_trace import own_span_id
 from agentv.model.manifest import SpanCounts
 from agentv.model.message import tool_calls_in
 from agentv.model.response import answer
-from agentv.report.traces.span_text import span_notes
+from agentv.report.summary_text import span_notes
 
 PREFIX = "ab" * 8
 TRACE = PREFIX + "cd" * 8

@@ -198,7 +198,7 @@ def first_bytes_sent(settings):
         listening.start()
         with pytest.raises(TargetFailure):
             ask(settings(f"http://127.0.0.1:{server.getsockname()[1]}"), SampleRequest(timeout_s=30.0))
-        listening.join(10)
+        listening.join(60)
     return heard[0]
 
 

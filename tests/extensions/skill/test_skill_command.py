@@ -228,3 +228,53 @@ def test_an_agent_that_is_not_installed_is_named_before_anything_runs(project, c
     assert ended.code == 2
     assert "Target 'other' cannot be called" in ended.stderr
     assert not (project.path / ".agentv").exists()
+
+
+def test_the_effect_is_split_by_whether_the_agent_reached_for_the_skill(project, command):
+    others = [{**case, "id": f"other-{case['id']}", "prompt": f"Welcome {case['id']}"} for case in evals(3)]
+    project.evals([*evals(), *others])
+    [found] = measure(command)["targets"]
+    reach = found["reach"]
+    assert (reach["answers"]["count"], reach["answers"]["total"], reach["answers"]["cases"]) == (6, 9, 9)
+    assert reach["answers"]["ci95"] == pytest.approx((0.354, 0.879), abs=0.001)
+    assert (reach["when_loaded"]["n"], reach["when_loaded"]["mean_delta"]) == (6, 1.0)
+    assert (reach["when_not_loaded"]["n"], reach["when_not_loaded"]["mean_delta"]) == (3, 0.0)
+    assert (reach["mixed_cases"], reach["randomised"]) == (0, False)
+    text = command("skill", "skills/greet", "--resume", "--quiet", "--out", "out").stdout
+    assert "Reached for: claude loaded it in 6 of 9 answers (66.7 %, 95 % interval 35 to 88 %, 9 cases)." in text
+    assert "When reached for: +1.000 (95 % " in text and "otherwise 0.000 (95 % " in text
+    assert "claude chose when to load it: this is not a randomised comparison." in text
+
+
+def test_a_skill_that_is_never_loaded_has_no_difference_when_it_is(project, command):
+    project.evals(evals(prompt="Welcome"))
+    [found] = measure(command)["targets"]
+    assert (found["reach"]["answers"]["count"], found["reach"]["when_loaded"]) == (0, None)
+
+
+def test_trials_of_a_case_count_as_one_case_in_the_interval(project, command):
+    [found] = measure(command, "--trials", "3")["targets"]
+    answers = found["reach"]["answers"]
+    assert (answers["count"], answers["total"], answers["cases"]) == (18, 18, 6)
+    assert answers["ci95"][0] == pytest.approx(0.610, abs=0.001)
+
+
+def test_the_answers_without_a_skill_are_reused_after_it_changed(project, command):
+    measure(command)
+    project.skill(HELPFUL.replace("Say ahoy.", "Say ahoy, always."))
+    found = json.loads(
+        command("skill", "skills/greet", "--json", "--quiet", "--out", "two", "--baseline", "out").stdout
+    )
+    assert (
+        found["targets"][0]["reused"]["count"] == 6 and found["targets"][0]["against"]["without"]["answer"] == "better"
+    )
+    lines = (project.path / "two/evals/results.jsonl").read_text().splitlines()
+    carried = {record["target"] for line in lines if (record := json.loads(line)).get("carried_from")}
+    assert carried == {"claude-without"}
+    text = command("skill", "skills/greet", "--resume", "--quiet", "--out", "two").stdout
+    assert "6 of 6 answers of claude without it are those of an earlier run" in text
+
+
+def test_a_baseline_that_is_not_a_folder_of_skill_is_refused(project, command):
+    ended = command("skill", "skills/greet", "--baseline", "skills")
+    assert ended.code == 2 and "is not the folder of an earlier `agentv skill`" in ended.stderr

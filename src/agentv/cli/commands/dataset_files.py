@@ -1,4 +1,4 @@
-"""`agentv cases`, `validate` and `convert`: print, check and convert datasets."""
+"""`agentv cases` and `validate`: print and check datasets."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from typing import Any
 
 from agentv.cli import output
 from agentv.cli.options import options_of
-from agentv.cli.project_options import CasesArguments, ConvertArguments, ValidateArguments
+from agentv.cli.project_options import CasesArguments, ValidateArguments
 from agentv.datasets.case.prompts import resolved_data
-from agentv.datasets.conversion import Conversion
 from agentv.datasets.dataset import Options
-from agentv.datasets.discovery import GivenFormat, find_datasets
-from agentv.datasets.foreign.field_map import guess_map, map_text, parse_map
+from agentv.datasets.foreign.field_map import guess_map, map_text, missing_keys, parse_map
 from agentv.datasets.foreign.foreign_format import record_file
 from agentv.datasets.foreign.mapped_records import rows_of
 from agentv.engine.checks.findings import Finding, Report
 from agentv.engine.checks.validation import validate as validated
 from agentv.engine.run_options import EvalOptions
-from agentv.errors import EXIT_FINDINGS, EXIT_OK, LossWarning, UsageError, plural
+from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError, plural
 from agentv.model.case import EvalCase, case_to_data
 from agentv.model.values import to_json
 from agentv.report.figures import one_line, safe_json
@@ -56,21 +54,33 @@ def print_cases(args: CasesArguments) -> None:
         output.note(f"Skipped {plural(source.sink.skipped, 'invalid case')}")
 
 
+_MISSING = {"input": "the input", "expected_output": "the expected answer"}
+
+
 def _print_guess(path: str) -> None:
     """Print a proposed field map for the records of a file, with its confidence and the first rows."""
     rows = rows_of(record_file(path))
     guesses = guess_map(rows)
-    if not guesses:
-        raise UsageError(f"Cannot propose a field map for {path}", "It has no records with text")
+    if not rows:
+        raise UsageError(f"Cannot propose a field map for {path}", "It has no records")
     for guess in guesses:
         output.echo(f"{guess.key:<18} ← {guess.path:<24} {guess.confidence:>4.0%}  {guess.reason}")
-    fields = parse_map(map_text(guesses))
-    output.echo("\nThe first rows:")
-    for row in rows[:_GUESSED_ROWS]:
-        try:
-            output.echo_json(fields.row(row))
-        except ValueError as error:
-            output.echo(f"({error})")
+    missing = missing_keys(guesses)
+    if any(guess.key == "input" for guess in guesses):
+        fields = parse_map(map_text(guesses))
+        output.echo("\nThe first rows:")
+        for row in rows[:_GUESSED_ROWS]:
+            try:
+                output.echo_json(fields.row(row))
+            except ValueError as error:
+                output.echo(f"({error})")
+    if missing:
+        usable = [guess for guess in guesses if guess.key not in missing]
+        fields_text = ", ".join(dict.fromkeys(str(name) for row in rows for name in row))
+        pairs = ",".join((*(f"{key}=FIELD" for key in missing), *filter(None, (map_text(usable),))))
+        output.echo(f"\nNot recognized: the field with {' and '.join(_MISSING[key] for key in missing)}.")
+        output.echo(f"Choose among: {fields_text}\nThen: agentv eval {shlex.quote(path)} --map {shlex.quote(pairs)}")
+        return
     output.echo(f"\nUse it: agentv eval {shlex.quote(path)} --map {shlex.quote(map_text(guesses))}")
 
 
@@ -124,7 +134,7 @@ def _cells(case: EvalCase) -> tuple[str, ...]:
         text = f"(refused) {one_line(case.case_error, 400)}"
     target = ", ".join(case.execution.targets) or case.execution.target or "default"
     evaluators = ", ".join(spec.name for spec in case.evaluators) or "none"
-    id, dataset, target, evaluators = (one_line(each, 200) for each in (case.id, case.dataset, target, evaluators))
+    id, dataset, target, evaluators = (one_line(value, 200) for value in (case.id, case.dataset, target, evaluators))
     return id, dataset, text, target, evaluators
 
 
@@ -137,7 +147,9 @@ def _preview(content: Any) -> str:
 
 def validate(args: ValidateArguments) -> None:
     """Check files and print the findings."""
-    report = validated(args.paths, _reading(args))
+    report = validated(
+        args.paths, Options(args.allow_outside_files, args.max_line_bytes, fields=args.fields or "", strict=args.strict)
+    )
     if args.as_json or args.style == "json":
         output.echo_json(report)
     elif args.style == "github":
@@ -170,11 +182,11 @@ def _print_human(report: Report, quiet: bool) -> None:
         output.message(f"  {line}")
     for note in (*trust_notes(uses), *report.notes):
         output.note(note)
-    listed = len(report.findings)
-    more = f" ({listed:,} listed)" if listed < report.errors + report.warnings else ""
+    count = len(report.findings)
+    more = f" ({count:,} listed)" if count < report.errors + report.warnings else ""
     checked = f"Checked {plural(report.files, 'file')} with {plural(report.cases, 'readable case')}"
-    found = f"{plural(report.errors, 'error')}, {plural(report.warnings, 'warning')}{more}"
-    output.message(("\n" if listed else "") + f"{checked}: {found}")
+    totals = f"{plural(report.errors, 'error')}, {plural(report.warnings, 'warning')}{more}"
+    output.message(("\n" if count else "") + f"{checked}: {totals}")
 
 
 def _print_finding(finding: Finding) -> None:
@@ -182,28 +194,3 @@ def _print_finding(finding: Finding) -> None:
     severity = output.Styled(finding.severity, fg="red" if finding.severity == "error" else "yellow")
     hint = "".join(f"\n{'':11}{line}" for line in finding.hint.split("\n") if line)
     output.echo(f"  {place:>7}  ", severity, f"  {finding.message}{hint}")
-
-
-def convert(args: ConvertArguments) -> None:
-    """Write the dataset in another format."""
-    given = GivenFormat(args.source_format or "", args.fields or "")
-    warn = output.discard if args.quiet else output.warn
-    found = find_datasets(args.source, warn, output.discard, given_format=given)
-    if len(found) != 1:
-        names = ", ".join(each.path for each in found[:5])
-        raise UsageError(f"{args.source} has {plural(len(found), 'dataset')}: {names}", hint="Convert them one by one")
-    with Conversion(
-        found[0], args.target, _reading(args), overwrite=args.force, kind=args.target_format or ""
-    ) as conversion:
-        for warning in conversion.write():
-            warn(warning)
-            if args.strict and isinstance(warning, LossWarning):
-                raise UsageError("Part of the dataset would be lost, and --strict is set", str(warning))
-        done = conversion.keep()
-    if not args.quiet:
-        same = f", identical to {found[0].path}" if done.is_same else ""
-        output.message(f"Wrote {' and '.join(done.files)}: {plural(done.cases, 'case')}{same}")
-
-
-def _reading(args: ConvertArguments | ValidateArguments) -> Options:
-    return Options(args.allow_outside_files, args.max_line_bytes, fields=args.fields or "", strict=args.strict)

@@ -10,14 +10,14 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
+from msgspec import structs
 
 from agentv.cli import output
 from agentv.cli.display import RunDisplay
 from agentv.cli.evaluation_options import EvalArguments, EvaluatorsOption, GateOptions
 from agentv.cli.options import options_of
 from agentv.datasets.case.header import evaluator_entries, specs_of
-from agentv.engine.checks.foreign_settings import THRESHOLD_NOTE, unread_settings, uses_tests
+from agentv.engine.checks.settings_files import THRESHOLD_NOTE, unread_settings, uses_tests
 from agentv.engine.gates.gate_options import Gates, parse_max_errors
 from agentv.engine.job.artifacts import BATCHES, check_job_folder
 from agentv.engine.prepare import prepare
@@ -27,11 +27,11 @@ from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import EXIT_FINDINGS, EXIT_UNDECIDED, UsageError, plural
 from agentv.model.evaluator import EvaluatorSpec
+from agentv.registry import service
 from agentv.report.figures import usd
-from agentv.report.summary_text import headlines
+from agentv.report.services import Delivery, RunExport, open_export
+from agentv.report.summary_text import headlines, span_notes
 from agentv.report.terminal import Ending, print_ending
-from agentv.report.traces.run_export import Delivery, RunExport, open_export
-from agentv.report.traces.span_text import span_notes
 from agentv.runs.folder import export_records, output_paths
 from agentv.runs.store import RunStore
 
@@ -42,22 +42,23 @@ PERMANENT = frozenset({"auth", "case", "invalid_response", "refused"})
 """Classes of errors that the same call would end in again."""
 _FAILED = frozenset({"auth", "network", "errors", "judge_auth", "judge_network", "judge_server", "judge_verdict"})
 """The reasons of stopped runs whose errors are repeated after their cause is fixed."""
+DEFAULT_PATH = "evals"
+"""The folder that is evaluated if no path is passed."""
+_BIAS = ", but the means are biased: the run stopped when they were far from the limit"
 _LABELS = {EXIT_FINDINGS: "Gate", EXIT_UNDECIDED: "Can't tell"}
 
 
 def evaluate(args: EvalArguments) -> None:
     """Run the cases, print the outcome and exit with the exit code of the run."""
     if args.watch:
-        from agentv.cli.watch import watch  # late: rarely needed
-
-        watch(args)
+        service("watch", "--watch")(args)
     _check(args)
     folder, file = output_paths(args.out, args.file_format)
-    given = options_of(EvalOptions, args, gates=gates_of(args), evaluators=chosen_entries(args))
-    options, folder = _chosen(given.lasting(), folder, args.resume)
-    written = None if file is None else args.out
+    cli_options = options_of(EvalOptions, args, gates=gates_of(args), evaluators=chosen_entries(args))
+    options, folder = _chosen(cli_options.lasting(), folder, args.resume)
+    export_path = None if file is None else args.out
     specs = chosen_specs(options, args.quiet)
-    plan = prepare(options, options.open_cases(*output.listeners(args.quiet)), evaluators=specs, written=written)
+    plan = prepare(options, options.open_cases(*output.listeners(args.quiet)), evaluators=specs, written=export_path)
     _print_foreign_notes(plan, args)
     if not args.quiet:
         _warn_of_gated_mocks(plan)
@@ -146,15 +147,20 @@ def run_folder(out: str | None) -> str | None:
     return folder
 
 
-def _chosen(given: EvalOptions, folder: str | None, resume: bool) -> tuple[EvalOptions, str | None]:
+def _chosen(options: EvalOptions, folder: str | None, resume: bool) -> tuple[EvalOptions, str | None]:
     """Return the options and the run folder: those given, or those of the run that is resumed or carried over."""
     if resume:
-        return resumed(given, folder, folder_of(given.paths))
-    if given.paths:
-        return given, folder
-    if (given.retry_errors, given.changed_since, given.only_from) != (None, None, None):
-        return options_of_earlier(given), folder
-    raise click.UsageError("Missing argument 'PATHS...'")
+        return resumed(options, folder, folder_of(options.paths))
+    if options.paths:
+        return options, folder
+    if (options.retry_errors, options.changed_since, options.only_from) != (None, None, None):
+        return options_of_earlier(options), folder
+    if os.path.isdir(DEFAULT_PATH):
+        return structs.replace(options, paths=(DEFAULT_PATH,)), folder
+    raise UsageError(
+        f"No dataset to evaluate: no path is passed, and there is no folder '{DEFAULT_PATH}' here",
+        hint="Pass a file or folder: agentv eval FILE. Or start with: agentv init",
+    )
 
 
 def chosen_entries(args: EvaluatorsOption) -> tuple[Any, ...] | None:
@@ -227,7 +233,7 @@ def _print_outcome(outcome: Outcome, args: EvalArguments, delivery: Delivery | N
 
 def _print_losses(outcome: Outcome, delivery: Delivery | None) -> None:
     """Print what --quiet does not hide: errors, unless they are a reason of the exit code, and spans that were lost."""
-    errors = sum(each.errors for each in outcome.summary.targets.values())
+    errors = sum(target.errors for target in outcome.summary.targets.values())
     if errors and not outcome.verdict.reasons:
         output.message(f"{plural(errors, 'error')} (not scored): {short(outcome.folder)}")
     for note in outcome.notes:
@@ -239,16 +245,14 @@ def _print_losses(outcome: Outcome, delivery: Delivery | None) -> None:
 def _notes(outcome: Outcome) -> list[str]:
     notes = [f"Skipped {plural(outcome.skipped_cases, 'invalid case')}"] if outcome.skipped_cases else []
     if outcome.manifest.stopped_early:
-        notes.append(
-            "Stopped early: the --stop-when condition is decided. The intervals are valid at any stopping time, "
-            "but the means are biased: the run stopped when they were far from the limit."
-        )
-    if permanent := PERMANENT.intersection(chain(*(each.error_classes for each in outcome.details.values()))):
+        option, bias = ("--until", "") if "until" in outcome.manifest.options else ("--stop-when", _BIAS)
+        notes.append(f"Stopped early: the {option} condition is met. Intervals are valid at any stopping time{bias}.")
+    if permanent := PERMANENT.intersection(chain(*(details.error_classes for details in outcome.details.values()))):
         label = "class" if len(permanent) == 1 else "classes"
         notes.append(f"Errors of the {label} {', '.join(sorted(permanent))} recur until their cause is fixed.")
-    unrecorded, stored = outcome.manifest.unrecorded_cost_usd, outcome.manifest.stored_cost_usd
+    unrecorded, stored_usd = outcome.manifest.unrecorded_cost_usd, outcome.manifest.stored_cost_usd
     if unrecorded:
-        part = f"; {usd(stored)} of it for stored answers, which --resume scores" if stored else ""
+        part = f"; {usd(stored_usd)} of it for stored answers, which --resume scores" if stored_usd else ""
         notes.append(f"{usd(unrecorded)} was paid for jobs without a record, and is not in the cost{part}.")
     if outcome.shards is not None:
         notes.append(_spending_note(outcome.shards, outcome.manifest.options))
@@ -261,9 +265,9 @@ def _notes(outcome: Outcome) -> list[str]:
 
 def _spending_note(spending: ShardSpending, options: Mapping[str, Any]) -> str:
     total, budget = options["shard"][1], options["budget_usd"]
-    known = "The only shard so far has" if spending.shards == 1 else f"{spending.shards} of {total} shards have"
+    subject = "The only shard so far has" if spending.shards == 1 else f"{spending.shards} of {total} shards have"
     return (
-        f"{known} spent {usd(spending.usd)} of the budget of {usd(budget)}, which all shards on this machine share. "
+        f"{subject} spent {usd(spending.usd)} of the budget of {usd(budget)}, which all shards on this machine share. "
         "Shards on other machines have a budget of their own."
     )
 
@@ -283,10 +287,10 @@ def _next_commands(outcome: Outcome) -> list[str]:
         return [f"agentv eval --retry-errors {folder}"]
     if outcome.stopped not in (None, "decided"):
         return [f"agentv eval --resume --out {folder}"]
-    found = outcome.details.values()
-    recurring = sum(details.recurring for details in found)
-    passing = sum(sum(details.error_classes.values()) for details in found) - recurring
-    passing -= sum(count for details in found for name, count in details.error_classes.items() if name in PERMANENT)
+    targets = outcome.details.values()
+    recurring = sum(details.recurring for details in targets)
+    passing = sum(sum(details.error_classes.values()) for details in targets) - recurring
+    passing -= sum(count for details in targets for name, count in details.error_classes.items() if name in PERMANENT)
     retry = [f"agentv eval --retry-errors {folder}"] if passing > 0 else []
     # The answers exist: once the evaluators are fixed, only they have to run again.
     return retry + ([f"agentv rescore {folder}  # after fixing the evaluators"] if recurring else [])

@@ -29,7 +29,15 @@ _CODE = {
     "command": {"agent.py": "agent.txt"},
     "http": {"agent.py": "agent.txt", "service.py": "service.txt"},
 }
-_WORKFLOW = {".github/workflows/evals.yaml": "workflow.yaml"}
+_WORKFLOWS = {
+    ".github/workflows/evals.yaml": "workflow.yaml",
+    ".github/workflows/evals-base.yaml": "base_workflow.yaml",
+}
+_RECORDING = ".agentv/results/recording.jsonl"
+_RESTORE = """\
+      - uses: actions/cache/restore@5a3ec84eff668545956fd18022155c47e93e2684 # v4.2.3
+        with: {path: .agentv/results, key: agentv-runs-, restore-keys: agentv-runs-}
+"""
 _GATE = {"threshold": '"0.8"', "max-errors": "1%"}
 _CI: dict[str, tuple[str, str]] = {
     "function": ("default", ""),
@@ -39,7 +47,7 @@ _CI: dict[str, tuple[str, str]] = {
     "local": ("local", ""),
     "agent": ("agent", "ANTHROPIC_API_KEY"),
 }
-"""The target that the workflow of each kind evaluates, and the secret with its key. The demo has only fixed answers."""
+"""The target that the workflows of each kind evaluate, and the secret with its key. The demo has only fixed answers."""
 _NEXT = {
     "demo": "Describe what you evaluate in `.agentv/targets.yaml`. The target there has fixed answers.",
     "function": "Replace the function in `agent.py` with yours, or name another in `.agentv/targets.yaml`.",
@@ -67,22 +75,22 @@ def print_completion(args: CompletionArguments) -> None:
 def init(args: InitArguments) -> None:
     """Write the starter project."""
     root, kind = Path(args.folder), args.kind or _asked_kind()
-    written, kept = 0, 0
+    new_count, kept_count = 0, 0
     for name, text in _texts(kind, args.ci).items():
         path = root / name
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         if path.exists() and not args.force and not _may_replace(path):
             output.note(f"Kept existing {path}")
-            kept += 1
+            kept_count += 1
             continue
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="\n")
         except OSError as error:
             raise UsageError(f"Cannot write {path}", error.strerror or str(error)) from None
-        written += 1
-    output.echo(f"Wrote {plural(written, 'file')}{f', kept {kept}' if kept else ''} in {root}")
+        new_count += 1
+    output.echo(f"Wrote {plural(new_count, 'file')}{f', kept {kept_count}' if kept_count else ''} in {root}")
     enter = "" if args.folder == "." else f"  cd {args.folder}\n"
     output.echo(f"\nNext:\n{enter}  agentv validate .\n  agentv eval evals")
     output.echo(f"\nThen: {_NEXT[kind]}\nMore in {root / 'evals' / 'README.md'}")
@@ -91,26 +99,38 @@ def init(args: InitArguments) -> None:
 def _texts(kind: str, ci: bool) -> dict[str, str]:
     """Return the texts of the project's files by path."""
     starter = files("agentv") / "starter"
-    sources = {**_FILES, **_CODE.get(kind, {}), **(_WORKFLOW if ci else {})}
+    sources = {**_FILES, **_CODE.get(kind, {}), **(_WORKFLOWS if ci else {})}
     if kind != "demo":
         sources[".agentv/targets.yaml"] = f"kinds/{kind}.yaml"
     texts = {name: starter.joinpath(source).read_text(encoding="utf-8") for name, source in sources.items()}
-    for name in _WORKFLOW if ci else ():
-        texts[name] = texts[name].replace("GATE\n", _gate_lines(kind))
+    for name in _WORKFLOWS if ci else ():
+        for mark, lines in _workflow_lines(kind).items():
+            texts[name] = texts[name].replace(f"{mark}\n", lines)
     texts["evals/README.md"] = texts["evals/README.md"].replace("NEXT", f"1. {_NEXT[kind]}")
     return texts | {f".agentv/schemas/{name}.schema.json": to_text(schema(name)).decode() for name in _SCHEMAS}
 
 
-def _gate_lines(kind: str) -> str:
-    """Return the target, gates and key of a workflow; no gate for fixed answers."""
+def _workflow_lines(kind: str) -> dict[str, str]:
+    """Return the lines of the workflows that depend on the kind: target, gates, key, recording.
+
+    Fixed answers have no gate. Pull requests of forks have no key, so that they replay the calls of the base branch.
+    """
     if kind not in _CI:
-        return "          # The target has fixed answers. Name your own with target, threshold and max-errors.\n"
+        comment = "# The target has fixed answers. Name your own with target, threshold and max-errors."
+        return {"GATE": f"          {comment}\n", "TARGET": "", "RECORDING": "", "FRESH": ""}
     target, secret = _CI[kind]
-    settings = {"target": target, **_GATE}
-    lines = [f"          {key}: {value}" for key, value in settings.items()]
+    gate = [f"{key}: {value}" for key, value in {"target": target, **_GATE}.items()]
+    base = [f"target: {target}"]
     if secret:
-        lines += ["        env:", f"          {secret}: ${{{{ secrets.{secret} }}}}"]
-    return "\n".join(lines) + "\n"
+        gate.append(f"replay: ${{{{ secrets.{secret} == '' && '{_RECORDING}' || '' }}}} # forks have no key")
+        base.append(f"args: --record {_RECORDING}")
+    key = f"        env:\n          {secret}: ${{{{ secrets.{secret} }}}}\n" if secret else ""
+    blocks = {"GATE": gate, "TARGET": base}
+    return {
+        **{mark: "".join(f"          {line}\n" for line in lines) + key for mark, lines in blocks.items()},
+        "RECORDING": _RESTORE if secret else "",
+        "FRESH": f"      - run: rm -f {_RECORDING}\n" if secret else "",
+    }
 
 
 def _asked_kind() -> str:
@@ -118,8 +138,8 @@ def _asked_kind() -> str:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return "demo"
     question = "What do you evaluate?"
-    chosen: str = click.prompt(question, type=click.Choice(KINDS), default="demo", err=True)
-    return chosen
+    kind: str = click.prompt(question, type=click.Choice(KINDS), default="demo", err=True)
+    return kind
 
 
 def _may_replace(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""`agentv runs`: list, tag and merge runs, show their trend, remove old ones."""
+"""`agentv runs`: list and tag runs, show their trend, remove old ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import msgspec
 
 from agentv.cli import output
 from agentv.cli.analysis_options import (
-    MergeArguments,
     PruneArguments,
     RunFilters,
     RunsArguments,
@@ -22,13 +21,12 @@ from agentv.cli.analysis_options import (
     TrendArguments,
 )
 from agentv.engine.named_runs import check_run_name, existing_run, run_name
-from agentv.errors import EXIT_FINDINGS, EXIT_USAGE, AgentvError, UsageError, plural
+from agentv.errors import EXIT_USAGE, AgentvError, UsageError, plural
 from agentv.report.figures import can_show_bars
 from agentv.report.run_tables import run_list, trend_lines
 from agentv.report.terminal import width_of
 from agentv.runs.catalogue import RunEntry, RunJournal, find_runs, is_removable, project_runs, remove_run
 from agentv.runs.folder import RESULTS_FOLDER
-from agentv.runs.maintenance.merge import merge_runs
 from agentv.settings.project import project_root
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
@@ -36,30 +34,30 @@ _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 def list_runs(args: RunsArguments) -> None:
     """Print the runs that match."""
-    found = list(_found(args))
-    for entry in found[: args.limit] if args.as_json else ():
+    entries = list(_found(args))
+    for entry in entries[: args.limit] if args.as_json else ():
         output.echo_json(entry)
     if args.as_json:
         return
-    if not found:
+    if not entries:
         output.note("No matching runs")
         return
-    table = run_list(found[: args.limit], width_of(sys.stdout))
+    table = run_list(entries[: args.limit], width_of(sys.stdout))
     output.echo("\n".join(table.lines))
     if table.left_out:
         output.note(f"Columns that do not fit: {', '.join(table.left_out)}. Use a wider terminal or --json.")
-    if len(found) > args.limit:
-        output.note(f"{plural(len(found) - args.limit, 'older run')} not shown; use --limit to show more")
+    if len(entries) > args.limit:
+        output.note(f"{plural(len(entries) - args.limit, 'older run')} not shown; use --limit to show more")
 
 
 def print_trend(args: TrendArguments) -> None:
     """Print means over time."""
     from agentv.comparison.trend import series_data, series_of  # late: it imports numpy
 
-    found = series_of(_found(args))
-    if not found:
+    all_series = series_of(_found(args))
+    if not all_series:
         output.note("No matching runs with scores")
-    for number, series in enumerate(found):
+    for number, series in enumerate(all_series):
         if args.as_json:
             output.echo_json(series_data(series))
             continue
@@ -114,20 +112,6 @@ def prune(args: PruneArguments) -> None:
         sys.exit(EXIT_USAGE)
 
 
-def merge(args: MergeArguments) -> None:
-    """Merge the runs of shards into one."""
-    merged = merge_runs([existing_run(shard) for shard in args.shards], args.out)
-    RunJournal(project_root(".")).add_run(args.out)
-    for missing in merged.missing:
-        output.note(f"Shard {missing} is missing")
-    for path in merged.unfinished:
-        output.note(f"{run_name(path)} is unfinished")
-    output.message(f"Merged {plural(merged.runs, 'run')} with {plural(merged.records, 'result')} into {args.out}")
-    if merged.missing or merged.unfinished:
-        output.note(f"The merged run is unfinished; run the rest with: agentv eval --resume --out {args.out}")
-        sys.exit(EXIT_FINDINGS)
-
-
 def _agreed(count: int) -> bool:
     if not sys.stdin.isatty():
         hint = "Pass --yes to remove without confirmation"
@@ -171,14 +155,14 @@ def _moment(text: str) -> datetime:
     if re.fullmatch(r"\d+[hdw]", text):
         return datetime.now(UTC) - _age(text, "--since")
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(f"--since takes a date such as 2026-11-01, or an age such as 30d, got {text!r}") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _age(text: str, option: str) -> timedelta:
-    found = re.fullmatch(r"(\d{1,5})([hdw])", text)
-    if found is None:
+    match = re.fullmatch(r"(\d{1,5})([hdw])", text)
+    if match is None:
         raise UsageError(f"{option} takes hours, days or weeks such as 36h, 30d or 8w, got {text!r}")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})

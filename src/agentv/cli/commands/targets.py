@@ -43,16 +43,16 @@ def list_targets(args: TargetsArguments) -> None:
 def check(args: CheckArguments) -> None:
     """Call each target and print the result."""
     targets = _opened(args.targets_file)
-    chosen = targets.pick(args.names) if args.names else targets.names
-    check_policy(targets.uses(chosen))
-    checks = asyncio.run(check_targets(targets, chosen))
-    width = max(len(name) for name in chosen)
-    for each in checks:
+    names = targets.pick(args.names) if args.names else targets.names
+    check_policy(targets.uses(names))
+    checks = asyncio.run(check_targets(targets, names))
+    width = max(len(name) for name in names)
+    for result in checks:
         if args.as_json:
-            output.echo_json(each)
+            output.echo_json(result)
         else:
-            _print_check(each, width)
-    if not all(each.ok for each in checks):
+            _print_check(result, width)
+    if not all(result.ok for result in checks):
         sys.exit(EXIT_FINDINGS)
 
 
@@ -74,23 +74,23 @@ def _row(targets: Targets, name: str) -> dict[str, Any]:
         row["problem"] = error.detail or error.headline
     for key, places in {"model": ("model",), "where": _PLACES}.items():
         value = next((settings[place] for place in places if settings.get(place)), None)
-        value = value or next((found for place in places if (found := getattr(defaults, place, None))), None)
+        value = value or next((default for place in places if (default := getattr(defaults, place, None))), None)
         if value is not None:
             row[key] = str(value)
     return row
 
 
-def _print_check(each: TargetCheck, width: int) -> None:
+def _print_check(result: TargetCheck, width: int) -> None:
     """Print the result of a check as one line."""
-    took = f"{each.duration_ms:,.0f} ms" if each.duration_ms is not None else ""
-    if each.ok:
-        usage = each.token_usage
+    took = f"{result.duration_ms:,.0f} ms" if result.duration_ms is not None else ""
+    if result.ok:
+        usage = result.token_usage
         tokens = f"{usage.input} + {usage.output} tokens" if usage else ""
-        text = "empty response" if each.answer is not None and not each.answer.strip() else each.answer or ""
+        text = "empty response" if result.answer is not None and not result.answer.strip() else result.answer or ""
         parts = (took, tokens, one_line(text, 60))
     else:
-        reason = one_line(each.message or "", 500)
-        parts = (took, f"{each.error}:", reason)
-    notes = [note for note in (each.note, _FORMAT_NOTES.get(each.response_format or "")) if note]
-    line = "  ".join(filter(None, (each.name.ljust(width), *parts, f"({'; '.join(notes)})" if notes else "")))
-    output.echo(output.Styled("ok " if each.ok else "err", fg="green" if each.ok else "red"), "  ", line.rstrip())
+        reason = one_line(result.message or "", 500)
+        parts = (took, f"{result.error}:", reason)
+    notes = [note for note in (result.note, _FORMAT_NOTES.get(result.response_format or "")) if note]
+    line = "  ".join(filter(None, (result.name.ljust(width), *parts, f"({'; '.join(notes)})" if notes else "")))
+    output.echo(output.Styled("ok " if result.ok else "err", fg="green" if result.ok else "red"), "  ", line.rstrip())

@@ -99,8 +99,8 @@ class CasePairs:
 
     def counts(self) -> dict[str, int]:
         """Return the number of cases of each kind, and of those with errors."""
-        found = np.bincount(self.kinds, minlength=len(KINDS)).tolist()
-        return {**dict(zip(KINDS, found, strict=True)), "errors": int((self.errors > 0).sum())}
+        totals = np.bincount(self.kinds, minlength=len(KINDS)).tolist()
+        return {**dict(zip(KINDS, totals, strict=True)), "errors": int((self.errors > 0).sum())}
 
     def names(self, rows: range) -> list[tuple[str, str, str | None, str | None]]:
         """Return the dataset, id, target and prompt of some cases; the last two if both runs have several."""
@@ -130,15 +130,15 @@ class CasePairs:
         group = int(self.rows[row, place])
         if group < 0:
             return None
-        found = self._records(place, group)
+        records = self._records(place, group)
         run = self.sides[place].run.run
-        results = [run.read(offset) for _, offset in found[:_MOST_READ]]
-        shown = _shown(results, sign)
+        results = [run.read(offset) for _, offset in records[:_MOST_READ]]
+        index = _shown(results, sign)
         trials = tuple(
-            (number, each.trial, each.score, each.verdict or ("error" if each.status == "error" else "unscored"))
-            for (number, _), each in zip(found[:_MOST_LISTED], results, strict=False)
+            (number, entry.trial, entry.score, entry.verdict or ("error" if entry.status == "error" else "unscored"))
+            for (number, _), entry in zip(records[:_MOST_LISTED], results, strict=False)
         )
-        return CaseSide(record=results[shown], row=found[shown][0], trials=trials, more=len(found) - len(trials))
+        return CaseSide(record=results[index], row=records[index][0], trials=trials, more=len(records) - len(trials))
 
     def _records(self, place: int, group: int) -> list[tuple[int, int]]:
         """Return the number and offset of each record of a case."""
@@ -163,8 +163,8 @@ def _alone(groups: NDArray[Any], place: int) -> NDArray[Any]:
 
 def _shown(results: Sequence[Result], sign: float) -> int:
     """Return the result to show: the best if its side improved, the worst if not, or an error if there is no change."""
-    errors = [place for place, each in enumerate(results) if each.status == "error"]
-    scored = [(each.score, place) for place, each in enumerate(results) if each.score is not None]
+    errors = [place for place, result in enumerate(results) if result.status == "error"]
+    scored = [(result.score, place) for place, result in enumerate(results) if result.score is not None]
     if not scored or (np.isnan(sign) and errors):
         return errors[0] if errors else 0
     return min((-score if sign > 0 else score, place) for score, place in scored)[1]

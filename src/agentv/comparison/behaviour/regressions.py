@@ -70,19 +70,19 @@ def find_regressions(joined: JoinedCases, deltas: NDArray[Any], threshold: float
         return None
     rows = lost[np.argsort(deltas[lost], kind="stable")][:MOST_EXAMINED]
     before, after = changed_records(joined, rows)
-    found: dict[str, list[tuple[str, Divergence]]] = {}
+    divergences: dict[str, list[tuple[str, Divergence]]] = {}
     with_calls = 0
     for row in rows.tolist():
         first, second = (stored_tool_calls(records[row].output_messages) for records in (before, after))
         with_calls += bool(first or second)
         if (divergence := first_divergence(first, second)) is not None:
-            found.setdefault(divergence.tool, []).append((after[row].eval_id, divergence))
+            divergences.setdefault(divergence.tool, []).append((after[row].eval_id, divergence))
     return Regressions(
         total=len(lost),
         examined=len(rows),
         with_calls=with_calls,
-        diverged=sum(map(len, found.values())),
-        divergences=_counted(found),
+        diverged=sum(map(len, divergences.values())),
+        divergences=_counted(divergences),
         still_pass=sum(1 for result in after.values() if result.verdict == "pass"),
         failures=group_failures(after.values(), TagCounts(len(joined.index), _tag_counts(joined))),
     )
@@ -92,7 +92,7 @@ def _tag_counts(joined: JoinedCases) -> dict[str, int]:
     return {tag: len(rows) for tag, rows in joined.tags().items()}
 
 
-def _counted(found: Mapping[str, Sequence[tuple[str, Divergence]]]) -> tuple[DivergenceCount, ...]:
+def _counted(divergences: Mapping[str, Sequence[tuple[str, Divergence]]]) -> tuple[DivergenceCount, ...]:
     counts = (
         DivergenceCount(
             tool=tool,
@@ -100,7 +100,7 @@ def _counted(found: Mapping[str, Sequence[tuple[str, Divergence]]]) -> tuple[Div
             kinds=dict(Counter(divergence.kind for _, divergence in members).most_common()),
             examples=tuple(id for id, _ in members[:_EXAMPLES]),
         )
-        for tool, members in found.items()
+        for tool, members in divergences.items()
     )
     return tuple(sorted(counts, key=lambda each: (-each.count, each.tool)))
 
@@ -122,14 +122,14 @@ def changed_records(joined: JoinedCases, rows: Iterable[int]) -> tuple[dict[int,
     With several trials, they are those that show the change: of a case that lost, the best trial before and the worst
     after; of a case that won, the other way round.
     """
-    wanted = [int(row) for row in rows]
+    indices = [int(row) for row in rows]
     deltas = joined.scores[1] - joined.scores[0]
-    found = []
+    results = []
     for place, side in enumerate(joined.sides):
-        signs = {int(joined.index[row][place]): float(deltas[row]) * (1 if place else -1) for row in wanted}
+        signs = {int(joined.index[row][place]): float(deltas[row]) * (1 if place else -1) for row in indices}
         records = _records(side, signs)
-        found.append({row: records[int(joined.index[row][place])] for row in wanted})
-    return found[0], found[1]
+        results.append({row: records[int(joined.index[row][place])] for row in indices})
+    return results[0], results[1]
 
 
 def _records(side: GroupedCases, signs: Mapping[int, float]) -> dict[int, Result]:
@@ -154,15 +154,15 @@ def _records(side: GroupedCases, signs: Mapping[int, float]) -> dict[int, Result
 def rows_of(joined: JoinedCases, ids: Sequence[str]) -> list[int]:
     """Return the rows of the scores with these ids. Raises UsageError for an id that both runs do not have."""
     place = joined.parts.index(1)
-    found: dict[str, list[int]] = {id: [] for id in ids}
-    known: set[str] = set()
+    rows_by_id: dict[str, list[int]] = {id: [] for id in ids}
+    all_ids: set[str] = set()
     for row in range(len(joined.index)):
         id = str(joined.name(row)[place])
-        known.add(id)
-        if id in found:
-            found[id].append(row)
-    for id, rows in found.items():
+        all_ids.add(id)
+        if id in rows_by_id:
+            rows_by_id[id].append(row)
+    for id, rows in rows_by_id.items():
         if not rows:
-            hint = did_you_mean(id, known) or "Cases are compared if both runs scored them"
+            hint = did_you_mean(id, all_ids) or "Cases are compared if both runs scored them"
             raise UsageError(f"No shared case has the id '{id}'", hint=hint)
-    return [row for rows in found.values() for row in rows]
+    return [row for rows in rows_by_id.values() for row in rows]

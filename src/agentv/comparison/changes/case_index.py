@@ -68,8 +68,8 @@ class CaseIndex:
         return (None if case is None else case.fields for case in self._run.run.cases_at(starts))
 
     def _at(self, column: array[int], cases: NDArray[Any] | slice) -> NDArray[Any]:
-        found: NDArray[Any] = np.asarray(column)[self._lines[cases]]
-        return found
+        values: NDArray[Any] = np.asarray(column)[self._lines[cases]]
+        return values
 
     def verdicts(self, fields: Fields) -> dict[str, Any]:
         """Return the verdict limits of a case, given its fields."""
@@ -86,20 +86,20 @@ class CaseIndex:
 
     def _evaluators(self, case: StoredCase) -> int:
         """Return a hash of the evaluators and their weights, independent of their order."""
-        known = self._known_evaluators.get(case.evaluators_fingerprint)
-        if known is None:
+        code = self._known_evaluators.get(case.evaluators_fingerprint)
+        if code is None:
             specs = _evaluators(case.fields)
             prints = case.evaluator_fingerprints.items()
-            weights = ((name, each, specs.get(name, {}).get("weight", 1)) for name, each in prints)
-            known = hash(frozenset(weights)) if case.evaluators_fingerprint else 0
-            self._known_evaluators[case.evaluators_fingerprint] = known
-        return known
+            weights = ((name, fingerprint, specs.get(name, {}).get("weight", 1)) for name, fingerprint in prints)
+            code = hash(frozenset(weights)) if case.evaluators_fingerprint else 0
+            self._known_evaluators[case.evaluators_fingerprint] = code
+        return code
 
 
 def _default_limits(run: RunScores) -> Verdicts:
     """Return the verdict limits of cases that set none."""
-    given = run.manifest.defaults.get("verdicts") if run.manifest is not None else None
-    return Verdicts() if given is None else msgspec.convert(given, Verdicts)
+    limits = run.manifest.defaults.get("verdicts") if run.manifest is not None else None
+    return Verdicts() if limits is None else msgspec.convert(limits, Verdicts)
 
 
 def _variables(fields: Fields) -> list[Any] | None:
@@ -137,8 +137,8 @@ def changed_evaluators(before: Fields, after: Fields) -> Iterator[tuple[str, lis
     for name in dict.fromkeys((*first, *second)):
         if name not in first or name not in second:
             types = (
-                each.get(name, {}).get("type") if name in known else None
-                for each, known in ((old, first), (new, second))
+                specs.get(name, {}).get("type") if name in fingerprints else None
+                for specs, fingerprints in ((old, first), (new, second))
             )
             yield name, [ValueChange("", *types)]
             continue
@@ -159,9 +159,9 @@ def _evaluators(fields: Fields) -> dict[str, Fields]:
 
 def rendered_messages(fields: Fields, prompt: str | None) -> dict[str, list[Any]]:
     """Return the messages of a case as rendered by one of its prompts; with None, by each of them."""
-    given: list[Any] = fields.get("input") or []
-    rendered: dict[str, list[Any]] = {each["id"]: each["input"] for each in fields.get("prompts", ())}
-    return rendered or {"": given} if prompt is None else {"": rendered.get(prompt, given)}
+    messages: list[Any] = fields.get("input") or []
+    rendered: dict[str, list[Any]] = {entry["id"]: entry["input"] for entry in fields.get("prompts", ())}
+    return rendered or {"": messages} if prompt is None else {"": rendered.get(prompt, messages)}
 
 
 def _turns(fields: Fields, key: str) -> list[Any]:

@@ -17,7 +17,8 @@ from agentv.model.manifest import RunManifest, TargetEntry
 Runs = tuple[RunScores, RunScores]
 
 _OPTIONS = (
-    "trials", "timeout_seconds", "max_retries", "stop_when", "replay", "filters", "cases", "sample", "limit", "shard",
+    "trials", "timeout_seconds", "max_retries", "stop_when", "until", "replay", "filters", "cases", "sample",
+    "cases_budget", "limit", "shard",
 )  # fmt: skip
 """Options that affect the answers or select cases. Targets and judges are compared by their settings."""
 
@@ -57,7 +58,7 @@ def _target_changes(runs: Runs, before: RunManifest, after: RunManifest) -> Iter
         if name in first and name in second:
             yield from _entry_changes(first[name], second[name])
         else:
-            old_name, new_name = (name if name in each else None for each in (first, second))
+            old_name, new_name = (name if name in side else None for side in (first, second))
             yield RunChange(kind="target", name=name, before=old_name, after=new_name)
 
 
@@ -78,9 +79,9 @@ def _option_changes(before: RunManifest, after: RunManifest) -> Iterator[RunChan
 
 def _options(manifest: RunManifest) -> dict[str, Any]:
     """Return the options of a run that affect its answers, from the project's configuration and the command."""
-    given = {**manifest.defaults, **manifest.options}
-    given["timeout_seconds"] = given.get("timeout_s", given.get("timeout_seconds"))
-    return {name: given[name] for name in _OPTIONS if given.get(name) is not None}
+    options = {**manifest.defaults, **manifest.options}
+    options["timeout_seconds"] = options.get("timeout_s", options.get("timeout_seconds"))
+    return {name: options[name] for name in _OPTIONS if options.get(name) is not None}
 
 
 def _prompt_changes(runs: Runs, shared: SharedCases) -> Iterator[RunChange]:
@@ -88,11 +89,11 @@ def _prompt_changes(runs: Runs, shared: SharedCases) -> Iterator[RunChange]:
     first, second = (run.prompts for run in runs)
     rows = shared.other_prompts
     if set(first) != set(second):
-        names = (", ".join(prompt for prompt in each if prompt is not None) or None for each in (first, second))
+        names = (", ".join(prompt for prompt in side if prompt is not None) or None for side in (first, second))
         yield ValueChange("name", *names).to_change("prompt")
         rows = rows if shared.pairs_prompts else np.flatnonzero(shared.same_input).tolist()
-    for row, *stored in shared.fields(rows[:1]) if rows else ():
-        texts = [_messages(fields, prompt) for fields, prompt in zip(stored, shared.prompts_of(row), strict=True)]
+    for row, *versions in shared.fields(rows[:1]) if rows else ():
+        texts = [_messages(fields, prompt) for fields, prompt in zip(versions, shared.prompts_of(row), strict=True)]
         if None not in texts and texts[0] != texts[1]:
             total = int(shared.same_input.sum())
             value = ValueChange("messages", *texts)

@@ -70,12 +70,12 @@ class SharedCases:
         self.pairs_prompts = _PROMPT in sides[0].parts
         self._cases = [side.first[rows[:, place]] for place, side in enumerate(sides)]
         first, second = self._fingerprints()
-        known = (first != 0) & (second != 0)
-        self.unchecked = int((~known).sum())
+        is_known = (first != 0) & (second != 0)
+        self.unchecked = int((~is_known).sum())
         self.same_input = np.ones(len(rows), dtype=bool)
         self.other_prompts: list[int] = []
         self._references: dict[str, _Affected] = {}
-        self._examine(np.flatnonzero(known & (first != second)).tolist())
+        self._examine(np.flatnonzero(is_known & (first != second)).tolist())
         self.other_inputs = self._case_ids(rows[~self.same_input][:, 0].tolist())
 
     @cached_property
@@ -128,8 +128,8 @@ class SharedCases:
     def _case_ids(self, rows: list[int]) -> tuple[CaseId, ...]:
         """Return the cases in some rows of the first run, sorted; one with several targets or prompts counts once."""
         side = self.sides[0]
-        found = set(map(side.case_id, rows))
-        return tuple(sorted(found, key=lambda case: (case.dataset, case.eval_id)))
+        cases = set(map(side.case_id, rows))
+        return tuple(sorted(cases, key=lambda case: (case.dataset, case.eval_id)))
 
     @cached_property
     def _indexes(self) -> tuple[CaseIndex, CaseIndex]:
@@ -172,19 +172,19 @@ class SharedCases:
         return rendered_messages(before, None) == rendered_messages(after, None)
 
     def _add_reference(self, field: str, row: int) -> None:
-        found = self._references.get(field, _Affected(0, row))
-        self._references[field] = found.more(1)
+        effect = self._references.get(field, _Affected(0, row))
+        self._references[field] = effect.more(1)
 
     @cached_property
     def _is_stored(self) -> NDArray[Any]:
         """Whether the stored cases are those of the records; records that were carried over may be older."""
         columns = zip(self._columns("wholes"), self._fingerprints(), strict=True)
-        found: NDArray[Any] = np.all([stored == recorded for stored, recorded in columns], axis=0)
-        return found
+        is_same: NDArray[Any] = np.all([case_print == record_print for case_print, record_print in columns], axis=0)
+        return is_same
 
-    def _change(self, kind: ChangeKind, name: str, found: _Affected, value: ValueChange) -> RunChange:
-        total, example = int(self.same_input.sum()), self.name(found.row)
-        return value.to_change(kind, name=name, cases=found.cases, of=total, example=example, is_measure=True)
+    def _change(self, kind: ChangeKind, name: str, effect: _Affected, value: ValueChange) -> RunChange:
+        total, example = int(self.same_input.sum()), self.name(effect.row)
+        return value.to_change(kind, name=name, cases=effect.cases, of=total, example=example, is_measure=True)
 
     def _tool_changes(self) -> Iterator[RunChange]:
         """Yield another tool: its scores are another measure, also if it does not store how it scored."""
@@ -193,33 +193,33 @@ class SharedCases:
             yield RunChange(kind="tool", before=first, after=second, is_measure=True)
 
     def _reference_changes(self) -> Iterator[RunChange]:
-        for field, found in self._references.items():
-            _, before, after = next(self.fields([found.row]))
+        for field, effect in self._references.items():
+            _, before, after = next(self.fields([effect.row]))
             old, new = (reference_text((fields or {}).get(field)) for fields in (before, after))
-            yield self._change("references", "", found, ValueChange(field, old, new))
+            yield self._change("references", "", effect, ValueChange(field, old, new))
 
     def _evaluator_changes(self) -> Iterator[RunChange]:
         """Yield evaluators and verdict limits that differ. Cases with equal pairs of them are examined once."""
         columns = (*self._columns("evaluators"), *self._columns("limits"))
-        known = (columns[0] != 0) & (columns[1] != 0) & self.same_input
-        rows = np.flatnonzero(known & ((columns[0] != columns[1]) | (columns[2] != columns[3])))
+        is_known = (columns[0] != 0) & (columns[1] != 0) & self.same_input
+        rows = np.flatnonzero(is_known & ((columns[0] != columns[1]) | (columns[2] != columns[3])))
         first, groups = number_codes(mixed_codes([column[rows] for column in columns]))
         cases_of = dict(zip(rows[first].tolist(), np.bincount(groups).tolist(), strict=True))
         affected: dict[tuple[ChangeKind, str], _Affected] = {}
         values: dict[tuple[ChangeKind, str], list[ValueChange]] = {}
         for row, before, after in self.fields(list(cases_of)):
-            for key, found in self._scoring_changes(before or {}, after or {}):
+            for key, changes in self._scoring_changes(before or {}, after or {}):
                 affected[key] = affected.get(key, _Affected(0, row)).more(cases_of[row])
-                values.setdefault(key, found)
-        for (kind, name), found in values.items():
-            yield from (self._change(kind, name, affected[kind, name], value) for value in found)
+                values.setdefault(key, changes)
+        for (kind, name), changes in values.items():
+            yield from (self._change(kind, name, affected[kind, name], value) for value in changes)
 
     def _scoring_changes(
         self, before: Fields, after: Fields
     ) -> Iterator[tuple[tuple[ChangeKind, str], list[ValueChange]]]:
         for name, values in changed_evaluators(before, after):
             yield ("evaluator", name), values
-        first, second = (index.verdicts(each) for index, each in zip(self._indexes, (before, after), strict=True))
+        first, second = (index.verdicts(fields) for index, fields in zip(self._indexes, (before, after), strict=True))
         if limits := list(changed_values(first, second)):
             yield ("verdict limits", ""), limits
 
@@ -230,11 +230,11 @@ class SharedCases:
         first, second = map(_models, uses)
         entries = [_entries(run) for run in self._runs]
         for name in sorted(first.keys() & second.keys()):
-            before, after = (each.get(name) for each in entries)
-            found = _changed_settings(before, after)
-            if not found and first[name] and second[name] and not first[name] & second[name]:
-                found = [ValueChange("model", _listed(first[name]), _listed(second[name]))]
-            yield from (value.to_change("judge", name=name, is_measure=True) for value in found)
+            before, after = (side.get(name) for side in entries)
+            changes = _changed_settings(before, after)
+            if not changes and first[name] and second[name] and not first[name] & second[name]:
+                changes = [ValueChange("model", _listed(first[name]), _listed(second[name]))]
+            yield from (value.to_change("judge", name=name, is_measure=True) for value in changes)
 
 
 def measure_keys(run: RunScores) -> NDArray[Any]:
@@ -265,7 +265,7 @@ def has_same_answers(before: RunScores, after: RunScores) -> bool:
     first, second = before.manifest, after.manifest
     if first is None or second is None or is_same_run(before, after):
         return False
-    ids = [each.run_id if each.rescored_from is None else each.rescored_from.run_id for each in (first, second)]
+    ids = [run.run_id if run.rescored_from is None else run.rescored_from.run_id for run in (first, second)]
     return ids[0] == ids[1]
 
 
@@ -280,18 +280,18 @@ def _changed_judges(before: frozenset[JudgeUse], after: frozenset[JudgeUse]) -> 
 
 def _targets(uses: frozenset[JudgeUse]) -> dict[str, set[str]]:
     """Return the judges of each evaluator."""
-    found: dict[str, set[str]] = {}
+    judges: dict[str, set[str]] = {}
     for evaluator, target, _ in uses:
-        found.setdefault(evaluator, set()).add(target)
-    return found
+        judges.setdefault(evaluator, set()).add(target)
+    return judges
 
 
 def _models(uses: frozenset[JudgeUse]) -> dict[str, set[str]]:
     """Return the models with which each judge responded; none if they are unknown."""
-    found: dict[str, set[str]] = {}
+    models: dict[str, set[str]] = {}
     for _, target, model in uses:
-        found.setdefault(target, set()).update(() if model is None else (model,))
-    return found
+        models.setdefault(target, set()).update(() if model is None else (model,))
+    return models
 
 
 def _origin(run: RunScores) -> str:

@@ -28,20 +28,21 @@ def rescore_commands(runs: Sequence[RunScores], changes: Sequence[Sequence[RunCh
         return ()
     newest = max(range(len(runs)), key=lambda number: manifests[number].started_at)
     model, measures = runs[newest], [(), *map(tuple, changes)]
-    if not _is_repeatable(manifests[newest], [change for found in changes for change in found]):
+    if not _is_repeatable(manifests[newest], [change for group in changes for change in group]):
         return ()
     commands: dict[str, None] = {}
-    names = []
+    names: dict[str, None] = {}
     for run, measure in zip(runs, measures, strict=True):
         if run is not model and has_same_answers(run, model):
             return ()  # only the measure differs
-        if run is not model and (measure != measures[newest] or is_same_run(run, model)):
-            out = _free_folder(run.path)
-            commands[f"agentv rescore {_quoted(run.path)}{_options(run, model, changes)} --out {_quoted(out)}"] = None
-        else:
-            out = str(run.path)
-        names.append(_shown(out) if run.picked is None else f"{_shown(out)}:{run.picked}")
-    return (*commands, f"agentv compare {shlex.join(dict.fromkeys(names))}")
+        for path in [store.path for store in run.pooled]:
+            out = str(path)
+            if run is not model and (measure != measures[newest] or is_same_run(run, model)):
+                out = _free_folder(path)
+                commands[f"agentv rescore {_quoted(path)}{_options(run, model, changes)} --out {_quoted(out)}"] = None
+            name = shlex.quote(_shown(out) if run.picked is None else f"{_shown(out)}:{run.picked}")
+            names[f"--baseline {name}" if len(run.pooled) > 1 else name] = None
+    return (*commands, f"agentv compare {' '.join(names)}")
 
 
 def _is_repeatable(manifest: RunManifest, changes: Sequence[RunChange]) -> bool:
@@ -62,7 +63,7 @@ def _options(run: RunScores, model: RunScores, changes: Sequence[Sequence[RunCha
         words += [entry.path for entry in after.datasets]
     for entry in after.options.get("evaluators") or ():
         words += ["--evaluator", msgspec.json.encode(entry).decode()]
-    words += _judge(after, model) if any(each.field == "judge" for found in changes for each in found) else []
+    words += _judge(after, model) if any(change.field == "judge" for group in changes for change in group) else []
     if not after.datasets:
         words.append("--stored-cases")
     return "".join(f" {shlex.quote(word)}" for word in words)

@@ -66,9 +66,9 @@ class ValueChange(msgspec.Struct, frozen=True):
         """A unified diff of long values; empty if they are short, or one of them is missing."""
         return text_diff(self.before, self.after)
 
-    def to_change(self, kind: ChangeKind, **known: Any) -> RunChange:
+    def to_change(self, kind: ChangeKind, **details: Any) -> RunChange:
         """Return the change as one of a run."""
-        return RunChange(kind=kind, field=self.field, before=self.before, after=self.after, diff=self.diff, **known)
+        return RunChange(kind=kind, field=self.field, before=self.before, after=self.after, diff=self.diff, **details)
 
 
 def changed_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[ValueChange]:
@@ -96,12 +96,12 @@ def changed_entries(
         return []
     left_out = _CALL_SETTINGS if answers_only else ("name",)
     first, second = (
-        {key: value for key, value in _settings(each).items() if key not in left_out} for each in (before, after)
+        {key: value for key, value in _settings(entry).items() if key not in left_out} for entry in (before, after)
     )
-    found = [*changed_values(first, second), *changed_values(before.files, after.files)]
-    if not found and not same and before.fingerprint and after.fingerprint:
-        found.append(ValueChange("settings"))  # they are not stored for targets given in Python
-    return found
+    changes = [*changed_values(first, second), *changed_values(before.files, after.files)]
+    if not changes and not same and before.fingerprint and after.fingerprint:
+        changes.append(ValueChange("settings"))  # they are not stored for targets given in Python
+    return changes
 
 
 def _settings(entry: TargetEntry) -> dict[str, Any]:

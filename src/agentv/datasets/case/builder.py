@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agentv.datasets.case.header import DEFAULT_CHOICE, Header, effective_evaluators, read_evaluators, read_rubrics
+from agentv.datasets.case.header import Header, case_evaluators, read_evaluators, read_rubrics
 from agentv.datasets.case.keys import LIST_KEYS, OUTCOME_KEYS, CaseKeys, ExecutionKeys, Memo, UserKeys
 from agentv.datasets.case.preprocessors import with_preprocessors
-from agentv.datasets.case.prompts import PromptReader, RenderablePrompt
 from agentv.datasets.case.shorthand import ItemIds, MessageReader, holds_variables, is_message, is_result
-from agentv.datasets.case.suite_input import with_files
+from agentv.datasets.case.suite_input import read_cluster, with_files
 from agentv.datasets.case.turns import CONVERSATION_KEYS, read_conversation_settings, read_turn
 from agentv.datasets.case.workspaces import merged, read_workspace
 from agentv.datasets.formats.dataset_format import PlainRow, Row
@@ -33,6 +32,9 @@ from agentv.model.origin import Place
 from agentv.model.values import FrozenDict, NestingError, freeze
 from agentv.settings.settings_reader import aliases_of, known_keys, read_settings, read_value
 from agentv.support.yaml.yaml_writer import WrittenInt
+
+if TYPE_CHECKING:
+    from agentv.datasets.case.prompts import RenderablePrompt
 
 _CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)})
 _OTHER_TOOLS = {
@@ -74,7 +76,7 @@ class CaseBuilder(msgspec.Struct):
         execution, specs = header.execution, with_preprocessors(header.evaluators.specs, header.preprocessors)
         add = cases.append
         for offset, row in enumerate(islice(rows, start, None), start):
-            if type(row) is not PlainRow:
+            if type(row) is not PlainRow or header.cluster is not None:
                 return offset
             id, input, expected = row.id, row.input, row.expected_output
             metadata, tags = shared_metadata, shared_tags
@@ -111,49 +113,50 @@ class CaseBuilder(msgspec.Struct):
 
     def build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase | None:
         """Build a case from any row. After errors in `problems` the case is incomplete, or None."""
+        header = self.header
         try:
-            return self._build(row, place, offset, problems)
+            self._check_keys(row, problems)
+            if _typed(row, "case_error", str, problems):
+                return self._refused(row, place, offset, problems)
+            if row.get("vars") is not None:
+                row = with_vars(row, problems)
+            execution = row.get("execution")
+            execution_keys = None if execution is None else _read_execution(execution, ("execution",), problems)
+            id = self._id(row, problems)
+            outcome = self._outcome(row, problems)
+            case_input = self._input(row, problems)
+            if header.input.messages and not _skips_defaults(row):
+                case_input = _with_messages(case_input, header.input.messages_for(row, self.reader))
+            expected = self._expected_output(row, problems)
+            rubric = None if row.get("rubrics") is None else read_rubrics(row["rubrics"], ("rubrics",), problems)
+            own = read_evaluators(row, self.reader.finder, (), problems, lists_tests=self.outcome_optional)
+            metadata = _typed(row, "metadata", dict[str, Any], problems)
+            tags = _typed(row, "tags", list[str], problems)
+            return EvalCase(
+                id,
+                outcome,
+                case_input[0],
+                expected,
+                _typed(row, "conversation_id", str, problems),
+                header.metadata if metadata is None else header.with_metadata(row["metadata"]),
+                header.tags if tags is None else header.with_tags(tags),
+                header.execution if execution_keys is None else execution_keys.to_execution().over(header.execution),
+                case_evaluators(header, own, rubric, execution_keys, is_bare=self.is_agentmark and not expected),
+                self._details(row, case_input, rubric, problems),
+                place,
+                offset,
+            )
         except (NestingError, RecursionError):
             problems.error((), f"The case is {NestingError()}")
             return None
 
-    def _build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase:
-        self._check_keys(row, problems)
-        header = self.header
-        if _typed(row, "case_error", str, problems):
-            return self._refused(row, place, offset, problems)
-        if row.get("vars") is not None:
-            row = with_vars(row, problems)
-        execution = row.get("execution")
-        execution_keys = None if execution is None else _read_execution(execution, ("execution",), problems)
-        id = self._id(row, problems)
-        outcome = self._outcome(row, problems)
-        given = self._input(row, problems)
-        if header.input.messages and not _skips_defaults(row):
-            given = _with_messages(given, header.input.messages_for(row, self.reader))
-        expected = self._expected_output(row, problems)
-        specs, rubric = self._evaluators(row, execution_keys, bool(expected), problems)
-        metadata = _typed(row, "metadata", dict[str, Any], problems)
-        tags = _typed(row, "tags", list[str], problems)
-        return EvalCase(
-            id,
-            outcome,
-            given[0],
-            expected,
-            _typed(row, "conversation_id", str, problems),
-            header.metadata if metadata is None else header.with_metadata(row["metadata"]),
-            header.tags if tags is None else header.with_tags(tags),
-            header.execution if execution_keys is None else execution_keys.to_execution().over(header.execution),
-            specs,
-            self._details(row, given, rubric, problems),
-            place,
-            offset,
-        )
-
-    def _refused(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase:
+    def _refused(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase | None:
         """Build a case that cannot be run, with what can be read of it. It has the jobs that it would have had."""
         ignored = Problems()
-        case = self._build({**row, "case_error": None}, place, offset, ignored)
+        case = self.build({**row, "case_error": None}, place, offset, ignored)
+        if case is None:
+            problems += ignored
+            return None
         problems += (problem for problem in ignored if problem.path == ("id",))
         case = refused_case(case, row["case_error"])
         if case.prompts or not self.header.several_prompts or row.get("prompt") is not None:
@@ -169,8 +172,8 @@ class CaseBuilder(msgspec.Struct):
                 if row[key] is not None:
                     problems.error((key,), f"Field '{key}' is not supported", CaseKeys.unsupported[key])
             elif key not in _CASE_KEYS:
-                meant = f"Did you mean '{_OTHER_TOOLS[key]}'?" if key in _OTHER_TOOLS else did_you_mean(key, _CASE_KEYS)
-                problems.warning((key,), f"Unknown field '{key}'", meant or "Put your own data under 'metadata'")
+                hint = f"Did you mean '{_OTHER_TOOLS[key]}'?" if key in _OTHER_TOOLS else did_you_mean(key, _CASE_KEYS)
+                problems.warning((key,), f"Unknown field '{key}'", hint or "Put your own data under 'metadata'")
 
     def _id(self, row: dict[str, Any], problems: Problems) -> str:
         id = row.get("id")
@@ -189,16 +192,16 @@ class CaseBuilder(msgspec.Struct):
         return ""
 
     def _outcome(self, row: dict[str, Any], problems: Problems) -> str:
-        given = [key for key in OUTCOME_KEYS if row.get(key) is not None]
-        if not given:
+        keys = [key for key in OUTCOME_KEYS if row.get(key) is not None]
+        if not keys:
             if not self._may_lack_outcome(row):
                 problems.missing(("expected_outcome",), self._required_fields(row))
             return ""
-        for key in given[1:]:
-            problems.warning((key,), f"Field '{key}' is ignored because '{given[0]}' is set")
-        outcome = row[given[0]]
+        for key in keys[1:]:
+            problems.warning((key,), f"Field '{key}' is ignored because '{keys[0]}' is set")
+        outcome = row[keys[0]]
         if not isinstance(outcome, str):
-            problems.wrong_type((given[0],), "a string", outcome)
+            problems.wrong_type((keys[0],), "a string", outcome)
             return ""
         return outcome
 
@@ -242,13 +245,12 @@ class CaseBuilder(msgspec.Struct):
         before = len(problems.errors)
         key, value = self._new_or_old(row, "input", "input_messages", problems)
         if value is None or value == []:
-            if len(problems.errors) == before:
+            if len(problems.errors) == before and not row.get("turns"):  # a conversation may begin with its first turn
                 problems.missing((key,), self._required_fields(row))
             return (), None, ()
         prompts = self.header.prompts
         if row.get("prompt") is not None:
-            reader = PromptReader(self.reader.finder, self.header.prompt_syntax)
-            own = reader.read(row["prompt"], ("prompt",), problems)
+            own = self.header.read_prompt(row["prompt"], self.reader.finder, problems)
             prompts = () if own is None else (own,)
         files = row.get("input_files")
         if files is not None or (self.header.input.files and not _skips_defaults(row)):
@@ -305,24 +307,6 @@ class CaseBuilder(msgspec.Struct):
         read = self.reader.messages if key == "expected_messages" else self.reader.expected_output
         return read(value, (key,), problems)
 
-    def _evaluators(
-        self, row: dict[str, Any], execution: ExecutionKeys | None, has_reference: bool, problems: Problems
-    ) -> tuple[tuple[Any, ...], Any]:
-        rubric = None if row.get("rubrics") is None else read_rubrics(row["rubrics"], ("rubrics",), problems)
-        own = read_evaluators(row, self.reader.finder, (), problems, lists_tests=self.outcome_optional)
-        inherit, shared = self.header.inherit_evaluators, self.header.evaluators
-        if execution is not None and execution.inherit_evaluators is not None:
-            inherit = execution.inherit_evaluators
-        if execution is not None and execution.skip_defaults:
-            inherit, shared = False, DEFAULT_CHOICE
-        specs = effective_evaluators(own, shared, rubric, inherit=inherit)
-        if self.is_agentmark and not has_reference:
-            # Without a reference, keep only evaluators that were chosen explicitly and need none.
-            by_default = own is None and rubric is None and shared is DEFAULT_CHOICE
-            named = () if by_default else specs
-            specs = tuple(each for each in named if each.evaluator is None or not each.evaluator.needs.reference)
-        return with_preprocessors(specs, self.header.preprocessors), rubric
-
     def _turns(self, row: dict[str, Any], problems: Problems) -> tuple[Turn, ...]:
         turns = _typed(row, "turns", list[Any], problems) or ()
         read = [
@@ -335,11 +319,13 @@ class CaseBuilder(msgspec.Struct):
             for turn in read
         )
 
-    def _details(self, row: dict[str, Any], given: Input, rubric: Any, problems: Problems) -> CaseDetails:
-        _, variables, prompts = given
-        if variables is None and self.header.workspace is None and _DETAIL_KEYS.isdisjoint(row):
+    def _details(self, row: dict[str, Any], case_input: Input, rubric: Any, problems: Problems) -> CaseDetails:
+        _, variables, prompts = case_input
+        cluster = read_cluster(row, self.header.cluster, problems)
+        special = (variables, cluster, self.header.workspace)
+        if _DETAIL_KEYS.isdisjoint(row) and all(each is None for each in special):
             return NO_DETAILS
-        aggregation = read_conversation_settings(row, problems)
+        conversation = read_conversation_settings(row, problems)
         context = _typed(row, "context", str | tuple[str, ...], problems)
         user = _typed(row, "user", UserKeys, problems)
         workspace = self.header.workspace
@@ -347,28 +333,28 @@ class CaseBuilder(msgspec.Struct):
             workspace = merged(workspace, read_workspace(row["workspace"], self.reader.finder, problems))
         details = CaseDetails(
             description=_typed(row, "description", str, problems),
+            cluster=cluster,
             context=(context,) if isinstance(context, str) else context or (),
             rubrics=tuple(rubric.settings["rubrics"]) if rubric is not None else (),
             variables=variables,
             prompts=prompts,
             turns=self._turns(row, problems),
-            aggregation=aggregation,
             user=None if user is None else SimulatedUser(**msgspec.structs.asdict(user)),
             workspace=workspace,
             depends_on=tuple(dict.fromkeys(_typed(row, "depends_on", tuple[str, ...], problems) or ())),
             on_dependency_failure=_typed(row, "on_dependency_failure", DependencyFailure, problems),
+            **conversation,
         )
         return NO_DETAILS if details == NO_DETAILS else details
 
 
 def _skips_defaults(row: dict[str, Any]) -> bool:
-    execution = row.get("execution")
-    return isinstance(execution, dict) and execution.get("skip_defaults") is True
+    return isinstance(execution := row.get("execution"), dict) and execution.get("skip_defaults") is True
 
 
-def _with_messages(given: Input, shared: tuple[Message, ...]) -> Input:
+def _with_messages(case_input: Input, shared: tuple[Message, ...]) -> Input:
     """Return an input with the shared messages first."""
-    messages, variables, prompts = given
+    messages, variables, prompts = case_input
     own = (Message("user", messages),) if isinstance(messages, str) else messages
     return (
         (*shared, *own) if own else (),
@@ -387,8 +373,8 @@ def _read_execution(execution: Any, path: KeyPath, problems: Problems) -> Execut
     if not isinstance(execution, dict):
         problems.wrong_type(path, "an object", execution)
         return None
-    known = {key: value for key, value in execution.items() if key != "evaluators"}
-    return read_settings(ExecutionKeys, known, path, problems)
+    settings = {key: value for key, value in execution.items() if key != "evaluators"}
+    return read_settings(ExecutionKeys, settings, path, problems)
 
 
 def _typed(row: dict[str, Any], key: str, type_: Any, problems: Problems) -> Any:

@@ -90,19 +90,19 @@ class _Expansion:
     def _template(self, name: str, path: KeyPath, chain: tuple[str, ...]) -> list[Any]:
         """Return the entries of a template. A path in it is relative to its own folder or to the dataset's."""
         try:
-            found = self._find(name, os.path.dirname(chain[-1]) if chain else None)
-            if found in chain:
-                raise FileError(f"Template '{name}' includes itself", " → ".join((*chain, found)))
-            data = parse_yaml_file(found)
+            file = self._find(name, os.path.dirname(chain[-1]) if chain else None)
+            if file in chain:
+                raise FileError(f"Template '{name}' includes itself", " → ".join((*chain, file)))
+            data = parse_yaml_file(file)
         except (FileError, DatasetError) as error:
             message = error.message if isinstance(error, FileError) else f"Template '{name}' is not valid YAML"
             self._problems.error(path, message, error.hint if isinstance(error, FileError) else error.detail)
             return []
         lists = [data[key] for key in LIST_KEYS if key in data] if isinstance(data, dict) else []
         if len(lists) != 1 or not isinstance(lists[0], list):
-            self._problems.error(path, f"Template '{name}' must be an object with a list of 'assertions'", found)
+            self._problems.error(path, f"Template '{name}' must be an object with a list of 'assertions'", file)
             return []
-        return list(self.expanded(lists[0], path, (*chain, found)))
+        return list(self.expanded(lists[0], path, (*chain, file)))
 
     def _find(self, name: str, folder: str | None) -> str:
         is_path = name.startswith(".") or "/" in name or "\\" in name
@@ -110,9 +110,9 @@ class _Expansion:
         if is_path and folder is not None:
             names.insert(0, self._finder.below(folder, name))
         problems: list[FileError] = []
-        for each in names:
+        for candidate in names:
             try:
-                return self._finder.find_settings(each).path
+                return self._finder.find_settings(candidate).path
             except FileError as error:
                 problems.append(error)
         raise FileError(f"Template '{name}' was not found", problems[-1].hint)

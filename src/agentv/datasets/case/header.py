@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from agentv.datasets.case.evaluator_includes import with_includes, with_own_types
-from agentv.datasets.case.keys import LIST_KEYS, HeaderKeys, Memo
-from agentv.datasets.case.preprocessors import read_preprocessors
-from agentv.datasets.case.prompts import PromptReader, RenderablePrompt
+from agentv.datasets.case.keys import LIST_KEYS, ExecutionKeys, HeaderKeys, Memo
+from agentv.datasets.case.preprocessors import read_preprocessors, with_preprocessors
 from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.case.suite_input import NO_INPUT, SuiteInput, read_suite_input
 from agentv.datasets.case.workspaces import read_workspace
@@ -28,6 +27,9 @@ from agentv.settings.settings_reader import read_settings, read_value
 from agentv.support.patterns import upward
 from agentv.support.yaml.yaml_file import parse_yaml_file
 from agentv.support.yaml.yaml_parser import YamlError, locate, parse_yaml
+
+if TYPE_CHECKING:
+    from agentv.datasets.case.prompts import RenderablePrompt
 
 _DEFAULTS_OF_5X = frozenset({"provider", "target", "grader"})
 _FILES = (".yaml", ".yml", ".json")
@@ -61,6 +63,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     several_prompts: bool = False
     prompt_failed: bool = False
     format: str | None = None
+    cluster: str | None = None
     metadata: FrozenDict = FrozenDict()
     tags: tuple[str, ...] = ()
 
@@ -73,6 +76,12 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
         """Return the dataset's tags and a case's, without repeats."""
         return tuple(dict.fromkeys((*self.tags, *tags)))
 
+    def read_prompt(self, value: Any, finder: FileFinder, problems: Problems) -> RenderablePrompt | None:
+        """Return the prompt of a case; None after adding an error to `problems`."""
+        from agentv.datasets.case.prompts import PromptReader  # late: minijinja is slow to import
+
+        return PromptReader(finder, self.prompt_syntax).read(value, ("prompt",), problems)
+
 
 def read_header(
     data: dict[str, Any], default_name: str, finder: FileFinder, problems: Problems, *, lists_tests: bool = False
@@ -83,9 +92,9 @@ def read_header(
     """
     data = _without_notes(data, problems)
     keys = read_settings(HeaderKeys, data, (), problems) or HeaderKeys()
-    found = Problems()
-    workspace = None if keys.workspace is None else read_workspace(data["workspace"], finder, found)
-    problems += found.errors  # warnings are already known
+    workspace_problems = Problems()
+    workspace = None if keys.workspace is None else read_workspace(data["workspace"], finder, workspace_problems)
+    problems += workspace_problems.errors  # warnings are already known
     execution = Execution() if keys.execution is None else keys.execution.to_execution()
     if execution.target is not None and keys.target is not None:
         problems.warning(("target",), "Field 'target' is ignored because 'execution.target' is set")
@@ -112,6 +121,7 @@ def read_header(
         several_prompts=keys.prompts is not None,
         prompt_failed=bool(data.get("prompt") or data.get("prompts")) and not prompts,
         format=keys.format,
+        cluster=keys.cluster,
         metadata=freeze(keys.metadata or {}),
         tags=tuple(dict.fromkeys(keys.tags or ())),
     )
@@ -131,17 +141,21 @@ def _without_notes(data: dict[str, Any], problems: Problems) -> dict[str, Any]:
 def _read_prompts(
     data: dict[str, Any], keys: HeaderKeys, finder: FileFinder, problems: Problems
 ) -> tuple[RenderablePrompt, ...]:
-    wanted: list[tuple[Any, KeyPath, str]] = []
+    entries: list[tuple[Any, KeyPath, str]] = []
     if data.get("prompt") is not None and data.get("prompts") is not None:
         problems.error(("prompts",), "Both 'prompt' and 'prompts' are set", "Keep one of them")
     if keys.prompt is not None:
-        wanted.append((data["prompt"], ("prompt",), "default"))
+        entries.append((data["prompt"], ("prompt",), "default"))
     for index, entry in enumerate(keys.prompts or ()):
-        if any(entry.id == id for _, _, id in wanted):
+        if any(entry.id == id for _, _, id in entries):
             problems.error(("prompts", index, "id"), f"The prompt id '{entry.id}' is used twice")
-        wanted.append((data["prompts"][index]["prompt"], ("prompts", index, "prompt"), entry.id))
+        entries.append((data["prompts"][index]["prompt"], ("prompts", index, "prompt"), entry.id))
+    if not entries:
+        return ()
+    from agentv.datasets.case.prompts import PromptReader  # late: as above
+
     reader = PromptReader(finder, keys.prompt_syntax)
-    read = [reader.read(value, path, problems, id) for value, path, id in wanted]
+    read = [reader.read(value, path, problems, id) for value, path, id in entries]
     return tuple(prompt for prompt in read if prompt is not None)
 
 
@@ -209,15 +223,40 @@ def effective_evaluators(
     case: EvaluatorChoice | None, dataset: EvaluatorChoice, rubric: EvaluatorSpec | None, *, inherit: bool
 ) -> tuple[EvaluatorSpec, ...]:
     """Return a case's evaluators, or else the dataset's, after its rubric. A rubric replaces the default judge."""
-    chosen = case or dataset
-    specs = chosen.specs
+    choice = case or dataset
+    specs = choice.specs
     if inherit and case is not None and case is not dataset:
         specs = (*dataset.specs, *specs)
     if rubric is None:
         return named(specs) if inherit else specs
-    if chosen.kind_only and specs == (DEFAULT_EVALUATOR,):
+    if choice.kind_only and specs == (DEFAULT_EVALUATOR,):
         return named((rubric,))
     return named((rubric, *specs))
+
+
+def case_evaluators(
+    header: Header,
+    own: EvaluatorChoice | None,
+    rubric: EvaluatorSpec | None,
+    execution: ExecutionKeys | None,
+    *,
+    is_bare: bool,
+) -> tuple[EvaluatorSpec, ...]:
+    """Return the evaluators of a case: its own, or those of its dataset.
+
+    `is_bare`: a row of AgentMark without a reference keeps only those that were chosen explicitly and need none.
+    """
+    inherit, shared = header.inherit_evaluators, header.evaluators
+    if execution is not None and execution.inherit_evaluators is not None:
+        inherit = execution.inherit_evaluators
+    if execution is not None and execution.skip_defaults:
+        inherit, shared = False, DEFAULT_CHOICE
+    specs = effective_evaluators(own, shared, rubric, inherit=inherit)
+    if is_bare:
+        by_default = own is None and rubric is None and shared is DEFAULT_CHOICE
+        candidates = () if by_default else specs
+        specs = tuple(spec for spec in candidates if spec.evaluator is None or not spec.evaluator.needs.reference)
+    return with_preprocessors(specs, header.preprocessors)
 
 
 def read_rubrics(items: Any, path: KeyPath, problems: Problems) -> EvaluatorSpec | None:
@@ -265,8 +304,8 @@ def _in_file(path: str) -> list[Any]:
         raise UsageError(f"No such file: {path}", hint=hint)
     data = parse_yaml_file(path)
     if isinstance(data, dict):
-        listed = next((data[key] for key in LIST_KEYS if data.get(key) is not None), None)
-        return listed if isinstance(listed, list) else [data]
+        entries = next((data[key] for key in LIST_KEYS if data.get(key) is not None), None)
+        return entries if isinstance(entries, list) else [data]
     if isinstance(data, list):
         return data
     raise UsageError(f"No evaluators in {path}", "Expected an object or a list")

@@ -44,13 +44,12 @@ class TrialKeys(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The object form of an entry of `targets`."""
+    """The object form of an entry of `targets`. With `use_target`, it is another name for a target of the project."""
 
-    unsupported: ClassVar[dict[str, str]] = _typescript_only(
-        {"use_target": "Define the target in the targets file", "hooks": "Use the hooks of `workspace`"}
-    )
+    unsupported: ClassVar[dict[str, str]] = _typescript_only({"hooks": "Use the hooks of `workspace`"})
 
     name: str
+    use_target: str | None = None
 
 
 class ExecutionKeys(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,9 +76,9 @@ class ExecutionKeys(msgspec.Struct, frozen=True, kw_only=True):
     thresholds: dict[str, float] | None = None
 
     @classmethod
-    def contradiction(cls, written: dict[str, Any]) -> str:
+    def contradiction(cls, data: dict[str, Any]) -> str:
         """Describe the contradiction of two limits for a pass."""
-        both = "threshold" in written and "verdicts" in written
+        both = "threshold" in data and "verdicts" in data
         return "'threshold' and 'verdicts' both set the score of a pass: keep one of them" if both else ""
 
     def to_execution(self) -> Execution:
@@ -89,7 +88,7 @@ class ExecutionKeys(msgspec.Struct, frozen=True, kw_only=True):
             verdicts = Verdicts(self.threshold, min(self.threshold, Verdicts().borderline))
         return Execution(
             target=self.target,
-            targets=tuple(each.name if isinstance(each, TargetKeys) else each for each in self.targets),
+            targets=tuple(target.name if isinstance(target, TargetKeys) else target for target in self.targets),
             trials=self.trials.count if isinstance(self.trials, TrialKeys) else self.trials,
             timeout_seconds=self.timeout_seconds,
             verdicts=verdicts,
@@ -207,6 +206,7 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
     prompt_syntax: Literal["minijinja", "promptfoo"] | None = None
     workspace: str | WorkspaceKeys | None = None
     weight: Annotated[float, Meta(gt=0)] | None = None
+    cluster: str | None = None
     format: Literal["agentv", "agentmark"] | None = None
     metadata: JsonObject | None = None
     tags: list[str] | None = None
@@ -247,7 +247,6 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
     }
     unsupported: ClassVar[dict[str, str]] = _typescript_only(
         {
-            "window_size": "The whole history is sent",
             "options run": "Use `execution`",
             "threshold": "Use `execution.threshold`",
             "environment": "Use `workspace`",
@@ -262,6 +261,7 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
     vars: JsonObject | None = None
     expected_output: Any = None
     conversation_id: str | None = None
+    cluster: str | int | None = None
     execution: ExecutionKeys | None = None
     evaluators: list[str | JsonObject] | None = None
     evaluator: str | None = None
@@ -271,7 +271,8 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
     turns: list[TurnKeys] | None = None
     mode: Literal["conversation"] | None = None
     aggregation: Aggregation | None = None
-    on_turn_failure: Literal["continue"] | None = None
+    on_turn_failure: Literal["continue", "stop"] | None = None
+    window_size: Annotated[int, Meta(ge=1)] | None = None
     user: UserKeys | None = None
     workspace: str | WorkspaceKeys | None = None
     depends_on: tuple[str, ...] = ()
@@ -284,8 +285,8 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_header(data: dict[str, Any]) -> bool:
     """Whether a mapping has at least one key of a sidecar, including keys that only other tools support."""
-    known = {*known_keys(HeaderKeys), *aliases_of(HeaderKeys), *HeaderKeys.unsupported, *HeaderKeys.informational}
-    return any(key in known for key in data)
+    keys = {*known_keys(HeaderKeys), *aliases_of(HeaderKeys), *HeaderKeys.unsupported, *HeaderKeys.informational}
+    return any(key in keys for key in data)
 
 
 Read = TypeVar("Read")

@@ -15,10 +15,10 @@ from agentv.support.media_types import media_type_named
 _KEY = "preprocessors"
 
 
-def read_preprocessors(written: list[Any], problems: Problems) -> tuple[FrozenDict, ...]:
+def read_preprocessors(entries: list[Any], problems: Problems) -> tuple[FrozenDict, ...]:
     """Return the preprocessors of a dataset, checked as those of a judge are; none after an error."""
-    spec = read_entry({"type": DEFAULT_TYPE, _KEY: written}, (_KEY,), problems, {_KEY: (_KEY,)})
-    return () if spec is None else tuple(map(freeze, written))
+    spec = read_entry({"type": DEFAULT_TYPE, _KEY: entries}, (_KEY,), problems, {_KEY: (_KEY,)})
+    return () if spec is None else tuple(map(freeze, entries))
 
 
 def with_preprocessors(specs: tuple[EvaluatorSpec, ...], shared: tuple[FrozenDict, ...]) -> tuple[EvaluatorSpec, ...]:
@@ -28,9 +28,9 @@ def with_preprocessors(specs: tuple[EvaluatorSpec, ...], shared: tuple[FrozenDic
 
 @lru_cache(maxsize=1024)
 def _with_preprocessors(spec: EvaluatorSpec, shared: tuple[FrozenDict, ...]) -> EvaluatorSpec:
-    written = spec.to_data()
-    data = _merged(written, shared)
-    return spec if data is written else read_entry(data, (), Problems()) or spec
+    original = spec.to_data()
+    data = _merged(original, shared)
+    return spec if data is original else read_entry(data, (), Problems()) or spec
 
 
 def _merged(entry: dict[str, Any], shared: tuple[FrozenDict, ...]) -> dict[str, Any]:
@@ -41,5 +41,5 @@ def _merged(entry: dict[str, Any], shared: tuple[FrozenDict, ...]) -> dict[str, 
     if kind is None or field_of(kind, _KEY) is None:
         return entry
     own = list(entry.get(_KEY, ()))
-    taken = {media_type_named(each["type"]) for each in own}
-    return {**entry, _KEY: own + [each for each in shared if media_type_named(each["type"]) not in taken]}
+    types = {media_type_named(item["type"]) for item in own}
+    return {**entry, _KEY: own + [item for item in shared if media_type_named(item["type"]) not in types]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import minijinja
@@ -13,21 +14,18 @@ from agentv.errors import DatasetError
 from agentv.model.case import EvalCase, case_to_data
 from agentv.model.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.model.message import FilePart, ImagePart, Message, TextPart
+from agentv.registry import service
 from agentv.support.templates import TemplateProblem, environment, first_line, is_file_name, missing_name, names_in
 
 AGENTMARK_ENDING = ".prompt.mdx"
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """A validated prompt: messages whose texts are templates. `names` are the variables they use.
-
-    `optional` are variables that a row may omit; they are empty then.
-    """
+    """A validated prompt: messages whose texts are templates. `names` are the variables they use."""
 
     id: str
     messages: tuple[Message, ...]
     names: frozenset[str]
-    optional: frozenset[str] = frozenset()
 
     def render(self, variables: dict[str, Any], problems: Problems) -> tuple[Message, ...] | None:
         """Return the messages for one row; None after adding an error to `problems`."""
@@ -36,8 +34,7 @@ class Prompt(msgspec.Struct, frozen=True):
             problems.error(path, "A variable cannot be called 'self'", "Rename it")
             return None
         # Integers of more than 128 bits are passed as text: minijinja would convert them to floats.
-        exact: dict[str, Any] = dict.fromkeys(self.optional)
-        exact |= {
+        exact = {
             name: str(value) if isinstance(value, int) and value.bit_length() > 127 else value
             for name, value in variables.items()
         }
@@ -66,6 +63,13 @@ class RenderablePrompt(Protocol):
         """Return the messages for one row; None after adding an error to `problems`."""
 
 
+ReadPrompt = Callable[[Any, KeyPath, Problems, str], RenderablePrompt | None]
+"""Reads text or messages as a prompt of another syntax: the service `promptfoo-prompts`."""
+
+ReadFile = Callable[[str, KeyPath, Problems, FileFinder, str], RenderablePrompt | None]
+"""Reads a prompt file: the service `agentmark-prompts`."""
+
+
 class PromptReader(msgspec.Struct, frozen=True):
     """Reads prompts of one syntax: text, a list of messages, or a file name."""
 
@@ -75,20 +79,19 @@ class PromptReader(msgspec.Struct, frozen=True):
     def read(self, value: Any, path: KeyPath, problems: Problems, id: str = "default") -> RenderablePrompt | None:
         """Return a prompt; None after adding an error to `problems`."""
         if self.syntax == "promptfoo":
-            from agentv.datasets.case.promptfoo_prompt import read_promptfoo_prompt  # late: few datasets have any
-
             messages = MessageReader(self.finder).messages(value, path, problems) if isinstance(value, list) else None
-            return read_promptfoo_prompt(value if messages is None else messages, path, problems, id)
+            read: ReadPrompt = service("promptfoo-prompts", "A prompt of promptfoo")
+            return read(value if messages is None else messages, path, problems, id)
+        if isinstance(value, str) and value.strip().endswith(AGENTMARK_ENDING) and is_file_name(value):
+            read_file: ReadFile = service("agentmark-prompts", f"The prompt file '{value}'")
+            return read_file(value, path, problems, self.finder, id)
         return _read_prompt(value, path, problems, self.finder, id)
 
 
 def _read_prompt(value: Any, path: KeyPath, problems: Problems, finder: FileFinder, id: str) -> Prompt | None:
-    optional: frozenset[str] = frozenset()
     if isinstance(value, str):
-        text = _file_text(value, path, problems, finder) if is_file_name(value) else value
+        text = prompt_text(value, path, problems, finder) if is_file_name(value) else value
         messages: tuple[Message, ...] = () if text is None else (Message("user", text),)
-        if text is not None and value.strip().endswith(AGENTMARK_ENDING):
-            messages, optional = _agentmark_messages(text, value, path, problems)
     elif isinstance(value, list):
         messages = MessageReader(finder).messages(value, path, problems)
     else:
@@ -99,29 +102,17 @@ def _read_prompt(value: Any, path: KeyPath, problems: Problems, finder: FileFind
             problems.error(path, "A prompt needs at least one message")
         return None
     names = _names_used(messages, path, problems)
-    return None if names is None else Prompt(id, messages, frozenset(names), optional)
+    return None if names is None else Prompt(id, messages, frozenset(names))
 
 
-def _file_text(value: str, path: KeyPath, problems: Problems, finder: FileFinder) -> str | None:
+def prompt_text(value: str, path: KeyPath, problems: Problems, finder: FileFinder) -> str | None:
+    """Return the text of a prompt's file; None after adding an error to `problems`."""
     name = value.strip().removeprefix("file://")
     try:
         return read_text(FilePart(name, path=finder.find(name).path))
     except FileError as error:
         problems.error(path, error.message, error.hint)
         return None
-
-
-def _agentmark_messages(
-    text: str, name: str, path: KeyPath, problems: Problems
-) -> tuple[tuple[Message, ...], frozenset[str]]:
-    from agentv.datasets.case.agentmark_prompt import PromptFileError, parse_prompt_file  # late: few projects have any
-
-    try:
-        file = parse_prompt_file(text)
-    except PromptFileError as error:
-        problems.error(path, f"Prompt file '{name}', line {error.line}: {error.message}", error.hint)
-        return (), frozenset()
-    return tuple(file.messages), file.optional
 
 
 def _names_used(messages: tuple[Message, ...], path: KeyPath, problems: Problems) -> set[str] | None:
@@ -157,16 +148,16 @@ def resolved_data(case: EvalCase) -> dict[str, Any]:
         return data
     _fill(case, case.input, data.get("input", []))
     _fill(case, case.expected_output, data.get("expected_output", []))
-    for prompt, written in zip(case.prompts, data.get("prompts", []), strict=True):
-        _fill(case, prompt.input, written["input"])
-    for turn, written in zip(case.turns, data.get("turns", []), strict=True):
-        _fill(case, turn.input, written["input"])
-        _fill(case, turn.expected_output, written.get("expected_output", []))
+    for prompt, entry in zip(case.prompts, data.get("prompts", []), strict=True):
+        _fill(case, prompt.input, entry["input"])
+    for turn, entry in zip(case.turns, data.get("turns", []), strict=True):
+        _fill(case, turn.input, entry["input"])
+        _fill(case, turn.expected_output, entry.get("expected_output", []))
     return data
 
 
-def _fill(case: EvalCase, messages: tuple[Message, ...], written: list[dict[str, Any]]) -> None:
-    for message, data in zip(messages, written, strict=True):
+def _fill(case: EvalCase, messages: tuple[Message, ...], entries: list[dict[str, Any]]) -> None:
+    for message, data in zip(messages, entries, strict=True):
         for part, part_data in zip(message.parts, data["content"] if message.parts else (), strict=True):
             if isinstance(part, FilePart | ImagePart) and part.path:
                 part_data.update(_contents(case, part))

@@ -65,8 +65,8 @@ class MessageReader(NamedTuple):
             if role is None:
                 problems.missing((*path, "role"), _SHAPES)
                 return None
-            found, hint = (repr(role), did_you_mean(role, ROLES)) if isinstance(role, str) else (type_word(role), "")
-            problems.error((*path, "role"), f"The role of a message must be one of {_ROLE_LIST}, got {found}", hint)
+            actual, hint = (repr(role), did_you_mean(role, ROLES)) if isinstance(role, str) else (type_word(role), "")
+            problems.error((*path, "role"), f"The role of a message must be one of {_ROLE_LIST}, got {actual}", hint)
             return None
         note_unknown(data, "message", _MESSAGE_KEYS, path, problems)
         content, calls, name = data.get("content"), data.get("tool_calls"), data.get("name")
@@ -98,8 +98,8 @@ class MessageReader(NamedTuple):
             return None
         kind = PART_KINDS.get(data["type"]) if isinstance(data.get("type"), str) else None
         if kind is None:
-            found = f"got {data['type']!r}" if "type" in data else "but it is missing"
-            problems.error((*path, "type"), f"The type of a part must be one of {', '.join(PART_KINDS)}, {found}")
+            actual = f"got {data['type']!r}" if "type" in data else "but it is missing"
+            problems.error((*path, "type"), f"The type of a part must be one of {', '.join(PART_KINDS)}, {actual}")
             return None
         if data.get("value") is None:
             other = next((key for key in data if key not in _PART_KEYS), None)
@@ -116,11 +116,11 @@ class MessageReader(NamedTuple):
         if kind is ImagePart and is_address(value):
             return ImagePart(value)
         try:
-            found = self.finder.find(value)
+            file = self.finder.find(value)
         except FileError as error:
             problems.error((*path, "value"), error.message, error.hint)
             return None
-        return (ImagePart if kind is ImagePart else FilePart)(value, found.digest, found.path)
+        return (ImagePart if kind is ImagePart else FilePart)(value, file.digest, file.path)
 
     def _tool_calls(self, calls: Any, path: KeyPath, problems: Problems) -> tuple[ToolCall, ...]:
         if calls is None:
@@ -148,11 +148,11 @@ def _tool_call(data: Any, path: KeyPath, problems: Problems) -> ToolCall | None:
     return read_settings(ToolCall, {key: freeze(value) for key, value in data.items()}, path, problems)
 
 
-def note_unknown(data: dict[str, Any], noun: str, known: tuple[str, ...], path: KeyPath, problems: Problems) -> None:
+def note_unknown(data: dict[str, Any], noun: str, keys: tuple[str, ...], path: KeyPath, problems: Problems) -> None:
     """Warn about the unknown keys of a message, a part or a turn."""
     for key in data:
-        if key not in known:
-            hint = did_you_mean(key, known) or f"A {noun} has {', '.join(known)}"
+        if key not in keys:
+            hint = did_you_mean(key, keys) or f"A {noun} has {', '.join(keys)}"
             problems.warning((*path, key), f"Unknown field '{key}' in a {noun}", hint, topic=f"{noun}.{key}")
 
 
@@ -212,8 +212,8 @@ def row_problems(row: dict[str, Any], problems: Problems) -> None:
     """Report violations of AgentMark's own rules."""
     value, expected = row.get("input"), row.get("expected_output")
     if value is not None and (not isinstance(value, dict) or is_message(value)):
-        found = "message" if is_message(value) else type_word(value)
-        problems.error(("input",), f"AgentMark's 'input' must be an object of variables, got {found}")
+        actual = "message" if is_message(value) else type_word(value)
+        problems.error(("input",), f"AgentMark's 'input' must be an object of variables, got {actual}")
     if expected is not None and not isinstance(expected, str):
         message = f"AgentMark's 'expected_output' must be a string, got {type_word(expected)}"
         problems.error(("expected_output",), message, "Write JSON as a string")

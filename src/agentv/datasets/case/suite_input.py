@@ -1,4 +1,4 @@
-"""The input that all cases of a suite share: messages before each case's own, and files before its text."""
+"""What the cases of a suite share: messages before each case's own, files before its text, and the cluster."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def with_files(
 ) -> tuple[Message, ...]:
     """Return one user message: the files, then the text. A file that cannot be used is an error at `path`."""
     parts: list[Any] = [{"type": "file", "value": name} for name in files]
-    found = Problems()
-    messages = reader.messages([{"role": "user", "content": [*parts, text]}], path, found)
-    for problem in found:
+    file_problems = Problems()
+    messages = reader.messages([{"role": "user", "content": [*parts, text]}], path, file_problems)
+    for problem in file_problems:
         problems.append(msgspec.structs.replace(problem, path=path))
     return messages
 
@@ -67,3 +67,20 @@ def _is_template(value: Any) -> bool:
 def _messages(value: Any, reader: MessageReader, problems: Problems) -> tuple[Message, ...]:
     read = reader.input(value, ("input",), problems)
     return (Message("user", read),) if isinstance(read, str) else read
+
+
+def read_cluster(row: dict[str, Any], shared: str | None, problems: Problems) -> str | None:
+    """Return the `cluster` of a row, or else the dataset's, where `{{ metadata.document }}` is a value of the row."""
+    if row.get("cluster") is not None:
+        own = read_value(str | int, row["cluster"], ("cluster",), problems)
+        return None if own is None else str(own)
+    if shared is None or "{{" not in shared:
+        return shared
+    from agentv.support.templates import TemplateProblem, render  # late: minijinja is slow to import
+
+    values = {"id": row.get("id"), "metadata": row.get("metadata") or {}, "vars": row.get("vars") or {}}
+    try:
+        return render(shared, values)
+    except TemplateProblem as problem:
+        problems.error(("cluster",), f"The dataset's 'cluster' cannot be rendered: {problem}", f"It is '{shared}'")
+        return None

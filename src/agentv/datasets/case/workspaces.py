@@ -48,8 +48,8 @@ def merged(suite: Workspace | None, case: Workspace | None) -> Workspace | None:
         changes |= {"path": case.path, "digest": case.digest}
     if case.hooks is not None and suite.hooks is not None:
         hooks = {name: getattr(case.hooks, name) for name in case.hooks.__struct_fields__}
-        given = {name: hook for name, hook in hooks.items() if hook is not None}
-        changes["hooks"] = msgspec.structs.replace(suite.hooks, **given)
+        own_hooks = {name: hook for name, hook in hooks.items() if hook is not None}
+        changes["hooks"] = msgspec.structs.replace(suite.hooks, **own_hooks)
     return msgspec.structs.replace(suite, **changes)
 
 
@@ -87,21 +87,21 @@ def _workspace(keys: WorkspaceKeys, folder: str, finder: FileFinder, problems: P
 
 def _files(keys: WorkspaceKeys, folder: str, finder: FileFinder, problems: Problems) -> Iterator[WorkspaceFile]:
     """Yield the files of a workspace; those of a list keep their path as written."""
-    named = keys.files if isinstance(keys.files, dict) else {name: name for name in keys.files}
-    for wanted, source in named.items():
-        place: KeyPath = (*_PATH, "files", wanted)
-        path = os.path.normpath(wanted)
-        if not wanted.strip() or os.path.isabs(path) or path.split(os.sep)[0] in (os.pardir, os.curdir):
+    sources = keys.files if isinstance(keys.files, dict) else {name: name for name in keys.files}
+    for destination, source in sources.items():
+        place: KeyPath = (*_PATH, "files", destination)
+        path = os.path.normpath(destination)
+        if not destination.strip() or os.path.isabs(path) or path.split(os.sep)[0] in (os.pardir, os.curdir):
             hint = "Write `files` as an object: the path in the workspace, and the file to copy there"
-            problems.error(place, f"'{wanted}' is not a path inside the workspace", hint)
+            problems.error(place, f"'{destination}' is not a path inside the workspace", hint)
             continue
         try:
             name = finder.below(folder, source) if folder else source
-            found = _find(name, finder)
+            file = _find(name, finder)
         except FileError as error:
             problems.error(place, error.message, error.hint)
             continue
-        yield WorkspaceFile(path, source, found.digest, found.path)
+        yield WorkspaceFile(path, source, file.digest, file.path)
 
 
 def _find(name: str, finder: FileFinder) -> Found:

@@ -16,7 +16,7 @@ from agentv.datasets.formats.dataset_format import PlainRow
 from agentv.errors import UsageError
 from agentv.model.diagnostics import did_you_mean
 
-_TEXTS = ("id", "input", "expected_output", "expected_outcome", "conversation_id", "description")
+_TEXTS = ("id", "input", "expected_output", "expected_outcome", "conversation_id", "cluster", "description")
 _LISTS = ("tags", "context", "rubrics")
 _CHECKS = {
     **dict.fromkeys(("contains", "icontains", "equals", "regex", "starts_with", "ends_with"), False),
@@ -33,6 +33,9 @@ _NOT = "not_"
 KEYS = (*_TEXTS, *_LISTS, *_CHECKS, *(f"{_NOT}{name}" for name in _CHECKS), f"{_METADATA}NAME")
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(-?\d+)\]")
 _PAIR = re.compile(r"\s*([\w.*-]+)\s*=\s*([^,]+?)\s*(?:,|$)")
+UNSURE = 0.5
+"""A guess below this confidence is not proposed."""
+
 EXAMPLE = "--map 'id=qid,input=question,expected_output=answers[0]'"
 
 
@@ -79,13 +82,13 @@ class FieldMap(msgspec.Struct, frozen=True):
         """Return what no path names; of an object with a path to a part of it, the other parts."""
         parts = [re.split(r"[.\[]", path, maxsplit=1) for path in self.paths.values() if path not in data]
         whole = {*self.paths.values(), *(part[0] for part in parts if not isinstance(data.get(part[0]), dict))}
-        left: dict[str, Any] = {}
+        leftovers: dict[str, Any] = {}
         for name, value in data.items():
             used = {part[1] for part in parts if part[0] == name and len(part) > 1}
-            rest = {key: each for key, each in value.items() if key not in used} if isinstance(value, dict) else value
+            rest = {key: item for key, item in value.items() if key not in used} if isinstance(value, dict) else value
             if name not in whole and not is_blank(rest):
-                left[name] = rest
-        return left
+                leftovers[name] = rest
+        return leftovers
 
 
 def plain_mapper(fields: FieldMap, names: list[str], ids: ItemIds) -> PlainMapper | None:
@@ -135,18 +138,18 @@ def parse_map(text: str, *, needs_input: bool = True) -> FieldMap:
     paths: dict[str, str] = {}
     place = 0
     while place < len(text):
-        found = _PAIR.match(text, place)
-        if found is None:
+        match = _PAIR.match(text, place)
+        if match is None:
             raise UsageError(f"--map: cannot read '{text[place:]}'", hint=f"For example: {EXAMPLE}")
-        paths[found[1]] = found[2]
-        place = found.end()
+        paths[match[1]] = match[2]
+        place = match.end()
     return checked_map(paths, needs_input=needs_input)
 
 
 def checked_map(paths: dict[str, str], *, needs_input: bool = True) -> FieldMap:
     """Return the map after checking its keys. Raises UsageError."""
-    known = {"criteria": "expected_outcome", "outcome": "expected_outcome"}
-    paths = {known.get(key, key.replace("-", "_")): path for key, path in paths.items()}
+    aliases = {"criteria": "expected_outcome", "outcome": "expected_outcome"}
+    paths = {aliases.get(key, key.replace("-", "_")): path for key, path in paths.items()}
     for key in paths:
         if key not in KEYS and not key.startswith(_METADATA):
             hint = did_you_mean(key, KEYS) or f"Keys: {', '.join(KEYS)}"
@@ -172,13 +175,13 @@ def value_at(data: Any, path: str) -> Any:
     """Return the value at a path such as `a.b[0]`; None if there is none. A field named like the path wins."""
     if isinstance(data, dict) and path in data:
         return data[path]
-    for found in _STEP.finditer(path):
+    for step in _STEP.finditer(path):
         data = parsed(data)
-        if found[2] is not None:
-            index = int(found[2])
+        if step[2] is not None:
+            index = int(step[2])
             data = data[index] if isinstance(data, list) and -len(data) <= index < len(data) else None
         else:
-            data = data.get(found[1]) if isinstance(data, dict) else None
+            data = data.get(step[1]) if isinstance(data, dict) else None
         if data is None:
             return None
     return data
@@ -218,48 +221,21 @@ def _input(value: Any) -> Any:
 _SYNONYMS: dict[str, tuple[str, ...]] = {
     "id": ("id", "qid", "case_id", "test_id", "eval_id", "example_id", "question_id", "name", "key", "uuid"),
     "input": (
-        *(
-            "input",
-            "question",
-            "query",
-            "prompt",
-            "user_input",
-            "instruction",
-            "user_message",
-            "usermessage",
-            "message",
-        ),
-        *(
-            "text",
-            "user_prompt",
-            "user_query",
-            "body",
-            "scenario",
-            "payload",
-            "ticket",
-            "email",
-            "request",
-            "problem",
-            "problem_statement",
-            "inputs",
-            "utterance",
-            "task",
-        ),
+        *("input", "question", "query", "prompt", "user_input", "instruction", "user_message", "usermessage"),
+        *("message",),
+        *("text", "user_prompt", "user_query", "body", "scenario", "payload", "ticket", "email", "request", "problem"),
+        *("problem_statement", "inputs", "utterance", "task", "input_text", "sentence", "article", "dialogue"),
+        *("conversation", "messages", "review", "goal", "user", "q"),
     ),
     "expected_output": (
         *("expected_output", "expected", "answer", "answers", "reference", "reference_answer", "ideal", "ground_truth"),
         *("target", "output", "outputs", "expected_answer", "gold", "gold_answer", "solution", "label", "completion"),
         *("expected_response", "expected_result", "reference_output", "golden_answer", "correct_answer"),
-        *("ground_truth_answer",),
+        *("ground_truth_answer", "targets", "output_text", "gold_label", "class", "sentiment", "intent", "summary"),
+        *("highlights", "translation", "sql", "assistant", "response"),
     ),
     "expected_outcome": (
-        "expected_outcome",
-        "criteria",
-        "outcome",
-        "expected_behavior",
-        "success_criteria",
-        "rubric",
-        "check",
+        *("expected_outcome", "criteria", "outcome", "expected_behavior", "success_criteria", "rubric", "check"),
     ),
     "contains_all": (
         *("must_contain", "expected_contains", "should_contain", "required_keywords", "keywords", "must_include"),
@@ -279,6 +255,35 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
 }
 
 
+_WORDS = {
+    "input": {
+        "input",
+        "question",
+        "query",
+        "prompt",
+        "instruction",
+        "message",
+        "text",
+        "ticket",
+        "utterance",
+        "request",
+    },
+    "expected_output": {"answer", "expected", "reference", "ideal", "gold", "truth", "solution"},
+}
+"""Words in the name of a field, for fields without a name from the list."""
+
+_RECORDED = frozenset({"score", "scores", "rating", "grade", "reward", "passed", "model", "model_name"})
+"""Names of fields next to a response that a model wrote."""
+
+_OPTIONS = frozenset({"choices", "options", "endings", "option_a", "choice_a", "option1", "choice1"})
+"""Names of fields with the choices of a question: without them, the question alone is not the input."""
+
+CHECK_KEYS = frozenset(
+    ("expected_output", "expected_outcome", "rubrics", *_CHECKS, *(f"{_NOT}{key}" for key in _CHECKS))
+)
+"""Keys that decide how an answer is checked."""
+
+
 class Guess(msgspec.Struct, frozen=True):
     """A proposed mapping of one key, with the reason and a confidence from 0 to 1."""
 
@@ -289,7 +294,7 @@ class Guess(msgspec.Struct, frozen=True):
 
 
 def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
-    """Propose a mapping from the names and values of some records; empty without an input."""
+    """Propose a mapping from the names and values of some records. A key without a clear field is left out."""
     names = dict.fromkeys(str(name) for record in records for name in record)
     nested = [
         f"{name}.{key}"
@@ -299,21 +304,29 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
         for key in value
     ]
     guesses: list[Guess] = []
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for key, synonyms in _SYNONYMS.items():
-        found = _by_name(key, synonyms, names, records, taken)
-        if found is None and key not in ("id", "tags", "context"):
-            found = _by_name(key, synonyms, dict.fromkeys(nested), records, taken)
-        if found is not None:
-            guesses.append(found)
-            taken.add(found.path.split("[")[0])
-    if not any(guess.key == "input" for guess in guesses):
-        longest = _longest_text(records, taken)
-        if longest is None:
-            return []
-        taken.add(longest)
-        guesses.insert(0, Guess("input", longest, 0.4, "the field with the longest texts"))
-    if any(name not in taken for name in names):
+        candidate = _by_name(key, synonyms, names, records, used_names)
+        if candidate is None and key not in ("id", "tags", "context"):
+            candidate = _by_name(key, synonyms, dict.fromkeys(nested), records, used_names)
+        if candidate is not None:
+            guesses.append(candidate)
+            used_names.add(candidate.path.split("[")[0])
+    for key in _WORDS:
+        if all(guess.key != key for guess in guesses) and (name := _by_word(key, names, used_names)) is not None:
+            guesses.append(Guess(key, name, 0.6, f"a word in the name '{name}'"))
+            used_names.add(name)
+    if not any(guess.key in CHECK_KEYS for guess in guesses):
+        # A label is the answer of a classifier, unless something else is checked.
+        guesses = [
+            Guess("expected_output", guess.path, 0.6, f"the name '{guess.path}', and no other answer")
+            if guess.key == "tags" and guess.path.lower() == "labels"
+            else guess
+            for guess in guesses
+        ]
+    if not _OPTIONS.isdisjoint(name.lower() for name in names):
+        guesses = [guess for guess in guesses if guess.key != "input"]
+    if guesses and any(name not in used_names for name in names):
         guesses.append(Guess(f"{_METADATA}*", "*", 1.0, "all other fields"))
     return guesses
 
@@ -323,18 +336,38 @@ def map_text(guesses: Iterable[Guess]) -> str:
     return ",".join(f"{guess.key}={guess.path}" for guess in guesses)
 
 
+def missing_keys(guesses: Collection[Guess]) -> list[str]:
+    """Return the keys for which no field was recognized: the input, and the answer that is expected."""
+    is_known = any(guess.key == "input" and guess.confidence >= UNSURE for guess in guesses)
+    missing = [] if is_known else ["input"]
+    return [*missing, *(() if any(guess.key in CHECK_KEYS for guess in guesses) else ("expected_output",))]
+
+
+def _by_word(key: str, names: Iterable[str], taken: set[str]) -> str | None:
+    """Return the only free field with a word of a key in its name."""
+    words = {name: set(re.findall(r"[a-z]+", re.sub(r"([A-Z])", r"_\1", name).lower())) for name in names}
+    matches = [name for name, own in words.items() if name not in taken and own & _WORDS[key] and "system" not in own]
+    return matches[0] if len(matches) == 1 else None
+
+
 def _by_name(
-    key: str, synonyms: tuple[str, ...], names: Iterable[str], records: Collection[dict[str, Any]], taken: set[str]
+    key: str, synonyms: tuple[str, ...], names: Iterable[str], records: Collection[dict[str, Any]], used_names: set[str]
 ) -> Guess | None:
-    free = [name for name in names if name not in taken]
+    free = [name for name in names if name not in used_names]
     plain = {re.sub(r"[\s-]+", "_", name.rpartition(".")[2].strip()).lower(): name for name in reversed(free)}
     for position, synonym in enumerate(synonyms):
         if synonym not in plain:
             continue
         name = plain[synonym]
         values = [value for record in records if not is_blank(value := value_at(record, name))]
-        if not values or not _suits(key, values):
+        is_recorded = synonym == "response" and not _RECORDED.isdisjoint(own.lower() for own in names)
+        if not values or is_recorded or not _suits(key, values):
             continue
+        if key == "expected_output" and all(isinstance(value_at(value, "text"), list) for value in map(parsed, values)):
+            name, values = (
+                f"{name}.text",
+                [value_at(record, f"{name}.text") for record in records],
+            )  # as SQuAD writes it
         is_list = key == "expected_output" and all(isinstance(parsed(value), list) for value in values)
         confidence = (0.98 if position == 0 else 0.9 if position < 6 else 0.7) * len(values) / len(records)
         confidence = max(confidence, 0.5) if key not in ("id", "input") else confidence
@@ -347,15 +380,8 @@ def _suits(key: str, values: list[Any]) -> bool:
     texts = [text_of(value) for value in values]
     if key == "id":
         return len(set(texts)) == len(texts) and max(map(len, texts)) <= 200
+    if key in _LISTS and any(isinstance(parsed(value), dict) for value in values):
+        return False
     if key == "tags":
         return max(map(len, texts)) <= 100
     return True
-
-
-def _longest_text(records: Collection[dict[str, Any]], taken: set[str]) -> str | None:
-    lengths: dict[str, int] = {}
-    for record in records:
-        for name, value in record.items():
-            if isinstance(value, str) and name not in taken:
-                lengths[name] = lengths.get(name, 0) + len(value)
-    return max(lengths, key=lambda name: lengths[name]) if lengths else None

@@ -160,7 +160,7 @@ class ForeignFormat(DatasetFormat):
                 numbered = self._table(file, rows, document, ids)
             else:
                 items = self._items(file)
-                records = (each for record in items for each in self._numbered(record, rows, mapped, ids))
+                records = (row for record in items for row in self._numbered(record, rows, mapped, ids))
                 numbered = map(_as_plain, records) if options.plain else records
             yield from _batches(path, numbered)
 
@@ -287,10 +287,10 @@ def _own_parts(data: Any) -> dict[str, Any]:
 def record_file(path: str) -> RecordFile:
     """Return a file with its cached content. A file that changes is read again."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError as error:
         raise DatasetNotFoundError(f"Cannot read {path}: {error.strerror or error}", path=path) from None
-    return _record_file(path, found.st_mtime_ns, found.st_size)
+    return _record_file(path, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=4)
@@ -300,41 +300,63 @@ def _record_file(path: str, modified: int, size: int) -> RecordFile:  # noqa: AR
 
 def sample_of(file: RecordFile) -> list[Any]:
     """Return the first records of a file; computed once for all formats."""
-    found = file.__dict__.get("sampled")
-    if found is None:
+    sample = file.__dict__.get("sampled")
+    if sample is None:
         try:
-            found = file.sample()
+            sample = file.sample()
         except DatasetError:
-            found = []
-        file.__dict__["sampled"] = found
-    return found
+            sample = []
+        file.__dict__["sampled"] = sample
+    return sample
 
 
 def objects(file: RecordFile) -> list[dict[str, Any]]:
     """Return the first records that are objects; empty if the file is one document."""
-    found = sample_of(file)
+    sample = sample_of(file)
     is_document = file.kind in ("yaml", "toml") or (file.kind == "json" and not file.is_array)
     if is_document:
-        return [item for item in found[0] if isinstance(item, dict)] if found and isinstance(found[0], list) else []
-    return [item for item in found if isinstance(item, dict)]
+        return [item for item in sample[0] if isinstance(item, dict)] if sample and isinstance(sample[0], list) else []
+    return [item for item in sample if isinstance(item, dict)]
 
 
 def listed_objects(file: RecordFile) -> list[Any]:
-    """Return the list with the records of a document, such as `cases`; empty if it has none, or several."""
+    """Return the records of a document: a table, or a list such as `cases`; empty if it has none, or several."""
     document = document_of(file)
+    if file.kind == "json" and (records := table_records(document)):
+        return records
     lists = {key: value for key, value in document.items() if isinstance(value, list) and value}
     lists = {key: value for key, value in lists.items() if all(isinstance(item, dict) for item in value)}
-    named = next((key for key in _RECORD_LISTS if key in lists), None)
-    if named is None and len(lists) == 1:
-        named = next(iter(lists))
-    return lists[named] if named is not None else []
+    name = next((key for key in _RECORD_LISTS if key in lists), None)
+    if name is None and len(lists) == 1:
+        name = next(iter(lists))
+    return lists[name] if name is not None else []
+
+
+def table_records(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the records of a table that is one document, as pandas writes it; empty if it is not one.
+
+    It has `columns` and `data`, `schema` and `data`, an object per row, or a list or an object per column.
+    """
+    columns, data = document.get("columns"), document.get("data")
+    if isinstance(columns, list) and isinstance(data, list) and all(isinstance(row, list) for row in data):
+        return [dict(zip(map(str, columns), row, strict=False)) for row in data]
+    if "schema" in document and isinstance(data, list) and all(isinstance(row, dict) for row in data):
+        return data
+    values = list(document.values())
+    if values and all(name.isdigit() and isinstance(row, dict) for name, row in document.items()):
+        return values
+    if values and all(isinstance(value, dict) and value and all(map(str.isdigit, value)) for value in values):
+        return [{name: column.get(number) for name, column in document.items()} for number in values[0]]
+    if len(values) > 1 and all(isinstance(value, list) and len(value) == len(values[0]) for value in values):
+        return [dict(zip(document, row, strict=True)) for row in zip(*values, strict=True)]
+    return []
 
 
 def document_of(file: RecordFile) -> dict[str, Any]:
     """Return the document of a JSON, YAML or TOML file; empty if it is not an object."""
-    found = sample_of(file)
+    sample = sample_of(file)
     is_document = file.kind in ("yaml", "toml") or (file.kind == "json" and not file.is_array)
-    return found[0] if is_document and found and isinstance(found[0], dict) else {}
+    return sample[0] if is_document and sample and isinstance(sample[0], dict) else {}
 
 
 def all_have(rows: list[dict[str, Any]], *keys: str) -> bool:

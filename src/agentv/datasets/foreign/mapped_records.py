@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from msgspec.structs import replace
-
 from agentv.datasets.case.keys import OUTCOME_KEYS, CaseKeys
 from agentv.datasets.case.shorthand import ItemIds, is_result
 from agentv.datasets.foreign.field_map import (
     FieldMap,
+    Guess,
     check_fields,
     checked_map,
     guess_map,
@@ -39,16 +38,6 @@ from agentv.errors import InvalidDatasetError
 from agentv.settings.settings_reader import aliases_of, known_keys
 
 _TABLES = ("table", "sheet", "parquet")
-_RESULTS = "Answers of a model are not cases"
-_NOT_CASES = {
-    "chosen rejected": ("The file has preference pairs", "Use the prompts alone: --map input=prompt"),
-    "preferred_output non_preferred_output": ("The file has preference pairs", "Use the inputs alone, with --map"),
-    "instance_id model_patch": ("The file has predictions of SWE-bench", _RESULTS),
-    "question_id model_id": ("The file has answers of MT-bench", _RESULTS),
-    "question_id judge": ("The file has judgements of MT-bench", _RESULTS),
-}
-"""Fields of files that have no cases: what the file is, and what to do."""
-
 _SURE = 0.6
 _CHECKED = (*OUTCOME_KEYS, "expected_output", "expected_messages", "evaluators", "assertions", "assert", "rubrics")
 """Our keys for what is expected: records with one of them are read as our own."""
@@ -80,8 +69,8 @@ class _MappedRecords(ForeignFormat):
 
     def items(self, file: RecordFile) -> Iterator[Record]:
         """Yield the records: of the file, or of the list in its document."""
-        found = listed_objects(file)
-        return items_of(found) if found else file.records()
+        records = listed_objects(file)
+        return items_of(records) if records else file.records()
 
     def open(self, source: Source) -> Document:
         file = record_file(source.files[0])
@@ -89,8 +78,8 @@ class _MappedRecords(ForeignFormat):
             deque(islice(file.records(), SAMPLE), maxlen=0)  # raises the error that the sample left out
         fields = self._map(source, file)
         check_fields(fields, rows_of(file), source.path)
-        shown = "" if fields is OUR_NAMES else ", ".join(f"{path} → {key}" for key, path in fields.paths.items())
-        mapped = MappedFile(self.title, shown)
+        summary = "" if fields is OUR_NAMES else ", ".join(f"{path} → {key}" for key, path in fields.paths.items())
+        mapped = MappedFile(self.title, summary)
         mapped.field_map = fields
         return Document(source, {}, source.files[0], lists_tests=True, mapped=mapped)
 
@@ -103,9 +92,6 @@ class _MappedRecords(ForeignFormat):
             return checked_map({str(key): str(path) for key, path in settings["fields"].items()})
         rows = rows_of(file)
         names = dict.fromkeys(str(name) for row in rows for name in row)
-        for keys, (what, hint) in _NOT_CASES.items():
-            if set(keys.split()) <= set(names):
-                raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)
         if "input" in names:
             return OUR_NAMES
         raise _unmapped(source.path, rows, list(names))
@@ -139,8 +125,8 @@ def rows_of(file: RecordFile) -> list[dict[str, Any]]:
 
 def _field_map(document: Document) -> FieldMap:
     assert document.mapped is not None
-    found: FieldMap = document.mapped.field_map
-    return found
+    field_map: FieldMap = document.mapped.field_map
+    return field_map
 
 
 def _own_row(data: dict[str, Any]) -> dict[str, Any]:
@@ -158,13 +144,9 @@ def _unmapped(path: str, rows: list[dict[str, Any]], names: list[str]) -> Invali
     if not rows:
         hint = "A table needs a header line and at least one row"
         return InvalidDatasetError(f"No cases in {path}", "It has no records", hint, path=path, line=1)
-    guesses = [
-        replace(guess, path="FIELD") if guess.key == "input" and guess.confidence < _SURE else guess
-        for guess in guess_map(rows)
-    ]
+    guesses = [guess for guess in guess_map(rows) if guess.key != "input" or guess.confidence >= _SURE]
+    if all(guess.key != "input" for guess in guesses):
+        guesses.insert(0, Guess("input", "FIELD", 0.0, ""))
     what = f"The records have no field 'input', but {', '.join(names[:12])}{' …' if len(names) > 12 else ''}"
-    if not guesses:
-        hint = "Say which field is what: --map input=FIELD,expected_output=FIELD"
-    else:
-        hint = f"Say which field is what: --map '{map_text(guesses)}'\n`agentv cases {path} --guess` explains this"
+    hint = f"Say which field is what: --map '{map_text(guesses)}'\n`agentv cases {path} --guess` explains this"
     return InvalidDatasetError(f"Cannot tell which fields of {path} are the input", what, hint, path=path, line=1)

@@ -14,8 +14,11 @@ import msgspec
 
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError
 from agentv.model.values import MAX_DEPTH
+from agentv.registry import service
 from agentv.support.json_values import repair_json
 from agentv.support.lines import LFS_POINTER, LFS_PROBLEM, compression_error, line_batches, open_lines
+from agentv.support.yaml.yaml_file import parse_yaml_file
+from agentv.support.yaml.yaml_writer import replace_written_integers
 
 SAMPLE = 20
 """How many records a format may look at to recognize a file."""
@@ -88,9 +91,6 @@ class RecordFile:
     def document(self) -> Any:
         """The whole file as data: of JSON, YAML or TOML. Raises DatasetError."""
         if self.kind == "yaml":
-            from agentv.support.yaml.yaml_file import parse_yaml_file  # late: it imports the YAML parser
-            from agentv.support.yaml.yaml_writer import replace_written_integers
-
             return replace_written_integers(parse_yaml_file(self.path))
         if self.kind == "toml":
             import tomllib  # late: few formats use it
@@ -143,9 +143,8 @@ class RecordFile:
         if self.kind == "table":
             return self._table_rows()
         if self.kind in ("sheet", "parquet"):
-            from agentv.datasets.foreign import spreadsheets  # late: it needs extra packages
-
-            return spreadsheets.records(self.path, self.kind)
+            rows: Iterator[Record] = service("spreadsheets", self.path)(self.path, self.kind)
+            return rows
         return items_of(self.document)
 
     @cached_property
@@ -239,13 +238,13 @@ class RecordFile:
     def _delimiter(self) -> str:
         """The delimiter: that of the extension, or a semicolon if the first line has only these."""
         first = self.head.split(b"\n", 1)[0]
-        given = _DELIMITERS.get(self.suffix, ",")
-        return ";" if given == "," and b"," not in first and b";" in first else given
+        delimiter = _DELIMITERS.get(self.suffix, ",")
+        return ";" if delimiter == "," and b"," not in first and b";" in first else delimiter
 
     def _check_names(self, names: list[str]) -> None:
-        named = [name for name in names if name]
-        if len(set(named)) < len(named):
-            twice = next(name for name in named if named.count(name) > 1)
+        columns = [name for name in names if name]
+        if len(set(columns)) < len(columns):
+            twice = next(name for name in columns if columns.count(name) > 1)
             raise self.problem(f"The column '{twice}' occurs twice", hint="Name the columns, each once")
 
     def _check_width(self, names: Sequence[str], cells: list[str], line: int) -> None:

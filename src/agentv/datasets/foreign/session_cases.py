@@ -36,7 +36,7 @@ class _Sessions(ForeignFormat):
         yield Record(1, {"log": log})
 
     def mapper(self, document: Document) -> Mapper:  # noqa: ARG002
-        seen: set[str] = set()
+        ids: set[str] = set()
         privacy = PrivateData()
 
         def rows(record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
@@ -52,10 +52,10 @@ class _Sessions(ForeignFormat):
                 privacy.counts.clear()
                 return []
             session: Session = record.data["session"]
-            if session.id in seen:
+            if session.id in ids:
                 lose("a session with the id of an earlier one")
                 return []
-            seen.add(session.id)
+            ids.add(session.id)
             return [privacy.clean_value(_row(session))]
 
         return rows
@@ -71,7 +71,7 @@ class _SessionFolder(_Sessions):
         if not os.path.isdir(path) or any(name.lower().endswith(_DATASET_SUFFIXES) for name in os.listdir(path)):
             return False
         probed = [format_of(SessionFile(file)) for file, _ in zip(session_files(path), range(_PROBED), strict=False)]
-        return 2 * len([found for found in probed if found is not None]) > len(probed)
+        return 2 * len([kind for kind in probed if kind is not None]) > len(probed)
 
     def files(self, path: str) -> tuple[str, ...]:
         return tuple(file for file in session_files(path) if format_of(SessionFile(file)) is not None)
@@ -83,15 +83,15 @@ SESSION_FOLDER = _SessionFolder()
 
 def _row(session: Session) -> dict[str, Any]:
     """Return a session as a case: a conversation if it has several requests."""
-    first, *others = (each for each in session.exchanges if each.response)
-    asked = _request(first)
-    before = [{"role": each.role, "content": content_text(each.content)} for each in first.history if each.content]
+    first, *others = (item for item in session.exchanges if item.response)
+    request = _request(first)
+    before = [{"role": item.role, "content": content_text(item.content)} for item in first.history if item.content]
     if before:
-        asked["input"] = [*before, {"role": "user", "content": asked["input"]}]
+        request["input"] = [*before, {"role": "user", "content": request["input"]}]
     row = {
         "id": session.id,
-        **asked,
-        "turns": [_request(each) for each in others],
+        **request,
+        "turns": [_request(item) for item in others],
         "tags": [session.agent],
         "metadata": filled({"model": session.model, "started": session.started, "cwd": session.cwd}),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -18,6 +19,9 @@ _ROLES = {
     **dict.fromkeys(("system", "developer"), "system"),
     **dict.fromkeys(("tool", "function", "observation"), "tool"),
 }
+
+_NUMPY_NAMES = {"array": "", "nan": "None"}
+"""Names in the text of arrays, and what to read instead."""
 
 
 def text_of(value: Any) -> str:
@@ -44,8 +48,8 @@ def filled(row: dict[str, Any]) -> dict[str, Any]:
 def metadata_of(data: dict[str, Any], used: Iterable[str], more: Any = None) -> dict[str, Any]:
     """Return what is left of a record after the used keys, and the record's own metadata."""
     used = frozenset(used)
-    left = {str(key): value for key, value in data.items() if key not in used and not is_blank(value)}
-    return {**left, **more} if isinstance(more, dict) else left
+    rest = {str(key): value for key, value in data.items() if key not in used and not is_blank(value)}
+    return {**rest, **more} if isinstance(more, dict) else rest
 
 
 def first_of(data: dict[str, Any], *keys: str) -> Any:
@@ -55,8 +59,8 @@ def first_of(data: dict[str, Any], *keys: str) -> Any:
 
 def object_at(data: Any, key: str) -> dict[str, Any]:
     """Return the object under a key; an empty one if there is none."""
-    found = data.get(key) if isinstance(data, dict) else None
-    return found if isinstance(found, dict) else {}
+    value = data.get(key) if isinstance(data, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 def texts_of(value: Any) -> list[str]:
@@ -76,19 +80,45 @@ def parsed(value: Any) -> Any:
     return value
 
 
+def cell_value(value: Any) -> Any:
+    """Return the value in a cell of a table: JSON, a Python list or object as pandas writes them, or the text."""
+    text = value.strip() if isinstance(value, str) else ""
+    if text[:1] == '"' == text[-1:]:
+        try:
+            return json.loads(text)
+        except ValueError:
+            return value
+    data = parsed(value)
+    return _python_value(text, value) if data is value and text[:1] in ("{", "[") else data
+
+
+def _python_value(text: str, default: Any) -> Any:
+    """Return a Python list or object. In the text of an array, items are separated by blanks, as numpy writes them."""
+    import ast  # late: only values that pandas wrote need it
+    import io
+    import tokenize
+
+    try:
+        tokens = [t for t in tokenize.generate_tokens(io.StringIO(f"({text})").readline) if t.type != tokenize.NL]
+        words = [_NUMPY_NAMES.get(token.string, token.string) for token in tokens]
+        for place, (token, after) in enumerate(itertools.pairwise(tokens)):
+            if token.type == after.type == tokenize.STRING:
+                words[place] += ","
+            if token.string == "dtype":
+                words[place - 1 : place + 3] = ["", "", "", ""]
+        items = ast.literal_eval(" ".join(words).strip())
+    except (ValueError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError):
+        return default
+    return items if isinstance(items, list | dict) else default
+
+
 def cell_list(value: Any, delimiter: str = "|") -> list[str]:
     """Return the list in a cell: JSON, a Python list, or items joined by a delimiter."""
-    value = parsed(value)
+    value = cell_value(value)
     if not isinstance(value, str):
         return texts_of(value)
     if value.strip().startswith("["):
-        import ast  # late: only lists that pandas wrote need it
-
-        try:
-            items = ast.literal_eval(value.strip())
-            return texts_of(list(items)) if isinstance(items, list | tuple) else [value]
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            return [value]
+        return [value]
     return [part.strip() for part in value.split(delimiter) if part.strip()]
 
 
@@ -108,10 +138,10 @@ def message_of(data: Any, lose: Lose) -> dict[str, Any]:
     if isinstance(kwargs, dict) and "content" in kwargs:  # a serialized LangChain message
         kind = data["id"][-1] if isinstance(data.get("id"), list) and data["id"] else data.get("type", "")
         data = {"role": str(kind).removesuffix("Chunk").removesuffix("Message").lower(), **kwargs}
-    named = next((data[key] for key in ("role", "type", "from", "author") if isinstance(data.get(key), str)), "")
-    role = _ROLES.get(named.lower(), named)
+    raw_role = next((data[key] for key in ("role", "type", "from", "author") if isinstance(data.get(key), str)), "")
+    role = _ROLES.get(raw_role.lower(), raw_role)
     if role not in ROLES:
-        raise ValueError(f"A message has the unknown role '{named}'")
+        raise ValueError(f"A message has the unknown role '{raw_role}'")
     content = next((data[key] for key in ("content", "value", "text", "parts") if data.get(key) is not None), None)
     calls = [call_of(call) for call in data.get("tool_calls") or ()]
     if isinstance(data.get("function_call"), dict):
@@ -218,6 +248,18 @@ def with_outcome(row: dict[str, Any]) -> dict[str, Any]:
     """Return the row without missing values; with a general outcome if there is no reference and no check."""
     row = filled(row)
     return row if any(key in row for key in _CHECKED) else {**row, "expected_outcome": OUTCOME}
+
+
+def with_turns(row: dict[str, Any], turns: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the row with the turns of a conversation, each with its own reference and checks, the first included."""
+    if len(turns) == 1:
+        return with_outcome({**row, **filled(turns[0])})
+    for turn in turns:
+        if not is_blank(turn.get("expected_output")):
+            turn.setdefault("assertions", [{"type": "llm_judge"}])
+    last = {"expected_output": turns[-1].get("expected_output")}
+    own = with_outcome({**row, "turns": [filled(turn) for turn in turns], **filled(last)})
+    return {**own, "assertions": []} if any(turn.get("assertions") for turn in turns) else own
 
 
 def any_of(values: list[str]) -> dict[str, Any]:

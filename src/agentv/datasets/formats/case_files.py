@@ -64,7 +64,7 @@ def folders_without_case(cases: Any, document: str) -> list[str]:
     folder = _beside(document, cases) if isinstance(cases, str) else ""
     if not os.path.isdir(folder):
         return []
-    return [each for each in _subfolders(folder) if _case_file(each) is None]
+    return [path for path in _subfolders(folder) if _case_file(path) is None]
 
 
 def read_cases(file: CaseFile, options: ReadOptions, parse: Parse) -> Iterator[Batch]:
@@ -120,17 +120,17 @@ def _files_of(reference: str, document: str, line: int) -> list[CaseFile]:
     path = _beside(document, reference)
     if os.path.isdir(path):
         inside = ((_case_file(folder), folder) for folder in _subfolders(path))
-        found = [CaseFile(case, document, folder) for case, folder in inside if case is not None]
+        files = [CaseFile(case, document, folder) for case, folder in inside if case is not None]
     elif globs.has_magic(path) and not os.path.exists(path):
-        found = [CaseFile(each, document) for each in _matching(path, document, line)]
+        files = [CaseFile(match, document) for match in _matching(path, document, line)]
     else:
-        found = [CaseFile(path, document)] if os.path.isfile(path) else []
-    if not found:
+        files = [CaseFile(path, document)] if os.path.isfile(path) else []
+    if not files:
         what = f"Folder '{reference}' has no subfolder with a case.yaml" if os.path.isdir(path) else ""
         raise _unusable(document, line, what or f"File '{reference}' was not found", f"Looked for {path}")
-    for file in found:
+    for file in files:
         _check(file, line)
-    return found
+    return files
 
 
 def _matching(pattern: str, document: str, line: int) -> list[str]:

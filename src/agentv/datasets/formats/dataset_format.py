@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -22,6 +22,7 @@ from agentv.support.lines import MAX_LINE_BYTES, SUFFIXES, open_lines
 
 if TYPE_CHECKING:
     from agentv.datasets.foreign.foreign_format import MappedFile
+    from agentv.trust.inventory import UseKind
 
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
 
@@ -170,6 +171,14 @@ class DatasetFormat:
         """Return the targets that a dataset brings along, as entries of a targets file. Paths in them are absolute."""
         return []
 
+    def programs(self, source: Source) -> Iterable[tuple[UseKind, str]]:  # noqa: ARG002
+        """Return the code and the commands that reading the cases runs, with their kinds. Nothing is run for it."""
+        return ()
+
+    def regression_tolerance(self, source: Source) -> float | None:  # noqa: ARG002
+        """Return the largest drop of the score of a case against a baseline that a dataset allows, if it has one."""
+        return None
+
     def write(self, content: Content, path: str) -> None:  # noqa: ARG002
         """Write a dataset to `path`, and its sidecar if the format has one."""
         raise UsageError(f"Cannot write {path}", "This format is read-only")
@@ -195,11 +204,12 @@ class DatasetFormat:
 def load_format(name: str) -> DatasetFormat:
     """Return the format of this name, built-in or from a plug-in."""
     tables = (FORMATS, FOREIGN_FORMATS, FOREIGN_FOLDERS)
-    table = next((each for each in tables if name in each.names()), None)
-    found = (table or next((each for each in tables if name in each.all_names()), FORMATS)).find(name)
-    if not isinstance(found, DatasetFormat):
+    table = next((registry for registry in tables if name in registry.kernel_names()), None)
+    table = table or next((registry for registry in tables if name in registry.names()), None)
+    fmt = (table or next((registry for registry in tables if name in registry.all_names()), FORMATS)).find(name)
+    if not isinstance(fmt, DatasetFormat):
         raise UsageError(f"The plug-in '{name}' is not an instance of {__name__}.DatasetFormat")
-    return found
+    return fmt
 
 
 def suffix_of(path: str) -> str:
@@ -211,29 +221,31 @@ def suffix_of(path: str) -> str:
 def known_suffixes() -> list[str]:
     """Return the extensions of all formats, including compressed ones."""
     formats = [load_format(name) for name in FORMATS.all_names()]
-    plain = [suffix for each in formats for suffix in each.suffixes]
-    return plain + [each.suffixes[0] + ending for each in formats if each.can_be_compressed for ending in SUFFIXES]
+    plain = [suffix for fmt in formats for suffix in fmt.suffixes]
+    return plain + [fmt.suffixes[0] + ending for fmt in formats if fmt.can_be_compressed for ending in SUFFIXES]
 
 
-def usable() -> Iterator[tuple[str, DatasetFormat]]:
+def usable(names: Iterable[str] | None = None) -> Iterator[tuple[str, DatasetFormat]]:
     """Yield all formats, without plug-ins that cannot be loaded; those are reported if no other format fits."""
-    for name in FORMATS.all_names():
+    for name in FORMATS.all_names() if names is None else names:
         with suppress(UsageError):
             yield name, load_format(name)
 
 
 def suggested(path: str) -> list[str]:
-    """Return the formats for a file's extension; plug-ins only if no built-in format has it."""
+    """Return the formats for a file's extension; others only if none of the kernel has it."""
     suffix = suffix_of(path).lower()
     ending = next((ending for ending in SUFFIXES if suffix.endswith(ending)), "")
     suffix = suffix.removesuffix(ending)
-    found: list[str] = []
-    for name, each in usable():
-        if found and name not in FORMATS.names():
-            break
-        if suffix in each.suffixes and (not ending or each.can_be_compressed) and not each.is_folder:
-            found.append(name)
-    return found
+    for names in (FORMATS.kernel_names, FORMATS.all_names):
+        matches = [
+            name
+            for name, fmt in usable(names())
+            if suffix in fmt.suffixes and (not ending or fmt.can_be_compressed) and not fmt.is_folder
+        ]
+        if matches:
+            return matches
+    return []
 
 
 def read_head(path: str) -> bytes:
@@ -305,8 +317,8 @@ class Source(msgspec.Struct, frozen=True):
 
 def source_of(path: str, kind: str, fields: str = "") -> Source:
     """Return the source for a dataset that is a single file or folder."""
-    found = load_format(kind)
-    return Source(found.files(path), path.rstrip("/") if found.is_folder else base_of(path), kind, path, fields)
+    fmt = load_format(kind)
+    return Source(fmt.files(path), path.rstrip("/") if fmt.is_folder else base_of(path), kind, path, fields)
 
 
 def base_of(path: str) -> str:
@@ -324,10 +336,10 @@ class Shard(msgspec.Struct, frozen=True):
 
 def shard_of(path: str) -> Shard | None:
     """Parse a shard's file name such as `name-00000-of-00008.jsonl`; None for a file that is not a shard."""
-    found = _SHARD.match(os.path.basename(base_of(path)))
-    if found is None or not any(load_format(name).can_be_sharded for name in suggested(path)):
+    match = _SHARD.match(os.path.basename(base_of(path)))
+    if match is None or not any(load_format(name).can_be_sharded for name in suggested(path)):
         return None
-    return Shard(os.path.join(os.path.dirname(path), found["name"]), int(found["index"]), int(found["count"]))
+    return Shard(os.path.join(os.path.dirname(path), match["name"]), int(match["index"]), int(match["count"]))
 
 
 def dataset_base(path: str) -> str:
@@ -352,5 +364,5 @@ def data_files(path: str) -> list[str]:
     if sidecar_of(base) != path:
         return []
     folder = os.path.dirname(base)
-    found = [os.path.join(folder, name) for name in sorted(os.listdir(folder or ".")) if may_have_sidecar(name)]
-    return [each for each in found if dataset_base(each) == base]
+    files = [os.path.join(folder, name) for name in sorted(os.listdir(folder or ".")) if may_have_sidecar(name)]
+    return [file for file in files if dataset_base(file) == base]

@@ -60,8 +60,8 @@ def name_of_text(head: bytes) -> str:
     lines = [line for line in start.decode("utf-8", "replace").splitlines() if line.strip()][:3]
     if len(lines) < 2 or any(char in lines[0] for char in "{}[]:"):
         return ""
-    delimiters = (each for each in ",\t;" if each in lines[0])
-    return TABLE if any(len(_cells(lines[0], each)) == len(_cells(lines[1], each)) for each in delimiters) else ""
+    delimiters = (sep for sep in ",\t;" if sep in lines[0])
+    return TABLE if any(len(_cells(lines[0], sep)) == len(_cells(lines[1], sep)) for sep in delimiters) else ""
 
 
 def hint_for(path: str, head: bytes, keys: Collection[str]) -> str:
@@ -86,4 +86,4 @@ def _cells(line: str, delimiter: str) -> list[str]:
 
 
 def _name(names: dict[str, str], keys: Collection[str]) -> str:
-    return next((name for wanted, name in names.items() if all(key in keys for key in wanted.split())), "")
+    return next((name for fields, name in names.items() if all(key in keys for key in fields.split())), "")

@@ -101,9 +101,9 @@ def _from_json_error(text: str, problem: json.JSONDecodeError) -> BadRow:
         "Unexpected UTF-8 BOM (decode using utf-8-sig)": "a byte order mark belongs only at the start of a file",
     }
     what = words.get(message.split(": ")[0], message)
-    found = text[problem.pos] if problem.pos < len(text) else ""
-    if what.startswith("expected") and found:
-        what += f", found {found!r}"
+    char = text[problem.pos] if problem.pos < len(text) else ""
+    if what.startswith("expected") and char:
+        what += f", found {char!r}"
     return BadRow(what, problem.pos + 1, ROW_HINT)
 
 
@@ -118,9 +118,9 @@ def _from_msgspec(text: str, message: str) -> BadRow:
     return BadRow(message, None, ROW_HINT)
 
 
-def _column(text: str, wanted: Callable[[str], bool]) -> int | None:
-    """Return the column of the first number or constant outside of strings for which `wanted` is true."""
-    return next((match.start(1) + 1 for match in _TOKENS.finditer(text) if match[1] and wanted(match[1])), None)
+def _column(text: str, accepts: Callable[[str], bool]) -> int | None:
+    """Return the column of the first number or constant outside of strings for which `accepts` is true."""
+    return next((match.start(1) + 1 for match in _TOKENS.finditer(text) if match[1] and accepts(match[1])), None)
 
 
 def _too_large(token: str) -> bool:
@@ -216,11 +216,11 @@ def _decoded(text: str) -> tuple[Any, list[str]]:
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(items)
         if len(value) != len(items):
-            seen: set[str] = set()
+            keys: set[str] = set()
             for key, _ in items:
-                if key in seen:
+                if key in keys:
                     repeated.append(key)
-                seen.add(key)
+                keys.add(key)
         return value
 
     return json.loads(text, object_pairs_hook=pairs), repeated

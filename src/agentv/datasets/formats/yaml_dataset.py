@@ -17,8 +17,9 @@ from agentv.datasets.formats.case_files import CaseFile, files_named, folders_wi
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, DatasetFormat, Document, ReadOptions, Source
 from agentv.datasets.formats.foreign_files import hint_for, name_of_document
 from agentv.datasets.variables import MARK, insert_environment
-from agentv.errors import DatasetError, DatasetParseError, DatasetWarning, InvalidDatasetError
+from agentv.errors import DatasetError, DatasetParseError, DatasetWarning, InvalidDatasetError, LossWarning
 from agentv.model.diagnostics import nearest, type_word
+from agentv.model.evaluator import Verdicts
 from agentv.model.values import to_json
 from agentv.support.yaml.yaml_file import parse_yaml_file, read_yaml_file
 from agentv.support.yaml.yaml_parser import Map, Seq, YamlError, composed, locate, parse_yaml
@@ -41,7 +42,7 @@ def _insertion(text: str, case: Any, key: str, value: Any) -> tuple[int, str]:
     if case.flow_style:
         return text.index("{", case.start_mark.index) + 1, f'"{key}": {to_json(value).decode()}, '
     own = {name.value: (name, node) for name, node in case.value if isinstance(node, yaml.ScalarNode)}
-    for name, node in (own[each] for each in _ANCHOR_KEYS if each in own):
+    for name, node in (own[anchor] for anchor in _ANCHOR_KEYS if anchor in own):
         # An alias has the marks of its anchor, which may be outside this case.
         if node.style not in ("|", ">") and node.start_mark.index >= name.end_mark.index <= case.end_mark.index:
             newline = "\r\n" if "\r\n" in text else "\n"
@@ -79,6 +80,31 @@ def _without(text: str, key: str) -> Any:
     return document
 
 
+_STATUS_NOTE = (
+    "threshold {:g} of the suite: AgentV (TypeScript) stores tests that score below 0.8 as failed, and passes them in "
+    "its summary. Here they pass"
+)
+
+
+def agentv_suite(source: Source) -> Map | None:
+    """Return the document of a suite of AgentV (TypeScript), which has `tests`; None for any other dataset."""
+    if source.kind != "yaml":
+        return None
+    try:
+        data = parse_yaml_file(source.files[0])
+    except DatasetError:  # reported when the file is read
+        return None
+    return data if isinstance(data, Map) and case_list_key(data) == "tests" else None
+
+
+def suite_threshold(source: Source) -> float | None:
+    """Return the threshold of a suite of AgentV (TypeScript): its run fails if a test scores below it."""
+    suite = agentv_suite(source)
+    execution = None if suite is None else suite.get("execution")
+    limit = execution.get("threshold") if isinstance(execution, Map) else None
+    return float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
+
+
 _CASE_LIST = re.compile(rb"""(?m)^["']?(?:%s)["']?\s*:""" % "|".join(CASE_LIST_KEYS).encode())
 _CASE_LIST_KEYS = frozenset(CASE_LIST_KEYS)
 _OTHER_FILES = re.compile(
@@ -111,6 +137,8 @@ class _Yaml(DatasetFormat):
         data = parse_yaml_file(path)
         key = case_list_key(data)
         headline = f"Invalid dataset: {path}"
+        if isinstance(data, Seq) and _are_cases(data):
+            return Document(source, parse_yaml(b"{}"), path, lists_tests=True, cases=data)
         if not isinstance(data, Map):
             what = "the file is empty" if data is None else f"got {type_word(data)}"
             hint = hint_for(path, read_yaml_file(path), _keys(data)) or "Put the cases in a list under 'evalcases:'"
@@ -134,7 +162,23 @@ class _Yaml(DatasetFormat):
         skipped = (f"{folder}: passed over, no case.yaml" for folder in folders_without_case(cases, path))
         warnings = tuple(DatasetWarning(message, path=path) for message in skipped)
         header = data.without(CASE_LIST_KEYS)
+        limit = suite_threshold(source)
+        if limit is not None and limit < Verdicts().passing:
+            warnings += (LossWarning(_STATUS_NOTE.format(limit), path=path),)
         return Document(source, header, path, lists_tests=key == "tests", cases=cases, warnings=warnings)
+
+    def targets(self, source: Source) -> list[dict[str, Any]]:
+        """Return the names that `execution.targets` of the dataset gives to other targets, as AgentV (TypeScript)."""
+        if b"use_target" not in read_yaml_file(source.files[0]):
+            return []
+        data = parse_yaml_file(source.files[0])
+        execution = data.get("execution") if isinstance(data, dict) else None
+        entries = execution.get("targets") if isinstance(execution, dict) else None
+        return [
+            {"name": entry["name"], "use_target": entry["use_target"]}
+            for entry in (entries if isinstance(entries, list) else ())
+            if isinstance(entry, dict) and isinstance(entry.get("name"), str) and entry.get("use_target")
+        ]
 
     def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
         """Yield one batch per case: cases may be any number of lines apart."""
@@ -204,6 +248,14 @@ def case_list_key(data: Any) -> str | None:
 def _has_case_list(data: bytes) -> bool:
     # Without its byte order mark and zero bytes, UTF-16 looks like ASCII.
     return _CASE_LIST.search(data.removeprefix(_BOM).lstrip(b"\xff\xfe").replace(b"\0", b"")) is not None
+
+
+def _are_cases(data: Seq) -> bool:
+    """Whether a list without a key is a file of cases of AgentV (TypeScript)."""
+    checks = {"criteria", "expected_output", "assert", "assertions"}
+    return bool(data) and all(
+        isinstance(case, Map) and {"id", "input"} <= case.keys() and checks & case.keys() for case in data
+    )
 
 
 def _keys(data: Any) -> Collection[str]:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -24,15 +24,12 @@ from agentv.support.private_files import make_folder
 from agentv.targets.recordings.recorder import StoredResponse, restored, stored
 
 
-class LoggedAnswer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A line of the log: the response as the target gave it, and a record without scores."""
+class LoggedAnswer(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename={"value": "text"}):
+    """A line of the log: the answer after its transform, the response as it was, and a record without scores."""
 
-    text: str
+    value: Any
     response: StoredResponse
     record: Result
-
-
-_decode = msgspec.json.Decoder(LoggedAnswer).decode
 
 
 class AnswerLog:
@@ -56,11 +53,11 @@ class AnswerLog:
             self._file.close()
 
 
-def encode_answer(job: Job, answer: Answer, text: str, run_id: str) -> tuple[bytes | None, float]:
+def encode_answer(job: Job, answer: Answer, value: Any, run_id: str) -> tuple[bytes | None, float]:
     """Return the line of the log for an answer, and its cost; no line if JSON cannot represent the answer."""
     assert answer.response is not None
     record = make_record(job, JobOutcome(answer, Grade("unscored")), run_id)
-    line = LoggedAnswer(text=text, response=stored(answer.response), record=record)
+    line = LoggedAnswer(value=value, response=stored(answer.response), record=record)
     try:
         return msgspec.json.encode(line) + b"\n", cost_of(record)
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -76,13 +73,13 @@ class JobSet(Protocol):
 class UnscoredAnswers:
     """The stored answers of a resumed run whose jobs have no record."""
 
-    def __init__(self, folder: Path, done: JobSet) -> None:
+    def __init__(self, folder: Path, done_jobs: JobSet) -> None:
         self._folder = folder / ANSWERS
         self._places: dict[JobKey, tuple[Path, int]] = {}
         self.costs: dict[JobKey, float] = {}
         for path in sorted(self._folder.glob("*.jsonl")) if self._folder.is_dir() else ():
             for offset, line in _lines(path):
-                if line.record.key not in done:
+                if line.record.key not in done_jobs:
                     self._places[line.record.key] = path, offset
                     self.costs[line.record.key] = cost_of(line.record)
 
@@ -96,9 +93,11 @@ class UnscoredAnswers:
         path, offset = self._places[job.key]
         with path.open("rb") as file:
             file.seek(offset)
-            found = _decode(file.readline())
-        response = restored(found.response)
-        return msgspec.structs.replace(job, answer=GivenAnswer(response=response, text=found.text, record=found.record))
+            entry = msgspec.json.decode(file.readline(), type=LoggedAnswer)
+        response = restored(entry.response)
+        return msgspec.structs.replace(
+            job, answer=GivenAnswer(response=response, value=entry.value, record=entry.record)
+        )
 
 
 def cost_of(record: Result) -> float:
@@ -114,7 +113,7 @@ def _lines(path: Path) -> Iterator[tuple[int, LoggedAnswer]]:
     with path.open("rb") as file:
         for line in file:
             with suppress(msgspec.DecodeError, UnicodeDecodeError):
-                found = _decode(line)
+                entry = msgspec.json.decode(line, type=LoggedAnswer)
                 if line.endswith(b"\n"):  # a writer removes an incomplete line
-                    yield offset, found
+                    yield offset, entry
             offset += len(line)

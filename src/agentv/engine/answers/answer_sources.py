@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,20 +14,28 @@ from agentv.engine.job.request import CaseRequest
 from agentv.model.case import USER_TARGET
 from agentv.model.job import GivenAnswer, Job
 from agentv.model.response import TargetFailure
-from agentv.model.result import ExecutionMetrics
+from agentv.model.result import EvaluatorResult, ExecutionMetrics
 
 if TYPE_CHECKING:
     from agentv.engine.job.run_job import JobContext
 
+TurnCheck = Callable[[Job, "JobContext", Sequence[Reply]], Awaitable[tuple[bool, dict[str, EvaluatorResult]]]]
 
-async def live_answer(job: Job, request: CaseRequest, target: OpenTarget, context: JobContext) -> Answer:
-    """Call the target of a job. Changes in its workspace are collected before evaluators run."""
+
+async def live_answer(
+    job: Job, request: CaseRequest, target: OpenTarget, context: JobContext, score_turn: TurnCheck
+) -> Answer:
+    """Call the target of a job. Changes in its workspace are collected before evaluators run.
+
+    `score_turn` returns whether a conversation stops after a turn, and the results of the turn.
+    """
     request.opens_job = True
     if job.case.is_conversation:
-        from agentv.engine.job.conversation import Conversation  # late: few cases are conversations
+        from agentv.engine.job.conversation import Conversation, ConversationHooks  # late: few cases are conversations
 
         user = None if job.case.user is None else context.targets.get(job.case.user.target or USER_TARGET)
-        answer = await Conversation(job, request, target, user, partial(context.prepare_call, job, target)).play()
+        hooks = ConversationHooks(partial(context.prepare_call, job, target), partial(score_turn, job, context))
+        answer = await Conversation(job, request, target, user, hooks).play()
     else:
         context.prepare_call(job, target, request)
         try:
@@ -51,38 +60,38 @@ async def live_answer(job: Job, request: CaseRequest, target: OpenTarget, contex
 
 def _metrics_of(failure: TargetFailure) -> ExecutionMetrics | None:
     """Return what a failed call used, as far as it is known."""
-    known = (failure.usage, failure.cost_usd, failure.duration_ms)
-    if known == (None, None, None):
+    metrics = (failure.usage, failure.cost_usd, failure.duration_ms)
+    if metrics == (None, None, None):
         return None
-    return ExecutionMetrics(*known, estimated_cost_usd=failure.estimated_usd or None)
+    return ExecutionMetrics(*metrics, estimated_cost_usd=failure.estimated_usd or None)
 
 
-def given_answer(job: Job, given: GivenAnswer, request: CaseRequest) -> Answer:
+def given_answer(job: Job, preset: GivenAnswer, request: CaseRequest) -> Answer:
     """Return the provided answer; a failure if a stored conversation does not match the turns of the case."""
     replies: tuple[Reply, ...] = ()
     if job.case.is_conversation:
         from agentv.engine.job.conversation import final_request, split_into_replies  # late: as above
 
         try:
-            replies = tuple(split_into_replies(request, given.response.messages))
+            replies = tuple(split_into_replies(request, preset.response.messages))
         except ValueError as error:
             failure = TargetFailure("invalid_response", str(error))
             return Answer(request=request, response=None, failure=failure, attempts=0)
         request = final_request(request, replies)
-    answer = answer_to(request, given.response, 1)
-    record = given.record
+    answer = answer_to(request, preset.response, 1)
+    record = preset.record
     if record is None:
-        return msgspec.structs.replace(answer, text=given.text)
+        return msgspec.structs.replace(answer, value=preset.value)
     return msgspec.structs.replace(
         answer,
-        text=given.text,
+        value=preset.value,
         attempts=record.attempts,
         cached=record.cached,
         metrics=record.execution_metrics,
         trace=answer.trace or record.trace_summary,
-        has_trace=given.has_trace,
+        has_trace=preset.has_trace,
         replies=replies,
         conversation=record.conversation,
         file_changes=record.file_changes,
-        kept=given.kept,
+        kept=preset.kept,
     )

@@ -57,8 +57,8 @@ class CarriedAnswers:
         if changed:
             return Decision(changed, job)
         carried_from = record.carried_from or self.run_id
-        kept = msgspec.structs.replace(record, carried_from=carried_from)
-        return Decision(f"carried over from {carried_from}", job, kept)
+        carried_record = msgspec.structs.replace(record, carried_from=carried_from)
+        return Decision(f"carried over from {carried_from}", job, carried_record)
 
     def close(self) -> None:
         """Close the earlier run."""

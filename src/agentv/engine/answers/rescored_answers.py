@@ -21,9 +21,9 @@ from agentv.engine.cost import evaluator_cost
 from agentv.engine.early_stop import EarlyStopping, StopRule, parse_rule
 from agentv.engine.job.answer import Answer, failed, make_record, untransformed
 from agentv.engine.job.request import CaseRequest
-from agentv.engine.prepare import Evaluators, checked_plan
+from agentv.engine.prepare import Evaluators, check_options, plan_run
 from agentv.engine.run_options import RescoreOptions
-from agentv.engine.run_plan import Cases, Fingerprints, JobSource, RunPlan, named_evaluators
+from agentv.engine.run_plan import Cases, Fingerprints, JobSource, RunPlan, check, named_evaluators
 from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.engine.scoring.grades import regraded
@@ -32,7 +32,7 @@ from agentv.model.case import EvalCase
 from agentv.model.evaluator import Verdicts
 from agentv.model.job import AnswerSource, Decision, GivenAnswer, Job
 from agentv.model.manifest import TargetEntry
-from agentv.model.response import TargetFailure
+from agentv.model.response import TargetFailure, content_text
 from agentv.model.result import EvaluatorResult, Result
 from agentv.runs.store import StoredCase
 from agentv.settings.transform import TransformFailure, apply_transform
@@ -58,8 +58,8 @@ class StoredJobs(JobSource):
 
     def fingerprints(self, case: EvalCase) -> Fingerprints:
         """Return the stored fingerprints of cases from the run folder: files they cover may no longer exist."""
-        kept = self.stored.stored_case(case) if self._from_folder else None
-        return case.fingerprints if kept is None else (kept.input_fingerprint, kept.fingerprint)
+        stored_case = self.stored.stored_case(case) if self._from_folder else None
+        return case.fingerprints if stored_case is None else (stored_case.input_fingerprint, stored_case.fingerprint)
 
 
 class RescoredAnswers(AnswerSource):
@@ -103,41 +103,43 @@ class RescoredAnswers(AnswerSource):
 
     def decide(self, job: Job) -> Decision:
         """Decide whether to keep the record of a stored answer or to run some of its evaluators."""
-        stored = self.stored.of(job)
-        if not stored.is_scorable:
-            return self._kept_whole(job, stored.record, "has no answer to score")
+        answer = self.stored.of(job)
+        if not answer.is_scorable:
+            return self._kept_whole(job, answer.record, "has no answer to score")
         problem = self._input_change(job)
         if problem:
             return Decision(problem, job, self._unscored(job, problem))
         try:
-            response, text = stored.response, self._text_of(job, stored)
+            response, value = answer.response, self._value_of(job, answer)
         except TransformFailure as failure:
-            return Decision(str(failure), job, _untransformed(job, stored, failure))
+            return Decision(str(failure), job, _untransformed(job, answer, failure))
         except (TargetFailure, ValueError) as failure:
             return Decision(str(failure), job, self._unscored(job, str(failure)))
-        kept, why = self._kept_results(job, stored, text)
+        prior, why = self._kept_results(job, answer, content_text(value))
         # Keep the whole record if it would not change: the same evaluators, and none of them runs again.
         specs = named_evaluators(job.case, self._evaluators)
-        same = tuple(kept[spec.name] for spec in specs if spec.name in kept) == stored.record.evaluator_results
-        if specs and same and len(kept) == len(specs) and stored.record.status == "ok":
-            return self._kept_whole(job, stored.record, why)
-        given = GivenAnswer(response=response, text=text, kept=kept, record=stored.record, has_trace=stored.has_trace)
-        return Decision(why, msgspec.structs.replace(job, answer=given))
+        same = tuple(prior[spec.name] for spec in specs if spec.name in prior) == answer.record.evaluator_results
+        if specs and same and len(prior) == len(specs) and answer.record.status == "ok":
+            return self._kept_whole(job, answer.record, why)
+        preset = GivenAnswer(
+            response=response, value=value, kept=prior, record=answer.record, has_trace=answer.has_trace
+        )
+        return Decision(why, msgspec.structs.replace(job, answer=preset))
 
     def cost_of(self, result: Result) -> float:
         """Return the cost of this run only: reused answers and evaluator results were paid for earlier."""
-        before = {found.name: _requests(found) for found in self.stored.before(result).evaluator_results}
-        ran = [found for found in result.evaluator_results if _requests(found) != before.get(found.name)]
-        return math.fsum(evaluator_cost(found, self._project.target) for found in ran)
+        before = {entry.name: _requests(entry) for entry in self.stored.before(result).evaluator_results}
+        ran = [entry for entry in result.evaluator_results if _requests(entry) != before.get(entry.name)]
+        return math.fsum(evaluator_cost(entry, self._project.target) for entry in ran)
 
     def _kept_whole(self, job: Job, record: Result, why: str) -> Decision:
-        kept = msgspec.structs.replace(
+        carried_record = msgspec.structs.replace(
             record,
             dataset=job.case.dataset,
             dataset_path=job.case.path,
             carried_from=record.carried_from or self.stored.run_id,
         )
-        return Decision(why, job, kept)
+        return Decision(why, job, carried_record)
 
     def _unscored(self, job: Job, message: str) -> Result:
         """Return an error record for a stored answer that cannot be scored."""
@@ -147,53 +149,53 @@ class RescoredAnswers(AnswerSource):
 
     def _input_change(self, job: Job) -> str:
         """Return why a stored answer does not match the current input; empty if it does."""
-        stored = self.stored.stored_case(job.case)
+        stored_case = self.stored.stored_case(job.case)
         if job.prompt is not None and job.prompt not in {prompt.id for prompt in job.case.prompts}:
             return f"The case no longer has a prompt '{job.prompt}'"
-        if stored is None or not stored.input_fingerprint:
+        if stored_case is None or not stored_case.input_fingerprint:
             return ""
-        if self._jobs.fingerprints(job.case)[0] == stored.input_fingerprint:
+        if self._jobs.fingerprints(job.case)[0] == stored_case.input_fingerprint:
             return ""
         return f"The input changed since the target answered. Run: agentv eval --changed-since {self.stored.path}"
 
-    def _text_of(self, job: Job, stored: StoredAnswer) -> str:
-        """Return the text of an answer after the target's current transform; as stored if the target is unknown."""
-        record = stored.record
+    def _value_of(self, job: Job, stored: StoredAnswer) -> Any:
+        """Return an answer after the target's current transform; as stored if the target is unknown."""
+        record, response = stored.record, stored.response
         known = self.settings(job.target) is not None and stored.ours
         if not known and record.candidate_answer is not None:
-            return record.candidate_answer
+            return response.value if record.candidate_answer == response.text else record.candidate_answer
         if not known and record.raw_answer is not None and record.error is not None:
             raise TransformFailure(record.error.message)
         find_file = partial(self._own_files.path, job.case.place.origin)
-        return apply_transform(stored.response.text, self.transform(job.target), find_file)
+        return apply_transform(response.value, self.transform(job.target), find_file, job.case.variables)
 
     def _kept_results(self, job: Job, answer: StoredAnswer, text: str) -> tuple[dict[str, EvaluatorResult], str]:
         """Return the evaluator results that are still valid, and a note on which evaluators run and why."""
-        stored = self.stored.stored_case(job.case)
+        stored_case = self.stored.stored_case(job.case)
         specs = named_evaluators(job.case, self._evaluators)
-        change = self._case_change(job, answer, stored, text)
-        if change or stored is None:
+        change = self._case_change(job, answer, stored_case, text)
+        if change or stored_case is None:
             return {}, f"all evaluators run: {change}" if specs else "no evaluators"
         fingerprints = self._files.each(job.case, specs)
         limits = job.case.execution.verdicts or self._project.defaults.verdicts
-        found = {result.name: result for result in answer.record.evaluator_results}
-        kept: dict[str, EvaluatorResult] = {}
+        results_by_name = {result.name: result for result in answer.record.evaluator_results}
+        prior: dict[str, EvaluatorResult] = {}
         reasons = []
         for spec in specs:
-            result = found.get(spec.name)
-            same = stored.evaluator_fingerprints.get(spec.name) == fingerprints[spec.name]
+            result = results_by_name.get(spec.name)
+            same = stored_case.evaluator_fingerprints.get(spec.name) == fingerprints[spec.name]
             reason = self._change(result, job.target, same=same)
             if reason or result is None:
                 reasons.append(f"{spec.name} ({reason})")
             else:
-                kept[spec.name] = regraded(result, spec, limits, self._verdicts_then(stored))
-        return kept, f"runs {', '.join(reasons)}" if reasons else "no evaluator changed"
+                prior[spec.name] = regraded(result, spec, limits, self._verdicts_then(stored_case))
+        return prior, f"runs {', '.join(reasons)}" if reasons else "no evaluator changed"
 
-    def _case_change(self, job: Job, answer: StoredAnswer, stored: StoredCase | None, text: str) -> str:
+    def _case_change(self, job: Job, answer: StoredAnswer, stored_case: StoredCase | None, text: str) -> str:
         """Return why no score of a case is valid any more; empty if they may be."""
         if self._options.every_evaluator:
             return "requested"
-        if stored is None:
+        if stored_case is None:
             return "the earlier run has no evaluator fingerprints"
         if answer.record.fingerprint != (job.fingerprint or job.case.fingerprint):
             return "the case changed"
@@ -211,8 +213,8 @@ class RescoredAnswers(AnswerSource):
         judge = self._options.judge
         if judges and judge is not None and judges != {judge}:
             return f"was judged by {', '.join(sorted(judges))}"
-        named = self.entry(target).settings.get("judge_target")
-        if judges and judge is None and named != self.judge_target(target):
+        judge_name = self.entry(target).settings.get("judge_target")
+        if judges and judge is None and judge_name != self.judge_target(target):
             return "has a different judge"
         for name in sorted(called):
             then = self._judges.get(name)
@@ -220,25 +222,25 @@ class RescoredAnswers(AnswerSource):
                 return f"its judge {name} changed"
         return ""
 
-    def _verdicts_then(self, stored: StoredCase) -> Verdicts | None:
+    def _verdicts_then(self, stored_case: StoredCase) -> Verdicts | None:
         """Return the verdict limits a case was graded with."""
-        if stored.verdicts is not None or self.stored.manifest is None:
-            return stored.verdicts
+        if stored_case.verdicts is not None or self.stored.manifest is None:
+            return stored_case.verdicts
         limits = self.stored.manifest.defaults.get("verdicts")
         return None if limits is None else msgspec.convert(limits, Verdicts)
 
 
-def _untransformed(job: Job, stored: StoredAnswer, failure: TransformFailure) -> Result:
+def _untransformed(job: Job, stored_answer: StoredAnswer, failure: TransformFailure) -> Result:
     """Return the error record for a stored answer that the target's transform cannot handle; the answer is kept."""
-    response = stored.response
-    kept = GivenAnswer(response=response, text="", record=stored.record, has_trace=stored.has_trace)
-    answer = given_answer(job, kept, CaseRequest(job.case, prompt_id=job.prompt, trial=job.trial))
+    response = stored_answer.response
+    preset = GivenAnswer(response=response, value="", record=stored_answer.record, has_trace=stored_answer.has_trace)
+    answer = given_answer(job, preset, CaseRequest(job.case, prompt_id=job.prompt, trial=job.trial))
     return make_record(job, untransformed(answer, response, failure), "")
 
 
 def _requests(result: EvaluatorResult) -> Any:
     """Return the calls and costs of an evaluator and its members; durations make each call distinct."""
-    return (result.evaluator_provider_request, result.cost_usd, [_requests(each) for each in result.evaluator_results])
+    return (result.evaluator_provider_request, result.cost_usd, [_requests(part) for part in result.evaluator_results])
 
 
 def prepare_rescore(
@@ -251,10 +253,10 @@ def prepare_rescore(
     project = Project(options, cases.sources, cases.sink.warning)
     source = StoredJobs(answers, from_folder=not cases.sources)
     rescored = RescoredAnswers(options, project, source, evaluators)
-    known = tuple(dict.fromkeys((*project.names, *answers.records.targets)))
+    names = tuple(dict.fromkeys((*project.names, *answers.records.targets)))
     facts = ProjectFacts(
-        known=known,
-        may_judge=known,
+        known=names,
+        may_judge=names,
         judge=options.judge,
         judge_target=rescored.judge_target,
         transform=rescored.transform,
@@ -262,13 +264,14 @@ def prepare_rescore(
         is_sandboxed=project.is_sandboxed,
         survey=CaseSurvey(evaluators, calls=False),
     )
-    plan = checked_plan(project, cases, source, facts)
+    check_options(project, cases)
+    plan = plan_run(project, cases, source, facts, check(cases, source, facts, whole=not options.narrows))
     if not plan.checked.total:
         datasets = f"The run has results for: {', '.join(answers.records.datasets) or 'unnamed datasets'}"
         hint = "Name the datasets of that run: agentv rescore RUN PATHS…"
         if answers.manifest is not None and answers.manifest.imported_from is not None:
-            stored = f"agentv rescore {shlex.quote(short(options.run))} --evaluator TYPE"
-            hint = f"Give the cases the ids of the results, or score the stored cases: {stored}"
+            command = f"agentv rescore {shlex.quote(short(options.run))} --evaluator TYPE"
+            hint = f"Give the cases the ids of the results, or score the stored cases: {command}"
         raise UsageError(f"No answer in {options.run} belongs to a case of these datasets", datasets, hint)
     readable = {target.name for target in plan.targets}
     stand_ins = (rescored.settings(name) for name in plan.checked.jobs if name not in readable)
@@ -285,16 +288,17 @@ def prepare_rescore(
 
 def _early_stop_of(rescored: RescoredAnswers, cases: Cases, source: StoredJobs) -> EarlyStopping | None:
     """Return the early stopping of the earlier run: its intervals depend on the rule and the random order."""
-    found = next((target.early_stop for target in rescored.early_stopped.values()), None)
+    stop = next((target.early_stop for target in rescored.early_stopped.values()), None)
     manifest = rescored.stored.manifest
-    if found is None or manifest is None:
+    if stop is None or manifest is None:
         return None
-    rule = StopRule(found.rule, found.measure, found.value, population=found.population is None)
-    if found.measure == "difference":
+    is_width = stop.e_value is None
+    rule = StopRule(stop.rule, stop.measure, stop.value, population=stop.population is None, narrow=is_width)
+    if stop.measure == "difference":
         try:
-            rule = parse_rule(found.rule)
+            rule = parse_rule(stop.rule)
         except UsageError as error:
-            message = f"The run used --stop-when {found.rule}, and that run no longer exists"
+            message = f"The run used --stop-when {stop.rule}, and that run no longer exists"
             raise UsageError(message, error.detail, "Restore it at the same path") from None
     return EarlyStopping(rule, manifest.seed or 0, cases, source)
 

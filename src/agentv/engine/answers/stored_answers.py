@@ -35,7 +35,7 @@ from agentv.runs.store import CHECK_HINT, RunStore, StoredCase, read_case
 from agentv.settings.project import project_root
 from agentv.support.hash_table import OffsetTable
 from agentv.support.patterns import has_magic
-from agentv.targets.answers import message_from_data
+from agentv.targets.answers import messages_of_record
 from agentv.trust.roots import is_trusted
 
 _CASES_REMEMBERED = 256
@@ -76,7 +76,7 @@ class StoredAnswer(msgspec.Struct, frozen=True):
         text = record.raw_answer if record.raw_answer is not None else record.candidate_answer
         response = answer(text or "", calls_unknown=self.calls_unknown and not has_spans)
         if record.output_messages:
-            response = Response(messages=tuple(_messages(record)))
+            response = Response(messages=_messages(record))
         if metrics is None:
             return response
         return msgspec.structs.replace(
@@ -140,15 +140,15 @@ class StoredAnswers:
 
     def before(self, result: Result) -> Result:
         """Return the record from which a rescored record was made."""
-        found = self.records.find(result.dataset, result.key)
-        assert found is not None
-        return found
+        record = self.records.find(result.dataset, result.key)
+        assert record is not None
+        return record
 
     def of(self, job: Job) -> StoredAnswer:
         """Return the answer of a job from `jobs_of`."""
-        found = self.records.find(job.case.dataset, job.key)
-        assert found is not None
-        return StoredAnswer(found, self.store.is_ours, found.target in self._text_targets)
+        record = self.records.find(job.case.dataset, job.key)
+        assert record is not None
+        return StoredAnswer(record, self.store.is_ours, record.target in self._text_targets)
 
     def stored_case(self, case: EvalCase) -> StoredCase | None:
         """Return a case as stored in the run folder; None for a bare results file."""
@@ -164,17 +164,16 @@ class StoredAnswers:
 def _text_targets(manifest: RunManifest | None) -> frozenset[str]:
     """Return the targets of a run that do not always report their tool calls."""
     entries = () if manifest is None else manifest.targets
-    known = {entry.name: TARGETS.canonical(entry.provider) for entry in entries if ".py:" not in entry.provider}
-    reporting = {name for name, kind in known.items() if kind is not None and TARGETS.find(kind).reports_calls}
+    kinds = {entry.name: TARGETS.canonical(entry.provider) for entry in entries if ".py:" not in entry.provider}
+    reporting = {name for name, kind in kinds.items() if kind is not None and TARGETS.find(kind).reports_calls}
     return frozenset(entry.name for entry in entries) - reporting
 
 
-def _messages(record: Result) -> Iterator[Message]:
-    for index, data in enumerate(record.output_messages):
-        try:
-            yield message_from_data(data, f"output_messages[{index}]")
-        except TargetFailure as failure:
-            raise TargetFailure("invalid_response", f"Cannot read the stored answer: {failure}") from None
+def _messages(record: Result) -> tuple[Message, ...]:
+    try:
+        return messages_of_record(record)
+    except TargetFailure as failure:
+        raise TargetFailure("invalid_response", f"Cannot read the stored answer: {failure}") from None
 
 
 _GUIDELINES = "[[ ## Guidelines ## ]]"
@@ -200,20 +199,20 @@ class StoredCases:
 
     def _all(self) -> Iterator[EvalCase]:
         with closing(StoredCaseIndex(self._store)) as index:
-            for number, stored in enumerate(self._store.cases(), 1):
-                if index.find(stored.dataset_path, stored.id) is None:
-                    yield self._checked(stored, number)
-                index.add(stored)
+            for number, stored_case in enumerate(self._store.cases(), 1):
+                if index.find(stored_case.dataset_path, stored_case.id) is None:
+                    yield self._checked(stored_case, number)
+                index.add(stored_case)
 
-    def _checked(self, stored: StoredCase, number: int) -> EvalCase:
+    def _checked(self, stored_case: StoredCase, number: int) -> EvalCase:
         try:
-            return self._case(stored, number)
+            return self._case(stored_case, number)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             headline = f"Invalid stored case at line {number} in {self._store.folder.cases_path}"
             raise AgentvError(headline, f"{type(error).__name__}: {error}", CHECK_HINT) from error
 
-    def _case(self, stored: StoredCase, line: int) -> EvalCase:
-        data, row = stored.fields, stored.row
+    def _case(self, stored_case: StoredCase, line: int) -> EvalCase:
+        data, row = stored_case.fields, stored_case.row
         if self._is_imported:
             row["evaluators"] = []  # the scorers of another tool cannot run here
         builder, origin = self._builder(data.get("dataset", ""), data.get("dataset_path", ""))
@@ -242,8 +241,8 @@ class StoredCases:
 
     def _builder(self, dataset: str, path: str) -> tuple[CaseBuilder, Origin]:
         """Return the builder and origin of a dataset's cases; evaluator files are looked up next to the dataset."""
-        known = self._builders.get((dataset, path))
-        if known is None:
+        entry = self._builders.get((dataset, path))
+        if entry is None:
             folder = os.path.dirname(path) or "."
             folder = folder if os.path.isdir(folder) and is_trusted(folder) else "."
             root = project_root(folder)
@@ -251,8 +250,8 @@ class StoredCases:
             evaluators = EvaluatorChoice(()) if self._is_imported else DEFAULT_CHOICE
             header = Header(dataset=dataset, evaluators=evaluators)
             builder = CaseBuilder(header, MessageReader(FileFinder(folder, root)), outcome_optional=True)
-            known = self._builders[dataset, path] = (builder, Origin(path, dataset, folder, root))
-        return known
+            entry = self._builders[dataset, path] = (builder, Origin(path, dataset, folder, root))
+        return entry
 
 
 def _expected(data: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -267,7 +266,7 @@ def _expected(data: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def _inlined(messages: Any) -> Any:
     """Replace files by their stored contents, guidelines first, as in the prompt sent to the target."""
-    if not isinstance(messages, list) or not all(isinstance(each, dict) and "role" in each for each in messages):
+    if not isinstance(messages, list) or not all(isinstance(item, dict) and "role" in item for item in messages):
         return messages
     guidelines: list[str] = []
     inlined = [_message(message, guidelines) for message in messages]

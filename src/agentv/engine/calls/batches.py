@@ -46,8 +46,8 @@ class BatchWrapper(ResponderWrapper):
         """Add a request to a batch, and wait for its response."""
         if request.prepare is not None:
             return await self._single.respond(request)
-        if self._log is not None and request.attempt == 1 and (known := self._log.take(request)) is not None:
-            return known
+        if self._log is not None and request.attempt == 1 and (answer := self._log.take(request)) is not None:
+            return answer
         response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._add(request, response)
         return await response
@@ -114,15 +114,15 @@ class BatchWrapper(ResponderWrapper):
         log = self._log
         if log is None:
             return await self._batch_inner.respond_many(requests)
-        asked, arrived = {request.case.id: request for request in requests}, set[str]()
+        by_id, arrived = {request.case.id: request for request in requests}, set[str]()
 
         def store(id: str, response: Response) -> None:
-            if id in asked and id not in arrived:
+            if id in by_id and id not in arrived:
                 arrived.add(id)
-                log.add(asked[id], response)
+                log.add(by_id[id], response)
 
         outcomes = await self._batch_inner.respond_many(requests, store)
-        if wrong := [asked[id] for id in arrived if isinstance(outcomes[id], TargetFailure)]:
+        if wrong := [by_id[id] for id in arrived if isinstance(outcomes[id], TargetFailure)]:
             log.void(wrong)
         return outcomes
 

@@ -45,8 +45,8 @@ class LineLog:
 
     def take(self, request: Request) -> Response | None:
         """Return the answer to a request that an earlier session stored, once."""
-        found = self._known.pop(key_of(request), None)
-        return None if found is None else restored(found)
+        response = self._known.pop(key_of(request), None)
+        return None if response is None else restored(response)
 
     def add(self, request: Request, response: Response) -> None:
         """Store an answer. Data that JSON cannot represent is left out."""
@@ -73,6 +73,6 @@ class LineLog:
         for path in sorted(self._folder.glob("*.lines")) if self._folder.is_dir() else ():
             for line in path.read_bytes().split(b"\n")[:-1]:
                 with suppress(msgspec.DecodeError, UnicodeDecodeError):
-                    found = _decode(line)
-                    if found.target == self._target:
-                        yield found
+                    entry = _decode(line)
+                    if entry.target == self._target:
+                        yield entry

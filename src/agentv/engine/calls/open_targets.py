@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from agentv.engine.calls.batches import MAX_BATCH, BatchWrapper, is_batching
-from agentv.engine.calls.fallback import FallbackWrapper
 from agentv.engine.calls.payments import Payments
 from agentv.engine.calls.prices import BatchPrice, PriceWrapper, price_of
-from agentv.engine.calls.retry import RetryWrapper, policy_of
+from agentv.engine.calls.retry import FallbackWrapper, RetryWrapper, policy_of
 from agentv.engine.calls.wrappers import LimitWrapper, TimeoutWrapper, WorkspaceWrapper
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_defaults import first_given
@@ -76,19 +75,19 @@ class OpenTargets:
             target = self._open[name, embeddings] = self._opened(self._settings[name], embeddings=embeddings)
         return target
 
-    def variant(self, name: str, wanted: CallOverrides) -> OpenTarget:
+    def variant(self, name: str, overrides: CallOverrides) -> OpenTarget:
         """Return the target with overridden settings: itself if nothing differs, else a variant.
 
         Evaluators use few different settings, so there are few variants; all share the endpoint's limit.
         """
         target = self.get(name)
-        settings = target.settings.with_overrides(wanted)
+        settings = target.settings.with_overrides(overrides)
         if settings == target.settings:
             return target
-        variant = OverrideKey(wanted.model, wanted.temperature, wanted.form)
+        variant = OverrideKey(overrides.model, overrides.temperature, overrides.form)
         varied = self._variants.get((name, variant))
         if varied is None:
-            varied = self._variants[name, variant] = self._opened(settings, variant, wanted)
+            varied = self._variants[name, variant] = self._opened(settings, variant, overrides)
         return varied
 
     def settings(self, name: str) -> Target | None:
@@ -117,14 +116,14 @@ class OpenTargets:
         self,
         settings: Target,
         variant: OverrideKey = NO_OVERRIDES,
-        wanted: CallOverrides = _AS_CONFIGURED,
+        overrides: CallOverrides = _AS_CONFIGURED,
         *,
         embeddings: bool = False,
     ) -> OpenTarget:
-        spec, kept = self._spec, self._kept
+        spec, recordings = self._spec, self._kept
         if embeddings and isinstance(settings, ModelApi):
             settings = msgspec.structs.replace(settings, tools=())
-        responder = None if kept is None else kept.replayed(settings, variant)
+        responder = None if recordings is None else recordings.replayed(settings, variant)
         is_live = responder is None
         if responder is None:
             responder = settings.open_embeddings(spec.home) if embeddings else _opened(settings, spec.home)
@@ -137,11 +136,11 @@ class OpenTargets:
             wrapped, most = self._queued(settings, responder, spec.files.batches_folder), MOST_BATCHED
         else:
             wrapped = self._wrapped(settings, responder, limiter) if is_live else responder
-        if kept is not None:
-            wrapped = kept.recorded(settings, wrapped, variant)
+        if recordings is not None:
+            wrapped = recordings.recorded(settings, wrapped, variant)
         alone = self._retried(settings, wrapped, limiter)
         has_fallbacks = settings.fallback_targets and not embeddings
-        responder = self._with_fallbacks(settings, alone, wanted) if has_fallbacks else alone
+        responder = self._with_fallbacks(settings, alone, overrides) if has_fallbacks else alone
         return OpenTarget(settings, responder, alone, most * per_call)
 
     def _concurrency_of(self, settings: Target) -> tuple[int, int]:
@@ -154,12 +153,12 @@ class OpenTargets:
         room = most_connections(len(called))
         return min(start, room), min(most, room)
 
-    def _with_fallbacks(self, settings: Target, alone: RetryWrapper, wanted: CallOverrides) -> FallbackWrapper:
+    def _with_fallbacks(self, settings: Target, alone: RetryWrapper, overrides: CallOverrides) -> FallbackWrapper:
         """Add the target's fallbacks. They keep their own model and format; their own fallbacks are not called."""
-        has_schema = wanted.schema is not None
-        wanted = msgspec.structs.replace(wanted, model=None, schema=None)
+        has_schema = overrides.schema is not None
+        overrides = msgspec.structs.replace(overrides, model=None, schema=None)
         fallbacks = {
-            name: lambda name=name: self.variant(name, wanted).alone
+            name: lambda name=name: self.variant(name, overrides).alone
             for name in settings.fallback_targets
             if name != settings.name
         }
@@ -221,16 +220,14 @@ class OpenTargets:
         toolbox = settings.open_tools(self._spec.home) if isinstance(settings, ModelApi) and may_import() else None
         if toolbox is None or not isinstance(settings, ModelApi):
             return responder
-        from agentv.engine.calls.tool_loop import ToolLoopWrapper  # late: few targets run tools
-        from agentv.targets.apis.api_messages import parse_function
+        from agentv.engine.calls.tool_loop import ToolLoopWrapper, names_of  # late: few targets run tools
 
         own, home = settings.declared_tools, self._spec.home
 
         def open_with(declared: tuple[dict[str, Any], ...]) -> Responder:
             return priced(_opened(msgspec.structs.replace(settings, tools=(*own, *declared)), home))
 
-        left_out = frozenset(function.name for tool in own if (function := parse_function(tool)) is not None)
-        return ToolLoopWrapper(responder, open_with, toolbox, left_out, settings.max_turns)
+        return ToolLoopWrapper(responder, open_with, toolbox, names_of(own), settings.max_turns)
 
     def _max_outage_s(self, settings: Target) -> float:
         """Return how long calls wait for an endpoint that is down: not at all if a fallback can answer."""

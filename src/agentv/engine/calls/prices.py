@@ -45,10 +45,10 @@ class Price:
 
     def cost_usd(self, usage: TokenUsage, model: str | None = None) -> float | None:
         """Return the cost of a call. `model` is the model reported by the API, often a dated version."""
-        found = self._lookup(model or self._model) or self._lookup(self._model)
-        if found is None:
+        entry = self._lookup(model or self._model) or self._lookup(self._model)
+        if entry is None:
             return None
-        provider, info = found
+        provider, info = entry
         counts = {
             "input_tokens": usage.input,
             "output_tokens": usage.output,

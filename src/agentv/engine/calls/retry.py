@@ -1,8 +1,8 @@
-"""Retry failed calls with exponential backoff, depending on the class of the failure."""
+"""Retry failed calls with exponential backoff, depending on the class of the failure; then call another target."""
 
 from __future__ import annotations
 
-import random
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -10,6 +10,7 @@ from agentv.engine.calls.wrappers import OutageFailure, outage_failure
 from agentv.executors.executor import JobSlots
 from agentv.executors.limiter import EndpointDown, EndpointLimit
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
+from agentv.targets.response_formats import FORMAT_REJECTED
 from agentv.targets.target import Target
 
 MAX_RETRIES = 3
@@ -32,7 +33,9 @@ class RetryPolicy(msgspec.Struct, frozen=True):
         Uses full jitter, so that calls that failed together are not retried together.
         """
         backoff = min(self.max_delay_s, self.initial_delay_s * self.backoff_factor**retries)
-        return max(random.uniform(0, backoff), failure.retry_after_s or 0.0)  # noqa: S311  # not for secrets
+        from random import uniform  # late: most calls succeed
+
+        return max(uniform(0, backoff), failure.retry_after_s or 0.0)  # noqa: S311  # not for secrets
 
     def is_retryable(self, failure: TargetFailure) -> bool:
         """Whether a failure may go away."""
@@ -114,3 +117,40 @@ class RetryWrapper(ResponderWrapper):
         if has_place:
             request.attempt = 1 + len(ticket.counted)
         return has_place
+
+
+class FallbackWrapper(ResponderWrapper):
+    """Calls the fallbacks in order after a failure. If all of them fail, the failure is that of the target itself.
+
+    `fallbacks` opens each by name. Attempts are counted over all targets of the call. With `has_schema`, a request
+    whose response format the endpoint rejects has no fallback: the caller repeats it in another format.
+    """
+
+    def __init__(
+        self, inner: RetryWrapper, fallbacks: Mapping[str, Callable[[], Responder]], *, has_schema: bool = False
+    ) -> None:
+        super().__init__(inner)
+        self._target = inner
+        self._fallbacks = fallbacks
+        self._has_schema = has_schema
+
+    async def respond(self, request: Request, final: frozenset[int] = frozenset()) -> Response:
+        try:
+            return await self._target.respond(request, final)
+        except TargetFailure as failure:
+            if self._has_schema and failure.status in FORMAT_REJECTED | final:
+                raise
+            first = failure
+        attempts, reasons = request.attempt, []
+        for name, opened in self._fallbacks.items():
+            try:
+                response = await opened().respond(request)
+            except TargetFailure as failure:
+                reasons.append(f"fallback '{name}' failed ({failure.error_class}): {failure.message}")
+                first.add_use(failure)
+            else:
+                return first.added_to(msgspec.structs.replace(response, answered_by=name))
+            finally:
+                attempts = request.attempt = attempts + request.attempt
+        message = "; ".join((first.message, *reasons))
+        raise TargetFailure(first.error_class, message, status=first.status, stage=first.stage).add_use(first)

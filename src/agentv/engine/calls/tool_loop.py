@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
 from agentv.model.result import sum_usage
+from agentv.targets.apis.api_messages import parse_function
 
 if TYPE_CHECKING:
     from agentv.engine.job.request import CaseRequest
@@ -128,9 +129,9 @@ class _Loop:
         return msgspec.structs.replace(
             last,
             messages=tuple(self.messages),
-            usage=_total([each.usage for each in self.responses], sum_usage),
-            cost_usd=_total([each.cost_usd for each in self.responses], sum),
-            estimated_usd=sum(each.estimated_usd for each in self.responses),
+            usage=_total([response.usage for response in self.responses], sum_usage),
+            cost_usd=_total([response.cost_usd for response in self.responses], sum),
+            estimated_usd=sum(response.estimated_usd for response in self.responses),
             duration_ms=round((time.perf_counter() - self._started) * 1000, 3),
             stop_reason="max_turns" if self.is_cut_off else last.stop_reason,
             tool_errors=self.tool_errors,
@@ -138,5 +139,10 @@ class _Loop:
 
 
 def _total(values: Sequence[Any], add: Callable[[list[Any]], Any]) -> Any:
-    known = [value for value in values if value is not None]
-    return add(known) if len(known) == len(values) else None
+    known_values = [value for value in values if value is not None]
+    return add(known_values) if len(known_values) == len(values) else None
+
+
+def names_of(tools: Iterable[dict[str, Any]]) -> frozenset[str]:
+    """Return the names of the functions among tools that a target declares."""
+    return frozenset(function.name for tool in tools if (function := parse_function(tool)) is not None)

@@ -25,7 +25,7 @@ class CaseStream:
         # The hash covers the cases that name files, and all of them must be read.
         self.compares_files = plan.rescored is None and plan.early_stop is None
         self.compares_files &= any(entry.contents for entry in plan.checked.datasets)
-        self._datasets = {file: each.path for each in plan.cases.sources for file in each.files}
+        self._datasets = {file: source.path for source in plan.cases.sources for file in source.files}
         self._changed: str | None = None
         self._cwd = _working_directory()
 
@@ -61,13 +61,13 @@ class CaseStream:
 
     def refuse_changes(self, folder: Path, *, has_missing_jobs: bool) -> None:
         """Raise DatasetChangedError if a dataset, or a file that its cases name, changed during the run."""
-        kept = f"--changed-since {folder} carries over the records of unchanged cases"
+        advice = f"--changed-since {folder} carries over the records of unchanged cases"
         if self._changed is None and has_missing_jobs:
             self._changed = _changed_dataset(self._plan.cases)
         if self._changed is not None or has_missing_jobs:
             name = "The datasets" if self._changed is None else f"The dataset {self._changed}"
             detail = f"The run stopped. Its records in {folder} come from the dataset before the change"
-            hint = f"Restore the file and continue with --resume, or start a new run; {kept}"
+            hint = f"Restore the file and continue with --resume, or start a new run; {advice}"
             raise DatasetChangedError(f"{name} changed during the run", detail, hint, path=self._changed)
         if not self.compares_files:
             return
@@ -75,7 +75,7 @@ class CaseStream:
             if self._contents.get(entry.path, "") != entry.contents:
                 headline = f"Files that the cases of {entry.path} name changed during the run"
                 detail = f"Some records in {folder} come from the changed files"
-                raise ChangedFilesError(headline, detail, f"Start a new run; {kept}", path=entry.path)
+                raise ChangedFilesError(headline, detail, f"Start a new run; {advice}", path=entry.path)
 
 
 class ChangedFilesError(DatasetChangedError):

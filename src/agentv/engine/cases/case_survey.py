@@ -56,16 +56,17 @@ class CaseSurvey:
     def add(self, case: EvalCase) -> None:
         """Add what one case would use. One check per file decides whether its cases are looked at."""
         path = case.path
-        wanted = self._known.get(path)
-        if wanted is None:
-            wanted = self._known[path] = self.everything or case.place.origin.is_foreign
-            if wanted:
+        is_surveyed = self._known.get(path)
+        if is_surveyed is None:
+            is_surveyed = self._known[path] = self.everything or case.place.origin.is_foreign
+            if is_surveyed:
                 self.inventory.files[path] = None
-        if wanted:
+        if is_surveyed:
             self.inventory.add(self._uses(case))
 
     def add_targets(self, source: Source) -> tuple[str, ...]:
-        """Add what the targets that a dataset brings along would use. Return their names."""
+        """Add what reading a dataset, and the targets that it brings along, would use. Return their names."""
+        self.inventory.add(Use(kind, value, source.files[0]) for kind, value in source.format.programs(source))
         entries = {entry["name"]: (index, entry) for index, entry in enumerate(source.format.targets(source))}
         self.inventory.add(target_inventory(entries, entries, source.files[0]) if entries else ())
         self.has_targets = self.has_targets or bool(entries)
@@ -97,9 +98,9 @@ class _SurveySink(SilentSink):
     def __init__(self, survey: CaseSurvey) -> None:
         self._survey = survey
 
-    def bad_case(self, *found: object) -> None:
+    def bad_case(self, *items: object) -> None:
         """Add what could be read of the case."""
-        for case in found:
+        for case in items:
             if isinstance(case, EvalCase):
                 self._survey.add(case)
 
@@ -170,21 +171,21 @@ def settle_trust(sources: Iterable[Source], options: Options, evaluators: Evalua
         outside = [file for file in files_of(source) if not in_project(os.path.realpath(file))]
         if outside:
             with trusting_only_the_project():
-                found = dataset_uses(source, options, _outside_survey(evaluators, calls=calls))
-            require_trust(outside[0], found)
+                uses = dataset_uses(source, options, _outside_survey(evaluators, calls=calls))
+            require_trust(outside[0], uses)
             if is_trusted(outside[0]):
-                _settle_values(outside[0], found, source, options, _outside_survey(evaluators, calls=calls))
+                _settle_values(outside[0], uses, source, options, _outside_survey(evaluators, calls=calls))
 
 
-def _settle_values(file: str, shown: Inventory, source: Source, options: Options, survey: CaseSurvey) -> None:
+def _settle_values(file: str, inventory: Inventory, source: Source, options: Options, survey: CaseSurvey) -> None:
     """Compare what was shown with what a trusted dataset uses when its variables are inserted; import nothing yet."""
     survey.inventory.has_values = True
     with importing_nothing():
-        found = dataset_uses(source, options, survey)
+        uses = dataset_uses(source, options, survey)
     folder = source.folder or "."
     variables = load_environment(folder, project_root(folder)).variables
-    values = (msgspec.structs.replace(use, value=text) for use in shown for text in _inserted(use.value, variables))
-    require_trust_in_values(file, Inventory((*shown, *values)), found)
+    values = (msgspec.structs.replace(use, value=text) for use in inventory for text in _inserted(use.value, variables))
+    require_trust_in_values(file, Inventory((*inventory, *values)), uses)
 
 
 def _inserted(text: str, variables: Mapping[str, str]) -> Iterator[str]:
@@ -215,9 +216,9 @@ def settle_run_trust(run: str, cases: Iterable[EvalCase], evaluators: Evaluators
         survey.add(case)
         paths[case.path] = None
     if survey.inventory.running:
-        named = {(use.kind, use.value, use.cwd) for use in _current_uses(paths)}
-        left = [use for use in survey.inventory.running if (use.kind, use.value, use.cwd) not in named]
-        require_trust_in_run(run, Inventory(msgspec.structs.replace(use, file=run) for use in left))
+        project_uses = {(use.kind, use.value, use.cwd) for use in _current_uses(paths)}
+        unknown_uses = [use for use in survey.inventory.running if (use.kind, use.value, use.cwd) not in project_uses]
+        require_trust_in_run(run, Inventory(msgspec.structs.replace(use, file=run) for use in unknown_uses))
 
 
 def _current_uses(paths: Iterable[str]) -> Iterator[Use]:

@@ -38,9 +38,11 @@ def has_dependencies(case: EvalCase) -> bool:
     return case.details is not NO_DETAILS and bool(case.details.depends_on)
 
 
-def dependency_problems(dependents: Mapping[str, EvalCase], known: Iterable[str]) -> Iterator[tuple[EvalCase, Problem]]:
-    """Yield the problems of the dependencies in one dataset, whose ids are `known`: unknown ids and cycles."""
-    ids = set(known)
+def dependency_problems(
+    dependents: Mapping[str, EvalCase], case_ids: Iterable[str]
+) -> Iterator[tuple[EvalCase, Problem]]:
+    """Yield the problems of the dependencies in one dataset, whose ids are `case_ids`: unknown ids and cycles."""
+    ids = set(case_ids)
     for case in dependents.values():
         for index, id in enumerate(case.details.depends_on):
             if id not in ids:
@@ -54,17 +56,17 @@ def dependency_problems(dependents: Mapping[str, EvalCase], known: Iterable[str]
 
 def _cycles(graph: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
     """Yield each cycle once, without recursion: from every case that lies on one, the path back to it."""
-    left = {id: {other for other in others if other in graph} for id, others in graph.items()}
+    edges = {id: {other for other in others if other in graph} for id, others in graph.items()}
     while True:
-        free = [id for id, others in left.items() if not others & left.keys()]
+        free = [id for id, others in edges.items() if not others & edges.keys()]
         if not free:
             break
         for id in free:
-            del left[id]
+            del edges[id]
     reported: set[str] = set()
-    for start in left:
+    for start in edges:
         path, at = [start], start
-        while (after := min(left[at] & left.keys())) not in path:
+        while (after := min(edges[at] & edges.keys())) not in path:
             path.append(at := after)
         cycle = path[path.index(after) :]
         if not reported.intersection(cycle):
@@ -84,23 +86,23 @@ def read_dependencies(
 
     `whole` means that no case was left out by a selection.
     """
-    found = Dependencies(datasets=datasets)
-    ids: dict[str, list[str]] = {found.ref(case.path, "")[0]: [] for case in dependents}
+    dependencies = Dependencies(datasets=datasets)
+    ids: dict[str, list[str]] = {dependencies.ref(case.path, "")[0]: [] for case in dependents}
     for case in dependents:
-        dataset, id = found.ref(case.path, case.id)
-        found.waits_for[dataset, id] = tuple((dataset, other) for other in case.details.depends_on)
-    wanted = {ref for refs in found.waits_for.values() for ref in refs}
+        dataset, id = dependencies.ref(case.path, case.id)
+        dependencies.waits_for[dataset, id] = tuple((dataset, other) for other in case.details.depends_on)
+    prerequisites = {ref for refs in dependencies.waits_for.values() for ref in refs}
     for case in stream():
-        ref = found.ref(case.path, case.id)
+        ref = dependencies.ref(case.path, case.id)
         if ref[0] in ids:
             ids[ref[0]].append(case.id)
-        if ref in wanted:
-            found.jobs[ref] = dict(counts(case))
-    for dataset, known in ids.items():
-        own = {case.id: case for case in dependents if found.ref(case.path, "")[0] == dataset}
-        for case, problem in dependency_problems(own, known):
+        if ref in prerequisites:
+            dependencies.jobs[ref] = dict(counts(case))
+    for dataset, case_ids in ids.items():
+        own = {case.id: case for case in dependents if dependencies.ref(case.path, "")[0] == dataset}
+        for case, problem in dependency_problems(own, case_ids):
             raise _error(case, problem, whole=whole)
-    return found
+    return dependencies
 
 
 def _error(case: EvalCase, problem: Problem, *, whole: bool) -> InvalidCaseError | UsageError:

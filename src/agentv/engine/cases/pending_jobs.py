@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentv.engine.cases.case_lines import CaseLines
 from agentv.engine.cases.case_stream import CaseStream
-from agentv.engine.run_plan import RunPlan
-from agentv.model.case import EvalCase
+from agentv.engine.run_plan import Fingerprints, RunPlan, evaluators_of, named_evaluators
+from agentv.engine.scoring.fingerprints import EvaluatorFiles
+from agentv.model.case import EvalCase, text_case_json
+from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.job import Job
+from agentv.model.values import to_json
 from agentv.runs.job_index import DoneJobs
 from agentv.runs.redaction import Redactor
 from agentv.runs.store import RunStore
@@ -29,9 +31,9 @@ class PendingJobs:
         self._hidden_names: Redactor | None = None
         self._stored = HashTable()
 
-    def leave_out(self, done: DoneJobs, hidden_names: Redactor | None) -> None:
+    def leave_out(self, done_jobs: DoneJobs, hidden_names: Redactor | None) -> None:
         """Leave out jobs that are done, and stored cases. `hidden_names` redacts names as in records with secrets."""
-        self._done, self._hidden_names = done, hidden_names
+        self._done, self._hidden_names = done_jobs, hidden_names
         for case in self._store.cases():
             self._stored.add([hash((case.dataset_path, case.id))])
 
@@ -48,16 +50,16 @@ class PendingJobs:
             fingerprints = plan.source.fingerprints(case)
             if compares_files:
                 self.cases.read(case, fingerprints)
-            found = plan.source.jobs(case, fingerprints[1])
-            planned = len(found)
+            case_jobs = plan.source.jobs(case, fingerprints[1])
+            planned = len(case_jobs)
             if has_done:
-                found = [job for job in found if not self._is_done(job)]
-            is_recorded = len(found) < planned  # the case is stored, unless its line was lost
+                case_jobs = [job for job in case_jobs if not self._is_done(job)]
+            is_recorded = len(case_jobs) < planned  # the case is stored, unless its line was lost
             if early_stop is not None:
-                found = [job for job in found if job.target in early_stop.open]
-            if not found and not is_recorded:
+                case_jobs = [job for job in case_jobs if job.target in early_stop.open]
+            if not case_jobs and not is_recorded:
                 continue
-            jobs += found
+            jobs += case_jobs
             if not self._stored or hash((case.path, case.id)) not in self._stored:
                 lines.append(self._lines.line(case, fingerprints))
                 if len(lines[-1]) > _LARGE_BYTES:  # it contains files
@@ -74,3 +76,46 @@ class PendingJobs:
         return (
             key._replace(eval_id=hidden.redact_name(key.eval_id), target=hidden.redact_name(key.target)) in self._done
         )
+
+
+class CaseLines:
+    """Encodes cases with their evaluators: those of the command, if `given`, else their own."""
+
+    def __init__(self, evaluators: tuple[EvaluatorSpec, ...] | None) -> None:
+        self._given = evaluators
+        self._files = EvaluatorFiles(own=evaluators is not None)
+        self._last: tuple[object, str, bytes] = (None, "", b"")
+
+    def line(self, case: EvalCase, fingerprints: Fingerprints) -> bytes:
+        """Return the line of a case with its newline."""
+        case_json = text_case_json(case, fingerprints)
+        if case_json is None:
+            from agentv.datasets.case.prompts import resolved_data  # late: minijinja is slow to import
+
+            data = resolved_data(case)
+            del data["evaluators"]
+            data["dataset_path"] = case.path
+            if case.line:
+                data["line"] = case.line
+            data["input_fingerprint"], data["fingerprint"] = fingerprints
+            case_json = to_json(data)
+        return b"%b,%b\n" % (case_json[:-1], self._evaluators_json(case))
+
+    def _evaluators_json(self, case: EvalCase) -> bytes:
+        """Return the evaluator part of a case line; computed once for consecutive cases that share evaluators."""
+        evaluators, files = self._given, self._files
+        last_specs, folder, fragment = self._last
+        if last_specs is case.evaluators and folder == case.place.origin.base_dir and not case.turns:
+            return fragment
+        specs = case.evaluators if evaluators is None else evaluators
+        fingerprints, named_files = files.each_with_files(case, named_evaluators(case, evaluators))
+        data = {
+            "evaluators": [spec.to_data() for spec in specs],
+            "evaluators_fingerprint": files.fingerprint(case, evaluators_of(case, evaluators)),
+            "evaluator_fingerprints": fingerprints,
+            **({"evaluator_files": named_files} if named_files else {}),
+        }
+        fragment = to_json(data)[1:]
+        if not case.turns:
+            self._last = (case.evaluators, case.place.origin.base_dir, fragment)
+        return fragment

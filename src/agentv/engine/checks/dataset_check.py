@@ -19,6 +19,8 @@ from agentv.errors import DatasetError, DatasetWarning, LossWarning, MappedNote,
 from agentv.model.case import EvalCase
 from agentv.model.diagnostics import KeyPath, Problem, field_name
 from agentv.model.message import Message
+from agentv.model.values import cluster_of
+from agentv.stats.shared_texts import HINT, SharedTexts
 from agentv.support.hash_table import PackedIds
 
 
@@ -78,6 +80,7 @@ class CaseChecks:
         self.has_refusals = False
         self.repeated: set[str] = set()
         self.dependents: dict[str, EvalCase] = {}
+        self.shared_texts = SharedTexts()
 
     def problems(self, case: EvalCase, *, is_valid: bool) -> Iterator[Problem]:
         """Yield the problems of a case. An invalid one has been reported, and may have further problems."""
@@ -93,6 +96,8 @@ class CaseChecks:
             message = f"refused case '{case.id}': {problem.message}"
             yield msgspec.structs.replace(problem, message=message, severity="warning")
         project.survey.add(case)
+        if cluster_of(case) is None:
+            self.shared_texts.add(message.text or "" for message in case.input)
         if is_valid and case.case_error is None:
             yield from _blank_fields(case)
         if self._ids.repeats((case.id,)):
@@ -117,12 +122,14 @@ def check_dataset(source: Source, options: Options, project: ProjectFiles) -> Da
             count += is_valid
             sink.findings += (finding(problem, case) for problem in checks.problems(case, is_valid=is_valid))
         sink.findings += (finding(problem, case) for case, problem in checks.finish())
+        if warning := checks.shared_texts.warning():
+            sink.findings.append(Finding("warning", source.path, warning, hint=HINT))
         if checks.has_refusals and checks.refused == count:
             sink.findings.append(Finding("error", source.path, "All cases are refused"))
         if checks.dependents:
             ids = [case.id for case in _cases(source, options)]
-            found = dependency_problems(checks.dependents, ids)
-            sink.findings += (finding(problem, case) for case, problem in found)
+            problems = dependency_problems(checks.dependents, ids)
+            sink.findings += (finding(problem, case) for case, problem in problems)
         if checks.repeated:
             sink.findings += _duplicates(source, options, checks.repeated)
         sink.findings += map(from_error, source.format.lint(dataset.document, dataset.read_options))
@@ -140,7 +147,7 @@ def _cases(source: Source, options: Options) -> Iterator[EvalCase]:
 
 def _collapsed(findings: list[Finding]) -> list[Finding]:
     """Return the findings with one for all cases of a file that lack the expected outcome, in place of the first."""
-    counts = Counter((each.path, each.hint) for each in findings if _lacks_outcome(each))
+    counts = Counter((entry.path, entry.hint) for entry in findings if _lacks_outcome(entry))
     result: list[Finding] = []
     for finding in findings:
         if _lacks_outcome(finding):
@@ -159,8 +166,8 @@ def _lacks_outcome(finding: Finding) -> bool:
 
 def _blank_fields(case: EvalCase) -> Iterator[Problem]:
     """Yield an error for each text that a target or an evaluator needs and that is blank."""
-    given = [message for prompt in case.prompts for message in prompt.input] or case.input
-    if given and all(map(_is_blank, given)):
+    messages = [message for prompt in case.prompts for message in prompt.input] or case.input
+    if messages and all(map(_is_blank, messages)):
         path: KeyPath = ("input", "userMessage") if case.variables and "userMessage" in case.variables else ("input",)
         yield Problem(path, f"Field '{field_name(path)}' is blank", "Write the text to send to the target")
     for index, turn in enumerate(case.turns):

@@ -87,8 +87,8 @@ class Locator:
         path, line, column = case.path, case.line, None
         header = (self._document.header_path or path, self._document.header)
         for file, document in ((path, self._rows.get(line)), header):
-            found = _place_in(document, problem.path, case)
-            mark = None if found is None else locate(document, found)
+            key_path = _place_in(document, problem.path, case)
+            mark = None if key_path is None else locate(document, key_path)
             if mark is not None:
                 path, line, column = file, mark.line, mark.column
                 break
@@ -100,12 +100,12 @@ def _place_in(document: Any, path: KeyPath, case: EvalCase) -> KeyPath | None:
     start = path.index("evaluators") if "evaluators" in path else None
     if start is None:
         # `target` may be at the top level instead of in `execution`.
-        paths = [found for found, _ in _nodes(document)]
-        return next((each for each in (path, path[1:]) if each and each in paths), None)
+        paths = [keys for keys, _ in _nodes(document)]
+        return next((candidate for candidate in (path, path[1:]) if candidate and candidate in paths), None)
     specs = case.turns[int(path[1])].evaluators if start else case.evaluators
     spec, rest = specs[int(path[start + 1])], path[start + 2 :]
     for inner, own in reversed(list(_with_members(spec, rest))):
-        entry = next(((found, node) for found, node in _nodes(document) if _is_entry(node, inner)), None)
+        entry = next(((keys, node) for keys, node in _nodes(document) if _is_entry(node, inner)), None)
         if entry is not None:
             return (*entry[0], *_as_written(inner, own, entry[1]))
     return None
@@ -134,7 +134,7 @@ def _is_entry(node: Any, spec: EvaluatorSpec) -> bool:
     """Whether an evaluator was read from this node, ignoring a generated name."""
     if not isinstance(node, dict) or not isinstance(node.get("type", node.get("name")), str):
         return False
-    return any(msgspec.structs.replace(each, name=spec.name) == spec for each in read_entries([node], (), Problems()))
+    return any(msgspec.structs.replace(entry, name=spec.name) == spec for entry in read_entries([node], (), Problems()))
 
 
 def _nodes(document: Any) -> Iterator[tuple[KeyPath, Any]]:

@@ -21,6 +21,7 @@ from agentv.model.message import Message
 from agentv.model.values import digest
 from agentv.sandbox.confinement import NO_SANDBOX_HINT
 from agentv.settings.evaluator_reader import evaluator_of
+from agentv.settings.transform import functions_of
 from agentv.support.hash_table import OwnedCache
 from agentv.support.user_code import UninspectableError, may_import
 
@@ -56,23 +57,22 @@ class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, known=(*self.known, *names), may_judge=(*self.may_judge, *names))
 
 
-def judges_of(command: str | None, own: JudgeNames, of_target: str | None, known: Collection[str]) -> tuple[str, ...]:
+def judges_of(command: str | None, own: JudgeNames, of_target: str | None, names: Collection[str]) -> tuple[str, ...]:
     """Return the judges: the command's, else the evaluator's, else the target's, else `judge` if that exists."""
-    chosen = command or own or of_target or (FALLBACK_JUDGE if FALLBACK_JUDGE in known else ())
-    return (chosen,) if isinstance(chosen, str) else tuple(chosen)
+    judges = command or own or of_target or (FALLBACK_JUDGE if FALLBACK_JUDGE in names else ())
+    return (judges,) if isinstance(judges, str) else tuple(judges)
 
 
 def _code_of(spec: EvaluatorSpec) -> str:
     """Return the user's code of an evaluator that runs in this process; functions of a program are its own."""
     if spec.evaluator is None and ".py:" in spec.type:
         return f"its type {spec.type}"
-    reference = next(transform_references(spec.transform), None)
-    return f"its transform {reference.value}" if reference is not None else ""
+    return next((f"its transform {function}" for function in functions_of(spec.transform)), "")
 
 
-def known_targets(name: str, known: tuple[str, ...]) -> str:
+def known_targets(name: str, names: tuple[str, ...]) -> str:
     """Return a hint for an unknown target name."""
-    return did_you_mean(name, known) or f"Known targets: {', '.join(known) or 'none'}"
+    return did_you_mean(name, names) or f"Known targets: {', '.join(names) or 'none'}"
 
 
 class JudgeNeed(msgspec.Struct, frozen=True):
@@ -165,7 +165,7 @@ class Preflight:
             self.judge_needs = [need for _, _, needs in self._needs for need in needs.judges]
             for _, path, needs in self._needs:
                 yield from self._judge_problems(needs, path)
-            self._demanding = [each for each in self._needs if each[2].is_demanding]
+            self._demanding = [entry for entry in self._needs if entry[2].is_demanding]
         for name, path, needs in self._demanding:
             missing = self._missing(name, path, needs, case.expected_output if needs.reference else ())
             yield from self._unrefused(path, needs, missing)
@@ -181,7 +181,7 @@ class Preflight:
         """Yield what a case lacks for an evaluator, or refuse the case for that and for the evaluator's problems."""
         if not self._may_refuse:
             return missing
-        self.refusals += (msgspec.structs.replace(each, path=(*path, *each.path)) for each in needs.problems)
+        self.refusals += (msgspec.structs.replace(problem, path=(*path, *problem.path)) for problem in needs.problems)
         self.refusals += missing
         return iter(())
 
@@ -230,7 +230,7 @@ class Preflight:
         unknown = list(self._unknown_target(path, target))
         yield from unknown
         for reference in transform_references(self.facts.transform(target)) if not unknown else ():
-            if self.facts.is_sandboxed:
+            if self.facts.is_sandboxed and reference.executes in ("code", "command"):
                 message = f"'transform' of target '{target}' cannot be isolated: its function runs in agentv itself"
                 yield Problem((), message, "Use `regex` or `json_path`, or no sandbox")
             for problem in self._reference_problems(reference, self._own_files):
@@ -243,8 +243,8 @@ class Preflight:
         if target is not None:
             yield from self._unknown_target(("user", "target"), target)
         elif USER_TARGET not in self._known:
-            known = ", ".join(self.facts.known)
-            hint = f"Set `user.target`, or add a target named '{USER_TARGET}'. Known targets: {known}"
+            names = ", ".join(self.facts.known)
+            hint = f"Set `user.target`, or add a target named '{USER_TARGET}'. Known targets: {names}"
             yield Problem(("user",), "No target is configured for the simulated user", hint)
 
     def _conversation_problems(self, case: EvalCase, targets: Collection[str]) -> Iterator[Problem]:
@@ -314,18 +314,18 @@ class Preflight:
         if needs is None:
             self._checked.make_room(self._case)
             needs = self._checked[key] = SpecNeeds()
-            found = [*self._spec_problems(spec, (), needs, None)]
+            problems = [*self._spec_problems(spec, (), needs, None)]
             self.embedders.update(dict.fromkeys(needs.embedders))
             self.used.update(needs.embedders)
             if self._may_refuse:
-                needs.problems = [problem for problem in found if problem.severity == "error"]
-                found = [problem for problem in found if problem.severity == "warning"]
-            for problem in found if self._is_new(key) else ():
+                needs.problems = [problem for problem in problems if problem.severity == "error"]
+                problems = [problem for problem in problems if problem.severity == "warning"]
+            for problem in problems if self._is_new(key) else ():
                 yield msgspec.structs.replace(problem, path=(*path, *problem.path))
             if may_import() and not needs.problems:
                 needs.fingerprint = self._files.each(self._case, (spec,))[spec.name]
-                if (known := self.fingerprints.get(name)) is not None:
-                    self.fingerprints[name] = digest([known, needs.fingerprint])
+                if (fingerprint := self.fingerprints.get(name)) is not None:
+                    self.fingerprints[name] = digest([fingerprint, needs.fingerprint])
         self.fingerprints.setdefault(name, needs.fingerprint)
         return needs
 
@@ -353,24 +353,24 @@ class Preflight:
             yield Problem(path, f"Evaluator '{spec.name}': {evaluator.refusal}", hint)
         elif evaluator.caution and self._is_new(evaluator.caution):
             yield Problem(path, evaluator.caution, NO_SANDBOX_HINT, "warning")
-        wanted = evaluator.needs
-        needs.reference, needs.context = needs.reference or wanted.reference, needs.context or wanted.context
-        if wanted.embedder and isinstance(spec.target, str):
+        demands = evaluator.needs
+        needs.reference, needs.context = needs.reference or demands.reference, needs.context or demands.context
+        if demands.embedder and isinstance(spec.target, str):
             needs.embedders = (*needs.embedders, spec.target)
             yield from self._unknown_target((*path, "target"), spec.target)
-        elif wanted.embedder:
+        elif demands.embedder:
             message = f"Evaluator '{spec.name}' needs one target that returns embeddings"
             yield Problem(path, message, "Set `target: NAME` along with `method: embedding`")
         own = spec.target or inherited
-        if wanted.judge_calls:
+        if demands.judge_calls:
             at = (*path, "target") if spec.target else path
-            needs.judges = (*needs.judges, JudgeNeed(spec.name, wanted.judge or own, wanted.judge_calls, at))
+            needs.judges = (*needs.judges, JudgeNeed(spec.name, demands.judge or own, demands.judge_calls, at))
         for index, member in enumerate(evaluator.members):
             yield from self._spec_problems(member, (*path, str(evaluator.members_field), index), needs, own)
 
     def _resolved(self, spec: EvaluatorSpec) -> tuple[Evaluator | None, list[Problem]]:
         """Return an evaluator and the problems in its references; None for a class that cannot be inspected."""
-        problems = [problem for each in references_of(spec) for problem in self._reference_problems(each)]
+        problems = [problem for ref in references_of(spec) for problem in self._reference_problems(ref)]
         is_user_code = spec.evaluator is None and ".py:" in spec.type
         if is_user_code and problems:
             return None, problems
@@ -381,7 +381,7 @@ class Preflight:
         except UsageError as error:
             return None, [Problem((), f"{error.headline}\n{error.detail}".strip(), error.hint)]
         if spec.evaluator is None:
-            problems += [problem for each in evaluator.references() for problem in self._reference_problems(each)]
+            problems += [problem for ref in evaluator.references() for problem in self._reference_problems(ref)]
         return evaluator, problems
 
     def _reference_problems(self, reference: FileReference, files: EvaluatorFiles | None = None) -> Iterator[Problem]:

@@ -40,12 +40,12 @@ class ProjectFiles:
         self.findings: list[Finding] = []
         self.used: set[str] = set()
         targets = _target_settings(self.targets_file)
-        known = tuple(targets or ())
+        names = tuple(targets or ())
         judges = {name: settings.get("judge_target") for name, settings in (targets or {}).items()}
         variables = (judge for judge in judges.values() if judge is not None and any(references(judge)))
         self.facts = ProjectFacts(
-            known=known,
-            may_judge=(*known, *variables),
+            known=names,
+            may_judge=(*names, *variables),
             judge_target=lambda name: judges.get(name),
             transform=lambda name: (targets or {}).get(name, {}).get("transform"),
             has_targets=targets is not None,
@@ -57,15 +57,15 @@ class ProjectFiles:
 
     def uses(self) -> Inventory:
         """Return what a run of the datasets checked so far would use."""
-        found = self.survey.inventory
+        inventory = self.survey.inventory
         # A run of a stranger's dataset uses the targets of the user's project, if there are any.
         place = settings_folder(self._folder)
         own = find_targets_file(place, project_root(place))
         is_own = own is None or self.targets_file is None or os.path.samefile(own, self.targets_file)
         file = self.targets_file if is_own else own
         targets = self.targets if is_own else named_entries(parsed_or_none(str(own)))
-        found.add(target_inventory(self.used, targets, str(file)))
-        return found
+        inventory.add(target_inventory(self.used, targets, str(file)))
+        return inventory
 
     def targets_of(self, case: EvalCase) -> tuple[str, ...]:
         """Return the targets of a case; the same object for cases that share their settings."""
@@ -98,8 +98,8 @@ def _target_settings(path: str | None) -> dict[str, dict[str, Any]] | None:
 def _common_settings(entry: Entry, entries: Mapping[str, Entry]) -> dict[str, Any]:
     problems = Problems()
     check_entry(entry, entries, problems)
-    found = None if problems.errors else follow(entry, entries, None, problems)
-    settings = {} if problems.errors else entry[1] if found is None else found[1]
+    final_entry = None if problems.errors else follow(entry, entries, None, problems)
+    settings = {} if problems.errors else entry[1] if final_entry is None else final_entry[1]
     return {field.name: value for key, value in settings.items() if (field := field_of(Target, key))}
 
 

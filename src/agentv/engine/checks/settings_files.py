@@ -1,23 +1,29 @@
-"""Find and check targets files and configuration files."""
+"""Find and check targets files and configuration files, and name those of other tools that are not read."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import product
+from pathlib import Path
 
 from agentv.datasets.discovery import folders_in
-from agentv.datasets.formats.dataset_format import SIDECAR_SUFFIXES, data_files
+from agentv.datasets.formats.dataset_format import SIDECAR_SUFFIXES, Source, data_files
 from agentv.datasets.formats.yaml_dataset import case_list_key
 from agentv.engine.checks.findings import Finding, from_error, from_problem
 from agentv.engine.checks.project_files import parsed_or_none
 from agentv.errors import DatasetError
 from agentv.model.diagnostics import Problems
+from agentv.settings.project import project_root
 from agentv.settings.settings_reader import check_config
+from agentv.support.patterns import upward
 from agentv.support.yaml.yaml_file import parse_yaml_file
-from agentv.targets.targets_file import check_targets, named_entries, targets_used
+from agentv.targets.targets_file import as_targets_file, check_targets, named_entries, targets_used
 
 _TARGETS_NAMES = ("targets.yaml", "targets.yml")
+_PROVIDERS_NAMES = ("providers.yaml",)
 _CONFIG_NAMES = ("config.yaml", "config.yml")
 _CHECKS = {"targets": check_targets, "config": check_config}
 
@@ -41,7 +47,7 @@ def split_settings(paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 def _settings_in(folder: str) -> Iterator[tuple[str, str]]:
     for parent in folders_in(folder):
-        for folder_name, name in product((".agentv", ""), (*_CONFIG_NAMES, *_TARGETS_NAMES)):
+        for folder_name, name in product((".agentv", ""), (*_CONFIG_NAMES, *_TARGETS_NAMES, *_PROVIDERS_NAMES)):
             path = os.path.join(parent, folder_name, name)
             if (kind := _settings_kind(path)) and os.path.isfile(path):
                 yield path, kind
@@ -52,6 +58,8 @@ def _settings_kind(path: str) -> str | None:
     if name in _TARGETS_NAMES:
         return "targets"
     in_project_folder = os.path.basename(os.path.dirname(os.path.abspath(path))) == ".agentv"
+    if name in _PROVIDERS_NAMES and in_project_folder:
+        return "targets"
     return "config" if name in _CONFIG_NAMES and in_project_folder else None
 
 
@@ -69,13 +77,66 @@ def check_settings(path: str, kind: str, used: set[str] | None) -> tuple[list[Fi
         document = parse_yaml_file(path)
     except DatasetError as error:
         return [from_error(error)], []
+    if kind == "targets":
+        document = as_targets_file(document)
     problems: Problems = _CHECKS[kind](document)
     notes: dict[str, str] = {}
     if kind == "targets" and used is not None:
         entries = named_entries(document)
         unused = {index: name for name, (index, _) in entries.items() if name not in targets_used(used, entries)}
-        for problem in [each for each in problems if len(each.path) > 2 and each.path[1] in unused]:
+        for problem in [item for item in problems if len(item.path) > 2 and item.path[1] in unused]:
             problems.remove(problem)
             name = unused[int(problem.path[1])]
             notes.setdefault(name, f"{path}: target '{name}' is not used here, and cannot be: {problem.message}")
     return [from_problem(problem, path, document) for problem in problems], list(notes.values())
+
+
+THRESHOLD_NOTE = (
+    "--threshold is the mean of all cases. In AgentV (TypeScript) it is that of every case: use --min-score for that."
+)
+_NAMES = (
+    *(f"agentv.config.{suffix}" for suffix in ("ts", "mts", "js", "mjs", "cjs")),
+    *(f"agentmark.config.{suffix}" for suffix in ("ts", "js", "mjs")),
+)
+_OPTIONS = {
+    "maxCostUsd": "--budget-usd",
+    "maxDurationMs": "--deadline (in seconds)",
+    "maxRetries": "--max-retries",
+    "agentTimeoutMs": "--timeout (in seconds)",
+    "workers": "--workers",
+    "threshold": "--min-score",
+}
+"""Settings that change what a run may do or when it fails, and the option of `agentv eval` for each."""
+
+_LONGEST = 100_000
+
+
+def uses_tests(sources: Sequence[Source]) -> bool:
+    """Whether a dataset is a document of AgentV (TypeScript) with `tests`."""
+    documents = (parsed_or_none(source.path) for source in sources if source.kind == "yaml")
+    return any(isinstance(document, dict) and case_list_key(document) == "tests" for document in documents)
+
+
+def unread_settings(sources: Sequence[Source]) -> dict[str, str]:
+    """Return settings files of other tools, from the datasets up to the root of their project, with a note on each."""
+    folders = dict.fromkeys(
+        parent for source in sources for parent in upward(source.folder, project_root(source.folder))
+    )
+    paths = (os.path.join(folder, name) for folder in folders for name in _NAMES)
+    return {os.path.relpath(path): _note(path) for path in paths if os.path.isfile(path)}
+
+
+def _note(path: str) -> str:
+    text = ""
+    with suppress(OSError):
+        text = Path(path).read_text(encoding="utf-8", errors="replace")[:_LONGEST]
+    settings = ", ".join(f"{setting} ({option})" for setting, option in _replaced_settings(text))
+    return f"is not read. It sets {settings}" if settings else "is not read"
+
+
+def _replaced_settings(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the settings that matter, with their values, and the options that replace them."""
+    code = re.sub(r"/\*.*?\*/|(?<!:)//[^\n]*", "", text, flags=re.DOTALL)
+    for name, option in _OPTIONS.items():
+        if match := re.search(rf"(?<![\w$])['\"]?{name}['\"]?\s*:\s*([\w.]+)?", code):
+            yield (f"{name}: {match[1]}" if match[1] else name), option

@@ -11,9 +11,8 @@ from agentv.datasets.formats.dataset_format import Source
 from agentv.engine.cases.case_survey import variable_uses
 from agentv.engine.checks.dataset_check import CollectingSink, check_dataset
 from agentv.engine.checks.findings import Finding, Report
-from agentv.engine.checks.foreign_settings import unread_settings
 from agentv.engine.checks.project_files import ProjectFiles
-from agentv.engine.checks.settings_files import check_settings, split_settings
+from agentv.engine.checks.settings_files import check_settings, split_settings, unread_settings
 from agentv.engine.run_defaults import unsafe_settings
 from agentv.errors import DatasetNotFoundError
 from agentv.model.diagnostics import Severity
@@ -41,9 +40,9 @@ def _validated(paths: Sequence[str], options: Options) -> Report:
     sources: list[Source] = []
     try:
         if rest:
-            given = GivenFormat(fields=options.fields)
+            file_format = GivenFormat(fields=options.fields)
             sources = find_datasets(
-                rest, sink.warning, report.notes.append, lambda error: sink.bad_dataset([error]), given
+                rest, sink.warning, report.notes.append, lambda error: sink.bad_dataset([error]), file_format
             )
     except DatasetNotFoundError:
         if not settings and not sink.findings:
@@ -58,10 +57,10 @@ def _validated(paths: Sequence[str], options: Options) -> Report:
             notes = unsafe_settings(source.folder, project.config_file)
             report.notes += (note for note in notes if note not in report.notes)
         report.files += len(source.files) + (source.sidecar is not None)
-        found = check_dataset(source, options, project)
-        report.cases += found.cases
-        report.add(found.findings)
-        report.notes += found.notes
+        result = check_dataset(source, options, project)
+        report.cases += result.cases
+        report.add(result.findings)
+        report.notes += result.notes
     severity: Severity = "error" if options.strict else "warning"
     report.add([Finding(severity, path, f"The file {note}") for path, note in unread_settings(sources).items()])
     _add_settings(settings, set(paths), list(projects.values()), report)
@@ -76,10 +75,10 @@ def _validated(paths: Sequence[str], options: Options) -> Report:
     return report
 
 
-def _add_settings(given: dict[str, str], named: set[str], projects: list[ProjectFiles], report: Report) -> None:
+def _add_settings(settings: dict[str, str], paths: set[str], projects: list[ProjectFiles], report: Report) -> None:
     """Add the findings of all settings files: those given, and errors in those that the datasets use."""
     used: dict[str, set[str]] = {}
-    files = {os.path.realpath(path): (path, kind) for path, kind in given.items()}
+    files = {os.path.realpath(path): (path, kind) for path, kind in settings.items()}
     for project in projects:
         for path, kind in ((project.targets_file, "targets"), (project.config_file, "config")):
             if path is not None:
@@ -87,9 +86,9 @@ def _add_settings(given: dict[str, str], named: set[str], projects: list[Project
                 used.setdefault(os.path.realpath(path), set()).update(project.used)
         report.add(project.findings)
     for real, (path, kind) in files.items():
-        findings, notes = check_settings(path, kind, None if path in named else used.get(real))
-        is_given = path in given
-        shown = [finding for finding in findings if is_given or finding.severity == "error"]
-        report.files += is_given or bool(shown)
-        report.add(shown)
+        findings, notes = check_settings(path, kind, None if path in paths else used.get(real))
+        is_given = path in settings
+        reported_findings = [finding for finding in findings if is_given or finding.severity == "error"]
+        report.files += is_given or bool(reported_findings)
+        report.add(reported_findings)
         report.notes += notes

@@ -4,42 +4,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from agentv.datasets.formats.dataset_format import Source
+from agentv.datasets.formats.yaml_dataset import agentv_suite, suite_threshold
 from agentv.engine.gates.gate_options import Gates
-from agentv.engine.named_runs import open_run
+from agentv.engine.named_runs import open_baseline
 from agentv.errors import EXIT_FINDINGS, plural
+from agentv.model.evaluator import Verdicts
 from agentv.model.result import Result
-from agentv.runs.store import RunStore
 from agentv.support.hash_table import NumberTable
 
 PROMPTFOO = "promptfoo"
-PROMPT_FILE = "prompt-mdx"
 PASS_RATE = "PROMPTFOO_PASS_RATE_THRESHOLD"
 EXIT_CODE = "PROMPTFOO_FAILED_TEST_EXIT_CODE"
 _MOST_NAMED = 5
+_IGNORE = ". Use --no-gate to ignore this."
 
 
 class CaseGates(NamedTuple):
     """What the gates of single cases require. Means are over the trials of a case.
 
     `min_score` is for every case. `pass_rates` are those of promptfoo configurations, by path; a job that errors does
-    not pass. `tolerances` are the largest drops of a case of a prompt file against the run `baseline`, by path.
+    not pass. `floors` are the thresholds of suites of AgentV (TypeScript), by path, for every case. A
+    case of such a suite that fails from the score in `failure_limits` on misses a requirement, and scores 0 in AgentV.
+    `tolerances` are the largest drops of a case of a prompt file against the `baseline` runs, by path.
     `failed_exit_code` is that of a configuration below its pass rate.
     """
 
     min_score: float | None = None
     pass_rates: Mapping[str, float] = {}
+    floors: Mapping[str, float] = {}
+    failure_limits: Mapping[str, float] = {}
     tolerances: Mapping[str, float] = {}
-    baseline: str | None = None
+    baseline: tuple[str, ...] = ()
     failed_exit_code: int = EXIT_FINDINGS
 
     @property
     def decides_something(self) -> bool:
         """Whether there is a gate that needs the records."""
-        return self.min_score is not None or bool(self.pass_rates) or bool(self.tolerances)
+        return self.min_score is not None or bool(self.pass_rates or self.floors or self.tolerances)
 
 
 class CaseVerdict(NamedTuple):
@@ -55,13 +59,20 @@ def case_gates(gates: Gates | None, sources: Sequence[Source], variable: Callabl
     gates = gates or Gates()
     if gates.no_gate:
         return CaseGates()
-    rates = {}
+    rates, floors = {}, {}
     if not gates.is_set:
         rates = {source.path: _pass_rate(variable(PASS_RATE)) for source in sources if source.kind == PROMPTFOO}
+        limits = {source.path: suite_threshold(source) for source in sources}
+        floors = {path: limit for path, limit in limits.items() if limit is not None}
+    failure_limits = floors
+    if gates.min_score is not None:
+        failure_limits = {source.path: Verdicts().borderline for source in sources if agentv_suite(source) is not None}
     code = variable(EXIT_CODE) or ""
     return CaseGates(
         gates.min_score,
         rates,
+        floors,
+        failure_limits,
         _tolerances(sources),
         gates.baseline,
         int(code) if code.isdecimal() and int(code) <= 255 else EXIT_FINDINGS,
@@ -78,25 +89,28 @@ def _pass_rate(text: str | None) -> float:
 
 
 def _tolerances(sources: Sequence[Source]) -> dict[str, float]:
-    if not any(source.kind == PROMPT_FILE for source in sources):
-        return {}
-    from agentv.datasets.formats.prompt_mdx import regression_tolerance  # late: few runs have prompt files
-
-    found = ((source.path, regression_tolerance(source)) for source in sources if source.kind == PROMPT_FILE)
-    return {path: tolerance for path, tolerance in found if tolerance is not None}
+    limits = ((source.path, source.format.regression_tolerance(source)) for source in sources)
+    return {path: limit for path, limit in limits if limit is not None}
 
 
 def judge_cases(gates: CaseGates, sources: Sequence[Source], results: Iterable[Result]) -> CaseVerdict:
     """Read the records once and return which gates of single cases failed."""
     dataset_of = {file: source.path for source in sources for file in (*source.files, source.path)}
-    means, counts = CaseMeans(), {path: [0, 0] for path in gates.pass_rates}
+    means, counts = CaseMeans(), {path: [0, 0] for path in (*gates.pass_rates, *gates.floors)}
+    failures: dict[str, dict[str, None]] = {path: {} for path in gates.failure_limits}
     for result in results:
         means.add(result)
         path = dataset_of.get(result.dataset_path or "")
+        if (
+            path in failures
+            and result.verdict == "fail"
+            and round(result.score or 0.0, 12) >= gates.failure_limits[path]
+        ):
+            failures[path][result.eval_id] = None
         if path in counts and result.status != "unscored":
-            counts[path][0] += result.verdict == "pass"
+            counts[path][0] += result.verdict == "pass" if path in gates.pass_rates else result.status != "error"
             counts[path][1] += 1
-    reasons = [*_low_cases(gates, means)]
+    reasons = [*_low_cases(gates, means), *_low_suites(gates, means, counts, dataset_of), *_failed_suites(failures)]
     rated = [*_low_rates(gates, counts)]
     drops, notes = _drops(gates, means, dataset_of)
     code = gates.failed_exit_code if rated and not reasons and not drops else EXIT_FINDINGS
@@ -106,24 +120,49 @@ def judge_cases(gates: CaseGates, sources: Sequence[Source], results: Iterable[R
 def _low_cases(gates: CaseGates, means: CaseMeans) -> Iterator[str]:
     if gates.min_score is None:
         return
-    low = [name for name, mean in means if round(mean, 12) < gates.min_score]
     scores = dict(means)
-    if low:
-        named = ", ".join(f"{name.eval_id} ({name.target}: {scores[name]:.3f})" for name in low[:_MOST_NAMED])
-        more = f" and {len(low) - _MOST_NAMED} more" if len(low) > _MOST_NAMED else ""
-        total = plural(len(scores), "case")
-        yield f"{len(low)} of {total} scored below --min-score {gates.min_score:g}: {named}{more}"
-    elif not scores:
+    if scores:
+        yield from _below(scores, gates.min_score, f"--min-score {gates.min_score:g}")
+    else:
         yield f"No case was scored, required: {gates.min_score:g} for each of them (--min-score)"
 
 
+def _low_suites(
+    gates: CaseGates, means: CaseMeans, counts: Mapping[str, list[int]], dataset_of: Mapping[str, str]
+) -> Iterator[str]:
+    for path, least in gates.floors.items():
+        scored, total = counts[path]
+        if scored < total:
+            errors = f"{total - scored} of {plural(total, 'job')} errored"
+            yield f"{path}: {errors}, and every case has to reach {least:g}, the threshold of the suite{_IGNORE}"
+        scores = {name: mean for name, mean in means if dataset_of.get(name.dataset) == path}
+        for reason in _below(scores, least, f"{least:g}, the threshold of the suite"):
+            yield f"{path}: {reason}{_IGNORE}"
+
+
+def _failed_suites(failures: Mapping[str, Mapping[str, None]]) -> Iterator[str]:
+    """Yield the suites with cases that failed at a higher score: AgentV gives 0 if a required evaluator fails."""
+    for path, names in failures.items():
+        if names:
+            some = ", ".join(list(names)[:_MOST_NAMED])
+            yield f"{path}: {plural(len(names), 'case')} failed a required evaluator or a higher limit: {some}{_IGNORE}"
+
+
+def _below(scores: Mapping[CaseName, float], least: float, limit: str) -> Iterator[str]:
+    low = [name for name, mean in scores.items() if round(mean, 12) < least]
+    if low:
+        some = ", ".join(f"{name.eval_id} ({name.target}: {scores[name]:.3f})" for name in low[:_MOST_NAMED])
+        more = f" and {len(low) - _MOST_NAMED} more" if len(low) > _MOST_NAMED else ""
+        yield f"{len(low)} of {plural(len(scores), 'case')} scored below {limit}: {some}{more}"
+
+
 def _low_rates(gates: CaseGates, counts: Mapping[str, list[int]]) -> Iterator[str]:
-    for path, (passed, total) in counts.items():
-        least = gates.pass_rates[path]
+    for path, least in gates.pass_rates.items():
+        passed, total = counts[path]
         if total and round(passed / total, 12) < least:
             failed = total - passed
             need = "every test has to pass" if least == 1 else f"{PASS_RATE} is {least * 100:g}"
-            yield f"{path}: {failed} of {plural(total, 'test')} did not pass, and {need}. Use --no-gate to ignore this."
+            yield f"{path}: {failed} of {plural(total, 'test')} did not pass, and {need}{_IGNORE}"
 
 
 def _drops(
@@ -132,14 +171,16 @@ def _drops(
     """Return the cases of prompt files that scored lower than in the baseline by more than allowed, and notes."""
     if not gates.tolerances:
         return (), ()
-    if gates.baseline is None:
+    if not gates.baseline:
         return (), tuple(
             f"{path}: regression_tolerance {tolerance:g} was not checked: there is no baseline. Pass --baseline RUN."
             for path, tolerance in gates.tolerances.items()
         )
     earlier = CaseMeans()
-    for result in RunStore.open(Path(open_run(gates.baseline).path)).records():
-        earlier.add(result)
+    baseline = open_baseline(gates.baseline)
+    for result in baseline.store.records():
+        if baseline.picked in (None, result.target, result.prompt):
+            earlier.add(result)
     before = {(name.dataset, name.eval_id, name.prompt): mean for name, mean in earlier}
     reasons, paired = [], dict.fromkeys(gates.tolerances, 0)
     for name, mean in means:

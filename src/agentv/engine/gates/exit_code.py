@@ -248,10 +248,10 @@ def _below(gated: _Gated, target: TargetSummary, gates: Gates) -> str:
     of = _of(gated.scored, target)
     if gated.value is None:
         return f"{gated.subject}: no {gated.what} ({of}), required: {gated.least:g}"
-    shown = f"{gated.subject}: {gated.what} {_shown(gated.value, gated.least)}"
+    measurement = f"{gated.subject}: {gated.what} {_shown(gated.value, gated.least)}"
     if gates.gate_on == "point":
-        return f"{shown} ({of}) is below the threshold {gated.least:g}"
-    return f"{shown} ({_range(gated, target)}; {of}) is below the threshold {gated.least:g}"
+        return f"{measurement} ({of}) is below the threshold {gated.least:g}"
+    return f"{measurement} ({_range(gated, target)}; {of}) is below the threshold {gated.least:g}"
 
 
 def _undecided(gated: _Gated, target: TargetSummary) -> str:

@@ -18,8 +18,8 @@ class Gates(OptionStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Conditions for exit code 0. `max_errors` is a number of jobs, or a fraction if `errors_are_share`.
 
     `gate_on` decides means and pass rates by their values, or by their whole 95 % intervals. `min_score` is for the
-    mean of every case over its trials. `no_gate` switches the gates of files off. `baseline` is the run that cases of
-    a prompt file with a `regression_tolerance` are compared with.
+    mean of every case over its trials. `no_gate` switches the gates of files off. `baseline` names the runs that cases
+    of a prompt file with a `regression_tolerance` are compared with.
     """
 
     threshold: Share | None = option_field(
@@ -38,11 +38,12 @@ class Gates(OptionStruct, frozen=True, kw_only=True, omit_defaults=True):
         "Scoring",
         default=False,
     )
-    baseline: str | None = option_field(
+    baseline: tuple[str, ...] = option_field(
         "--baseline RUN",
-        "Earlier run to check `regression_tolerance` of AgentMark's prompt files against.",
+        "Earlier run to check `regression_tolerance` of AgentMark's prompt files against. Repeat it, or name an "
+        "experiment, @BRANCH or @COMMIT, to pool runs of the same target, cases and measure.",
         "Scoring",
-        "path",
+        default=(),
     )
     gate_on: Literal["point", "interval"] = option_field(
         "--gate-on",

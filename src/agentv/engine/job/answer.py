@@ -68,7 +68,8 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 class Answer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The answer to a job, or the failure to get one; then `response` has the messages before the failure.
 
-    `text` is the answer after its transform, if already known; `kept` are evaluator results that are still valid.
+    `value` is the answer after its transform, if already known: text or data. `kept` are evaluator results that are
+    still valid.
     """
 
     request: CaseRequest
@@ -79,7 +80,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     metrics: ExecutionMetrics | None = None
     trace: TraceSummary | None = None
     has_trace: bool = True
-    text: str | None = None
+    value: Any = None
     replies: tuple[Reply, ...] = ()
     conversation: ConversationSummary | None = None
     file_changes: str | None = None
@@ -118,13 +119,13 @@ def metrics_of(response: Response) -> ExecutionMetrics:
 
 def now() -> str:
     """Return the current time as in records: UTC, with milliseconds."""
-    return _timestamp(time.time_ns() // 1_000_000)
+    seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1_000)
+    return f"{_second(seconds)}.{milliseconds:03d}Z"
 
 
 @lru_cache(maxsize=1)
-def _timestamp(milliseconds: int) -> str:
-    seconds, rest = divmod(milliseconds, 1_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 class JobOutcome(msgspec.Struct, frozen=True, gc=False):
@@ -157,15 +158,15 @@ def untransformed(answer: Answer, response: Response, error: TransformFailure) -
 def make_record(job: Job, outcome: JobOutcome, run_id: str) -> Result:
     """Return the record of a job."""
     answer, grade, results, case = outcome.answer, outcome.grade, outcome.results, job.case
-    origin = case.place.origin
+    origin, earlier = case.place.origin, None if job.answer is None else job.answer.record
     if len(results) == 1:  # the common case: nothing to merge
-        found = results[0]
-        hits, misses = found.hits, found.misses
-        reasoning = f"{found.name}: {found.reasoning}" if found.reasoning else None
+        only_result = results[0]
+        hits, misses = only_result.hits, only_result.misses
+        reasoning = f"{only_result.name}: {only_result.reasoning}" if only_result.reasoning else None
     else:
         hits = tuple([hit for result in results for hit in result.hits])
         misses = tuple([miss for result in results for miss in result.misses])
-        reasoning = " | ".join([f"{each.name}: {each.reasoning}" for each in results if each.reasoning]) or None
+        reasoning = " | ".join([f"{entry.name}: {entry.reasoning}" for entry in results if entry.reasoning]) or None
     return Result(
         schema_version=SCHEMA_VERSION,
         timestamp=now(),
@@ -174,6 +175,7 @@ def make_record(job: Job, outcome: JobOutcome, run_id: str) -> Result:
         dataset=origin.dataset,
         dataset_path=origin.path,
         conversation_id=case.conversation_id,
+        cluster=case.cluster,
         target=job.target,
         prompt=job.prompt,
         trial=job.trial,
@@ -196,6 +198,7 @@ def make_record(job: Job, outcome: JobOutcome, run_id: str) -> Result:
         attempts=answer.attempts,
         cached=answer.cached,
         fingerprint=job.fingerprint or case.fingerprint,
+        probability=None if earlier is None else earlier.probability,
         tags=case.tags,
         metadata=case.metadata or {},
     )

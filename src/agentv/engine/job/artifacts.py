@@ -65,14 +65,14 @@ class JobFiles:
             error=result.error,
         )
 
-    def _write(self, job: Job, part: str, **known: Any) -> None:
+    def _write(self, job: Job, part: str, **fields: Any) -> None:
         data = {
             "eval_id": job.case.id,
             "dataset": job.case.dataset,
             "target": job.target,
             "prompt": job.prompt,
             "trial": job.trial,
-            **known,
+            **fields,
         }
         line = self._redactor.redact_line(to_json({key: value for key, value in data.items() if value is not None}))
         path = self._folder / f"{'.'.join(filter(None, (stem_of(job, self._redactor), part)))}.json"
@@ -84,11 +84,11 @@ class JobFiles:
 
 
 def _prompt_data(request: CaseRequest, responder: Responder) -> dict[str, Any]:
-    sent: dict[str, Any] | None = None
+    payload: dict[str, Any] | None = None
     with suppress(TargetFailure):  # the call itself reports the failure
-        sent = ResponderWrapper(responder).sends(request)
+        payload = ResponderWrapper(responder).sends(request)
     messages = [message_to_data(message) for message in request.messages]
-    return {"text": request.prompt, "messages": messages, "sent": sent}
+    return {"text": request.prompt, "messages": messages, "sent": payload}
 
 
 def stem_of(job: Job, redactor: Redactor | None = None) -> str:
@@ -101,12 +101,12 @@ def stem_of(job: Job, redactor: Redactor | None = None) -> str:
 def check_job_folder(folder: str, option: str) -> None:
     """Raise UsageError if the folder is not empty: a path after such an option may have been meant as a dataset."""
     try:
-        taken = os.listdir(folder)
+        entries = os.listdir(folder)
     except FileNotFoundError:
         return
     except NotADirectoryError:
         raise UsageError(f"Not a folder: {folder}", hint=f"Put datasets before {option}") from None
-    if taken:
+    if entries:
         hint = f"Name a new or empty folder, and put datasets before {option}"
         raise UsageError(f"The folder for {option} is not empty: {folder}", hint=hint)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import minijinja
 import msgspec
@@ -18,7 +19,7 @@ from agentv.model.case import EvalCase, SimulatedUser, Turn
 from agentv.model.job import Job
 from agentv.model.message import FilePart, Message, Part, TextPart
 from agentv.model.response import Response, TargetFailure, add_cost, add_usage, content_text
-from agentv.model.result import ConversationSummary, Ending, ExecutionMetrics, sum_usage
+from agentv.model.result import ConversationSummary, Ending, EvaluatorResult, ExecutionMetrics, sum_usage
 
 MAX_TURNS = 10
 
@@ -70,7 +71,15 @@ class TurnRequest(CaseRequest):
         super().__init__(first.case, prompt_id=first.prompt_id, trial=first.trial)
         self.job_workspace = first.job_workspace
         self.turn = turn
-        self.input = (*first.input, *messages)
+        self.input = _windowed((*first.input, *messages), first.case.details.window_size)
+
+
+def _windowed(messages: tuple[Message, ...], window: int | None) -> tuple[Message, ...]:
+    """Return the instructions, and the messages of the last exchanges; all messages without a window."""
+    if window is None:
+        return messages
+    others = [message for message in messages if message.role != "system"]
+    return (*(message for message in messages if message.role == "system"), *others[-2 * window :])
 
 
 def prompt_lengths(first: CaseRequest) -> list[int]:
@@ -115,6 +124,8 @@ def split_into_replies(first: CaseRequest, messages: Sequence[Message]) -> list[
     if _is_answered(first):
         place = add_reply(0)
     for turn in first.case.turns:
+        if place == len(messages) and first.case.details.on_turn_failure == "stop":
+            break
         place = add_reply(place + len(turn.input), turn)
     while first.case.user is not None and place < len(messages):
         place = add_reply(place + 1)
@@ -123,24 +134,27 @@ def split_into_replies(first: CaseRequest, messages: Sequence[Message]) -> list[
     return replies
 
 
+class ConversationHooks(NamedTuple):
+    """`before_call` receives each request; `score` returns whether the last reply fails its turn, and its results."""
+
+    before_call: Callable[[CaseRequest], None]
+    score: Callable[[Sequence[Reply]], Awaitable[tuple[bool, dict[str, EvaluatorResult]]]]
+
+
 class Conversation:
-    """One conversation in progress. `user` is the target of the simulated user; `before_call` receives each request."""
+    """One conversation in progress. `user` is the target of the simulated user; `hooks` belong to the job."""
 
     def __init__(
-        self,
-        job: Job,
-        first: CaseRequest,
-        target: OpenTarget,
-        user: OpenTarget | None,
-        before_call: Callable[[CaseRequest], None],
+        self, job: Job, first: CaseRequest, target: OpenTarget, user: OpenTarget | None, hooks: ConversationHooks
     ) -> None:
         self._job = job
         self._first = first
         self._target = target
         self._user = user
-        self._before_call = before_call
+        self._hooks = hooks
         self._messages: list[Message] = []
         self._replies: list[Reply] = []
+        self._results: dict[str, EvaluatorResult] = {}
         self._retries = 0
         self._turns = 0
         self._user_responses: list[Response] = []
@@ -169,6 +183,7 @@ class Conversation:
             cached=answer.cached and failure is None,
             trace=answer.trace if failure is None else None,
             replies=tuple(self._replies),
+            kept=self._results,
             conversation=ConversationSummary(turns=self._turns, ended=self._ending, user_metrics=self._user_metrics()),
         )
 
@@ -188,7 +203,7 @@ class Conversation:
             tool_errors=sum(response.tool_errors for response in responses),
             cached=bool(responses) and all(response.cached for response in responses),
             estimated_usd=sum(response.estimated_usd for response in responses),
-            answered_by=next((each.answered_by for each in responses if each.answered_by), None),
+            answered_by=next((candidate.answered_by for candidate in responses if candidate.answered_by), None),
             calls_unknown=any(response.calls_unknown for response in responses),
             trace_id=last.trace_id,
         )
@@ -199,6 +214,12 @@ class Conversation:
         for turn in self._job.case.turns:
             self._messages += turn.input
             await self._answer(turn)
+            if self._job.case.details.on_turn_failure == "stop":
+                fails, results = await self._hooks.score(self._replies)
+                self._results |= results
+                if fails:
+                    self._ending = "stop"
+                    return
         user = self._job.case.user
         if user is None:
             self._ending = "script"
@@ -210,7 +231,7 @@ class Conversation:
         request = self._first
         if self._messages:
             request = TurnRequest(self._first, self._messages, len(self._replies))
-        self._before_call(request)
+        self._hooks.before_call(request)
         self._turns += 1
         try:
             response = await self._target.responder.respond(request)
@@ -263,9 +284,9 @@ class Conversation:
         responses, failure = self._user_responses, self._user_failure
         if self._user is None:
             return None
-        usage = sum_usage([each.usage for each in responses if each.usage is not None])
+        usage = sum_usage([response.usage for response in responses if response.usage is not None])
         # A cached response was paid for in an earlier run.
-        cost_usd = _total([0.0 if each.cached else each.cost_usd for each in responses])
+        cost_usd = _total([0.0 if response.cached else response.cost_usd for response in responses])
         return ExecutionMetrics(
             token_usage=usage if failure is None else add_usage(usage, failure.usage),
             cost_usd=cost_usd if failure is None else add_cost(cost_usd, failure.cost_usd),
@@ -275,12 +296,12 @@ class Conversation:
 
 def _total(costs: list[float | None]) -> float | None:
     """Return the sum of costs; None if one of them is unknown."""
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if len(known) == len(costs) else None
+    known_costs = [cost for cost in costs if cost is not None]
+    return sum(known_costs) if len(known_costs) == len(costs) else None
 
 
 def _duration_ms(responses: Sequence[Response]) -> float | None:
-    durations = [each.duration_ms for each in responses if each.duration_ms is not None]
+    durations = [response.duration_ms for response in responses if response.duration_ms is not None]
     return round(sum(durations), 3) if durations else None
 
 

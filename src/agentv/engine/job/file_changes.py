@@ -44,15 +44,15 @@ Snapshot = dict[str, Entry]
 
 def snapshot(folder: str) -> Snapshot:
     """Return the metadata of every file below a folder, by relative path. Links are not followed."""
-    found: Snapshot = {}
+    entries: Snapshot = {}
     for path in _files(folder):
         try:
             status = os.lstat(os.path.join(folder, path))
         except OSError:
             continue
         mode = _LINK_MODE if stat.S_ISLNK(status.st_mode) else 0o100755 if status.st_mode & 0o100 else 0o100644
-        found[path] = Entry(mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-    return found
+        entries[path] = Entry(mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    return entries
 
 
 def changes(before: Snapshot, original: str | None, folder: str) -> str:
@@ -77,8 +77,8 @@ def changes(before: Snapshot, original: str | None, folder: str) -> str:
             parts.append(part)
             size += encoded
     if left_out:
-        named = ", ".join(left_out[:_MAX_LISTED]) + (", …" if len(left_out) > _MAX_LISTED else "")
-        parts.append(f"# {len(left_out)} more changed, but their diffs are too long: {named}\n")
+        names = ", ".join(left_out[:_MAX_LISTED]) + (", …" if len(left_out) > _MAX_LISTED else "")
+        parts.append(f"# {len(left_out)} more changed, but their diffs are too long: {names}\n")
     return "".join(parts)
 
 
@@ -100,11 +100,11 @@ def _entries(folder: str, parent: str) -> tuple[list[str], list[str]]:
     opened = open_folder(folder, parent)
     try:
         with os.scandir(os.path.join(folder, parent) if opened is None else opened) as entries:
-            found = [(entry.name, entry.is_dir(follow_symlinks=False), _is_shown(entry)) for entry in entries]
+            rows = [(entry.name, entry.is_dir(follow_symlinks=False), _is_shown(entry)) for entry in entries]
     finally:
         if opened is not None:
             os.close(opened)
-    return [name for name, _, shown in found if shown], [name for name, is_folder, _ in found if is_folder]
+    return [name for name, _, is_visible in rows if is_visible], [name for name, is_folder, _ in rows if is_folder]
 
 
 def _is_shown(entry: os.DirEntry[str]) -> bool:
@@ -129,10 +129,10 @@ def _change(path: str, old: Entry | None, new: Entry | None, original: str | Non
     names = (a if old else "/dev/null", b if new else "/dev/null")
     if before is not None and before == after:
         return head
-    left, right = _lines(before), _lines(after)
-    if left is None or right is None:
+    old_lines, new_lines = _lines(before), _lines(after)
+    if old_lines is None or new_lines is None:
         return f"{head}Binary files {names[0]} and {names[1]} differ\n"
-    return f"{head}--- {names[0]}\n+++ {names[1]}\n" + "".join(hunks(left, right))
+    return f"{head}--- {names[0]}\n+++ {names[1]}\n" + "".join(hunks(old_lines, new_lines))
 
 
 def _content(folder: str, path: str) -> bytes | None:
@@ -167,10 +167,10 @@ def hunks(old: list[str], new: list[str]) -> Iterator[str]:
     # Skip equal lines at both ends, except for the context of a hunk.
     head = max(0, _common(old, new) - _CONTEXT)
     tail = max(0, _common(old[head:][::-1], new[head:][::-1]) - _CONTEXT)
-    left, right = old[head : len(old) - tail], new[head : len(new) - tail]
-    if max(len(left), len(right)) > MAX_LINES and min(len(left), len(right)) > _CONTEXT:
+    old_part, new_part = old[head : len(old) - tail], new[head : len(new) - tail]
+    if max(len(old_part), len(new_part)) > MAX_LINES and min(len(old_part), len(new_part)) > _CONTEXT:
         raise ValueError("too many lines to compare")
-    for line in islice(unified_diff(left, right, n=_CONTEXT), 2, None):
+    for line in islice(unified_diff(old_part, new_part, n=_CONTEXT), 2, None):
         if line.startswith("@@"):
             line = _NUMBERS.sub(lambda found: f"{found[1]}{int(found[2]) + head}", line)
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
@@ -179,7 +179,7 @@ def hunks(old: list[str], new: list[str]) -> Iterator[str]:
 def _common(old: list[str], new: list[str]) -> int:
     """Return the number of equal lines at the start."""
     pairs = enumerate(zip(old, new, strict=False))
-    return next((at for at, (left, right) in pairs if left != right), min(len(old), len(new)))
+    return next((at for at, (old_line, new_line) in pairs if old_line != new_line), min(len(old), len(new)))
 
 
 def _quoted(path: str) -> str:

@@ -109,8 +109,8 @@ class CaseRequest:
 
     @cached_property
     def _guideline_parts(self) -> list[FilePart]:
-        found = {part.path: part for part in self._file_parts if self._is_guideline(part)}
-        return list(found.values())
+        parts = {part.path: part for part in self._file_parts if self._is_guideline(part)}
+        return list(parts.values())
 
     def _is_guideline(self, part: FilePart) -> bool:
         origin = self.case.place.origin

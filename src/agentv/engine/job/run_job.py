@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from agentv.datasets.files import finder_of
+from agentv.engine.answers.answer_log import AnswerLog, encode_answer
 from agentv.engine.answers.answer_sources import given_answer, live_answer
 from agentv.engine.calls.open_targets import MOST_BATCHED, OpenTarget, OpenTargets
 from agentv.engine.calls.payments import batch_cost, job_account
 from agentv.engine.calls.wrappers import OutageFailure
-from agentv.engine.job.answer import Answer, JobOutcome, failed, make_record, metrics_of, summarise_trace, untransformed
+from agentv.engine.job.answer import Answer, JobOutcome, Reply, failed, make_record, metrics_of, summarise_trace
+from agentv.engine.job.answer import untransformed as untransformed_outcome
 from agentv.engine.job.artifacts import JobFiles, StreamLogs
 from agentv.engine.job.judge_hold import JudgeHold
 from agentv.engine.job.request import CaseRequest
@@ -26,11 +28,11 @@ from agentv.engine.scoring.judge_calls import ScoringContext
 from agentv.engine.scoring.scorer import Scorer, total_cost
 from agentv.evaluators.code.judge_host import JudgeHost
 from agentv.executors.executor import Limits, UnfinishedJob
-from agentv.model.evaluator import Verdicts, turn_evaluator_name
+from agentv.model.evaluator import EvaluatorSpec, Verdicts, turn_evaluator_name
 from agentv.model.job import Job, Judgement
 from agentv.model.message import message_to_data
 from agentv.model.origin import Origin
-from agentv.model.response import Response, TargetFailure
+from agentv.model.response import Response, TargetFailure, content_text
 from agentv.model.result import EvaluatorResult, Result
 from agentv.model.workspace_settings import Workspace
 from agentv.runs.redaction import Redactor
@@ -39,7 +41,6 @@ from agentv.targets.target import Target
 from agentv.trust.env_file import environment_of
 
 if TYPE_CHECKING:
-    from agentv.engine.answers.answer_log import AnswerLog
     from agentv.engine.job.suite_workspace import SuiteWorkspaces
     from agentv.engine.job.workspace import JobWorkspace
 
@@ -95,13 +96,13 @@ class JobContext:
     def run(self, job: Job) -> Awaitable[Result | UnfinishedJob]:
         """Return the record of one job, even if it fails; none if the budget is used up, or its judge is down."""
         payments = self.targets.payments
-        made = self._runner(job, self)
+        work = self._runner(job, self)
         if payments is None or job.case.case_error is not None:
-            return made
+            return work
         settings = self.targets.settings(job.target)
         is_batched = settings is not None and settings.is_batched and job.answer is None
         expected = batch_cost(settings, CaseRequest(job.case, prompt_id=job.prompt)) if is_batched else None
-        return payments.run(job.target, made, expected)
+        return payments.run(job.target, work, expected)
 
     async def aclose(self) -> None:
         """End the processes of evaluators, remove the workspaces of suites, and close the targets."""
@@ -136,23 +137,23 @@ class JobContext:
 
     def workspace_of(self, job: Job, settings: Target) -> JobWorkspace | None:
         """Return the workspace of a job: its case's, or an empty one for an agent that needs one; None otherwise."""
-        wanted = job.case.workspace
-        if wanted is None and not settings.needs_workspace:
+        workspace = job.case.workspace
+        if workspace is None and not settings.needs_workspace:
             return None
         if not settings.is_live:  # the files would not belong to the answer
             return None
         from agentv.engine.job.workspace import JobWorkspace  # late: few jobs work in a folder
 
         if self._suites is None:
-            from agentv.engine.job.suite_workspace import SuiteWorkspaces
+            from agentv.engine.job.suite_workspace import SuiteWorkspaces  # late: as above
 
             self._suites = SuiteWorkspaces(self.spec.run_id, self.environment)
-        wanted = wanted or Workspace()
+        workspace = workspace or Workspace()
         if added := settings.added_files(self.spec.home):
-            wanted = msgspec.structs.replace(wanted, files=(*wanted.files, *added))
-        return JobWorkspace(job, wanted, self.spec.files.workspaces_folder, self._suites)
+            workspace = msgspec.structs.replace(workspace, files=(*workspace.files, *added))
+        return JobWorkspace(job, workspace, self.spec.files.workspaces_folder, self._suites)
 
-    def store_answer(self, job: Job, answer: Answer, text: str) -> tuple[bool, bytes | None]:
+    def store_answer(self, job: Job, answer: Answer, value: Any) -> tuple[bool, bytes | None]:
         """Store an answer that a target was called for before its evaluators wait. A workspace cannot be stored.
 
         Returns whether the answer can be scored later without another call, and the answer if it has to be returned.
@@ -164,9 +165,7 @@ class JobContext:
             return True, None
         if answer.request.job_workspace is not None or (folder is None and not files.returns_answers):
             return False, None
-        from agentv.engine.answers.answer_log import AnswerLog, encode_answer  # late: few runs have judges
-
-        line, cost_usd = encode_answer(job, answer, text, self.spec.run_id)
+        line, cost_usd = encode_answer(job, answer, value, self.spec.run_id)
         returned = self.redact_line(line) if line is not None and files.returns_answers else None
         if line is not None and folder is not None:
             self._answers = self._answers or AnswerLog(folder, self.redact_line)
@@ -199,7 +198,7 @@ async def run_job(job: Job, context: JobContext) -> Result | UnfinishedJob:
             workspace = request.job_workspace = context.workspace_of(job, target.settings)
             if workspace is not None:
                 await workspace.reserve()
-            answer = await live_answer(job, request, target, context)
+            answer = await live_answer(job, request, target, context, _score_turn)
         if isinstance(answer.failure, OutageFailure):
             lost_usd, message = answer.failure.cost_usd or 0.0, f"target '{job.target}': {answer.failure.message}"
             return UnfinishedJob(lost_usd, message, target=job.target)
@@ -207,7 +206,7 @@ async def run_job(job: Job, context: JobContext) -> Result | UnfinishedJob:
         if isinstance(scored, JobOutcome):
             outcome = scored
         else:
-            is_stored, returned = context.store_answer(job, answer, scored[0].candidate_answer)
+            is_stored, returned = context.store_answer(job, answer, scored[0].candidate_value)
             asking = _scoring_context(job, context)
             with context.scoring():
                 outcome = await _score_all(job, answer, context, asking, scored)
@@ -240,19 +239,19 @@ def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tu
     """
     if answer.failure is not None:
         return failed(answer, answer.failure)
-    response, given = answer.response, context.spec.evaluators
+    response, evaluators = answer.response, context.spec.evaluators
     assert response is not None
     try:
-        text = answer.text if answer.text is not None else _transformed(response, job, context)
+        value = answer.value if answer.value is not None else _transformed(response, job, context)
     except TransformFailure as error:
-        return untransformed(answer, response, error)
-    judgement = _judgement(answer, response, text, context)
-    score, verdicts, kept = context.scorer.score_now, context.verdicts_of(job), answer.kept
-    specs = job.case.evaluators if given is None else given
-    found = [(kept.get(spec.name) if kept else None) or score(spec, judgement, verdicts) for spec in specs]
-    results = [result for result in found if result is not None]
-    if len(results) < len(found) or (answer.replies and given is None):
-        return judgement, found
+        return untransformed_outcome(answer, response, error)
+    judgement = _judgement(answer, response, value, context)
+    score, verdicts, prior = context.scorer.score_now, context.verdicts_of(job), answer.kept
+    specs = job.case.evaluators if evaluators is None else evaluators
+    outcomes = [(prior.get(spec.name) if prior else None) or score(spec, judgement, verdicts) for spec in specs]
+    results = [result for result in outcomes if result is not None]
+    if len(results) < len(outcomes) or (answer.replies and evaluators is None):
+        return judgement, outcomes
     return _outcome(answer, judgement, tuple(results), grade(results, specs, verdicts), context)
 
 
@@ -268,12 +267,12 @@ async def _score_all(
 ) -> JobOutcome:
     """Return the outcome of a job after running the evaluators that do I/O."""
     judgement, results = scored
-    given = context.spec.evaluators
-    specs = job.case.evaluators if given is None else given
-    turns = await _check_turns(job, answer, context, asking) if answer.replies and given is None else []
+    evaluators = context.spec.evaluators
+    specs = job.case.evaluators if evaluators is None else evaluators
+    turns = await _check_turns(job, answer, context, asking) if answer.replies and evaluators is None else []
     waiting = [spec for spec, result in zip(specs, results, strict=True) if result is None]
-    found = iter(await context.scorer.score_all(waiting, judgement, asking) if waiting else ())
-    whole = [(spec, result or next(found)) for spec, result in zip(specs, results, strict=True)]
+    new_results = iter(await context.scorer.score_all(waiting, judgement, asking) if waiting else ())
+    whole = [(spec, result or next(new_results)) for spec, result in zip(specs, results, strict=True)]
     graded, checked = _graded(job, [*turns, whole], context)
     return _outcome(answer, judgement, checked, graded, context)
 
@@ -297,46 +296,72 @@ def _outcome(
     if is_text and not context.spec.include_trace:
         return JobOutcome(answer, graded, results, text)
     raw = judgement.response.text
-    stored = tuple(map(message_to_data, messages))
-    return JobOutcome(answer, graded, results, text, stored, raw if raw != text else None)
+    message_data = tuple(map(message_to_data, messages))
+    return JobOutcome(answer, graded, results, text, message_data, raw if raw != text else None)
 
 
 async def _check_turns(job: Job, answer: Answer, context: JobContext, asking: ScoringContext) -> list[Checks]:
-    """Score the reply to each turn with that turn's evaluators, whose results are named after the turn."""
-    turns: list[Checks] = []
-    for number, reply in enumerate((reply for reply in answer.replies if reply.turn is not None), 1):
-        assert reply.turn is not None
-        if not reply.turn.evaluators:
-            continue
-        checks: Checks = []
-        turns.append(checks)
-        request = copy.copy(reply.request)
-        request.case = msgspec.structs.replace(job.case, expected_output=reply.turn.expected_output)
-        for spec in reply.turn.evaluators:
-            name = turn_evaluator_name(number, spec)
-            result = answer.kept.get(name)
-            if result is None:
-                try:
-                    text = _transformed(reply.response, job, context)
-                    judgement = _judgement(
-                        msgspec.structs.replace(answer, request=request), reply.response, text, context
-                    )
-                    of_turn = msgspec.structs.replace(asking, job=f"{asking.job}/turn-{number}")
-                    result = await context.scorer.score(spec, judgement, of_turn)
-                    if text != reply.response.text and result.candidate_answer is None:
-                        result = msgspec.structs.replace(result, candidate_answer=text)
-                except TransformFailure as error:
-                    result = failed_result(spec, str(error), error_class="invalid_response")
-            checks.append((spec, msgspec.structs.replace(result, name=name)))
-    return turns
+    """Score the reply to each turn with that turn's evaluators, whose results are named after the turn.
+
+    Turns after one that ended the conversation score 0.
+    """
+    replies = [reply for reply in answer.replies if reply.turn is not None]
+    turns = [await _check_turn(job, answer, number, context, asking) for number in range(1, len(replies) + 1)]
+    if job.case.details.on_turn_failure == "stop":
+        for number, turn in enumerate(job.case.turns[len(replies) :], len(replies) + 1):
+            turns.append([(spec, _skipped_result(number, spec)) for spec in turn.evaluators])
+    return [checks for checks in turns if checks]
 
 
-def _transformed(response: Response, job: Job, context: JobContext) -> str:
-    """Return the text of a response after its target's transform. Raises TransformFailure."""
+def _skipped_result(number: int, spec: EvaluatorSpec) -> EvaluatorResult:
+    """Return the result of an evaluator of a turn that was not played."""
+    common: dict[str, Any] = {"name": turn_evaluator_name(number, spec), "type": spec.type, "weight": spec.weight}
+    return EvaluatorResult(**common, score=0.0, verdict="fail", misses=("skipped because an earlier turn failed",))
+
+
+async def _score_turn(
+    job: Job, context: JobContext, replies: Sequence[Reply]
+) -> tuple[bool, dict[str, EvaluatorResult]]:
+    """Return whether the last reply fails its turn, and its results. One that cannot be scored does not fail it."""
+    answer = Answer(request=replies[-1].request, response=replies[-1].response, replies=tuple(replies))
+    number = sum(reply.turn is not None for reply in replies)
+    checks = await _check_turn(job, answer, number, context, _scoring_context(job, context))
+    graded = grade([result for _, result in checks], [spec for spec, _ in checks], context.verdicts_of(job))
+    return graded.status == "ok" and graded.verdict != "pass", {result.name: result for _, result in checks}
+
+
+async def _check_turn(job: Job, answer: Answer, number: int, context: JobContext, asking: ScoringContext) -> Checks:
+    """Score the reply to one turn, by its number."""
+    reply = [reply for reply in answer.replies if reply.turn is not None][number - 1]
+    assert reply.turn is not None
+    checks: Checks = []
+    request = copy.copy(reply.request)
+    request.case = msgspec.structs.replace(job.case, expected_output=reply.turn.expected_output)
+    for spec in reply.turn.evaluators:
+        name = turn_evaluator_name(number, spec)
+        result = answer.kept.get(name)
+        if result is None:
+            try:
+                value = _transformed(reply.response, job, context)
+                judgement = _judgement(msgspec.structs.replace(answer, request=request), reply.response, value, context)
+                text = judgement.candidate_answer
+                of_turn = msgspec.structs.replace(asking, job=f"{asking.job}/turn-{number}")
+                result = await context.scorer.score(spec, judgement, of_turn)
+                if text != reply.response.text and result.candidate_answer is None:
+                    result = msgspec.structs.replace(result, candidate_answer=text)
+            except TransformFailure as error:
+                result = failed_result(spec, str(error), error_class="invalid_response")
+        checks.append((spec, msgspec.structs.replace(result, name=name)))
+    return checks
+
+
+def _transformed(response: Response, job: Job, context: JobContext) -> Any:
+    """Return the answer of a response after its target's transform: text or data. Raises TransformFailure."""
     settings = context.targets.settings(job.target)
     if settings is None or settings.transform is None:
-        return response.text
-    return apply_transform(response.text, settings.transform, context.find_file(job.case.place.origin, own=True))
+        return response.value
+    find_file = context.find_file(job.case.place.origin, own=True)
+    return apply_transform(response.value, settings.transform, find_file, job.case.variables)
 
 
 def _scoring_context(job: Job, context: JobContext) -> ScoringContext:
@@ -345,13 +370,14 @@ def _scoring_context(job: Job, context: JobContext) -> ScoringContext:
     return ScoringContext(job.target, context.verdicts_of(job), keep_prompt=keep, job="/".join(filter(None, parts)))
 
 
-def _judgement(answer: Answer, response: Response, text: str, context: JobContext) -> Judgement:
+def _judgement(answer: Answer, response: Response, value: Any, context: JobContext) -> Judgement:
     request, whole = answer.request, response is answer.response
     origin = request.case.place.origin
     return Judgement(
         request,
         response,
-        candidate_answer=text,
+        candidate_answer=content_text(value),
+        candidate_data=None if isinstance(value, str) else value,
         workdir=origin.program_dir or ".",
         find_file=context.find_file(origin, own=context.spec.evaluators is not None),
         trace_summary=answer.trace if whole else summarise_trace(response.messages, response.tool_errors),

@@ -22,6 +22,7 @@ from agentv.model.response import TargetFailure, content_text
 from agentv.model.result import Stage
 from agentv.model.values import digest, to_json
 from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace, WorkspaceFile
+from agentv.sandbox.methods import CannotConfine
 from agentv.sandbox.subprocesses import ProcessSpec
 from agentv.settings.child_environment import child_environment
 from agentv.settings.project import is_inside
@@ -64,7 +65,7 @@ class HookRunner(msgspec.Struct, frozen=True):
             return
         case = None if job is None else job.case
         id = f"__{name}__" if case is None else case.id
-        told = {
+        payload = {
             "workspace_path": path,
             "test_id": id,
             "eval_run_id": self.run_id,
@@ -73,11 +74,11 @@ class HookRunner(msgspec.Struct, frozen=True):
         }
         is_before = name.startswith("before")
         spec = ProcessSpec(
-            command=_filled(hook.command, {key: _text(value) for key, value in told.items()}),
+            command=_filled(hook.command, {key: _text(value) for key, value in payload.items()}),
             cwd=os.path.join(folder or self.folder, hook.cwd or ""),
             env={**self.variables(id), "AGENTV_WORKSPACE_PATH": path},
             timeout_s=hook.timeout_s or (BEFORE_TIMEOUT_S if is_before else AFTER_TIMEOUT_S),
-            stdin=to_json(told),
+            stdin=to_json(payload),
         )
         stage: Stage = "setup" if is_before else "teardown"
         await self.command(self.confined(spec, path, stage), f"`{name}` of the workspace", stage)
@@ -91,8 +92,7 @@ class HookRunner(msgspec.Struct, frozen=True):
         """Isolate a command that works in a workspace, if the run has a sandbox. Raises TargetFailure if it cannot."""
         if self.environment.sandbox.of() is None:
             return spec
-        from agentv.sandbox.methods import CannotConfine  # late: few runs have a sandbox
-        from agentv.sandbox.sandbox import open_sandbox
+        from agentv.sandbox.sandbox import open_sandbox  # late: few runs have a sandbox
 
         try:
             sandbox = open_sandbox(self.environment)
@@ -150,15 +150,15 @@ class SuiteWorkspace:
             sparse = [*_GIT, "-C", where, "sparse-checkout", "set", *repository.sparse]
             await self._git(sparse, f"Cannot select folders of {repository.repo}")
         commit = repository.commit or "HEAD"
-        wanted = f"{commit}~{repository.ancestor}" if repository.ancestor else commit
-        checkout = [*_GIT, "-C", where, "checkout", "--quiet", "--detach", wanted]
+        revision = f"{commit}~{repository.ancestor}" if repository.ancestor else commit
+        checkout = [*_GIT, "-C", where, "checkout", "--quiet", "--detach", revision]
         await self._git(checkout, f"Cannot check out {commit} of {repository.repo}")
 
     async def _git(self, command: list[str], what: str) -> None:
         env = {**self._runner.variables("__repos__"), **_GIT_VARIABLES}
         # Variables such as GIT_DIR of a hook that started agentv would redirect the commands.
-        kept = {name: value for name, value in env.items() if not name.startswith("GIT_") or name in _GIT_VARIABLES}
-        spec = ProcessSpec(command=command, cwd=self.made, env=kept, timeout_s=GIT_TIMEOUT_S)
+        safe_env = {name: value for name, value in env.items() if not name.startswith("GIT_") or name in _GIT_VARIABLES}
+        spec = ProcessSpec(command=command, cwd=self.made, env=safe_env, timeout_s=GIT_TIMEOUT_S)
         await self._runner.command(spec, what, "setup")
 
 
@@ -190,8 +190,8 @@ class SuiteWorkspaces:
 
     async def aclose(self) -> None:
         """Run `after_all` of every workspace, and remove the folders."""
-        known, self._known = self._known, {}
-        for workspace, prepared in known.values():
+        workspaces, self._known = self._known, {}
+        for workspace, prepared in workspaces.values():
             await asyncio.gather(prepared, return_exceptions=True)
             await workspace.close()
 
@@ -212,17 +212,17 @@ def copy_template(settings: Workspace, path: str) -> None:
 
 def place_files(files: Iterable[WorkspaceFile], path: str) -> None:
     """Copy files into a workspace, or remove what is at their place. Raises TargetFailure."""
-    for each in files:
-        place = os.path.join(path, each.path)
+    for entry in files:
+        place = os.path.join(path, entry.path)
         try:
             if not is_inside(os.path.realpath(os.path.dirname(place)), os.path.realpath(path)):
                 raise OSError("a link leads out of the workspace")
-            if not each.file or not os.path.isdir(each.file):
+            if not entry.file or not os.path.isdir(entry.file):
                 _remove(place)
-            if each.file:
-                _copy(each.file, place)
+            if entry.file:
+                _copy(entry.file, place)
         except OSError as error:
-            message = f"Cannot add {each.source or each.path} to the workspace: {error.strerror or error}"
+            message = f"Cannot add {entry.source or entry.path} to the workspace: {error.strerror or error}"
             raise TargetFailure("process", message, stage="setup") from None
 
 
@@ -255,9 +255,9 @@ def _filled(command: str | tuple[str, ...], values: Mapping[str, str]) -> str | 
     """Insert placeholders such as `{{workspace_path}}`, quoted for the shell if the command is text."""
 
     def insert(text: str, quote: bool) -> str:
-        def value_of(found: re.Match[str]) -> str:
-            value = values.get(found[1])
-            return found[0] if value is None else shlex.quote(value) if quote else value
+        def value_of(match: re.Match[str]) -> str:
+            value = values.get(match[1])
+            return match[0] if value is None else shlex.quote(value) if quote else value
 
         return _PLACEHOLDER.sub(value_of, text)
 

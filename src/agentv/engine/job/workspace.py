@@ -148,8 +148,8 @@ class JobWorkspace:
     async def _keep_or_remove(self) -> str | None:
         try:
             if self._settings.keep and self._kept_folder is not None and self.path is not None:
-                kept = os.path.join(self._kept_folder, stem_of(self._job))
-                await _without_interruption(_move if self._shared is None else _copy_folder, self.path, kept)
+                destination = os.path.join(self._kept_folder, stem_of(self._job))
+                await _without_interruption(_move if self._shared is None else _copy_folder, self.path, destination)
         except (OSError, RecursionError) as error:
             return f"Cannot keep the workspace: {error}"
         finally:
@@ -157,9 +157,9 @@ class JobWorkspace:
         return None
 
     async def _remove(self) -> None:
-        made, self._made = self._made, None
-        if made is not None:
-            await _without_interruption(remove_folder, made)
+        folder, self._made = self._made, None
+        if folder is not None:
+            await _without_interruption(remove_folder, folder)
 
 
 async def _without_interruption(call: Callable[..., None], *arguments: str) -> None:
@@ -172,20 +172,20 @@ async def _without_interruption(call: Callable[..., None], *arguments: str) -> N
         raise
 
 
-def _move(path: str, kept: str) -> None:
-    _make_room(kept)
-    shutil.move(path, kept)
+def _move(path: str, destination: str) -> None:
+    _make_room(destination)
+    shutil.move(path, destination)
 
 
-def _copy_folder(path: str, kept: str) -> None:
-    _make_room(kept)
-    shutil.copytree(path, kept, symlinks=True)
+def _copy_folder(path: str, destination: str) -> None:
+    _make_room(destination)
+    shutil.copytree(path, destination, symlinks=True)
 
 
-def _make_room(kept: str) -> None:
-    if os.path.lexists(kept):
-        remove_folder(kept)  # from the same job, before the run was resumed
-    make_folder(os.path.dirname(kept))
+def _make_room(destination: str) -> None:
+    if os.path.lexists(destination):
+        remove_folder(destination)  # from the same job, before the run was resumed
+    make_folder(os.path.dirname(destination))
 
 
 def _copy_texts(path: str, copy: str) -> None:

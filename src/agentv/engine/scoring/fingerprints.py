@@ -49,7 +49,7 @@ class EvaluatorFiles:
     def paths(self, case: EvalCase, specs: tuple[EvaluatorSpec, ...]) -> frozenset[str]:
         """Return the paths of the files that evaluators name."""
         finder = self._finder(case.place.origin)
-        return frozenset(found.path for spec in specs for found in _files_and_prompts(spec, finder)[0].values())
+        return frozenset(file.path for spec in specs for file in _files_and_prompts(spec, finder)[0].values())
 
     def fingerprint(self, case: EvalCase, specs: tuple[EvaluatorSpec, ...]) -> str:
         """Return one hash of several evaluators, including their weights."""
@@ -57,9 +57,9 @@ class EvaluatorFiles:
         if self._last is not None and self._last[0] is specs and self._last[1] == origin.base_dir:
             return self._last[2]
         finder = self._finder(origin)
-        found = digest([[spec.to_data(), _dependencies(spec, finder)] for spec in specs])
-        self._last = (specs, origin.base_dir, found)
-        return found
+        fingerprint = digest([[spec.to_data(), _dependencies(spec, finder)] for spec in specs])
+        self._last = (specs, origin.base_dir, fingerprint)
+        return fingerprint
 
     def each(self, case: EvalCase, specs: tuple[EvaluatorSpec, ...]) -> dict[str, str]:
         """Return a hash of each evaluator by name, without its weight, which does not affect its score."""
@@ -73,9 +73,9 @@ class EvaluatorFiles:
         finder = self._finder(origin)
         needed = {spec.name: _dependencies(spec, finder) for spec in specs}
         hashes = {spec.name: digest([spec.fingerprint, needed[spec.name]]) for spec in specs}
-        found = hashes, {name: files for name, (files, _) in needed.items() if files}
-        self._last_each = (specs, origin.base_dir, found)
-        return found
+        result = hashes, {name: files for name, (files, _) in needed.items() if files}
+        self._last_each = (specs, origin.base_dir, result)
+        return result
 
 
 def references_of(spec: EvaluatorSpec) -> Iterator[FileReference]:
@@ -90,7 +90,7 @@ def references_of(spec: EvaluatorSpec) -> Iterator[FileReference]:
 def _dependencies(spec: EvaluatorSpec, finder: FileFinder) -> tuple[dict[str, str], list[str]]:
     """Return the hashes of files named by an evaluator and its members, and their built-in prompts."""
     files, prompts = _files_and_prompts(spec, finder)
-    return {name: found.digest for name, found in files.items()}, prompts
+    return {name: file.digest for name, file in files.items()}, prompts
 
 
 def _files_and_prompts(spec: EvaluatorSpec, finder: FileFinder) -> tuple[dict[str, Found], list[str]]:

@@ -142,8 +142,8 @@ def grade_groups(groups: Sequence[Checks], how: Aggregation, verdicts: Verdicts 
     Groups are the turns of a conversation and its case. Groups that are not scored do not count.
     """
     grades = [grade([result for _, result in group], [spec for spec, _ in group], verdicts) for group in groups]
-    wrong = next((each for each in grades if each.status == "error"), None)
-    scores = [each.score for each in grades if each.score is not None]
+    wrong = next((item for item in grades if item.status == "error"), None)
+    scores = [item.score for item in grades if item.score is not None]
     if not scores or wrong is not None:
         return wrong or Grade("unscored")
     score = min(scores) if how == "min" else max(scores) if how == "max" else math.fsum(scores) / len(scores)

@@ -97,14 +97,14 @@ class Judging:
         of_target = None if settings is None else settings.judge_target
         return judges_of(self.judge, own, of_target, self.targets.names)
 
-    async def call(self, call: JudgeCall, request: CaseRequest, wanted: CallOverrides) -> None:
+    async def call(self, call: JudgeCall, request: CaseRequest, overrides: CallOverrides) -> None:
         """Call a judge with an answer schema; if its endpoint rejects that, in the next format, now and later."""
-        formats = response_formats(self.targets.get(call.target).settings, wanted)
+        formats = response_formats(self.targets.get(call.target).settings, overrides)
         support = self._known(call.target, formats)
-        left = [each for each in formats if each.form in support.formats]
+        steps = [candidate for candidate in formats if candidate.form in support.formats]
         is_rejected = True
-        for step in left:
-            may_fall_back = step is not left[-1]
+        for step in steps:
+            may_fall_back = step is not steps[-1]
             is_open = may_fall_back and not support.accepts(step.form) and not self.targets.is_replaying
             unclear = _UNCLEAR if is_open else frozenset()
             failure = await self._call(call, request, step, unclear)
@@ -119,21 +119,21 @@ class Judging:
             is_rejected = is_rejected and failure.status in FORMAT_REJECTED
 
     def _known(self, target: str, formats: list[CallOverrides]) -> FormatSupport:
-        live, wanted = self.targets.get(target), formats[0]
-        model = wanted.model or getattr(live.settings, "model", None)
-        key = (live.responder.endpoint, model, wanted.form)
+        live, overrides = self.targets.get(target), formats[0]
+        model = overrides.model or getattr(live.settings, "model", None)
+        key = (live.responder.endpoint, model, overrides.form)
         if key not in self._support:
-            self._support[key] = FormatSupport([each.form for each in formats])
+            self._support[key] = FormatSupport([candidate.form for candidate in formats])
         return self._support[key]
 
     async def _call(
-        self, call: JudgeCall, request: CaseRequest, wanted: CallOverrides, final: frozenset[int]
+        self, call: JudgeCall, request: CaseRequest, overrides: CallOverrides, final: frozenset[int]
     ) -> TargetFailure | None:
-        live = self.targets.variant(call.target, wanted)
+        live = self.targets.variant(call.target, overrides)
         if call.keep is not None:
             call.keep(request, live.responder)
-        call.schema = wanted.form if isinstance(wanted.schema, dict) else None
-        call.json_only = wanted.schema == "json"
+        call.schema = overrides.form if isinstance(overrides.schema, dict) else None
+        call.json_only = overrides.schema == "json"
         return await call.send(live, request, final)
 
 
@@ -184,8 +184,8 @@ class JudgeCall(msgspec.Struct, eq=False):
     @property
     def usage(self) -> TokenUsage | None:
         """The tokens of the response, or of a failed call that was paid for."""
-        made = self.response or self.failure
-        return None if made is None else made.usage
+        outcome = self.response or self.failure
+        return None if outcome is None else outcome.usage
 
     def to_data(self) -> dict[str, Any]:
         """Return the data for the record, without the messages."""
@@ -209,7 +209,7 @@ class JudgeCall(msgspec.Struct, eq=False):
             data |= {"answered_by": response.answered_by} if response.answered_by is not None else {}
             if any(message.tool_calls for message in response.messages):
                 data["tool_calls"] = [
-                    _shortened_value(msgspec.to_builtins(each)) for each in tool_calls_in(response.messages)
+                    _shortened_value(msgspec.to_builtins(tool_call)) for tool_call in tool_calls_in(response.messages)
                 ]
             data["reply"] = f"{self.texts} vectors" if self.texts else shortened(response.text)
         elif self.failure is not None:
@@ -242,7 +242,7 @@ class JudgeCalls:
         self._outages = context.outages
 
     async def ask(
-        self, target: str | None, messages: tuple[Message, ...], wanted: CallOverrides = _NO_OVERRIDES
+        self, target: str | None, messages: tuple[Message, ...], overrides: CallOverrides = _NO_OVERRIDES
     ) -> Response:
         """Call a judge and return its response. Raises EvaluatorFailure if the call fails."""
         job_account.set(self._account)  # a program may call from another task
@@ -251,12 +251,12 @@ class JudgeCalls:
             raise EvaluatorFailure("No judge is configured: pass --judge NAME, or set `target` or `judge_target`")
         if name not in self._judging.targets.names:
             raise EvaluatorFailure(f"Unknown judge '{name}'")
-        call = JudgeCall(name, messages, wanted.sample, self._keep)
+        call = JudgeCall(name, messages, overrides.sample, self._keep)
         self._calls.append(call)
         case = EvalCase(f"judge:{self._case.id}", input=messages, place=self._case.place)
-        request = CaseRequest(case, prompt_id=self._prompt_id, trial=wanted.sample)
-        request.repeat = sum(each.repeats(call) for each in self._calls[:-1])
-        await self._judging.call(call, request, wanted)
+        request = CaseRequest(case, prompt_id=self._prompt_id, trial=overrides.sample)
+        request.repeat = sum(other.repeats(call) for other in self._calls[:-1])
+        await self._judging.call(call, request, overrides)
         if call.response is None:
             failure = call.failure
             assert failure is not None
@@ -289,8 +289,8 @@ class JudgeCalls:
     def cost_usd(self) -> float | None:
         """The cost of all calls; None if none was paid for, or if the cost of a response is unknown."""
         costs = [call.cost_usd for call in self._calls if call.response is not None or call.cost_usd is not None]
-        known = [cost for cost in costs if cost is not None]
-        return sum(known) if costs and len(known) == len(costs) else None
+        known_costs = [cost for cost in costs if cost is not None]
+        return sum(known_costs) if costs and len(known_costs) == len(costs) else None
 
     @property
     def request(self) -> dict[str, Any] | None:
@@ -302,9 +302,9 @@ class JudgeCalls:
         calls: list[dict[str, Any]] = []
         for call in ordered[:MAX_CALLS]:
             before = next((index for index, other in enumerate(ordered[: len(calls)]) if call.extends(other)), None)
-            known = 0 if before is None else len(ordered[before].messages)
+            overlap = 0 if before is None else len(ordered[before].messages)
             data = call.to_data() | ({} if before is None else {"messages_of": before})
-            added = [_shortened_value(message_to_data(message)) for message in call.messages[known:]]
+            added = [_shortened_value(message_to_data(message)) for message in call.messages[overlap:]]
             calls.append(data | ({"messages": added} if added else {}))
         left_out = len(self._calls) - len(calls)
         return {"calls": calls, **({"calls_left_out": left_out} if left_out else {})}

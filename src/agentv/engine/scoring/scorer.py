@@ -80,10 +80,10 @@ class Scorer:
         try:
             evaluator = self._evaluator(spec, judgement)
             judgement = _transformed(spec, judgement)
-            named = spec.target or context.judge
-            judges = self._judging.judges(evaluator.needs.judge or named, context.target)
+            judge_names = spec.target or context.judge
+            judges = self._judging.judges(evaluator.needs.judge or judge_names, context.target)
             calls = JudgeCalls(self._judging, judgement.case, spec.name, judges, context)
-            inner = msgspec.structs.replace(context, judge=named, job=f"{spec.name}@{context.job}")
+            inner = msgspec.structs.replace(context, judge=judge_names, job=f"{spec.name}@{context.job}")
 
             async def score_member(member: EvaluatorSpec) -> tuple[EvaluatorResult, bool]:
                 result = await self.score(member, judgement, inner)
@@ -106,11 +106,11 @@ class Scorer:
         evaluator = spec.evaluator
         if evaluator is None:
             # By identity: cases share their specs, and hashing one takes longer than a simple evaluator.
-            known = self._resolved.get(id(spec))
-            if known is None:
+            entry = self._resolved.get(id(spec))
+            if entry is None:
                 self._resolved.make_room(judgement.case)
-                known = self._resolved[id(spec)] = (spec, evaluator_of(spec, judgement.find_file))
-            evaluator = known[1]
+                entry = self._resolved[id(spec)] = (spec, evaluator_of(spec, judgement.find_file))
+            evaluator = entry[1]
         if not judgement.has_trace and evaluator.needs.trace:
             raise EvaluatorFailure(_NO_TRACE)
         return evaluator
@@ -119,8 +119,8 @@ class Scorer:
 def _transformed(spec: EvaluatorSpec, judgement: Judgement) -> Judgement:
     if spec.transform is None:
         return judgement
-    text = apply_transform(judgement.candidate_answer, spec.transform, judgement.find_file)
-    return msgspec.structs.replace(judgement, candidate_answer=text)
+    value, variables = judgement.candidate_value, judgement.case.variables
+    return judgement.with_value(apply_transform(value, spec.transform, judgement.find_file, variables))
 
 
 def _with_answer(result: EvaluatorResult, before: Judgement, after: Judgement) -> EvaluatorResult:
@@ -145,13 +145,13 @@ def _with_calls(result: EvaluatorResult, calls: JudgeCalls) -> EvaluatorResult:
     request = calls.request
     if request is None:
         return result
-    known: dict[str, Any] = {"token_usage": calls.usage, "evaluator_provider_request": request}
-    given = {name: value for name, value in known.items() if getattr(result, name) is None}
+    fields: dict[str, Any] = {"token_usage": calls.usage, "evaluator_provider_request": request}
+    additions = {name: value for name, value in fields.items() if getattr(result, name) is None}
     if result.cost_usd is None:
         # The cost of a composite includes the cost of its members.
         costs = [calls.cost_usd, *map(total_cost, result.evaluator_results)]
-        given["cost_usd"] = None if None in costs else math.fsum(cost for cost in costs if cost is not None)
-    return msgspec.structs.replace(result, **given)
+        additions["cost_usd"] = None if None in costs else math.fsum(cost for cost in costs if cost is not None)
+    return msgspec.structs.replace(result, **additions)
 
 
 def total_cost(result: EvaluatorResult) -> float | None:

@@ -44,8 +44,8 @@ def read_date(text: str, formats: tuple[str, ...] = ()) -> date | None:
     accepted. Without `formats`, 03/04/2025 is read month first, unless only day first gives a valid date.
     """
     text = text.strip()
-    if (found := _first_date(text, formats)) is not None:
-        return found
+    if (day := _first_date(text, formats)) is not None:
+        return day
     if iso := _ISO.fullmatch(text):
         return _date(iso)
     if formats:
@@ -56,13 +56,13 @@ def read_date(text: str, formats: tuple[str, ...] = ()) -> date | None:
 
 def is_date_format(form: str) -> bool:
     """Return whether a format has a year, a month and a day."""
-    named = _pattern(form).groupindex.keys()
-    return "year" in named and "day" in named and bool(named & {"month", "name"})
+    groups = _pattern(form).groupindex.keys()
+    return "year" in groups and "day" in groups and bool(groups & {"month", "name"})
 
 
 def _first_date(text: str, formats: tuple[str, ...]) -> date | None:
-    found = (_date(match) for form in formats if (match := _pattern(form).fullmatch(text)))
-    return next((each for each in found if each is not None), None)
+    dates = (_date(match) for form in formats if (match := _pattern(form).fullmatch(text)))
+    return next((day for day in dates if day is not None), None)
 
 
 @lru_cache(maxsize=256)
@@ -78,14 +78,14 @@ def _pattern(form: str) -> re.Pattern[str]:
     return re.compile(pattern + re.escape(form[end:]), re.IGNORECASE)
 
 
-def _date(found: re.Match[str]) -> date | None:
-    parts = found.groupdict()
+def _date(match: re.Match[str]) -> date | None:
+    parts = match.groupdict()
     year, day = int(parts.get("year") or 0), int(parts.get("day") or 0)
     if len(parts.get("year") or "") == 2:
         year += 2000 if year < 70 else 1900
     month = int(parts.get("month") or 0)
     if name := (parts.get("name") or "").lower():
-        month = next((number for number, known in enumerate(_MONTHS, 1) if known.startswith(name)), 0)
+        month = next((number for number, full_name in enumerate(_MONTHS, 1) if full_name.startswith(name)), 0)
     try:
         return date(year, month, day)
     except ValueError:
@@ -165,9 +165,9 @@ class FieldAccuracy(Evaluator, frozen=True, kw_only=True):
     def score(self, judgement: Judgement) -> Score:
         """Score the weighted fraction of correct fields, or whether all are correct."""
         expected = _expected_data(judgement)
-        wanted = {rule.path: value_at(expected, rule.path) for rule in self.fields}
-        if all(value is MISSING for value in wanted.values()):
-            raise EvaluatorFailure(f"The expected output has none of the fields: {cut(', '.join(wanted))}")
+        values = {rule.path: value_at(expected, rule.path) for rule in self.fields}
+        if all(value is MISSING for value in values.values()):
+            raise EvaluatorFailure(f"The expected output has none of the fields: {cut(', '.join(values))}")
         answer = _json_in(judgement.candidate_answer)
         if answer is MISSING:
             return missed("the answer contains no JSON")
@@ -176,7 +176,7 @@ class FieldAccuracy(Evaluator, frozen=True, kw_only=True):
         details: dict[str, float] = {}
         counted: list[tuple[float, float]] = []
         for rule in self.fields:
-            outcome = _outcome(rule, value_at(answer, rule.path), wanted[rule.path])
+            outcome = _outcome(rule, value_at(answer, rule.path), values[rule.path])
             if outcome is None:
                 hits.append(f"{rule.path}: missing, but optional")
                 continue
@@ -215,24 +215,24 @@ def _json_in(text: str) -> Any:
     return MISSING
 
 
-def _outcome(rule: FieldRule, given: Any, wanted: Any) -> FieldScore | None:
-    if wanted is MISSING:
+def _outcome(rule: FieldRule, value: Any, reference: Any) -> FieldScore | None:
+    if reference is MISSING:
         return 1.0, f"{rule.path}: nothing expected"
-    if given is MISSING:
-        return (0.0, f"{rule.path}: missing, expected {quoted(wanted)}") if rule.required else None
+    if value is MISSING:
+        return (0.0, f"{rule.path}: missing, expected {quoted(reference)}") if rule.required else None
     if rule.match == "exact":
-        score, note = float(same(given, wanted)), ""
+        score, note = float(same(value, reference)), ""
     else:
-        score, note = _MATCHES[rule.match](rule, given, wanted)
+        score, note = _MATCHES[rule.match](rule, value, reference)
     if score == 1.0 and not note:
-        return score, f"{rule.path}: {quoted(given)}"
-    return score, f"{rule.path}: {quoted(given)}, expected {quoted(wanted)}{note}"
+        return score, f"{rule.path}: {quoted(value)}"
+    return score, f"{rule.path}: {quoted(value)}, expected {quoted(reference)}{note}"
 
 
-def _numeric(rule: FieldRule, given: Any, wanted: Any) -> FieldScore:
-    expected, actual = _number(wanted), _number(given)
+def _numeric(rule: FieldRule, value: Any, reference: Any) -> FieldScore:
+    expected, actual = _number(reference), _number(value)
     if expected is None:
-        raise EvaluatorFailure(f"{rule.path}: the expected value {quoted(wanted)} is not a number")
+        raise EvaluatorFailure(f"{rule.path}: the expected value {quoted(reference)} is not a number")
     if actual is None:
         return 0.0, " (not a number)"
     difference = abs(actual - expected)
@@ -256,19 +256,19 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _dated(rule: FieldRule, given: Any, wanted: Any) -> FieldScore:
+def _dated(rule: FieldRule, value: Any, reference: Any) -> FieldScore:
     formats = tuple(rule.formats)
-    expected = read_date(wanted, formats) if isinstance(wanted, str) else None
+    expected = read_date(reference, formats) if isinstance(reference, str) else None
     if expected is None:
-        raise EvaluatorFailure(f"{rule.path}: the expected value {quoted(wanted)} is not a date in a known format")
-    actual = read_date(given, formats) if isinstance(given, str) else None
+        raise EvaluatorFailure(f"{rule.path}: the expected value {quoted(reference)} is not a date in a known format")
+    actual = read_date(value, formats) if isinstance(value, str) else None
     if actual is None:
         return 0.0, " (not a date in a known format)"
     return float(actual == expected), f" ({actual.isoformat()}, expected {expected.isoformat()})"
 
 
-def _fuzzy(rule: FieldRule, given: Any, wanted: Any) -> FieldScore:
-    texts = (each if isinstance(each, str) else msgspec.json.encode(each).decode() for each in (given, wanted))
+def _fuzzy(rule: FieldRule, value: Any, reference: Any) -> FieldScore:
+    texts = (item if isinstance(item, str) else msgspec.json.encode(item).decode() for item in (value, reference))
     similarity = normalized_similarity(*(" ".join(text.casefold().split()) for text in texts))
     note = f" (similarity {similarity:.3g})"
     if rule.tolerance:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+import yaml
 from jsonschema_rs import validator_for
 
 from agentv.errors import plural
@@ -27,7 +29,6 @@ from agentv.evaluators.base import (
     reference_value,
     similarity_score,
 )
-from agentv.evaluators.checks.loose_json import loose_objects_in
 from agentv.evaluators.judges.object_scan import objects_in
 from agentv.model.diagnostics import field_name
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
@@ -190,28 +191,28 @@ class JsonDiff(AgainstReference, frozen=True, kw_only=True, dict=True):
 
     def score(self, judgement: Judgement) -> Score:
         """Compare all values of the answer with those of the reference."""
-        wanted = reference_value(judgement) if self.value is None else self.value
-        wanted = json_or(wanted, MISSING) if isinstance(wanted, str) else wanted
-        if wanted is MISSING:
+        reference = reference_value(judgement) if self.value is None else self.value
+        reference = json_or(reference, MISSING) if isinstance(reference, str) else reference
+        if reference is MISSING:
             raise EvaluatorFailure("json_diff needs a reference that is JSON")
         answer = json_or(judgement.candidate_answer.strip(), MISSING)
         if answer is MISSING:
             return missed("is not valid JSON")
         ignored = {steps_of(path) for path in self.ignore}
-        compared = [each for each in _compared(answer, wanted, ()) if not _is_below(each[0], ignored)]
+        compared = [entry for entry in _compared(answer, reference, ()) if not _is_below(entry[0], ignored)]
         differences = [difference for _, difference in compared if difference]
         equal = 1.0 if not compared else 1 - len(differences) / len(compared)
         sentence = f"{len(compared) - len(differences)} of {plural(len(compared), 'value')} equal"
-        found = similarity_score(equal, self.threshold, sentence)
-        shown = differences[:_MOST_DIFFERENCES]
-        details = {"differences": shown, "count": len(differences)} if differences else None
-        misses = (*found.misses, *shown) if differences else found.misses
-        return msgspec.structs.replace(found, misses=misses, details=details)
+        result = similarity_score(equal, self.threshold, sentence)
+        examples = differences[:_MOST_DIFFERENCES]
+        details = {"differences": examples, "count": len(differences)} if differences else None
+        misses = (*result.misses, *examples) if differences else result.misses
+        return msgspec.structs.replace(result, misses=misses, details=details)
 
 
-def _compared(answer: Any, wanted: Any, path: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], str]]:
+def _compared(answer: Any, reference: Any, path: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], str]]:
     """Yield the path of each value, and how it differs; an empty text if it does not. Iterative, for deep values."""
-    stack = [(answer, wanted, path)]
+    stack = [(answer, reference, path)]
     while stack:
         one, other, place = stack.pop()
         if isinstance(one, dict) and isinstance(other, dict) and (one or other):
@@ -234,7 +235,7 @@ def _difference(one: Any, other: Any, place: tuple[Step, ...]) -> str:
 
 
 def _is_below(place: tuple[Step, ...], ignored: set[tuple[Step, ...]]) -> bool:
-    return any(place[: len(each)] == each for each in ignored)
+    return any(place[: len(prefix)] == prefix for prefix in ignored)
 
 
 class IsJson(_SchemaCheck, frozen=True, kw_only=True, dict=True):
@@ -254,3 +255,84 @@ class JsonSchema(_SchemaCheck, frozen=True, kw_only=True, dict=True):
     """
 
     schema: dict[str, Any] | str
+
+
+_LONGEST = 100_000
+_MOST_CHARACTERS = 2_000_000
+"""Characters that are parsed in a few seconds, over all attempts in one answer."""
+
+_BRACE = re.compile(r"[{}]")
+_PART = re.compile(r"'[^'\n]*'|\"(?:[^\"\\\n]|\\.)*\"|\S*://\S*|(?P<comment>//)|.", re.DOTALL)
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads the scalars of JSON, and everything else as text. Aliases are refused, since they could grow."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("an alias")
+        return super().compose_node(parent, index)
+
+
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", list("tTfF")),
+    ("int", r"^[-+]?(?:0|[1-9][0-9]*)$", list("-+0123456789")),
+    ("float", r"^[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$", list("-+0123456789.")),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
+
+
+def loose_objects_in(text: str) -> list[Any]:
+    """Return the objects in a text. Raises EvaluatorFailure if it has too many braces to search."""
+    objects: list[Any] = []
+    position, budget = text.find("{"), _MOST_CHARACTERS
+    while 0 <= position < len(text) - 1:
+        source, end = _candidate(text, position)
+        budget -= len(source)
+        if budget < 0:
+            raise EvaluatorFailure("Cannot search the answer for JSON: it has too many braces")
+        value = _parsed(source)
+        if isinstance(value, dict):
+            objects.append(value)
+        else:
+            end = position + 1
+        position = text.find("{", end)
+    return objects
+
+
+def _candidate(text: str, start: int) -> tuple[str, int]:
+    """Return the text from a brace to its counterpart, or to the end with the missing braces, and its end."""
+    depth, last = 0, min(len(text), start + _LONGEST)
+    for brace in _BRACE.finditer(text, start, last):
+        depth += 1 if brace[0] == "{" else -1
+        if not depth:
+            return text[start : brace.end()], brace.end()
+    return text[start:last] + "}" * depth, last
+
+
+def _parsed(source: str) -> Any:
+    try:
+        return json.loads(source, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return _with_text_keys(yaml.load(_with_comments(source), _Loader))  # noqa: S506  # a safe loader
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError):
+        return None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _with_text_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else json.dumps(key): _with_text_keys(item) for key, item in value.items()}
+    return [_with_text_keys(item) for item in value] if isinstance(value, list) else value
+
+
+def _with_comments(source: str) -> str:
+    """Return a text whose comments start as in YAML."""
+    return _PART.sub(lambda part: "#" if part["comment"] else part[0], source) if "//" in source else source

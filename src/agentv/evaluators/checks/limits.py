@@ -160,8 +160,8 @@ def _checks(judgement: Judgement, limits: Mapping[str, float | None]) -> list[Li
         if limit is not None:
             value = _MEASURES[unit](judgement)
             holds = within(value, limit)
-            shown, most = (f"{each:.0f}" if float(each).is_integer() else f"{each:.6g}" for each in (value, limit))
-            checks.append((holds, f"{shown} {unit}, {'within' if holds else 'over'} the limit of {most}"))
+            actual, most = (f"{item:.0f}" if float(item).is_integer() else f"{item:.6g}" for item in (value, limit))
+            checks.append((holds, f"{actual} {unit}, {'within' if holds else 'over'} the limit of {most}"))
     return checks
 
 

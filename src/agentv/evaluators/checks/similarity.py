@@ -113,7 +113,7 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
     length = math.hypot(*one) * math.hypot(*other)
     if not math.isfinite(length) or not length:
         raise EvaluatorFailure("An embedding has no direction: all of its numbers are 0, or one is not finite")
-    product = math.fsum(left * right for left, right in zip(one, other, strict=True))
+    product = math.fsum(x * y for x, y in zip(one, other, strict=True))
     return min(1.0, max(0.0, product / length))
 
 
@@ -137,14 +137,14 @@ class Levenshtein(AgainstReference, frozen=True, kw_only=True, dict=True):
 
     def score(self, judgement: Judgement) -> Score:
         """Score the edit distance relative to the longer text, or 0 or 1 if there is a limit."""
-        wanted = reference_text(judgement) if self.value is None else written(self.value, self.exact)
+        reference = reference_text(judgement) if self.value is None else written(self.value, self.exact)
         answer = judgement.candidate_answer if self.exact else judgement.candidate_answer.strip()
         if self.exact:
-            answer, wanted = code_units(answer), code_units(wanted)
-        check_sizes(len(answer), len(wanted), MOST_PAIRS)
-        edits = distance(answer, wanted)
-        similarity = 1.0 - edits / max(len(answer), len(wanted), 1)
-        sentence = f"{plural(edits, 'edit')} away from {quoted(characters(wanted))}, similarity {similarity:.3g}"
+            answer, reference = code_units(answer), code_units(reference)
+        check_sizes(len(answer), len(reference), MOST_PAIRS)
+        edits = distance(answer, reference)
+        similarity = 1.0 - edits / max(len(answer), len(reference), 1)
+        sentence = f"{plural(edits, 'edit')} away from {quoted(characters(reference))}, similarity {similarity:.3g}"
         if self.max_distance is not None:
             return pass_if(edits <= self.max_distance, f"{sentence}; required: at most {self.max_distance}")
         return similarity_score(similarity, self.threshold, sentence)

@@ -15,15 +15,14 @@ from agentv.evaluators.base import (
     AgainstReference,
     Scalar,
     Scalars,
+    compared_text,
     cut,
     missed,
     passed,
     quoted,
     reference_text,
     reference_value,
-    text_of,
 )
-from agentv.evaluators.checks.javascript_patterns import characters, code_units, translated
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.support.json_values import same
@@ -32,7 +31,7 @@ from agentv.support.patterns import SlowPattern, search
 
 def written(value: Scalar, exact: bool) -> str:
     """Return the text of a value: trimmed, or with the white space at its ends if the check is exact."""
-    return value if exact and isinstance(value, str) else text_of(value)
+    return value if exact and isinstance(value, str) else compared_text(value)
 
 
 class _TextCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
@@ -64,8 +63,8 @@ class _TextCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
         if not text:
             raise EvaluatorFailure(f"The text to look for {BLANK}")
         sought = text.lower() if self.ignores_case else text
-        shown = f"{quoted(text)} (case-insensitive)" if self.ignores_case else quoted(text)
-        return sought, passed(f"{self.hit} {shown}"), missed(f"{self.miss} {shown}")
+        label = f"{quoted(text)} (case-insensitive)" if self.ignores_case else quoted(text)
+        return sought, passed(f"{self.hit} {label}"), missed(f"{self.miss} {label}")
 
     def _holds(self, answer: str, text: str) -> bool:
         return text in (answer.lower() if self.ignores_case else answer)
@@ -139,11 +138,11 @@ class ContainsAny(_ListCheck, frozen=True, kw_only=True, dict=True):
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 if any text is found, otherwise 0."""
-        found = self._found(judgement)
-        text = next((text for text, is_found in found if is_found), None)
+        matches = self._found(judgement)
+        text = next((text for text, is_found in matches if is_found), None)
         if text is not None:
             return passed(f"contains {quoted(text)}")
-        return missed(cut(f"contains none of {', '.join(quoted(text) for text, _ in found)}"))
+        return missed(cut(f"contains none of {', '.join(quoted(text) for text, _ in matches)}"))
 
 
 class ContainsAll(_ListCheck, frozen=True, kw_only=True, dict=True):
@@ -151,9 +150,9 @@ class ContainsAll(_ListCheck, frozen=True, kw_only=True, dict=True):
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 if all texts are found, otherwise 0."""
-        found = self._found(judgement)
-        hits = tuple(f"contains {quoted(text)}" for text, is_found in found if is_found)
-        misses = tuple(f"does not contain {quoted(text)}" for text, is_found in found if not is_found)
+        matches = self._found(judgement)
+        hits = tuple(f"contains {quoted(text)}" for text, is_found in matches if is_found)
+        misses = tuple(f"does not contain {quoted(text)}" for text, is_found in matches if not is_found)
         return Score(0.0 if misses else 1.0, hits, misses)
 
 
@@ -185,18 +184,18 @@ class Equals(AgainstReference, frozen=True, kw_only=True, dict=True):
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 if the answer equals the text or the JSON value, otherwise 0."""
-        wanted = reference_value(judgement) if self.value is None else self.value
+        reference = reference_value(judgement) if self.value is None else self.value
         answer = judgement.candidate_answer if self.exact else judgement.candidate_answer.strip()
         # A number also equals its own text, which JSON may write differently.
-        holds = isinstance(wanted, str | int | float) and answer == written(wanted, self.exact)
-        is_text = isinstance(wanted, str) and (self.exact or not _is_data(wanted))
+        holds = isinstance(reference, str | int | float) and answer == written(reference, self.exact)
+        is_text = isinstance(reference, str) and (self.exact or not _is_data(reference))
         if not holds and not is_text:
             with suppress(ValueError, RecursionError):
-                data = msgspec.json.decode(wanted) if isinstance(wanted, str) else wanted
+                data = msgspec.json.decode(reference) if isinstance(reference, str) else reference
                 holds = same(msgspec.json.decode(answer), data)
         if holds:
-            return passed(f"equals {quoted(wanted)}")
-        return missed(f"is {quoted(answer)}, not {quoted(wanted)}")
+            return passed(f"equals {quoted(reference)}")
+        return missed(f"is {quoted(answer)}, not {quoted(reference)}")
 
 
 FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "a": re.ASCII}
@@ -220,16 +219,18 @@ class Regex(AgainstReference, frozen=True, kw_only=True, dict=True):
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 if the pattern is found, otherwise 0."""
+        from agentv.evaluators.checks.javascript_patterns import characters, code_units  # late: other checks need none
+
         source = reference_text(judgement) if self.value is None else self.value
         pattern = self._pattern or self._compiled(source)
         answer = judgement.candidate_answer
         try:
-            found = search(pattern, code_units(answer) if self.syntax == "javascript" else answer.strip())
+            match = search(pattern, code_units(answer) if self.syntax == "javascript" else answer.strip())
         except SlowPattern as error:
             raise EvaluatorFailure(f"{error}: {quoted(source)}") from None
-        if found is None:
+        if match is None:
             return missed(f"does not match {quoted(source)}")
-        return passed(f"matches {quoted(source)} with {quoted(characters(found[0]))}")
+        return passed(f"matches {quoted(source)} with {quoted(characters(match[0]))}")
 
     def complaints(self) -> list[str]:
         """Unknown flags, or a pattern that is blank or does not compile."""
@@ -254,6 +255,8 @@ class Regex(AgainstReference, frozen=True, kw_only=True, dict=True):
         flags = sum(flag for letter, flag in FLAGS.items() if letter in self.flags)
         try:
             if self.syntax == "javascript":
+                from agentv.evaluators.checks.javascript_patterns import translated  # late: as above
+
                 # `^`, `$` and `.` are translated with their flags.
                 pattern = translated(pattern, "m" in self.flags, "s" in self.flags)
                 return re.compile(pattern, flags & ~(re.MULTILINE | re.DOTALL))

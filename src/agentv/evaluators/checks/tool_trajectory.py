@@ -1,14 +1,27 @@
-"""Tool trajectory: check which tools were called, how often, in what order and with which arguments."""
+"""Check which tools were called, how often, in what order and with which arguments, and which skills were used."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
+from msgspec import Meta
 
-from agentv.evaluators.base import CALLS_UNKNOWN, OTHER_TOOLS, Count, Evaluator, Limit, cut, missed, passed, within
+from agentv.evaluators.base import (
+    CALLS_UNKNOWN,
+    OTHER_TOOLS,
+    Count,
+    Evaluator,
+    Limit,
+    cut,
+    missed,
+    pass_if,
+    passed,
+    within,
+)
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
 from agentv.model.message import ToolCall, tool_calls_in
@@ -174,32 +187,32 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
     def _paired(self, expected: list[ExpectedCall], calls: list[ToolCall]) -> Pairs:
         """Return a maximum matching in which every call is used at most once."""
         fitting = [[at for at, call in enumerate(calls) if self._matches(item, call)] for item in expected]
-        taken: dict[int, int] = {}
+        number_at: dict[int, int] = {}
 
         def place(number: int, tried: set[int]) -> bool:
-            free = next((at for at in fitting[number] if at not in taken), None)
+            free = next((at for at in fitting[number] if at not in number_at), None)
             for at in fitting[number] if free is None else (free,):
                 if at in tried:
                     continue
                 tried.add(at)
-                if at not in taken or place(taken[at], tried):
-                    taken[at] = number
+                if at not in number_at or place(number_at[at], tried):
+                    number_at[at] = number
                     return True
             return False
 
         for number in range(len(expected)):
             place(number, set())
-        return sorted((number, at) for at, number in taken.items())
+        return sorted((number, at) for at, number in number_at.items())
 
     def _misses(self, expected: list[ExpectedCall], calls: list[ToolCall], aligned: Pairs) -> list[str]:
         extra = sorted(set(range(len(calls))) - {at for _, at in aligned})
         if self.mode == "subset":
             return [f"call {at + 1}, {_call(calls[at])}, is not expected" for at in extra]
-        made = {number for number, _ in aligned}
+        numbers = {number for number, _ in aligned}
         misses = [
             f"expected call {number + 1}, {_expected(item)}, {self._instead(item, calls)}"
             for number, item in enumerate(expected)
-            if number not in made
+            if number not in numbers
         ]
         if self.mode == "exact":
             misses += [f"call {at + 1}, {_call(calls[at])}, is not expected here" for at in extra[:_MOST_SHOWN]]
@@ -208,8 +221,8 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
     def _side_by_side(self, expected: list[ExpectedCall], calls: list[ToolCall], aligned: Pairs) -> list[str]:
         """Return expected and actual calls as the lines of a diff."""
         number_at = {at: number for number, at in aligned}
-        found = set(number_at.values())
-        missing = deque(number for number in range(len(expected)) if number not in found and self.mode != "subset")
+        numbers = set(number_at.values())
+        missing = deque(number for number in range(len(expected)) if number not in numbers and self.mode != "subset")
         other = "+" if self.mode in ("exact", "subset") else "~"
         lines: list[str] = []
         for at, call in enumerate(calls):
@@ -226,8 +239,8 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
             return "was not made often enough" if self.mode == "superset" else "was not made in this order"
         if any(self._is_made_by(item, call) for call in calls):
             return "was made, but its result does not have the expected output"
-        named = next((call for call in calls if call.tool == item.tool), None)
-        return f"was made as {_call(named)}" if named is not None else "was not made"
+        other = next((call for call in calls if call.tool == item.tool), None)
+        return f"was made as {_call(other)}" if other is not None else "was not made"
 
     def _matches(self, item: ExpectedCall, call: ToolCall) -> bool:
         return self._is_made_by(item, call) and (item.output is None or _holds(call.output, item.output))
@@ -237,48 +250,48 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
         return item.tool == call.tool and _arguments_match(item, call.input, item.args_match or self.args_match)
 
 
-def _arguments_match(item: ExpectedCall, given: Any, match: ArgumentMatch) -> bool:
-    wanted = item.args
-    if wanted is None or wanted == "any" or match == "ignore":
+def _arguments_match(item: ExpectedCall, arguments: Any, match: ArgumentMatch) -> bool:
+    expected = item.args
+    if expected is None or expected == "any" or match == "ignore":
         return True
-    given = {} if given is None else given
-    if not isinstance(given, Mapping):
+    arguments = {} if arguments is None else arguments
+    if not isinstance(arguments, Mapping):
         return False
     if isinstance(match, list):
-        return all(_same_at(path, wanted, given) for path in match)
+        return all(_same_at(path, expected, arguments) for path in match)
     if match == "exact":
-        return same(wanted, dict(given))
+        return same(expected, dict(arguments))
     # `superset`: the call has every listed argument. `subset`: the call has no others.
-    smaller, larger = (wanted, given) if match == "superset" else (given, wanted)
+    smaller, larger = (expected, arguments) if match == "superset" else (arguments, expected)
     return all(key in larger and same(value, larger[key]) for key, value in smaller.items())
 
 
-def _holds(given: Any, wanted: Any) -> bool:
+def _holds(data: Any, expected: Any) -> bool:
     """Whether a result has everything that is listed. Text is read as JSON if an object or a list is wanted."""
-    if isinstance(given, str) and isinstance(wanted, Mapping | list):
-        given = json_or(given, None)
-    if isinstance(wanted, Mapping):
-        return isinstance(given, Mapping) and all(key in given and _holds(given[key], wanted[key]) for key in wanted)
-    if isinstance(wanted, list):
-        return isinstance(given, list | tuple) and all(any(_holds(each, item) for each in given) for item in wanted)
-    return same(wanted, given)
+    if isinstance(data, str) and isinstance(expected, Mapping | list):
+        data = json_or(data, None)
+    if isinstance(expected, Mapping):
+        return isinstance(data, Mapping) and all(key in data and _holds(data[key], expected[key]) for key in expected)
+    if isinstance(expected, list):
+        return isinstance(data, list | tuple) and all(any(_holds(part, item) for part in data) for item in expected)
+    return same(expected, data)
 
 
-def _same_at(path: str, wanted: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    """Return whether both have the same value at a path or key. A path that is not in `wanted` is ignored."""
-    if path in wanted:
-        return path in given and same(wanted[path], given[path])
-    value = value_at(wanted, path)
-    return value is MISSING or same(value, value_at(given, path))
+def _same_at(path: str, expected: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
+    """Return whether both have the same value at a path or key. A path that is not in `expected` is ignored."""
+    if path in expected:
+        return path in arguments and same(expected[path], arguments[path])
+    value = value_at(expected, path)
+    return value is MISSING or same(value, value_at(arguments, path))
 
 
 def _counted(calls: list[ToolCall], minimums: dict[str, int]) -> Score:
     """Score the fraction of tools that were called often enough."""
-    made = Counter(call.tool for call in calls)
+    counts = Counter(call.tool for call in calls)
     hits: list[str] = []
     misses: list[str] = []
     for tool, least in minimums.items():
-        (hits if made[tool] >= least else misses).append(f"{tool}: {made[tool]} of at least {least} calls")
+        (hits if counts[tool] >= least else misses).append(f"{tool}: {counts[tool]} of at least {least} calls")
     return Score(len(hits) / len(minimums) if minimums else 1.0, tuple(hits), tuple(misses), reasoning=_shown(calls))
 
 
@@ -287,19 +300,19 @@ def _timed(expected: list[ExpectedCall], calls: list[ToolCall], aligned: Pairs, 
     hits = [_found(expected, number, at) for number, at in aligned]
     misses: list[str] = []
     notes = [_shown(calls)]
-    kept = checked = 0
+    on_time = checked = 0
     for number, at in aligned:
-        limit, taken = expected[number].max_duration_ms, calls[at].duration_ms
+        limit, elapsed = expected[number].max_duration_ms, calls[at].duration_ms
         if limit is None:
             continue
-        if taken is None:
+        if elapsed is None:
             notes.append(f"Warning: call {at + 1}, {calls[at].tool}, has no duration; its limit was not checked")
             continue
         checked += 1
-        holds = within(taken, limit)
-        kept += holds
-        (hits if holds else misses).append(f"call {at + 1}, {calls[at].tool}, took {taken:g} ms (limit {limit:g} ms)")
-    return Score((1 + kept) / (1 + checked), tuple(hits), tuple(misses), reasoning="; ".join(notes), details=details)
+        holds = within(elapsed, limit)
+        on_time += holds
+        (hits if holds else misses).append(f"call {at + 1}, {calls[at].tool}, took {elapsed:g} ms (limit {limit:g} ms)")
+    return Score((1 + on_time) / (1 + checked), tuple(hits), tuple(misses), reasoning="; ".join(notes), details=details)
 
 
 def _found(expected: list[ExpectedCall], number: int, at: int) -> str:
@@ -321,3 +334,52 @@ def _json(value: Any) -> str:
 def _shown(calls: list[ToolCall]) -> str:
     more = f" and {len(calls) - _MOST_SHOWN} more" if len(calls) > _MOST_SHOWN else ""
     return f"Calls: {', '.join(call.tool for call in calls[:_MOST_SHOWN])}{more}"
+
+
+_SKILL_TOOLS = frozenset(("skill", "activate_skill", "load_skill", "use_skill"))
+
+
+class SkillTrigger(Evaluator, frozen=True, kw_only=True):
+    """Whether the agent loaded a skill, or with `should_trigger: false` did not load it.
+
+    A skill counts as loaded if a tool for skills (`Skill`, `activate_skill`) was called with its name, or if the
+    arguments or the result of any tool call contain the path of its folder, `skills/NAME/`. If the target reports only
+    text, its calls are unknown, which is an error.
+    """
+
+    skill: Annotated[str, Meta(min_length=1)]
+    should_trigger: bool = True
+
+    @property
+    def needs(self) -> Needs:
+        """The messages and tool calls of the answer."""
+        return Needs(trace=True)
+
+    def score(self, judgement: Judgement) -> Score:
+        """Search the tool calls of the answer for the skill."""
+        calls = tool_calls_in(judgement.response.messages)
+        if not calls and judgement.response.calls_unknown:
+            raise EvaluatorFailure(CALLS_UNKNOWN)
+        call = next((call for call in calls if loads_skill(call.tool, call.input, call.output, self.skill)), None)
+        note = f"skill '{self.skill}' was not loaded" if call is None else f"{call.tool} loaded skill '{self.skill}'"
+        score = pass_if((call is not None) is self.should_trigger, note)
+        details = {"skill": self.skill, "loaded": call is not None, "should_trigger": self.should_trigger}
+        return msgspec.structs.replace(score, details=details)
+
+
+def loads_skill(tool: str, input: Any, output: Any, skill: str) -> bool:
+    """Whether a tool call loaded a skill: with a tool for skills, or by a path in its folder."""
+    name = re.escape(skill)
+    if tool.lower() in _SKILL_TOOLS and _contains(input, rf"(?<![\w-]){name}(?![\w-])"):
+        return True
+    folder = rf"(?<![\w-])skills[/\\]{name}[/\\]"
+    return _contains(input, folder) or _contains(output, folder)
+
+
+def _contains(value: Any, pattern: str) -> bool:
+    """Whether any text inside a value matches."""
+    if isinstance(value, str):
+        return re.search(pattern, value) is not None
+    if isinstance(value, dict | list | tuple):
+        return any(_contains(item, pattern) for item in (value.values() if isinstance(value, dict) else value))
+    return False

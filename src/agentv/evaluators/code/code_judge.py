@@ -134,8 +134,8 @@ class CodeJudge(SandboxedEvaluator, frozen=True, kw_only=True):
             return
         limit = self.target_proxy if isinstance(self.target_proxy, ProxyLimit) else ProxyLimit()
         proxy = await host.proxy()
-        async with proxy.granted(judgement, limit.max_calls, confinement is not None) as found:
-            yield {**variables, **found}
+        async with proxy.granted(judgement, limit.max_calls, confinement is not None) as access:
+            yield {**variables, **access}
 
 
 def read_grade(ended: ProcessOutput) -> Score:
@@ -174,7 +174,8 @@ class PythonJudge(SandboxedEvaluator, frozen=True, kw_only=True):
     """A function, named as `file.py:name` or `module:name`, called in a separate process that is kept warm.
 
     It has one parameter, the context, or those of promptfoo: `output` and `context`. `code` is inline code with these
-    two instead: one expression, or several lines with a `return`. `fresh` starts a new process for each judgement.
+    two instead: one expression, or several lines with a `return`. `fresh` starts a new process for each judgement. With
+    `syntax: promptfoo`, an object that is returned must have `pass`, `score` and `reason`.
     """
 
     aliases: ClassVar[dict[str, str]] = {"value": "function"}
@@ -182,6 +183,7 @@ class PythonJudge(SandboxedEvaluator, frozen=True, kw_only=True):
     function: str | None = None
     code: str | None = None
     fresh: bool = False
+    syntax: Literal["any", "promptfoo"] = "any"
     config: dict[str, Any] = {}
 
     def complaints(self) -> list[str]:
@@ -207,6 +209,7 @@ class PythonJudge(SandboxedEvaluator, frozen=True, kw_only=True):
             reference=function,
             path=path,
             cwd=os.getcwd(),
+            given="context" if self.syntax == "any" else "promptfoo",
             fresh=self.fresh,
             memory_mb=self.memory_mb,
             stamp=stamp,

@@ -60,8 +60,8 @@ class CommandCheck(SandboxedEvaluator, frozen=True, kw_only=True):
         ended = await program.finish(
             judgement.candidate_answer.encode(errors="replace"), frozenset((*self.pass_codes, *self.fail_codes))
         )
-        shown = self.command if isinstance(self.command, str) else shlex.join(self.command)
-        sentence = cut(f"`{shown}` {ending_of(ended.code)}")
+        command = self.command if isinstance(self.command, str) else shlex.join(self.command)
+        sentence = cut(f"`{command}` {ending_of(ended.code)}")
         output = tail_of((ended.stdout + ended.stderr).encode(errors="replace")).removeprefix(": ")
         score = pass_if(ended.code in self.pass_codes, sentence)
         return with_level(replace(score, reasoning=output or None), self.sandbox, program.confinement)

@@ -34,6 +34,7 @@ from agentv.evaluators.code.judge_io import (
     WorkerLimits,
     frame,
     length_of,
+    promptfoo_result,
     score_of,
 )
 from agentv.evaluators.code.payload import grader_payload, program_payload
@@ -110,8 +111,8 @@ class Context:
 
     async def ask(self, target: str | None, messages: Any) -> Response:
         """Call a target of the run, with the run's limits, retries and records."""
-        listed = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-        data = [message_to_data(each) if isinstance(each, Message) else each for each in listed]
+        entries = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+        data = [message_to_data(message) if isinstance(message, Message) else message for message in entries]
         response: Response = self._channel.request(["ask", target, data])
         return response
 
@@ -133,7 +134,7 @@ class JudgeWorker(msgspec.Struct):
         if self._limits.scratch:
             os.environ["TMPDIR"] = os.path.join(self._limits.scratch, str(os.getpid()))
             os.mkdir(os.environ["TMPDIR"], 0o700)
-        for left in reversed(range(self._limits.judgements)):
+        for countdown in reversed(range(self._limits.judgements)):
             body = self._channel.receive()
             if body is None:
                 return
@@ -142,7 +143,7 @@ class JudgeWorker(msgspec.Struct):
             reply = self._judge(payload)
             for name in variables:
                 os.environ.pop(name, None)
-            self._channel.send([*reply, left == 0])
+            self._channel.send([*reply, countdown == 0])
             if os.fstat(self._output).st_size:
                 os.ftruncate(self._output, 0)
 
@@ -177,7 +178,8 @@ class JudgeWorker(msgspec.Struct):
 
     def _score(self, payload: dict[str, Any]) -> Score:
         name = self._setup.reference
-        return score_of(name, self._call(self._argument(payload)))
+        returned = self._call(self._argument(payload))
+        return score_of(name, promptfoo_result(returned, name) if self._setup.given == "promptfoo" else returned)
 
     def _argument(self, payload: dict[str, Any]) -> Any:
         if self._setup.given == "agentv-4":
@@ -203,11 +205,11 @@ class JudgeWorker(msgspec.Struct):
         try:
             return self._loop.run_until_complete(running)
         finally:
-            left = asyncio.all_tasks(self._loop)
-            for task in left:
+            tasks = asyncio.all_tasks(self._loop)
+            for task in tasks:
                 task.cancel()
-            if left:
-                self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            if tasks:
+                self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
 
 _LIBRARIES = (
@@ -281,7 +283,7 @@ class ForkServer:
         try:
             os.chdir(setup.cwd)
             function = load(setup.reference, lambda _: setup.path)
-            function = with_two_arguments(function) if setup.given == "context" else function
+            function = with_two_arguments(function) if setup.given in ("context", "promptfoo") else function
         except FunctionError as error:
             return str(error)
         except OSError as error:

@@ -19,11 +19,11 @@ PARAMETERS = ["output", "context"]
 def inline_score(context: Any) -> Any:
     """Return what the code in `config` returns: one expression, or several lines with a `return`."""
     config = context.config
-    return _compiled(config["code"])(context.candidate_answer, second_argument(context, config["config"]))
+    return _compiled(config["code"])(_output(context), second_argument(context, config["config"]))
 
 
 @lru_cache(maxsize=64)
-def _compiled(code: str) -> Callable[[str, dict[str, Any]], Any]:
+def _compiled(code: str) -> Callable[[Any, dict[str, Any]], Any]:
     body = textwrap.dedent(code).strip("\n")
     lines = body.rstrip() if "\n" in body.strip() else f"return {body.strip()}"
     names: dict[str, Any] = {}
@@ -31,8 +31,8 @@ def _compiled(code: str) -> Callable[[str, dict[str, Any]], Any]:
         exec(f"import json, re\ndef check(output, context):\n{textwrap.indent(lines, '    ')}\n", names)  # noqa: S102
     except SyntaxError as error:
         raise EvaluatorFailure(f"The Python code is not valid: {error.msg}") from None
-    found: Callable[[str, dict[str, Any]], Any] = names["check"]
-    return found
+    function: Callable[[Any, dict[str, Any]], Any] = names["check"]
+    return function
 
 
 def with_two_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,7 +43,12 @@ def with_two_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
         return function
     if names[:2] != PARAMETERS:
         return function
-    return lambda context: function(context.candidate_answer, second_argument(context, context.config))
+    return lambda context: function(_output(context), second_argument(context, context.config))
+
+
+def _output(context: Any) -> Any:
+    """Return the answer: data if the target or a transform in JavaScript returned data, otherwise its text."""
+    return context.candidate_answer if context.candidate_data is None else context.candidate_data
 
 
 def second_argument(context: Any, config: Any) -> dict[str, Any]:

@@ -65,16 +65,27 @@ def score_in(data: dict[str, Any], source: str = "The program", verb: str = "pri
     )
 
 
+def promptfoo_result(value: Any, source: str) -> Any:
+    """Return what code of promptfoo returned. Raises EvaluatorFailure for an object that promptfoo refuses."""
+    if not isinstance(value, dict):
+        return value
+    data = {"pass" if key == "pass_" else key: item for key, item in value.items()}
+    is_number = isinstance(data.get("score"), int | float) and not isinstance(data["score"], bool)
+    if not isinstance(data.get("pass"), bool) or not is_number or not isinstance(data.get("reason"), str):
+        raise EvaluatorFailure(f"{source} must return an object with 'pass', 'score' and 'reason', as in promptfoo")
+    return data
+
+
 def _first(data: dict[str, Any], *names: str) -> Any:
     return next((data[name] for name in names if data.get(name) is not None), None)
 
 
 def _verdict_in(data: dict[str, Any], of: str) -> Verdict | None:
     """Return the verdict of an object that has one of its own, in `passed` or `pass`."""
-    found = _first(data, "passed", "pass")
-    if not isinstance(found, bool | None):
-        raise EvaluatorFailure(f"'passed' of {of} must be true or false, got {quoted(found)}")
-    return None if found is None else "pass" if found else "fail"
+    verdict = _first(data, "passed", "pass")
+    if not isinstance(verdict, bool | None):
+        raise EvaluatorFailure(f"'passed' of {of} must be true or false, got {quoted(verdict)}")
+    return None if verdict is None else "pass" if verdict else "fail"
 
 
 def _details_in(data: dict[str, Any]) -> Any:
@@ -133,14 +144,15 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """A function and its process settings. Judgements with equal setups share processes.
 
     `reference` is the function's name, also in messages; `path` is the location of its file. `given` selects the
-    argument: an object with attributes, or the dict that a program or a grader of AgentV (TypeScript) 4.x reads from
-    stdin. `has_proxy`: an isolated process has access to the model proxy.
+    argument: an object with attributes, those of promptfoo, whose results are checked as well, or the dict that a
+    program or a grader of AgentV (TypeScript) 4.x reads from stdin. `has_proxy`: an isolated process has access to the
+    model proxy.
     """
 
     reference: str
     path: str
     cwd: str
-    given: Literal["context", "payload", "agentv-4"] = "context"
+    given: Literal["context", "promptfoo", "payload", "agentv-4"] = "context"
     fresh: bool = False
     memory_mb: int = 4096
     stamp: tuple[int, int] | None = None

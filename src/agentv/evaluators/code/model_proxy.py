@@ -50,7 +50,7 @@ class Grant:
         if self.judgement.ask is None:
             raise EvaluatorFailure("No model is available")
         response = await self.judgement.ask(target, messages)
-        return {"outputMessages": [message_to_data(each) for each in response.messages], "rawText": response.text}
+        return {"outputMessages": [message_to_data(message) for message in response.messages], "rawText": response.text}
 
     async def revoke(self) -> None:
         """Cancel the calls that are still running."""
@@ -158,8 +158,8 @@ class ModelProxy:
         if request.host not in self._hosts:
             raise web.HTTPForbidden(text="Only requests to a loopback host name are accepted")
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
-        for known, grant in self._grants.items():
-            if kind.lower() == "bearer" and hmac.compare_digest(known.encode(), token.strip().encode()):
+        for own_token, grant in self._grants.items():
+            if kind.lower() == "bearer" and hmac.compare_digest(own_token.encode(), token.strip().encode()):
                 return grant
         raise web.HTTPUnauthorized(text="Unknown token: send AGENTV_TARGET_PROXY_TOKEN as `Authorization: Bearer …`")
 
@@ -182,9 +182,9 @@ class ModelProxy:
 
     async def _invoke_batch(self, grant: Grant, body: dict[str, Any]) -> dict[str, Any]:
         requests = body.get("requests")
-        if not isinstance(requests, list) or not all(isinstance(each, dict) for each in requests):
+        if not isinstance(requests, list) or not all(isinstance(item, dict) for item in requests):
             raise web.HTTPBadRequest(text="'requests' must be a list of objects")
-        read = [self._read(each) for each in requests]
+        read = [self._read(item) for item in requests]
         grant.take(len(read))
 
         async def answer(target: str | None, messages: tuple[Message, ...]) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class ModelProxy:
             except EvaluatorFailure as failure:
                 return {"outputMessages": [], "rawText": f"Error: {failure}"}
 
-        return {"responses": await asyncio.gather(*(answer(*each) for each in read))}
+        return {"responses": await asyncio.gather(*(answer(*item) for item in read))}
 
     def _read(self, body: dict[str, Any]) -> tuple[str | None, tuple[Message, ...]]:
         question, target = body.get("question"), body.get("target")

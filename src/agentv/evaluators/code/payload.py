@@ -24,8 +24,8 @@ _FIGURES = ("token_usage", "cost_usd", "duration_ms")
 
 def payload(judgement: Judgement, config: dict[str, Any]) -> dict[str, Any]:
     """Return the input of a judge that is a function."""
-    named = {name: getattr(judgement, name) for name in _NAMES}
-    return {**named, "metadata": judgement.case.metadata, "config": config}
+    fields = {name: getattr(judgement, name) for name in _NAMES}
+    return {**fields, "metadata": judgement.case.metadata, "config": config}
 
 
 def program_input(judgement: Judgement, config: dict[str, Any], **more: Any) -> bytes:
@@ -51,12 +51,12 @@ def program_payload(data: dict[str, Any]) -> dict[str, Any]:
     `output` is a text, as it has been since 4.38. Unknown figures are null at the top level, and missing elsewhere.
     """
     metrics = msgspec.to_builtins(data["execution_metrics"]) or {}
-    known = {name: metrics[name] for name in _FIGURES if metrics.get(name) is not None}
+    figures = {name: metrics[name] for name in _FIGURES if metrics.get(name) is not None}
     messages = _messages(data["output_messages"])
     summary = _summary(data["trace_summary"], metrics.get("tool_durations"), messages)
     return {
         **data,
-        "trace_summary": None if summary is None else summary | known,
+        "trace_summary": None if summary is None else summary | figures,
         "criteria": data["expected_outcome"],
         "input": _messages(data["input_messages"]),
         "output": data["candidate_answer"],
@@ -66,9 +66,9 @@ def program_payload(data: dict[str, Any]) -> dict[str, Any]:
         "tool_calls": [call for message in messages for call in message.get("tool_calls", ())],
         "trace": None
         if summary is None
-        else summary | known | {"messages": messages, "events": list(_events(messages))},
+        else summary | figures | {"messages": messages, "events": list(_events(messages))},
         **dict.fromkeys((*_FIGURES, "start_time", "end_time")),
-        **known,
+        **figures,
         "metadata": data["metadata"] or None,
         "config": data["config"] or None,
     }
@@ -78,10 +78,10 @@ def _summary(trace: Any, durations: Any, messages: list[dict[str, Any]]) -> dict
     """Return the figures of the tool calls. 4.x has other names for them than 2.x."""
     if trace is None:
         return None
-    found: dict[str, Any] = msgspec.to_builtins(trace)
+    summary: dict[str, Any] = msgspec.to_builtins(trace)
     calls = sum(message["role"] == "assistant" for message in messages)
-    made = {"tool_calls": found["tool_calls_by_name"], "llm_call_count": calls}
-    return {**found, **made, **({"tool_durations": durations} if durations else {})}
+    additions = {"tool_calls": summary["tool_calls_by_name"], "llm_call_count": calls}
+    return {**summary, **additions, **({"tool_durations": durations} if durations else {})}
 
 
 def _messages(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

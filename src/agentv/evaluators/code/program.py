@@ -43,13 +43,13 @@ def confinement_for(sandbox: Sandbox, judgement: Judgement, with_proxy: bool = F
     if sandbox == "limits" and run is None:
         return None
     engine = "auto" if run is None or run.engine in CONTAINERS else run.engine
-    found = available_confinement("required" if run is not None else sandbox, with_proxy, engine)
-    if found is None:
+    confinement = available_confinement("required" if run is not None else sandbox, with_proxy, engine)
+    if confinement is None:
         return None
     origin = judgement.case.place.origin
-    folders = dict.fromkeys(os.path.abspath(each) for each in (origin.root, origin.base_dir, judgement.workdir) if each)
+    folders = dict.fromkeys(os.path.abspath(path) for path in (origin.root, origin.base_dir, judgement.workdir) if path)
     secret_files = (judgement.environment.path,) if judgement.environment.path else ()
-    return replace(found, readable=tuple(folders), secret_files=secret_files)
+    return replace(confinement, readable=tuple(folders), secret_files=secret_files)
 
 
 def workspace_confinement(sandbox: Sandbox, judgement: Judgement) -> Confinement | None:
@@ -241,11 +241,11 @@ def warm_script(script: str | list[str], cwd: str) -> str | None:
 @lru_cache(maxsize=64)
 def _is_this_python(name: str) -> bool:
     # Compare folders too: another environment's Python may be a link to the same file, with other packages.
-    found = shutil.which(name)
-    if found is None or not sys.executable:
+    path = shutil.which(name)
+    if path is None or not sys.executable:
         return False
-    same_folder = os.path.dirname(os.path.abspath(found)) == os.path.dirname(os.path.abspath(sys.executable))
-    return same_folder and os.path.samefile(found, sys.executable)
+    same_folder = os.path.dirname(os.path.abspath(path)) == os.path.dirname(os.path.abspath(sys.executable))
+    return same_folder and os.path.samefile(path, sys.executable)
 
 
 @lru_cache(maxsize=256)
@@ -256,4 +256,4 @@ def _defines_judge(path: str, _stamp: tuple[int, int]) -> bool:
     except (SyntaxError, ValueError, RecursionError):
         return False
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return any(isinstance(each, kinds) and each.name == SCRIPT_FUNCTION for each in tree.body)
+    return any(isinstance(node, kinds) and node.name == SCRIPT_FUNCTION for node in tree.body)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from agentv.evaluators.code.inline_python import PARAMETERS
 from agentv.model.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.model.evaluator import FileReference, FindFile
-from agentv.settings.transform import functions_of
+from agentv.settings.transform import functions_of, script_file, scripts_of
 from agentv.support.code_outline import read_module
 
 
@@ -26,9 +26,24 @@ def function_reference(path: KeyPath, function: str) -> FileReference:
 
 
 def transform_references(transform: Any) -> Iterator[FileReference]:
-    """Yield the references to the functions of a transform, or of several in a list."""
+    """Yield the references to the functions and the JavaScript of a transform, or of several in a list."""
     for function in functions_of(transform):
-        yield function_reference(("transform", "function"), function)
+        script = script_file(function)
+        if script is None:
+            yield function_reference(("transform", "function"), function)
+        else:
+            yield FileReference(("transform", "function"), script[0], _file_check(script[0]))
+            yield FileReference(("transform", "function"), ["node", script[0]], executes="command")
+    for code in scripts_of(transform):
+        yield FileReference(("transform", "javascript"), code, executes="script")
+
+
+def _file_check(file: str) -> Callable[[FindFile, str], Problems]:
+    def check(find_file: FindFile, _: str) -> Problems:
+        find_file(file)
+        return Problems()
+
+    return check
 
 
 def function_problems(reference: str, path: str) -> Problems:
@@ -63,10 +78,10 @@ def function_problems(reference: str, path: str) -> Problems:
 
 def _needs(arguments: ast.arguments) -> str:
     """Return why a function cannot be called with one argument; empty if it can."""
-    positional = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     required = positional[: len(positional) - len(arguments.defaults)]
-    named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    required += [each.arg for each, default in named if default is None]
+    pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    required += [argument.arg for argument, default in pairs if default is None]
     if not positional and arguments.vararg is None:
         return "it takes no arguments"
     return f"it requires {', '.join(required)}" if len(required) > 1 and required != PARAMETERS else ""

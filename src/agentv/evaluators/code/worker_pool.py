@@ -71,11 +71,12 @@ class WorkerPool:
     ) -> Score:
         """Return the function's score. `variables` are added to its environment. Raises EvaluatorFailure."""
         try:
-            body = frame([payload(judgement, config), variables])
+            data = {"candidate_data": judgement.candidate_data} if setup.given in ("context", "promptfoo") else {}
+            body = frame([{**payload(judgement, config), **data}, variables])
         except (TypeError, ValueError) as error:
             raise EvaluatorFailure(f"Cannot encode the answer as JSON: {error}") from None
-        done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        pending = PendingJudgement(body, timeout_s, partial(_handle_request, judgement), done)
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        pending = PendingJudgement(body, timeout_s, partial(_handle_request, judgement), future)
         data = await (await self._server(setup, timeout_s)).judge(pending)
         try:
             return msgspec.convert(data, Score)
@@ -94,9 +95,9 @@ class WorkerPool:
             return server
         lost = [server] if server is not None else []
         self._servers[setup] = server = ForkServerProcess(setup, self, max(IMPORT_S, timeout_s))
-        idle = [each for each, known in self._servers.items() if known.is_idle]
+        idle = [key for key, other in self._servers.items() if other.is_idle]
         surplus = idle[: max(0, len(self._servers) - MAX_SERVERS)]
-        await _end_all([*lost, *(self._servers.pop(each) for each in surplus)])
+        await _end_all([*lost, *(self._servers.pop(key) for key in surplus)])
         return server
 
 
@@ -145,13 +146,13 @@ class ForkServerProcess:
         self._waiting.append(pending)
         self.dispatch_soon()
         try:
-            kind, found = await pending.done
+            kind, result = await pending.done
         finally:
             if not pending.done.done() or pending.done.cancelled():
                 self._cancel(pending)
         if kind == "failure":
-            raise EvaluatorFailure(found)
-        return dict(found)
+            raise EvaluatorFailure(result)
+        return dict(result)
 
     def end(self) -> None:
         """Kill the fork server and everything forked from it."""
@@ -190,10 +191,10 @@ class ForkServerProcess:
 
     async def exit_code(self, pid: int) -> int | None:
         """Return a process's exit code, if the fork server reports it in time."""
-        known = self._exit_codes.setdefault(pid, self._loop.create_future())
-        await asyncio.wait([known], timeout=_EXIT_NEWS_S)
+        future = self._exit_codes.setdefault(pid, self._loop.create_future())
+        await asyncio.wait([future], timeout=_EXIT_NEWS_S)
         self._exit_codes.pop(pid, None)
-        return known.result() if known.done() else None
+        return future.result() if future.done() else None
 
     def _dispatch(self) -> None:
         self._will_dispatch = False
@@ -284,9 +285,9 @@ class ForkServerProcess:
 
     def _received(self, message: Any) -> None:
         if message[0] == "ended":
-            known = self._exit_codes.setdefault(message[1], self._loop.create_future())
-            if not known.done():
-                known.set_result(message[2])
+            future = self._exit_codes.setdefault(message[1], self._loop.create_future())
+            if not future.done():
+                future.set_result(message[2])
             if len(self._exit_codes) > self._size * 4:
                 self._exit_codes.pop(next(iter(self._exit_codes)))
         elif not self._ready.done():
@@ -335,7 +336,7 @@ async def _handle_request(judgement: Judgement, name: str, arguments: list[Any])
             response = EvaluatorFailure("No model is available")
         else:
             target, messages = arguments
-            response = await judgement.ask(target, tuple(_as_message(each) for each in messages))
+            response = await judgement.ask(target, tuple(_as_message(message) for message in messages))
     except Exception as error:
         response = EvaluatorFailure(str(error))
     return framed(pickle.dumps(response))
@@ -345,6 +346,6 @@ def _as_message(data: Any) -> Message:
     if not isinstance(data, dict) or data.get("role") not in ("system", "user", "assistant", "tool"):
         raise EvaluatorFailure(f"A message needs a role and content, got {data!r:.100}")
     content = data.get("content")
-    if isinstance(content, list) and all(isinstance(each, dict) and each.get("type") in PART_KINDS for each in content):
-        return Message(data["role"], tuple(PART_KINDS[each["type"]](each["value"]) for each in content))
+    if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") in PART_KINDS for part in content):
+        return Message(data["role"], tuple(PART_KINDS[part["type"]](part["value"]) for part in content))
     return Message(data["role"], freeze(content))

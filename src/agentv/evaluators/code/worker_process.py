@@ -42,9 +42,9 @@ class Connection:
         """Send what the socket accepts now, and the rest when it is ready."""
         if self._socket.fileno() < 0:
             return
-        sent = 0 if self._unsent else self._send_some(data)
-        if sent < len(data):
-            self._unsent += data[sent:]
+        count = 0 if self._unsent else self._send_some(data)
+        if count < len(data):
+            self._unsent += data[count:]
             self._loop.add_writer(self._socket.fileno(), self._write)
 
     def send_files(self, data: bytes, files: list[int]) -> None:
@@ -184,9 +184,9 @@ class WorkerProcess:
                 self._pid = pid
                 self._cancel_timers()
                 self._server.dispatch_soon()
-            case ["score" | "failure" as kind, found, bool(is_spent)] if self.queue:
+            case ["score" | "failure" as kind, result, bool(is_spent)] if self.queue:
                 self._is_quick = self._loop.time() - self._started_at < QUICK_S
-                self._settle([kind, found])
+                self._settle([kind, result])
                 if is_spent:
                     self._close()
                 else:

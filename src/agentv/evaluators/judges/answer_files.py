@@ -40,23 +40,23 @@ class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
 def preprocessor_complaints(preprocessors: Sequence[Preprocessor]) -> list[str]:
     """Return problems of an entry's preprocessors: a blank type or program, or a type that is handled twice."""
     complaints: list[str] = []
-    taken: set[str] = set()
-    for index, each in enumerate(preprocessors):
-        place, kind = f"preprocessors[{index}]", media_type_named(each.type)
-        complaints += program_complaints(f"{place}.command", each.command)
+    kinds: set[str] = set()
+    for index, preprocessor in enumerate(preprocessors):
+        place, kind = f"preprocessors[{index}]", media_type_named(preprocessor.type)
+        complaints += program_complaints(f"{place}.command", preprocessor.command)
         if not kind:
             complaints.append(f"'{place}.type' is blank")
-        elif kind in taken:
-            complaints.append(f"'{place}.type' repeats the type '{each.type}'")
-        taken.add(kind)
+        elif kind in kinds:
+            complaints.append(f"'{place}.type' repeats the type '{preprocessor.type}'")
+        kinds.add(kind)
     return complaints
 
 
 def preprocessor_references(preprocessors: Sequence[Preprocessor]) -> Iterator[FileReference]:
     """Yield the programs. A script that does not exist is a warning, as for a code judge."""
-    for index, each in enumerate(preprocessors):
-        check = partial(_script_problems, each.command)
-        yield FileReference(("preprocessors", index, "command"), each.command, check, executes="command")
+    for index, preprocessor in enumerate(preprocessors):
+        check = partial(_script_problems, preprocessor.command)
+        yield FileReference(("preprocessors", index, "command"), preprocessor.command, check, executes="command")
 
 
 def _script_problems(command: str | list[str], _: FindFile, folder: str) -> Problems:
@@ -88,12 +88,12 @@ async def _file_text(part: FilePart, preprocessors: Sequence[Preprocessor], judg
     path = _located(part, judgement)
     media_type = part.media_type or mimetypes.guess_type(path)[0] or _UNKNOWN_TYPE
     kinds = {media_type_named(media_type), media_type_named(os.path.splitext(path)[1])}
-    chosen = next((each for each in preprocessors if media_type_named(each.type) in kinds), None)
-    if chosen is None:
+    preprocessor = next((item for item in preprocessors if media_type_named(item.type) in kinds), None)
+    if preprocessor is None:
         text = _plain_text(part, path, media_type)
     else:
         file = to_json({"path": path, "original_path": part.value, "media_type": media_type})
-        text = await _printed(chosen, file, judgement)
+        text = await _printed(preprocessor, file, judgement)
     return f"[[ file: {part.value} ]]\n{text}"
 
 
@@ -103,7 +103,7 @@ def _located(part: FilePart, judgement: Judgement) -> str:
     if "://" in value:
         raise EvaluatorFailure(f"The answer's file '{value}' is not a local file")
     own = judgement.case.place.origin.base_dir or judgement.workdir
-    folders = [os.path.realpath(each) for each in (judgement.workspace_path, own) if each]
+    folders = [os.path.realpath(root) for root in (judgement.workspace_path, own) if root]
     path = os.path.realpath(os.path.join(folders[0], value))
     if not any(path.startswith(os.path.join(folder, "")) for folder in folders):
         where = "the workspace and the dataset's folder" if len(folders) > 1 else "the dataset's folder"
@@ -130,16 +130,16 @@ def _plain_text(part: FilePart, path: str, media_type: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-async def _printed(chosen: Preprocessor, stdin: bytes, judgement: Judgement) -> str:
+async def _printed(preprocessor: Preprocessor, stdin: bytes, judgement: Judgement) -> str:
     from agentv.evaluators.code.program import Program, confinement_for  # late: settings are read without asyncio
 
     program = Program(
-        script=chosen.command,
+        script=preprocessor.command,
         cwd=os.path.abspath(judgement.workdir),
-        timeout_s=chosen.timeout_seconds,
+        timeout_s=preprocessor.timeout_seconds,
         environment=judgement.environment,
         confinement=confinement_for("limits", judgement),
-        noun=f"The preprocessor for '{chosen.type}'",
+        noun=f"The preprocessor for '{preprocessor.type}'",
     )
     text = (await program.run(stdin)).strip()
     if not text:

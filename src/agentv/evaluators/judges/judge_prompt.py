@@ -175,15 +175,15 @@ def builtin_prompts(name: str, form: str, *, include_trace: bool) -> tuple[str, 
 
 
 def prompt_references(
-    prompt: Prompt | None, path: KeyPath = ("prompt",), known: tuple[str, ...] = PROMPT_VARIABLES
+    prompt: Prompt | None, path: KeyPath = ("prompt",), variables: tuple[str, ...] = PROMPT_VARIABLES
 ) -> Iterator[FileReference]:
     """Yield the reference to a custom prompt. Its check reports unknown variables."""
     if prompt is not None:
         runs: Literal["", "command"] = "" if is_template(prompt) else "command"
-        yield FileReference(path, prompt, lambda find_file, _: _problems(prompt, find_file, known), executes=runs)
+        yield FileReference(path, prompt, lambda find_file, _: _problems(prompt, find_file, variables), executes=runs)
 
 
-def _problems(prompt: Prompt, find_file: FindFile, known: tuple[str, ...]) -> Problems:
+def _problems(prompt: Prompt, find_file: FindFile, variables: tuple[str, ...]) -> Problems:
     problems = Problems()
     if not is_template(prompt):
         return problems
@@ -194,8 +194,8 @@ def _problems(prompt: Prompt, find_file: FindFile, known: tuple[str, ...]) -> Pr
         except TemplateProblem as error:
             problems.error((), f"The prompt is not a valid template: {error}")
             return problems
-    for name in sorted(used - set(known)):
-        hint = did_you_mean(name, known) or f"Known: {', '.join(known)}"
+    for name in sorted(used - set(variables)):
+        hint = did_you_mean(name, variables) or f"Known: {', '.join(variables)}"
         problems.error((), f"The prompt uses an unknown variable '{name}'", hint)
     return problems
 
@@ -259,8 +259,8 @@ def _delimiters_in(template: str) -> tuple[str, ...]:
     literals = _PLACEHOLDER.split(template)
     before = [line for literal in literals[:-1] for line in literal.strip().splitlines()[-1:]]
     after = [line for literal in literals[1:] for line in literal.strip().splitlines()[:1]]
-    found = {*before, *after, *(line.split()[-1] for line in before), *(line.split()[0] for line in after)}
-    return tuple(each for each in sorted(found, key=len, reverse=True) if _DELIMITER.search(each))
+    candidates = {*before, *after, *(line.split()[-1] for line in before), *(line.split()[0] for line in after)}
+    return tuple(delimiter for delimiter in sorted(candidates, key=len, reverse=True) if _DELIMITER.search(delimiter))
 
 
 def _break_up(value: Any, delimiters: tuple[str, ...]) -> Any:

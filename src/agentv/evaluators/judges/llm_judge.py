@@ -227,6 +227,6 @@ def combined(votes: Sequence[tuple[str, Score]], combine: str) -> Score:
     nearest = min((vote for _, vote in votes), key=lambda vote: abs(vote.score - score))
     details = nearest.details
     if len(votes) > 1:
-        shown = [{"judge": judge, "score": vote.score, "reasoning": vote.reasoning} for judge, vote in votes]
-        details = {**(details or {}), **vote_details(shown, combine)}
+        summaries = [{"judge": judge, "score": vote.score, "reasoning": vote.reasoning} for judge, vote in votes]
+        details = {**(details or {}), **vote_details(summaries, combine)}
     return msgspec.structs.replace(nearest, score=score, details=details)

@@ -77,13 +77,13 @@ def objects_in(text: str, quoted_length: Callable[[str, int], int] | None = None
 def _closing(pattern: re.Pattern[str], text: str, start: int) -> int:
     """Return the end of the brace that closes the one at `start`, or the end of the text."""
     depth = 0
-    for found in pattern.finditer(text, start):
-        if found[0] == "{":
+    for match in pattern.finditer(text, start):
+        if match[0] == "{":
             depth += 1
-        elif found[0] == "}":
+        elif match[0] == "}":
             depth -= 1
             if not depth:
-                return found.end()
+                return match.end()
     return len(text)
 
 

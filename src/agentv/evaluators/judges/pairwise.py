@@ -50,8 +50,8 @@ class Pairwise(Judge, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """A blank answer to compare with, or blank criteria."""
-        given = {"value": self.value, "criteria": self.criteria}
-        return [f"'{name}' is blank" for name, text in given.items() if text is not None and not text.strip()]
+        texts = {"value": self.value, "criteria": self.criteria}
+        return [f"'{name}' is blank" for name, text in texts.items() if text is not None and not text.strip()]
 
     @property
     def needs(self) -> Needs:
@@ -70,11 +70,11 @@ class Pairwise(Judge, frozen=True, kw_only=True):
             raise EvaluatorFailure("pairwise needs a 'value' or an expected_output to compare with")
         orders = [(judgement.candidate_answer, other), (other, judgement.candidate_answer)]
         # Wait for both orders even if one fails: each call is paid for and belongs in the record.
-        found = await asyncio.gather(*(self._votes(judgement, *order) for order in orders), return_exceptions=True)
-        for outcome in found:
+        outcomes = await asyncio.gather(*(self._votes(judgement, *order) for order in orders), return_exceptions=True)
+        for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
-        ahead, behind = (outcome for outcome in found if not isinstance(outcome, BaseException))
+        ahead, behind = (outcome for outcome in outcomes if not isinstance(outcome, BaseException))
         return _score([*_named(ahead, "answer", "other"), *_named(behind, "other", "answer")])
 
     async def _votes(self, judgement: Judgement, first: str, second: str) -> list[tuple[str, Preference]]:
@@ -102,7 +102,7 @@ def _named(votes: Sequence[tuple[str, Preference]], first: str, second: str) -> 
 def _score(votes: Sequence[tuple[str, str, Preference]]) -> Score:
     points = [_POINTS[preferred] for _, preferred, _ in votes]
     score = sum(points) / len(points)
-    shown = [
+    summaries = [
         {"judge": judge, "score": _POINTS[preferred], "better": preferred, "reasoning": vote.reasoning}
         for judge, preferred, vote in votes
     ]
@@ -115,5 +115,5 @@ def _score(votes: Sequence[tuple[str, str, Preference]]) -> Score:
         hits=(sentence,) if score > 0.5 else (),
         misses=(sentence,) if score <= 0.5 else (),
         reasoning=nearest.reasoning,
-        details={**vote_details(shown, "mean"), "consistent": is_consistent},
+        details={**vote_details(summaries, "mean"), "consistent": is_consistent},
     )

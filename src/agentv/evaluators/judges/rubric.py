@@ -128,8 +128,8 @@ def rubric_items(rubrics: Rubrics | None) -> tuple[RubricItem, ...]:
     """Return the items of a rubric in any form. Items without an id get `rubric-1`, `rubric-2`, and so on."""
     if rubrics is None:
         return ()
-    written = rubrics if isinstance(rubrics, list) else [rubrics]
-    items = [RubricItem(expected_outcome=item) if isinstance(item, str) else item for item in written]
+    entries = rubrics if isinstance(rubrics, list) else [rubrics]
+    items = [RubricItem(expected_outcome=item) if isinstance(item, str) else item for item in entries]
     return tuple(
         item if item.id is not None else msgspec.structs.replace(item, id=f"rubric-{number}")
         for number, item in enumerate(items, 1)
@@ -150,9 +150,9 @@ def rubric_complaints(rubrics: Rubrics | None) -> list[str]:
         complaints.append("'rubrics' is an empty list; omit it to judge by the expected outcome")
     if items and not any(item.weight for item in items):
         complaints.append("Every item of 'rubrics' has weight 0, so there is nothing to score")
-    seen: set[str | int | None] = set()
+    ids: set[str | int | None] = set()
     for index, item in enumerate(items):
-        complaints += [f"'rubrics[{index}]' {complaint}" for complaint in _item_complaints(item, seen)]
+        complaints += [f"'rubrics[{index}]' {complaint}" for complaint in _item_complaints(item, ids)]
     return complaints
 
 
@@ -167,25 +167,25 @@ def ranges_in_order(ranges: list[ScoreRange] | dict[str, str]) -> list[tuple[tup
 
 def _shown(item: RubricItem) -> dict[str, Any]:
     """Return an item as the judge sees it: the criterion without its weight."""
-    shown: dict[str, Any] = {"id": str(item.id)}
+    data: dict[str, Any] = {"id": str(item.id)}
     if item.expected_outcome and item.operator == "contradiction":
         rule = "Met unless the answer claims something that contradicts this; the answer need not mention it"
-        shown["expected_outcome"] = f"{rule}: {item.expected_outcome}"
+        data["expected_outcome"] = f"{rule}: {item.expected_outcome}"
     elif item.expected_outcome:
-        shown["expected_outcome"] = item.expected_outcome
+        data["expected_outcome"] = item.expected_outcome
     if item.score_ranges is not None:
         in_order = ranges_in_order(item.score_ranges)
-        shown["score_ranges"] = [{"score_range": bounds, "expected_outcome": text} for bounds, text in in_order]
-    return shown
+        data["score_ranges"] = [{"score_range": bounds, "expected_outcome": text} for bounds, text in in_order]
+    return data
 
 
-def _item_complaints(item: RubricItem, seen: set[str | int | None]) -> list[str]:
+def _item_complaints(item: RubricItem, ids: set[str | int | None]) -> list[str]:
     complaints = []
     if not item.weight <= LARGEST_WEIGHT:
         complaints.append("has a weight that is too large")
-    if item.id in seen:
+    if item.id in ids:
         complaints.append(f"has the same id as another item: '{item.id}'")
-    seen.add(item.id)
+    ids.add(item.id)
     if item.score_ranges is None and not (item.expected_outcome or "").strip():
         complaints.append("needs 'expected_outcome' or 'score_ranges'")
     if item.score_ranges is not None:
@@ -264,24 +264,24 @@ def read_checks(data: dict[str, Any], items: Sequence[RubricItem]) -> Checks:
     entries = data.get("checks")
     if not isinstance(entries, list):
         raise UnusableResponse("it has no list 'checks'")
-    known = {str(item.id) for item in items}
+    known_ids = {str(item.id) for item in items}
     points = has_points(items)
-    found: dict[str, ItemCheck] = {}
+    checks: dict[str, ItemCheck] = {}
     for entry in entries:
         if not isinstance(entry, dict):
             raise UnusableResponse("an entry of 'checks' is not an object")
         id = entry.get("id")
         if isinstance(id, bool) or not isinstance(id, str | int):
             raise UnusableResponse("a check has no 'id'")
-        if str(id) not in known:
-            ids = ", ".join(sorted(known))
+        if str(id) not in known_ids:
+            ids = ", ".join(sorted(known_ids))
             raise UnusableResponse(f"'checks' has the unknown id {quoted(str(id))}; the ids are {ids}")
-        if str(id) in found:
+        if str(id) in checks:
             raise UnusableResponse(f"'checks' has the id {quoted(str(id))} twice")
-        found[str(id)] = ItemCheck(_points(entry, points), read_text(entry, "reasoning"))
-    if not found:
+        checks[str(id)] = ItemCheck(_points(entry, points), read_text(entry, "reasoning"))
+    if not checks:
         raise UnusableResponse("'checks' is empty")
-    return Checks(found, read_text(data, "overall_reasoning"))
+    return Checks(checks, read_text(data, "overall_reasoning"))
 
 
 def rubric_score(items: Sequence[RubricItem], votes: Sequence[tuple[str, Checks]], combine: str | None = None) -> Score:
@@ -296,8 +296,8 @@ def rubric_score(items: Sequence[RubricItem], votes: Sequence[tuple[str, Checks]
         details |= {"raw_scores": raw, "normalization": "score / 10", "aggregation": "weighted_average"}
     if len(votes) > 1:
         scores = [weighted([_outcome(item, [vote], points, combine) for item in items]) for vote in checks]
-        shown = [{"judge": judge, "score": score} for (judge, _), score in zip(votes, scores, strict=True)]
-        details |= vote_details(shown, combine)
+        summaries = [{"judge": judge, "score": score} for (judge, _), score in zip(votes, scores, strict=True)]
+        details |= vote_details(summaries, combine)
     return Score(
         weighted(outcomes),
         hits=tuple(_sentence(outcome, points) for outcome in outcomes if _is_hit(outcome, points)),
@@ -322,9 +322,9 @@ def _outcome(item: RubricItem, votes: Sequence[Checks], points: bool, combine: s
         # Half of the votes is not a majority.
         value = float(TOP_SCORE) if value > TOP_SCORE / 2 else 0.0
     least = least_points(item, points)
-    met = least is None or (value >= least if points else value > TOP_SCORE / 2)
+    is_met = least is None or (value >= least if points else value > TOP_SCORE / 2)
     nearest = min(checks, key=lambda check: abs(check.points - value))
-    return ItemScore(item, value, met, nearest.reasoning)
+    return ItemScore(item, value, is_met, nearest.reasoning)
 
 
 def _points(entry: dict[str, Any], with_points: bool) -> int:
@@ -349,9 +349,9 @@ def _is_hit(outcome: ItemScore, points: bool) -> bool:
 
 def _detail(outcome: ItemScore, points: bool) -> dict[str, Any]:
     """Return an item with its result: `met` if it counts as a hit, `required` if missing it fails the rubric."""
-    item, met = outcome.item, _is_hit(outcome, points)
-    value: dict[str, Any] = {"score": outcome.points} if points else {"satisfied": met}
-    gate = {"required": least_points(item, points) is not None, "met": met}
+    item, is_met = outcome.item, _is_hit(outcome, points)
+    value: dict[str, Any] = {"score": outcome.points} if points else {"satisfied": is_met}
+    gate = {"required": least_points(item, points) is not None, "met": is_met}
     reason = {"reasoning": outcome.reasoning} if outcome.reasoning else {}
     return {"id": str(item.id), **value, "weight": item.weight, **gate, **reason}
 

@@ -59,7 +59,7 @@ class BatchLog:
     @property
     def known(self) -> set[str]:
         """The ids of all batches that are known to exist."""
-        return {each.batch for each in self.batches.values() if each.batch is not None}
+        return {entry.batch for entry in self.batches.values() if entry.batch is not None}
 
     def intend(self, label: str, ids: list[str]) -> LoggedBatch:
         """Write that a batch is about to be submitted."""
@@ -93,8 +93,8 @@ class BatchLog:
 
     def _apply(self, line: BatchLine) -> None:
         if line.ids:
-            made = self.batches[line.label] = LoggedBatch(Submission(line.label, frozenset(line.ids), line.at_s))
-            self._of_id.update(dict.fromkeys(line.ids, made))
+            entry = self.batches[line.label] = LoggedBatch(Submission(line.label, frozenset(line.ids), line.at_s))
+            self._of_id.update(dict.fromkeys(line.ids, entry))
         elif line.label in self.batches and line.is_void:
             gone = self.batches.pop(line.label)
             for id in gone.submission.ids:
@@ -107,6 +107,6 @@ class BatchLog:
         for path in sorted(self._folder.glob("*.jsonl")) if self._folder.is_dir() else ():
             for line in path.read_bytes().split(b"\n"):
                 with suppress(msgspec.DecodeError):  # an incomplete last line
-                    found = _decode(line)
-                    if found.target == self._target:
-                        yield found
+                    entry = _decode(line)
+                    if entry.target == self._target:
+                        yield entry

@@ -96,10 +96,10 @@ class BatchQueueWrapper(ResponderWrapper):
         return f"{own}-{self._seen[own]}"
 
     def _enter(self, id: str, waiting: Waiting) -> None:
-        known = self._log.find(id)
-        if known is not None:
+        batch = self._log.find(id)
+        if batch is not None:
             self._waiting[id] = waiting
-            self._follow(known)
+            self._follow(batch)
             return
         line = self._api.line(id, waiting[0])
         is_full = len(self._open) >= self._api.max_requests or self._open_bytes + len(line) > self._api.max_bytes
@@ -113,10 +113,10 @@ class BatchQueueWrapper(ResponderWrapper):
 
     def _submit_open(self) -> None:
         entries, self._open, self._open_bytes = self._open, {}, 0
-        left = {id: entry for id, entry in entries.items() if not entry[1].done()}
-        if left:
-            self._waiting |= {id: (request, response) for id, (request, response, _) in left.items()}
-            self._start(self._submit({id: line for id, (_, _, line) in left.items()}))
+        pending = {id: entry for id, entry in entries.items() if not entry[1].done()}
+        if pending:
+            self._waiting |= {id: (request, response) for id, (request, response, _) in pending.items()}
+            self._start(self._submit({id: line for id, (_, _, line) in pending.items()}))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -150,9 +150,9 @@ class BatchQueueWrapper(ResponderWrapper):
                     raise
                 await asyncio.sleep(max(delay_s, failure.retry_after_s or 0.0))
             delay_s *= 2
-            found = await self._patiently(lambda: self._api.find(logged.submission, self._log.known))
-            if found is not None:
-                return found
+            batch_id = await self._patiently(lambda: self._api.find(logged.submission, self._log.known))
+            if batch_id is not None:
+                return batch_id
         raise AssertionError
 
     def _follow(self, logged: LoggedBatch) -> None:
@@ -195,9 +195,9 @@ class BatchQueueWrapper(ResponderWrapper):
 
     async def _found(self, logged: LoggedBatch) -> bool:
         """Look for a batch that may have been submitted before the run was killed; else submit its requests again."""
-        found = await self._patiently(lambda: self._api.find(logged.submission, self._log.known))
-        if found is not None:
-            self._log.created(logged.submission.label, found)
+        batch_id = await self._patiently(lambda: self._api.find(logged.submission, self._log.known))
+        if batch_id is not None:
+            self._log.created(logged.submission.label, batch_id)
             return True
         self._log.void(logged.submission.label)
         for id in [id for id in self._waiting if id in logged.submission.ids]:
@@ -253,11 +253,11 @@ class BatchQueueWrapper(ResponderWrapper):
 
     def _show(self, label: str, state: BatchState | None) -> None:
         self._states[label] = state
-        known = list(self._log.batches)
-        running = [label for label in known if label in self._states]
+        labels = list(self._log.batches)
+        running = [label for label in labels if label in self._states]
         if not running:
             self._report(None)
             return
-        number, state = 1 + known.index(running[0]), self._states[running[0]]
-        done = "submitting" if state is None else f"{state.done:,} of {plural(state.total, 'request')} done"
-        self._report(f"batch {number} of {len(known)}: {done}")
+        number, state = 1 + labels.index(running[0]), self._states[running[0]]
+        progress = "submitting" if state is None else f"{state.done:,} of {plural(state.total, 'request')} done"
+        self._report(f"batch {number} of {len(labels)}: {progress}")

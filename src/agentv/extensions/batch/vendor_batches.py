@@ -59,10 +59,10 @@ class OpenAIBatchApi:
         kind = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
         file = await self._api.call("POST", "/files", body, kind)
         settings = {"input_file_id": file["id"], "endpoint": self._path, "completion_window": "24h"}
-        made = await self._api.call("POST", "/batches", to_json({**settings, "metadata": {"agentv": label}}))
-        return str(made["id"])
+        batch = await self._api.call("POST", "/batches", to_json({**settings, "metadata": {"agentv": label}}))
+        return str(batch["id"])
 
-    async def find(self, submission: Submission, known: Collection[str]) -> str | None:  # noqa: ARG002  # labels suffice
+    async def find(self, submission: Submission, known_ids: Collection[str]) -> str | None:  # noqa: ARG002  # labels suffice
         """Look for the label in the metadata of recent batches."""
         async for batch in self._api.listed("/batches", "after"):
             if (batch.get("metadata") or {}).get("agentv") == submission.label:
@@ -76,9 +76,9 @@ class OpenAIBatchApi:
         batch = await self._api.call("GET", f"/batches/{id}")
         status, counts = str(batch.get("status")), batch.get("request_counts") or {}
         errors = (batch.get("errors") or {}).get("data") or ()
-        why = "; ".join(str(each.get("message")) for each in errors if isinstance(each, dict))
-        done = int(counts.get("completed") or 0) + int(counts.get("failed") or 0)
-        return BatchState(status in _OVER, done, int(counts.get("total") or 0), _failure(status, why))
+        why = "; ".join(str(error.get("message")) for error in errors if isinstance(error, dict))
+        done_count = int(counts.get("completed") or 0) + int(counts.get("failed") or 0)
+        return BatchState(status in _OVER, done_count, int(counts.get("total") or 0), _failure(status, why))
 
     async def results(self, id: str) -> AsyncIterator[tuple[str, Outcome]]:
         """Yield the results: answers and errors are in separate files."""
@@ -86,8 +86,8 @@ class OpenAIBatchApi:
         bad: list[str] = []
         for name in ("output_file_id", "error_file_id"):
             if batch.get(name):
-                for found in _decoded(_decode_openai_line, await self._api.lines(f"/files/{batch[name]}/content"), bad):
-                    yield found.custom_id, self._outcome(found)
+                for line in _decoded(_decode_openai_line, await self._api.lines(f"/files/{batch[name]}/content"), bad):
+                    yield line.custom_id, self._outcome(line)
         _check_lines(bad)
 
     def _outcome(self, line: _OpenAILine) -> Outcome:
@@ -131,16 +131,16 @@ class AnthropicBatchApi:
 
     async def submit(self, label: str, lines: list[bytes]) -> str:  # noqa: ARG002  # there is no field for it
         """Create the batch."""
-        made = await self._api.call("POST", "", b'{"requests":[' + b",".join(lines) + b"]}")
-        return str(made["id"])
+        batch = await self._api.call("POST", "", b'{"requests":[' + b",".join(lines) + b"]}")
+        return str(batch["id"])
 
-    async def find(self, submission: Submission, known: Collection[str]) -> str | None:
+    async def find(self, submission: Submission, known_ids: Collection[str]) -> str | None:
         """Look for a recent batch with as many requests whose results have our ids; this waits until it is over."""
         async for batch in self._api.listed("", "after_id"):
             if _unix(batch.get("created_at")) < submission.at_s - _CLOCK_SKEW_S:
                 return None
             is_same_size = sum((batch.get("request_counts") or {}).values()) == len(submission.ids)
-            if is_same_size and batch["id"] not in known and await self._is_ours(str(batch["id"]), submission):
+            if is_same_size and batch["id"] not in known_ids and await self._is_ours(str(batch["id"]), submission):
                 return str(batch["id"])
         return None
 
@@ -150,8 +150,8 @@ class AnthropicBatchApi:
         while not (await self.state(id)).is_over:
             await asyncio.sleep(delay_s)
             delay_s = min(60.0, delay_s * 1.5)
-        async for found, _ in self.results(id):
-            return found in submission.ids
+        async for custom_id, _ in self.results(id):
+            return custom_id in submission.ids
         return False
 
     async def state(self, id: str) -> BatchState:
@@ -165,8 +165,8 @@ class AnthropicBatchApi:
     async def results(self, id: str) -> AsyncIterator[tuple[str, Outcome]]:
         """Yield the results. The address is ours, not `results_url`: no other host receives the key."""
         bad: list[str] = []
-        for found in _decoded(_decode_anthropic_line, await self._api.lines(f"/{id}/results"), bad):
-            yield found.custom_id, self._outcome(found.result)
+        for line in _decoded(_decode_anthropic_line, await self._api.lines(f"/{id}/results"), bad):
+            yield line.custom_id, self._outcome(line.result)
         _check_lines(bad)
 
     def _outcome(self, result: _Result) -> Outcome:

@@ -114,10 +114,10 @@ def _evaluate(batch: CaseBatch) -> int:
 
 def _existing(options: EvalOptions) -> Iterator[str]:
     """Yield the ids of the options that a case has."""
-    wanted = set(options.cases)
+    ids = set(options.cases)
     for case in msgspec.structs.replace(options, cases=()).open_cases(_ignore, _ignore).stream():
-        if case.id in wanted:
-            wanted.discard(case.id)
+        if case.id in ids:
+            ids.discard(case.id)
             yield case.id
 
 

@@ -42,6 +42,7 @@ from agentv.extensions.bisect.search import (
 )
 from agentv.extensions.bisect.state import SearchRequest, SearchState, StateFolder, refuse_other, shares_answers
 from agentv.model.diagnostics import Range
+from agentv.model.values import cluster_of
 from agentv.report.figures import number, one_line, p_equals, signed, signed_interval, usd
 from agentv.runs.folder_lock import FolderLock
 from agentv.settings.git_repository import Commit, GitRepository
@@ -133,11 +134,11 @@ def bisect(args: BisectArguments) -> None:
 
 def _request(args: BisectArguments, repository: GitRepository, folder: StateFolder) -> SearchRequest:
     if args.good is None:
-        stored = folder.read()
-        if stored is None:
+        state = folder.read()
+        if state is None:
             hint = "For example: agentv bisect v1.2 HEAD -- evals"
             raise UsageError("No search is in progress: name GOOD, BAD and the datasets", hint=hint)
-        return stored.request
+        return state.request
     if args.bad is None or not args.paths:
         raise click.UsageError("Name two commits and the datasets: agentv bisect GOOD BAD -- PATHS...")
     good, bad = repository.commit(args.good), repository.commit(args.bad)
@@ -176,9 +177,9 @@ def _search(
         folder.write(msgspec.structs.replace(state, progress=progress))
 
     with Evaluations(repository, plan, folder.path) as evaluations:
-        found = Search(repository, evaluations, ends, request.settings, state.progress).run(listener, save)
+        result = Search(repository, evaluations, ends, request.settings, state.progress).run(listener, save)
     folder.write(msgspec.structs.replace(state, is_finished=True))
-    return found
+    return result
 
 
 def _opened(folder: StateFolder, request: SearchRequest, measure: str) -> SearchState:
@@ -202,14 +203,14 @@ def _plan(prepared: RunPlan, repository: GitRepository, request: SearchRequest) 
     options, sources = request.options, prepared.cases.sources
     # Only the selected cases are named in each batch, so the selection itself is left out.
     plain = options.for_all_cases()
-    files = [path for each in sources for path in ([each.path] if os.path.exists(each.path) else each.files)]
+    files = [path for source in sources for path in ([source.path] if os.path.exists(source.path) else source.files)]
     return CommitPlan(
         options=plain if request.own_dataset else msgspec.structs.replace(plain, paths=tuple(files)),
         measure=measure_of(prepared, repository, kept=request.kept, own_dataset=request.own_dataset),
         variables=prepared.project.file.environment.file,
         cases=draw_order(
             (
-                (repository.below(case.path) or os.path.abspath(case.path), case.id, case.conversation_id)
+                (repository.below(case.path) or os.path.abspath(case.path), case.id, cluster_of(case))
                 for case in prepared.cases.stream_again()
             ),
             options.seed or 0,
@@ -288,14 +289,14 @@ def _headline(finding: SearchResult) -> list[str]:
         return [f"Can't tell: {ends} do not differ measurably in {plural(finding.cases, 'case')}"]
     moved = "lowered" if finding.change is not None and finding.change.difference < 0 else "raised"
     if finding.outcome == "undecided":
-        listed = [f"  {commit.short}  {one_line(commit.subject, 80)}" for commit in finding.suspects]
-        return [f"Can't tell which of {plural(len(listed), 'commit')} {moved} the score:", *listed, ""]
-    found = finding.suspects[0]
+        lines = [f"  {commit.short}  {one_line(commit.subject, 80)}" for commit in finding.suspects]
+        return [f"Can't tell which of {plural(len(lines), 'commit')} {moved} the score:", *lines, ""]
+    culprit = finding.suspects[0]
     return [
-        f"{found.short} {moved} the score",
-        f"  Subject: {one_line(found.subject, 200)}",
-        f"  Author:  {one_line(found.author, 200)}",
-        f"  Date:    {found.date}",
+        f"{culprit.short} {moved} the score",
+        f"  Subject: {one_line(culprit.subject, 200)}",
+        f"  Author:  {one_line(culprit.author, 200)}",
+        f"  Date:    {culprit.date}",
     ]
 
 
@@ -305,10 +306,10 @@ def _advice(finding: SearchResult) -> list[str]:
         return ["", f"Add cases, or repeat each case more than {plural(trials, 'time')} with --trials"]
     if finding.outcome == "undecided":
         return ["", "Add cases, raise --trials, or make the skipped commits work with --setup"]
-    found = finding.suspects[0]
-    lines = ["", f"Show the change: git show {found.short}"]
-    if found.is_merge:
-        inside = f"agentv bisect {finding.last_good.short} {found.short} --into-merges -- {shlex.quote('PATHS')}"
+    culprit = finding.suspects[0]
+    lines = ["", f"Show the change: git show {culprit.short}"]
+    if culprit.is_merge:
+        inside = f"agentv bisect {finding.last_good.short} {culprit.short} --into-merges -- {shlex.quote('PATHS')}"
         lines.append(f"The commit is a merge. Search the merged branch: {inside}")
     return lines
 

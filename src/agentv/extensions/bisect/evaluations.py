@@ -128,9 +128,9 @@ class Evaluations:
     def evaluate(self, sha: str, count: int) -> dict[CaseTrial, float | None]:
         """Return the answers of a commit to at least the first draws. Raises CommitFailure."""
         answers, tried = self.known(sha), self._tried.setdefault(sha, set())
-        wanted = [key for unit in self.draws(count) for key in unit if key not in answers and key not in tried]
-        for trial in sorted({key[2] for key in wanted}):
-            keys = [key for key in wanted if key[2] == trial]
+        missing_keys = [key for unit in self.draws(count) for key in unit if key not in answers and key not in tried]
+        for trial in sorted({key[2] for key in missing_keys}):
+            keys = [key for key in missing_keys if key[2] == trial]
             self._evaluate(sha, trial, keys)
             tried.update(keys)
         if answers and all(score is None for score in answers.values()):
@@ -167,23 +167,23 @@ class Evaluations:
 
     def _read(self, sha: str, run: Path) -> set[str]:
         """Add the records of a run to the answers; return the classes of its errors."""
-        found: dict[CaseTrial, list[float | None]] = {}
+        scores_by_trial: dict[CaseTrial, list[float | None]] = {}
         classes: set[str] = set()
         worktree = str(self._worktree_path(sha))
         for record in RunStore.open(run).records(ScoreRecord):
             path = os.path.relpath(record.dataset_path, worktree)
             path = record.dataset_path if path.startswith(os.pardir) else path
             score = None if record.status == "error" else record.score
-            found.setdefault((path, record.eval_id, record.trial), []).append(score)
+            scores_by_trial.setdefault((path, record.eval_id, record.trial), []).append(score)
             self.usage.answers += 1
             self.usage.cached += record.cached
             self.usage.errors += record.status == "error"
             self.usage.cost_usd += (record.execution_metrics and record.execution_metrics.cost_usd) or 0.0
             if record.error is not None:
                 classes.add(record.error.error_class)
-        for key, scores in found.items():
-            known = [score for score in scores if score is not None]
-            self._answers[sha][key] = sum(known) / len(known) if len(known) == len(scores) else None
+        for key, scores in scores_by_trial.items():
+            valid = [score for score in scores if score is not None]
+            self._answers[sha][key] = sum(valid) / len(valid) if len(valid) == len(scores) else None
         return classes
 
     def _first_error(self, sha: str) -> str:
@@ -218,11 +218,11 @@ class Evaluations:
             own.symlink_to(shared, target_is_directory=True)
 
     def _set_up(self, worktree: Path, command: str) -> None:
-        done = subprocess.run(  # noqa: S602 - a command that the user passed for this purpose
+        result = subprocess.run(  # noqa: S602 - a command that the user passed for this purpose
             command, shell=True, cwd=worktree, env=plain_environment(), capture_output=True, text=True, check=False
         )
-        if done.returncode:
-            raise CommitFailure(f"the setup command failed: {_reason(done.stderr or done.stdout, str(worktree))}")
+        if result.returncode:
+            raise CommitFailure(f"the setup command failed: {_reason(result.stderr or result.stdout, str(worktree))}")
 
     def _options(self, worktree: Path) -> EvalOptions:
         options, targets = self._plan.options, self._plan.options.targets_file
@@ -239,8 +239,8 @@ class Evaluations:
 
     def _folder_in(self, worktree: Path, folder: str) -> Path:
         """Return a folder of the worktree; its root if the commit does not have that folder."""
-        found = Path(self._mapped(worktree, folder))
-        return found if found.is_relative_to(worktree) and found.is_dir() else worktree
+        path = Path(self._mapped(worktree, folder))
+        return path if path.is_relative_to(worktree) and path.is_dir() else worktree
 
     def _variables(self, worktree: Path) -> dict[str, str]:
         """Return the variables of the process: `.env` of the working tree, and where Python finds the commit's code."""
@@ -248,11 +248,11 @@ class Evaluations:
         folder = self._folder_in(worktree, os.path.dirname(self._plan.options.paths[0]) or ".")
         if not any(os.path.isfile(os.path.join(parent, ".env")) for parent in upward(str(folder), str(worktree))):
             variables = self._plan.variables | variables
-        found = [self._mapped(worktree, path) for path in code_folders(self._repository.root)]
+        code_paths = [self._mapped(worktree, path) for path in code_folders(self._repository.root)]
         source = worktree / "src"
-        found += [str(source)] if source.is_dir() else []
+        code_paths += [str(source)] if source.is_dir() else []
         inherited = variables.get("PYTHONPATH")
-        joined = os.pathsep.join([*dict.fromkeys(found), *([inherited] if inherited else [])])
+        joined = os.pathsep.join([*dict.fromkeys(code_paths), *([inherited] if inherited else [])])
         return {**variables, "PYTHONPATH": joined} if joined else variables
 
     def _worktree_path(self, sha: str) -> Path:

@@ -53,13 +53,13 @@ class Evidence:
 
 def evidence_that_lower(higher: Sequence[Answers], lower: Sequence[Answers], units: Sequence[Unit]) -> Evidence:
     """Return the evidence that the commits `lower` score lower than the commits `higher`, from shared cases."""
-    found = Evidence(max(map(len, units), default=1))
+    evidence = Evidence(max(map(len, units), default=1))
     for unit in units:
         pairs = (
-            difference([each.get(key, ...) for each in higher], [each.get(key, ...) for each in lower]) for key in unit
+            difference([side.get(key, ...) for side in higher], [side.get(key, ...) for side in lower]) for key in unit
         )
-        found.add(pair for pair in pairs if pair is not None)
-    return found
+        evidence.add(pair for pair in pairs if pair is not None)
+    return evidence
 
 
 def difference(higher: Iterable[object], lower: Iterable[object]) -> float | None:
@@ -81,9 +81,9 @@ def difference(higher: Iterable[object], lower: Iterable[object]) -> float | Non
 
 def _split(answers: Iterable[object]) -> tuple[list[float], int] | None:
     """Return the scores and the number of errors; None if there are no answers."""
-    known = [answer for answer in answers if answer is not ...]
-    scores = [answer for answer in known if isinstance(answer, float)]
-    return (scores, len(known) - len(scores)) if known else None
+    present = [answer for answer in answers if answer is not ...]
+    scores = [answer for answer in present if isinstance(answer, float)]
+    return (scores, len(present) - len(scores)) if present else None
 
 
 def _mean(scores: Sequence[float]) -> float:

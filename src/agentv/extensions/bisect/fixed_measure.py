@@ -60,8 +60,8 @@ def measure_of(
     targets_file = _below(repository, [targets_path] if targets_path else [])
     config = config_file(plan.project.folders[0], plan.project.root)
     untracked = [name for name in (targets_path, config) if name and not repository.is_tracked(os.path.abspath(name))]
-    named = [*untracked, *kept] if own_dataset else [*untracked, *kept, *_files(plan)]
-    files = _below(repository, named)
+    files_to_copy = [*untracked, *kept] if own_dataset else [*untracked, *kept, *_files(plan)]
+    files = _below(repository, files_to_copy)
     judges = {} if own_dataset else {name: plan.project.file.raw(name) for name in _judge_names(plan)}
     return Measure(
         files=files,
@@ -106,8 +106,8 @@ def _files_of_case(case: EvalCase) -> Iterator[str]:
 def _missing_sidecars(plan: RunPlan) -> Iterator[str]:
     for source in plan.cases.sources:
         if source.format.has_sidecar:
-            known = {*source.files, source.sidecar}
-            yield from (path for suffix in SIDECAR_SUFFIXES if (path := source.base + suffix) not in known)
+            known_paths = {*source.files, source.sidecar}
+            yield from (path for suffix in SIDECAR_SUFFIXES if (path := source.base + suffix) not in known_paths)
 
 
 def _judge_names(plan: RunPlan) -> list[str]:
@@ -119,8 +119,8 @@ def _judge_names(plan: RunPlan) -> list[str]:
 
 def _below(repository: GitRepository, paths: Iterable[str]) -> tuple[str, ...]:
     """Return the paths below the root, in order; those outside are the same at every commit."""
-    found = map(repository.below, paths)
-    return tuple(dict.fromkeys(path for path in found if path is not None))
+    relative_paths = map(repository.below, paths)
+    return tuple(dict.fromkeys(path for path in relative_paths if path is not None))
 
 
 def _copy(source: Path, copy: Path) -> None:
@@ -140,5 +140,5 @@ def _replace_judges(file: Path, judges: dict[str, dict[str, Any]]) -> None:
     data = parse_yaml_file(str(file)) if file.is_file() else None
     if not isinstance(data, dict) or not isinstance(data.get("targets"), list):
         raise UsageError(f"No targets in {file.name}")
-    kept = [each for each in data["targets"] if not (isinstance(each, dict) and each.get("name") in judges)]
-    file.write_bytes(to_json({**data, "targets": [*kept, *judges.values()]}))
+    entries = [entry for entry in data["targets"] if not (isinstance(entry, dict) and entry.get("name") in judges)]
+    file.write_bytes(to_json({**data, "targets": [*entries, *judges.values()]}))

@@ -141,25 +141,25 @@ class Search:
             good, bad = self._answers_of_ends(count)
             units = self._evaluations.draws(count)
             falls, rises = evidence_that_lower([good], [bad], units), evidence_that_lower([bad], [good], units)
-            found = max(falls, rises, key=lambda each: each.peak)
-            if found.peak >= self._limit + math.log(2):  # either direction
-                self._progress.direction = -1 if found is falls else 1
+            evidence = max(falls, rises, key=lambda each: each.peak)
+            if evidence.peak >= self._limit + math.log(2):  # either direction
+                self._progress.direction = -1 if evidence is falls else 1
                 change = self._change()
                 assert change is not None
-                listener.confirmed(change, min(1.0, 2 * found.p_value), count)
+                listener.confirmed(change, min(1.0, 2 * evidence.p_value), count)
                 return True
         return False
 
     def _answers_of_ends(self, count: int) -> list[Answers]:
         """Return the answers of GOOD and BAD. Raises AgentvError if one of them cannot be evaluated."""
-        found: list[Answers] = []
+        answers: list[Answers] = []
         for name, commit in (("GOOD", self._good), ("BAD", self._bad)):
             try:
-                found.append(self._evaluations.evaluate(commit.sha, count))
+                answers.append(self._evaluations.evaluate(commit.sha, count))
             except CommitFailure as failure:
                 hint = "Choose a commit where the evaluation works"
                 raise AgentvError(f"{name} {commit} cannot be evaluated", str(failure), hint) from failure
-        return found
+        return answers
 
     def _test(self, commit: Commit) -> SearchStep:
         like_good = like_bad = Evidence()
@@ -169,10 +169,10 @@ class Search:
                 answers = self._evaluations.evaluate(commit.sha, count)
                 self._answers_of_ends(count)
                 like_good, like_bad = self._evidence(answers, count)
-                found = max(like_good, like_bad, key=lambda each: each.peak)
-                if found.peak >= self._limit:
-                    outcome: StepOutcome = "bad" if found is like_bad else "good"
-                    return SearchStep(commit=commit, outcome=outcome, cases=count, p_value=found.p_value)
+                evidence = max(like_good, like_bad, key=lambda each: each.peak)
+                if evidence.peak >= self._limit:
+                    outcome: StepOutcome = "bad" if evidence is like_bad else "good"
+                    return SearchStep(commit=commit, outcome=outcome, cases=count, p_value=evidence.p_value)
         except CommitFailure as failure:
             return SearchStep(commit=commit, outcome="skipped", reason=str(failure))
         p_value = min(like_good.p_value, like_bad.p_value)
@@ -202,8 +202,8 @@ class Search:
             before = [_scores(good, key) for key in unit]
             after = [_scores(bad, key) for key in unit]
             pairs = [(b, a) for b, a in zip(before, after, strict=True) if b and a]
-            found = [difference(a, b) for b, a in pairs]
-            mean.add(sum((1 + (each or 0.0)) / 2 for each in found), len(found))
+            differences = [difference(a, b) for b, a in pairs]
+            mean.add(sum((1 + (value or 0.0)) / 2 for value in differences), len(differences))
             total += sum(sum(b) / len(b) for b, _ in pairs)
             cases += len(pairs)
         if mean.mean is None:
@@ -215,15 +215,15 @@ class Search:
         return ScoreChange(before=start, after=start + moved, difference=moved, ci95=interval, cases=int(cases))
 
     def _finding(self, outcome: Literal["found", "undecided", "no_difference"]) -> SearchResult:
-        evaluations, known = self._evaluations, self._repository.commit
+        evaluations, commit = self._evaluations, self._repository.commit
         good = self._decided("good")
         trials = evaluations.trials
         return SearchResult(
             outcome=outcome,
             good=self._good,
             bad=self._bad,
-            last_good=known(good[-1]) if good else self._good,
-            suspects=() if outcome == "no_difference" else tuple(map(known, (*self._open_between(), self._last_bad))),
+            last_good=commit(good[-1]) if good else self._good,
+            suspects=() if outcome == "no_difference" else tuple(map(commit, (*self._open_between(), self._last_bad))),
             change=self._change(),
             steps=tuple(self._progress.steps),
             usage=evaluations.usage,
@@ -268,5 +268,5 @@ class Search:
 
 
 def _scores(side: list[Answers], key: tuple[str, str, int]) -> list[float]:
-    found = (answers.get(key) for answers in side)
-    return [score for score in found if score is not None]
+    scores = (answers.get(key) for answers in side)
+    return [score for score in scores if score is not None]

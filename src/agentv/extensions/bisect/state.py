@@ -81,12 +81,12 @@ class StateFolder:
 
 def shares_answers(state: SearchState, request: SearchRequest, measure: str) -> bool:
     """Whether the answers of a finished search can be used in another one."""
-    stored = state.request
+    previous = state.request
     unchanged = ("kept", "setup", "own_dataset")
     return (
         state.measure == measure
-        and _drawn_from(stored.options) == _drawn_from(request.options)
-        and all(getattr(stored, name) == getattr(request, name) for name in unchanged)
+        and _drawn_from(previous.options) == _drawn_from(request.options)
+        and all(getattr(previous, name) == getattr(request, name) for name in unchanged)
     )
 
 
@@ -96,14 +96,14 @@ def _drawn_from(options: EvalOptions) -> EvalOptions:
 
 def refuse_other(state: SearchState, request: SearchRequest) -> None:
     """Raise UsageError if the stored search is another one."""
-    stored = state.request
-    if stored == request:
+    previous = state.request
+    if previous == request:
         return
-    names = [name for name in SearchRequest.__struct_fields__ if getattr(stored, name) != getattr(request, name)]
-    shown = ", ".join(_shown(name) for name in names)
+    names = [name for name in SearchRequest.__struct_fields__ if getattr(previous, name) != getattr(request, name)]
+    differences = ", ".join(_shown(name) for name in names)
     raise UsageError(
-        f"Another search is in progress: {stored.good[:10]} to {stored.bad[:10]}",
-        f"It differs in: {shown}",
+        f"Another search is in progress: {previous.good[:10]} to {previous.bad[:10]}",
+        f"It differs in: {differences}",
         "Continue it with `agentv bisect --resume`, or discard it with `agentv bisect --reset`",
     )
 

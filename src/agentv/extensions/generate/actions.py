@@ -41,29 +41,29 @@ def rubrics(args: RubricsArguments) -> None:
     source, cases = one_dataset(args.file, output.discard if args.quiet else output.note)
     target = RubricFile(source)
     patterns = args.cases
-    wanted = [case for case in cases if not patterns or case.id in patterns or _matches(case.id, patterns)]
-    if not wanted:
+    selection = [case for case in cases if not patterns or case.id in patterns or _matches(case.id, patterns)]
+    if not selection:
         raise UsageError(f"No case in {args.file} matches {', '.join(patterns)}")
-    open_cases = list(cases_without_rubrics(wanted))
+    open_cases = list(cases_without_rubrics(selection))
     # Raises if text cannot be inserted into the file, before any call is paid for.
     target.render({case.id: [{"id": "x", "expected_outcome": "x"}] for case in open_cases})
-    of_cases = f"{len(open_cases):,} of {plural(len(wanted), 'case')}"
+    of_cases = f"{len(open_cases):,} of {plural(len(selection), 'case')}"
     if args.dry_run:
         for case in open_cases:
             output.echo(case.id)
         output.message(f"Would write rubrics for {of_cases}. Nothing was called.")
         return
     if not open_cases:
-        output.message(f"Nothing to do: {plural(len(wanted), 'case')} checked, none needs rubrics.")
+        output.message(f"Nothing to do: {plural(len(selection), 'case')} checked, none needs rubrics.")
         return
 
     async def generate() -> GenerationResult:
         async with aclosing(_model(source.folder, args)) as model:
             return await generate_rubrics(model, open_cases, target.write, output.message)
 
-    done = asyncio.run(generate())
-    output.message(f"Wrote rubrics for {done.made:,} of {plural(len(open_cases), 'case')} in {args.file}")
-    _exit(done.interrupted, done.failed, "the same command")
+    result = asyncio.run(generate())
+    output.message(f"Wrote rubrics for {result.made:,} of {plural(len(open_cases), 'case')} in {args.file}")
+    _exit(result.interrupted, result.failed, "the same command")
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
@@ -85,27 +85,27 @@ def evals(args: EvalsArguments) -> None:
     )
     rows = _rows(args, templates)
     existing, ids = _existing(args.out, args.rows, args.resume)
-    left = {number: row for number, row in rows.items() if number not in existing}
+    open_rows = {number: row for number, row in rows.items() if number not in existing}
     if args.dry_run:
-        output.message(f"Would write {plural(len(left), 'case')}. Nothing was called.")
+        output.message(f"Would write {plural(len(open_rows), 'case')}. Nothing was called.")
         return
-    writer = _CaseWriter(args.out, args.rows, left, ids)
+    writer = _CaseWriter(args.out, args.rows, open_rows, ids)
 
     async def generate() -> GenerationResult:
         if templates.are_complete:
-            return await generate_cases(None, [*left.items()], templates, writer.add, output.message)
+            return await generate_cases(None, [*open_rows.items()], templates, writer.add, output.message)
         async with aclosing(_model(os.path.dirname(args.out) or ".", args)) as model:
-            return await generate_cases(model, [*left.items()], templates, writer.add, output.message)
+            return await generate_cases(model, [*open_rows.items()], templates, writer.add, output.message)
 
     try:
-        done = asyncio.run(generate())
+        result = asyncio.run(generate())
     finally:
         writer.close()
     before = f", in addition to {plural(len(existing), 'case')} that existed" if existing else ""
-    made = done.made - writer.failed
-    output.message(f"Wrote {plural(made, 'case')} from {plural(len(rows), 'row')} to {args.out}{before}")
+    case_count = result.made - writer.failed
+    output.message(f"Wrote {plural(case_count, 'case')} from {plural(len(rows), 'row')} to {args.out}{before}")
     again = "the same command" if args.resume else "the same command with --resume"
-    _exit(done.interrupted, done.failed + writer.failed, again)
+    _exit(result.interrupted, result.failed + writer.failed, again)
 
 
 def from_openai(args: FromOpenAIArguments) -> None:
@@ -127,11 +127,11 @@ def from_openai(args: FromOpenAIArguments) -> None:
         async with aclosing(HostedEvals(base_url, key)) as api:
             return await download(api, args.out, args.evals, note)
 
-    found = asyncio.run(run())
-    for each in found:
-        runs = f"{plural(each.runs, 'run')}, {each.new_runs:,} new"
-        output.message(f"Wrote {each.path}: {plural(each.items, 'item')}, {runs}")
-    if not found:
+    downloads = asyncio.run(run())
+    for dataset in downloads:
+        runs = f"{plural(dataset.runs, 'run')}, {dataset.new_runs:,} new"
+        output.message(f"Wrote {dataset.path}: {plural(dataset.items, 'item')}, {runs}")
+    if not downloads:
         output.message("There are no evals with items")
 
 
@@ -178,30 +178,30 @@ def _existing(out: str, rows: str, resume: bool) -> tuple[set[int], set[str]]:
     if not resume:
         raise UsageError(f"{out} already exists", hint="Add the missing cases with --resume, or choose another file")
     decoder = msgspec.json.Decoder(_Line)
-    found = []
+    existing_lines = []
     with open(out, "rb") as lines:
         for number, line in enumerate(lines, 1):
             if line.endswith(b"\n") and line.strip():
                 try:
-                    found.append(decoder.decode(line))
+                    existing_lines.append(decoder.decode(line))
                 except msgspec.DecodeError as error:
                     raise UsageError(f"{out}, line {number}: not a case generated from rows", str(error)) from None
-    mine = {line.metadata.row for line in found if line.metadata.source == os.path.basename(rows)}
-    return mine, {line.id for line in found}
+    mine = {line.metadata.row for line in existing_lines if line.metadata.source == os.path.basename(rows)}
+    return mine, {line.id for line in existing_lines}
 
 
 class _CaseWriter:
     """Writes cases in the order of their rows; a case that is early waits for the ones before it."""
 
-    def __init__(self, out: str, rows: str, left: dict[int, dict[str, Any]], ids: set[str]) -> None:
+    def __init__(self, out: str, rows: str, open_rows: dict[int, dict[str, Any]], ids: set[str]) -> None:
         with suppress(FileExistsError):
             os.makedirs(os.path.dirname(out) or ".")
         self._file = ResultWriter(out)
         self._source = os.path.basename(rows)
-        self._rows = left
+        self._rows = open_rows
         self._ids = ids
         self._waiting: dict[int, dict[str, Any]] = {}
-        self._order = list(left)
+        self._order = list(open_rows)
         self.failed = 0
 
     def add(self, number: int, case: dict[str, Any]) -> None:
@@ -219,8 +219,8 @@ class _CaseWriter:
     def _write(self, number: int, case: dict[str, Any]) -> None:
         id = case.pop("id", "") or str(self._rows[number].get("id") or f"row-{number}")
         id = free_id(" ".join(id.split()), self._ids)
-        known = {"source": self._source, "row": number}
-        line = {"id": id, **case, "metadata": {**case.get("metadata", {}), **known}}
+        origin = {"source": self._source, "row": number}
+        line = {"id": id, **case, "metadata": {**case.get("metadata", {}), **origin}}
         try:
             InMemoryCases([line])
         except AgentvError as error:

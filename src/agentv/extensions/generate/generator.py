@@ -55,9 +55,9 @@ class ProjectModel:
         targets = open_targets(folder, file)
         # Only the judge is a default: a target must not write the rubrics it is scored by.
         if name is None and FALLBACK_JUDGE not in targets.names:
-            known = f"Known targets: {', '.join(targets.names)}"
-            listed = known if targets.names else "There is no targets file yet; `agentv init` writes one"
-            raise UsageError("No model to generate with", listed, "Pass --target NAME or define a target named 'judge'")
+            target_list = f"Known targets: {', '.join(targets.names)}"
+            detail = target_list if targets.names else "There is no targets file yet; `agentv init` writes one"
+            raise UsageError("No model to generate with", detail, "Pass --target NAME or define a target named 'judge'")
         self.name = name or FALLBACK_JUDGE
         check_policy(targets.uses([self.name]))
         spec = RunSpec(
@@ -149,7 +149,7 @@ async def generate_rubrics(
     report: Callable[[str], None],
 ) -> GenerationResult:
     """Generate a rubric for each case. `keep` receives all rubrics so far every few seconds, and at the end."""
-    made: dict[str, Rubric] = {}
+    rubrics: dict[str, Rubric] = {}
     written_at = time.monotonic()
 
     async def make(case: EvalCase) -> Rubric:
@@ -157,14 +157,14 @@ async def generate_rubrics(
 
     def add(case: EvalCase, rubric: Rubric) -> None:
         nonlocal written_at
-        made[case.id] = rubric
+        rubrics[case.id] = rubric
         if time.monotonic() - written_at > WRITE_INTERVAL_S:
-            keep(made)
+            keep(rubrics)
             written_at = time.monotonic()
 
     result = await _Batch(make, add, report).run([(case.id, case) for case in cases], model.concurrency)
-    if made:
-        keep(made)
+    if rubrics:
+        keep(rubrics)
     return result
 
 
@@ -184,20 +184,20 @@ class RowTemplates(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def are_complete(self) -> bool:
         """Whether no model is needed."""
-        given = self.fields.paths
-        return all(getattr(self, name) is not None or name in given for name in ("input", "expected_outcome"))
+        paths = self.fields.paths
+        return all(getattr(self, name) is not None or name in paths for name in ("input", "expected_outcome"))
 
     def render(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of a case that are mapped or have templates. Raises ValueError if one does not fit."""
-        found = self.fields.values(row)
+        values = self.fields.values(row)
         for name in _TEMPLATES:
             template = getattr(self, name)
             if template is not None:
                 try:
-                    found[name] = environment().render_str(template, **row).strip()
+                    values[name] = environment().render_str(template, **row).strip()
                 except minijinja.TemplateError as error:
                     raise ValueError(f"--{name.replace('_', '-')}: {_explained(error, template, row)}") from None
-        return found
+        return values
 
 
 def _explained(error: minijinja.TemplateError, template: str, row: Mapping[str, Any]) -> str:
@@ -228,8 +228,8 @@ async def generate_cases(
         return {key: value for key, value in fields.items() if value}
 
     batch = _Batch(make, lambda numbered, case: keep(numbered[0], case), report)
-    named = [(f"Row {number}", (number, row)) for number, row in rows]
-    return await batch.run(named, 1 if model is None else model.concurrency)
+    items = [(f"Row {number}", (number, row)) for number, row in rows]
+    return await batch.run(items, 1 if model is None else model.concurrency)
 
 
 class _Batch(msgspec.Struct, Generic[Item, Value]):
@@ -241,9 +241,9 @@ class _Batch(msgspec.Struct, Generic[Item, Value]):
     made: int = 0
     failed: int = 0
 
-    async def run(self, named: list[tuple[str, Item]], concurrency: int) -> GenerationResult:
-        left, loop = iter(named), asyncio.get_running_loop()
-        task = asyncio.gather(*(self._work(left) for _ in range(min(concurrency, len(named)))))
+    async def run(self, items: list[tuple[str, Item]], concurrency: int) -> GenerationResult:
+        queue, loop = iter(items), asyncio.get_running_loop()
+        task = asyncio.gather(*(self._work(queue) for _ in range(min(concurrency, len(items)))))
         interrupted = False
 
         def stop() -> None:
@@ -256,8 +256,8 @@ class _Batch(msgspec.Struct, Generic[Item, Value]):
                 interrupted = True
         return GenerationResult(made=self.made, failed=self.failed, interrupted=interrupted)
 
-    async def _work(self, left: Iterator[tuple[str, Item]]) -> None:
-        for name, item in left:
+    async def _work(self, queue: Iterator[tuple[str, Item]]) -> None:
+        for name, item in queue:
             try:
                 value = await self.make(item)
             except (EvaluatorFailure, ValueError) as error:
@@ -270,10 +270,10 @@ class _Batch(msgspec.Struct, Generic[Item, Value]):
 
 def one_dataset(path: str, note: Callable[[str], None]) -> tuple[Source, list[EvalCase]]:
     """Open a file that must hold one dataset, and load all its cases."""
-    found = case_source(path, warn=lambda _: None, note=note)
-    if len(found.sources) != 1:
-        raise UsageError(f"{path} has {len(found.sources)} datasets", hint="Pass a single file")
-    return found.sources[0], found.load()
+    cases = case_source(path, warn=lambda _: None, note=note)
+    if len(cases.sources) != 1:
+        raise UsageError(f"{path} has {len(cases.sources)} datasets", hint="Pass a single file")
+    return cases.sources[0], cases.load()
 
 
 def _case_text(case: EvalCase) -> str:
@@ -288,15 +288,15 @@ def _read_rubric(data: dict[str, Any]) -> Rubric:
     items = data.get("rubrics")
     if not isinstance(items, list) or not 1 <= len(items) <= MOST_ITEMS:
         raise UnusableResponse(f"it needs 'rubrics', a list of 1 to {MOST_ITEMS} items")
-    written = [_read_item(item, number) for number, item in enumerate(items, 1)]
-    seen: set[str] = set()
-    for item in written:
-        item["id"] = free_id(item["id"], seen)
-        seen.add(item["id"])
-    complaints = rubric_complaints([msgspec.convert(item, RubricItem) for item in written])
+    rubric = [_read_item(item, number) for number, item in enumerate(items, 1)]
+    ids: set[str] = set()
+    for item in rubric:
+        item["id"] = free_id(item["id"], ids)
+        ids.add(item["id"])
+    complaints = rubric_complaints([msgspec.convert(item, RubricItem) for item in rubric])
     if complaints:
         raise UnusableResponse(complaints[0])
-    return written
+    return rubric
 
 
 def _read_item(item: Any, number: int) -> dict[str, Any]:
@@ -311,17 +311,17 @@ def _read_item(item: Any, number: int) -> dict[str, Any]:
     if not isinstance(required, bool):
         raise UnusableResponse(f"'required' of item {number} must be true or false")
     name = re.sub(r"[^a-z0-9]+", "-", str(item.get("id") or "").lower()).strip("-") or f"item-{number}"
-    found: dict[str, Any] = {"id": name, "expected_outcome": " ".join(text.split())}
+    entry: dict[str, Any] = {"id": name, "expected_outcome": " ".join(text.split())}
     if weight != 1:
-        found["weight"] = int(weight) if float(weight).is_integer() else weight
-    found["required"] = required  # always written, since the default depends on the kind of rubric
-    return found
+        entry["weight"] = int(weight) if float(weight).is_integer() else weight
+    entry["required"] = required  # always written, since the default depends on the kind of rubric
+    return entry
 
 
-def free_id(name: str, taken: Container[str]) -> str:
+def free_id(name: str, used_ids: Container[str]) -> str:
     """Return the name, with a number appended if it is taken."""
     names = chain((name,), (f"{name}-{number}" for number in count(2)))
-    return next(each for each in names if each not in taken)
+    return next(candidate for candidate in names if candidate not in used_ids)
 
 
 def _read_case(data: dict[str, Any]) -> dict[str, Any]:

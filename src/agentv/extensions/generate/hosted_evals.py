@@ -53,14 +53,14 @@ class HostedEvals:
         after = ""
         while True:
             page = await self.get(f"{path}?limit={_PAGE}&order=asc{after}")
-            found = page.get("data") if isinstance(page, dict) else None
-            if not isinstance(found, list):
+            items = page.get("data") if isinstance(page, dict) else None
+            if not isinstance(items, list):
                 raise AgentvError(f"{self._base}/{path} did not return a list", hint="Check the base URL")
-            for item in found:
+            for item in items:
                 yield item
-            if not found or not page.get("has_more"):
+            if not items or not page.get("has_more"):
                 return
-            last = page.get("last_id") or found[-1].get("id")
+            last = page.get("last_id") or items[-1].get("id")
             if f"&after={quote(str(last))}" == after:
                 raise AgentvError(f"{self._base}/{path} returned the same page twice")
             after = f"&after={quote(str(last))}"
@@ -90,18 +90,18 @@ def _explained(failure: TargetFailure, path: str) -> AgentvError:
 
 
 async def download(
-    api: HostedEvals, folder: str, wanted: Iterable[str], note: Callable[[str], None]
+    api: HostedEvals, folder: str, eval_names: Iterable[str], note: Callable[[str], None]
 ) -> list[DownloadedEval]:
     """Download evals to a folder; all of them if none is named. Runs that are there already are not read again."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    names = list(wanted)
+    names = list(eval_names)
     evals = [await api.get(f"evals/{quote(name)}") for name in names] if names else None
-    done = []
-    async for each in _each(evals) if evals is not None else api.listed("evals"):
-        found = await _download_eval(api, folder, each, note)
-        if found is not None:
-            done.append(found)
-    return done
+    downloads = []
+    async for data in _each(evals) if evals is not None else api.listed("evals"):
+        result = await _download_eval(api, folder, data, note)
+        if result is not None:
+            downloads.append(result)
+    return downloads
 
 
 async def _each(values: list[Any]) -> AsyncIterator[Any]:
@@ -110,27 +110,27 @@ async def _each(values: list[Any]) -> AsyncIterator[Any]:
 
 
 async def _download_eval(
-    api: HostedEvals, folder: str, found: dict[str, Any], note: Callable[[str], None]
+    api: HostedEvals, folder: str, data: dict[str, Any], note: Callable[[str], None]
 ) -> DownloadedEval | None:
-    name = found.get("name") or found["id"]
-    path = os.path.join(folder, f"{_UNSAFE.sub('-', name).strip('-.')[:80] or 'eval'}-{_UNSAFE.sub('-', found['id'])}")
-    done = DownloadedEval(f"{path}.json")
+    name = data.get("name") or data["id"]
+    path = os.path.join(folder, f"{_UNSAFE.sub('-', name).strip('-.')[:80] or 'eval'}-{_UNSAFE.sub('-', data['id'])}")
+    result = DownloadedEval(f"{path}.json")
     items: dict[bytes, Any] = {}
     messages: Any = None
-    async for run in api.listed(f"evals/{quote(found['id'])}/runs"):
-        done.runs += 1
+    async for run in api.listed(f"evals/{quote(data['id'])}/runs"):
+        result.runs += 1
         source = object_at(run, "data_source")
         messages = source.get("input_messages") or messages
-        for item in [*await _source_items(api, source.get("source")), *await _run_items(api, path, run, done)]:
+        for item in [*await _source_items(api, source.get("source")), *await _run_items(api, path, run, result)]:
             items.setdefault(to_json(item), item)
-    done.items = len(items)
+    result.items = len(items)
     if not items:
         note(f"{name}: it has no items, so that there is no dataset; its data are in logs of the service")
         return None
-    kept = {key: found[key] for key in _KEPT if key in found}
-    content = {**kept, **({"input_messages": messages} if messages else {}), "items": list(items.values())}
-    _write(done.path, [to_json(content)])
-    return done
+    fields = {key: data[key] for key in _KEPT if key in data}
+    content = {**fields, **({"input_messages": messages} if messages else {}), "items": list(items.values())}
+    _write(result.path, [to_json(content)])
+    return result
 
 
 async def _source_items(api: HostedEvals, source: Any) -> list[dict[str, Any]]:
@@ -144,7 +144,7 @@ async def _source_items(api: HostedEvals, source: Any) -> list[dict[str, Any]]:
     return [{"item": row["item"]} for row in rows if isinstance(row, dict) and isinstance(row.get("item"), dict)]
 
 
-async def _run_items(api: HostedEvals, path: str, run: dict[str, Any], done: DownloadedEval) -> list[dict[str, Any]]:
+async def _run_items(api: HostedEvals, path: str, run: dict[str, Any], result: DownloadedEval) -> list[dict[str, Any]]:
     """Return the items that a run answered. Its answers and grades are written to a file, once the run has ended."""
     file = f"{path}.{_UNSAFE.sub('-', run['id'])}.jsonl"
     if os.path.exists(file):
@@ -154,9 +154,9 @@ async def _run_items(api: HostedEvals, path: str, run: dict[str, Any], done: Dow
         outputs = [output async for output in api.listed(where)]
         if outputs and run.get("status") not in ("queued", "in_progress"):
             _write(file, map(to_json, outputs))
-            done.new_runs += 1
-    found = (output.get("datasource_item") for output in outputs if isinstance(output, dict))
-    return [{"item": item} for item in found if isinstance(item, dict)]
+            result.new_runs += 1
+    items = (output.get("datasource_item") for output in outputs if isinstance(output, dict))
+    return [{"item": item} for item in items if isinstance(item, dict)]
 
 
 def _write(path: str, lines: Iterable[bytes]) -> None:

@@ -61,8 +61,8 @@ def _write(path: str, kind: str, rows: list[dict[str, Any]]) -> None:
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     header = {"dataset": os.path.basename(formats.base_of(path))}
     cases = InMemoryCases(rows).stream()
-    written = (formats.WrittenRow(row, None, case) for row, case in zip(rows, cases, strict=True))
-    formats.load_format(kind).write(formats.Content(header, written), path)
+    output_rows = (formats.WrittenRow(row, None, case) for row, case in zip(rows, cases, strict=True))
+    formats.load_format(kind).write(formats.Content(header, output_rows), path)
     read = sum(1 for _ in case_source(path, warn=output.discard, note=output.discard).stream())
     if read != len(rows):
         raise UsageError(f"{path} has {plural(read, 'case')} instead of {len(rows)}")

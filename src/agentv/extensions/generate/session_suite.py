@@ -83,10 +83,10 @@ class _Group(NamedTuple):
     def name(self) -> str:
         """The most frequent words of the requests."""
         words = Counter(
-            word for each in self.members for word in dict.fromkeys(_WORD.findall(each.text)) if word not in _STOP_WORDS
+            word for item in self.members for word in dict.fromkeys(_WORD.findall(item.text)) if word not in _STOP_WORDS
         )
-        chosen = [word for word, _ in words.most_common(3) if not word.isdigit()]
-        return "-".join(chosen)[:60] or "other"
+        top_words = [word for word, _ in words.most_common(3) if not word.isdigit()]
+        return "-".join(top_words)[:60] or "other"
 
 
 class SessionSuite:
@@ -126,14 +126,14 @@ class SessionSuite:
     def _add(self, session: Session, exchange: Exchange, number: int) -> None:
         self._requests += 1
         row = _without_references(self._privacy.clean_value(_row(session, exchange, number, self._options.requests)))
-        asked = row.get("input", "")
-        text = " ".join((asked if isinstance(asked, str) else asked[-1]["content"]).split()).lower()
-        key = digest([text, [message_to_data(each) for each in exchange.history] if number > 1 else []])
-        known = self._by_text.get(key)
-        place = known.place if known is not None else self._stream.seek(0, 2)
-        if known is not None:
+        prompt = row.get("input", "")
+        text = " ".join((prompt if isinstance(prompt, str) else prompt[-1]["content"]).split()).lower()
+        key = digest([text, [message_to_data(message) for message in exchange.history] if number > 1 else []])
+        duplicate = self._by_text.get(key)
+        place = duplicate.place if duplicate is not None else self._stream.seek(0, 2)
+        if duplicate is not None:
             self._exact += 1
-            known.repeats += 1
+            duplicate.repeats += 1
             return
         self._by_text[key] = _Candidate(text, _steps(exchange), place)
         self._stream.write(to_json(row) + b"\n")
@@ -143,21 +143,21 @@ class SessionSuite:
         self._groups = _grouped(self._without_near_duplicates())
         ids: set[str] = set()
         names = _unique_names(self._groups)
-        chosen = sorted(_round_robin(self._groups, self._options), key=lambda pick: pick[0])
-        return [self._case(candidate, names[place], ids) for place, candidate in chosen]
+        picks = sorted(_round_robin(self._groups, self._options), key=lambda pick: pick[0])
+        return [self._case(candidate, names[place], ids) for place, candidate in picks]
 
     def _without_near_duplicates(self) -> list[_Candidate]:
-        kept: list[_Candidate] = []
+        candidates: list[_Candidate] = []
         texts: list[str] = []
         for candidate in self._by_text.values():
-            found = process.extractOne(candidate.text, texts, scorer=fuzz.ratio, score_cutoff=_NEAR_DUPLICATE)
-            if found is None or kept[found[2]].numbers != candidate.numbers:
-                kept.append(candidate)
+            match = process.extractOne(candidate.text, texts, scorer=fuzz.ratio, score_cutoff=_NEAR_DUPLICATE)
+            if match is None or candidates[match[2]].numbers != candidate.numbers:
+                candidates.append(candidate)
                 texts.append(candidate.text)
             else:
                 self._near += 1
-                kept[found[2]].repeats += candidate.repeats
-        return kept
+                candidates[match[2]].repeats += candidate.repeats
+        return candidates
 
     def _case(self, candidate: _Candidate, cluster: str, ids: set[str]) -> dict[str, Any]:
         self._stream.seek(candidate.place)
@@ -186,7 +186,7 @@ class SessionSuite:
 def _row(session: Session, exchange: Exchange, number: int, requests: Requests) -> dict[str, Any]:
     """Return the case of a request, without its id and cluster."""
     tools = list(dict.fromkeys(exchange.tools))
-    earlier = [message_to_data(each) for each in exchange.history if each.content is not None and each.role != "tool"]
+    earlier = [message_to_data(item) for item in exchange.history if item.content is not None and item.role != "tool"]
     for message in earlier:
         message.pop("tool_calls", None)
     row: dict[str, Any] = {
@@ -195,19 +195,19 @@ def _row(session: Session, exchange: Exchange, number: int, requests: Requests) 
         "expected_output": exchange.answer,
     }
     if requests == "all":
-        others = [each for each in session.exchanges[1:] if each.answer.strip() and each.text.strip()]
-        row["turns"] = [{"input": each.text, "expected_output": each.answer} for each in others]
+        others = [item for item in session.exchanges[1:] if item.answer.strip() and item.text.strip()]
+        row["turns"] = [{"input": item.text, "expected_output": item.answer} for item in others]
     row["evaluators"] = [{"type": "llm_judge"}]
     if tools:
         # Weight 0: a proposal that is reported, but not part of the score.
         minimums = dict.fromkeys(tools, 1)
         row["evaluators"].append({"type": "tool_trajectory", "mode": "any_order", "minimums": minimums, "weight": 0})
-    known = {"model": session.model, "started": session.started, "tools": list(_steps(exchange)) or None}
+    details = {"model": session.model, "started": session.started, "tools": list(_steps(exchange)) or None}
     row["tags"] = [f"source:{session.agent}"]
     row["metadata"] = {
         SESSION_KEY: session.id,
         REQUEST_KEY: number,
-        **{key: value for key, value in known.items() if value is not None},
+        **{key: value for key, value in details.items() if value is not None},
     }
     return {key: value for key, value in row.items() if value not in ([], "")}
 
@@ -232,8 +232,8 @@ def _grouped(candidates: list[_Candidate]) -> list[_Group]:
     words: list[str] = []
     by_tools: dict[tuple[str, ...], list[int]] = {}
     for candidate in candidates:
-        found = process.extractOne(candidate.words, words, scorer=fuzz.ratio, score_cutoff=_SAME_GROUP)
-        place = None if found is None else found[2]
+        match = process.extractOne(candidate.words, words, scorer=fuzz.ratio, score_cutoff=_SAME_GROUP)
+        place = None if match is None else match[2]
         if place is None and len(candidate.tools) >= _FEWEST_TOOLS:
             same = {group: words[group] for group in by_tools.get(candidate.tools, ())}
             nearest = process.extractOne(candidate.words, same, scorer=fuzz.ratio, score_cutoff=_SAME_GROUP_WITH_TOOLS)
@@ -249,27 +249,27 @@ def _grouped(candidates: list[_Candidate]) -> list[_Group]:
 
 def _round_robin(groups: list[_Group], options: SuiteOptions) -> Iterator[tuple[int, _Candidate]]:
     """Choose cases: one of each group, the largest groups first, then a second one, until there are enough."""
-    order = sorted(range(len(groups)), key=lambda place: -sum(each.repeats for each in groups[place].members))
+    order = sorted(range(len(groups)), key=lambda place: -sum(candidate.repeats for candidate in groups[place].members))
     ranked = {place: _ranked(groups[place]) for place in order}
-    left = options.max_cases
+    budget = options.max_cases
     for turn in range(options.per_cluster):
         for place in order:
-            if turn < len(ranked[place]) and left > 0:
-                left -= 1
+            if turn < len(ranked[place]) and budget > 0:
+                budget -= 1
                 yield place, ranked[place][turn]
 
 
 def _ranked(group: _Group) -> list[_Candidate]:
     """Return the members of a group: the most frequent one, then those that are least like it."""
     first = max(group.members, key=lambda each: each.repeats)
-    others = [each for each in group.members if each is not first]
+    others = [member for member in group.members if member is not first]
     return [first, *sorted(others, key=lambda each: fuzz.ratio(each.words, first.words))]
 
 
 def _unique_names(groups: list[_Group]) -> list[str]:
     names: list[str] = []
-    taken: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for group in groups:
-        taken[group.name] += 1
-        names.append(group.name if taken[group.name] == 1 else f"{group.name}-{taken[group.name]}")
+        counts[group.name] += 1
+        names.append(group.name if counts[group.name] == 1 else f"{group.name}-{counts[group.name]}")
     return names

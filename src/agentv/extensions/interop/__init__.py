@@ -3,6 +3,11 @@
 _DATASETS = "agentv.extensions.interop.datasets"
 _RESULTS = "agentv.extensions.interop.results"
 _SESSIONS = "agentv.extensions.interop.sessions"
+_RECORD_FORMATS = (
+    *("langfuse", "braintrust", "mlflow", "langsmith", "ragas", "azure", "phoenix", "letta", "nemo-gym", "swe-bench"),
+    *("human-eval", "mt-bench", "sharegpt", "alpaca", "chat"),
+)
+"""The rows of `datasets.record_formats`, which is not imported here because a run rarely needs it."""
 
 ROWS = {
     "agentv.foreign_formats": {
@@ -11,7 +16,7 @@ ROWS = {
         "github-prompt": f"{_DATASETS}.github_prompt:GITHUB_PROMPT",
         "agentv-5": f"{_DATASETS}.promptfoo.agentv_suite:AGENTV_SUITE",
         "promptfoo": f"{_DATASETS}.promptfoo.promptfoo_config:PROMPTFOO_CONFIG",
-        "promptfoo-tests": f"{_DATASETS}.promptfoo.promptfoo_config:PROMPTFOO_TESTS",
+        "promptfoo-tests": f"{_DATASETS}.promptfoo_tests:PROMPTFOO_TESTS",
         "openai-hosted": f"{_DATASETS}.openai_evals:OPENAI_HOSTED",
         "openai-evals": f"{_DATASETS}.openai_evals:OPENAI_SAMPLES",
         "inspect": f"{_DATASETS}.inspect_samples:INSPECT_SAMPLES",
@@ -21,27 +26,18 @@ ROWS = {
         "lm-eval": f"{_DATASETS}.benchmarks.lm_eval:LM_EVAL",
         "adk": f"{_DATASETS}.agents.adk:ADK",
         "pydantic-evals": f"{_DATASETS}.platforms.pydantic_cases:PYDANTIC_CASES",
-        "langfuse": f"{_DATASETS}.platforms.langfuse:LANGFUSE",
-        "braintrust": f"{_DATASETS}.platforms.braintrust:BRAINTRUST",
-        "mlflow": f"{_DATASETS}.platforms.mlflow:MLFLOW",
-        "langsmith": f"{_DATASETS}.platforms.langsmith:LANGSMITH",
-        "letta": f"{_DATASETS}.agents.letta:LETTA",
-        "ragas": f"{_DATASETS}.platforms.ragas:RAGAS",
-        "azure": f"{_DATASETS}.platforms.azure:AZURE",
-        "phoenix": f"{_DATASETS}.platforms.phoenix:PHOENIX",
-        "swe-bench": f"{_DATASETS}.benchmarks.swe_bench:SWE_BENCH",
-        "human-eval": f"{_DATASETS}.benchmarks.human_eval:HUMAN_EVAL",
-        "mt-bench": f"{_DATASETS}.benchmarks.mt_bench:MT_BENCH",
         "tau2": f"{_DATASETS}.benchmarks.tau2:TAU2",
-        "sharegpt": f"{_DATASETS}.training.sharegpt:SHAREGPT",
-        "alpaca": f"{_DATASETS}.training.alpaca:ALPACA",
-        "chat": f"{_DATASETS}.training.chat:CHAT",
+        "multiple-choice": f"{_DATASETS}.multiple_choice:MULTIPLE_CHOICE",
+        "preference-pairs": f"{_DATASETS}.preference_pairs:PREFERENCE_PAIRS",
+        **{name: f"{_DATASETS}.keyed_records:{name}" for name in _RECORD_FORMATS},
     },
     "agentv.foreign_folders": {
         "harbor": f"{_DATASETS}.agents.harbor:HARBOR",
         "hugging-face": f"{_DATASETS}.benchmarks.hugging_face:HUGGING_FACE",
     },
     "agentv.result_formats": {
+        "agentv-jsonl": f"{_RESULTS}.agentv_rows:AgentvLines",
+        "agentv-yaml": f"{_RESULTS}.agentv_rows:AgentvYaml",
         "openai-hosted": f"{_RESULTS}.openai_items:OpenAiItems",
         "inspect": f"{_RESULTS}.inspect_logs:InspectLog",
         "promptfoo": f"{_RESULTS}.promptfoo_results:PromptfooResults",
@@ -50,6 +46,10 @@ ROWS = {
         "lm-eval": f"{_RESULTS}.lm_eval_samples:LmEvalSamples",
         "helm": f"{_RESULTS}.helm_runs:HelmRun",
         "openai-evals": f"{_RESULTS}.openai_logs:OpenAiLog",
+        "braintrust": f"{_RESULTS}.braintrust_experiments:BraintrustExperiment",
+        "swe-bench": f"{_RESULTS}.swe_bench_results:SweBenchResults",
+        "waza": f"{_RESULTS}.waza_runs:WazaRun",
+        "nemo-gym": f"{_RESULTS}.nemo_gym_rollouts:NemoGymRollouts",
         "every-eval-ever": f"{_RESULTS}.every_eval_ever:EveryEvalEver",
     },
     "agentv.session_formats": {
@@ -60,9 +60,19 @@ ROWS = {
         "pi-coding-agent": f"{_SESSIONS}.pi:PI",
         "opencode": f"{_SESSIONS}.opencode:OPENCODE",
         "atif": f"{_SESSIONS}.atif:ATIF",
+        "qwen-code": f"{_SESSIONS}.qwen_code:QWEN_CODE",
+        "swe-agent": f"{_SESSIONS}.swe_agent:SWE_AGENT",
         "gemini-cli": f"{_SESSIONS}.gemini_cli:GEMINI_CLI",
     },
+    "agentv.commands": {
+        "runs import": "agentv.extensions.interop.command:import_command",
+        "runs export": "agentv.extensions.interop.command:export_command",
+    },
     "agentv.services": {
-        "every-eval-ever": f"{_RESULTS}.every_eval_ever_export:export_run",
+        "providers-files": "agentv.extensions.interop.agentv_providers:targets_of_providers",
+        "command-successor": "agentv.extensions.interop.agentv_commands:successor",
+        "option-translation": "agentv.extensions.interop.agentv_commands:translate",
+        "run-import": "agentv.extensions.interop.imports.import_cache:imported_folder",
+        "promptfoo-prompts": "agentv.extensions.interop.functions.prompt_function:read_prompt",
     },
 }

@@ -35,7 +35,7 @@ _LONGEST_PREVIEW = 200
 _MOST_FINDINGS = 50
 
 
-class ValidateArguments(ToolArguments, frozen=True, kw_only=True):
+class ValidateToolArguments(ToolArguments, frozen=True, kw_only=True):
     """Check datasets, their targets and the configuration, and report every problem with its line and how to fix it.
     Executes nothing. Use it after each change of a dataset."""
 
@@ -62,14 +62,14 @@ class ValidateAnswer(ToolAnswer, frozen=True, kw_only=True):
         yield f"Checked {plural(self.files, 'file')} with {plural(self.cases, 'readable case')}: " + (
             f"{plural(self.errors, 'error')}, {plural(self.warnings, 'warning')}"
         )
-        for each in self.findings:
-            place = f"{each.path}:{each.line or 1}"
-            yield f"{place}: {each.severity}: {each.message}{f' ({each.hint})' if each.hint else ''}"
+        for finding in self.findings:
+            place = f"{finding.path}:{finding.line or 1}"
+            yield f"{place}: {finding.severity}: {finding.message}{f' ({finding.hint})' if finding.hint else ''}"
 
 
-def check(project: ServedProject, given: ValidateArguments, _: CallInProgress) -> ValidateAnswer:
+def check(project: ServedProject, args: ValidateToolArguments, _: CallInProgress) -> ValidateAnswer:
     """Validate datasets."""
-    paths = project.dataset_paths(given.datasets)
+    paths = project.dataset_paths(args.datasets)
     project.check_sources(find_datasets(paths, ignore, ignore, ignore))
     report = validate(paths, Options())
     worst = sorted(report.findings, key=lambda finding: finding.severity != "error")
@@ -95,7 +95,7 @@ class ListCasesArguments(ToolArguments, frozen=True, kw_only=True):
     offset: Offset = 0
 
 
-class ListedCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CaseRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One case. `input` is the beginning of its last user message."""
 
     id: str
@@ -112,7 +112,7 @@ class ListCasesAnswer(ToolAnswer, frozen=True, kw_only=True):
     REST = "Read one case with read_case, or fewer with `limit`"
 
     total: int
-    cases: list[ListedCase] = []
+    cases: list[CaseRow] = []
     next_offset: int | None = None
     notes: list[str] = []
 
@@ -123,16 +123,16 @@ class ListCasesAnswer(ToolAnswer, frozen=True, kw_only=True):
         yield from self.notes
 
 
-def list_cases(project: ServedProject, given: ListCasesArguments, _: CallInProgress) -> ListCasesAnswer:
+def list_cases(project: ServedProject, args: ListCasesArguments, _: CallInProgress) -> ListCasesAnswer:
     """Return a page of cases."""
     notes: list[str] = []
-    source = _opened(project, given.datasets, given.cases, given.filters, notes)
+    source = _opened(project, args.datasets, args.cases, args.filters, notes)
     total, page = 0, []
     for case in source.stream():
-        if given.offset <= total < given.offset + given.limit:
+        if args.offset <= total < args.offset + args.limit:
             page.append(_listed(case))
         total += 1
-    end = min(total, given.offset + given.limit)
+    end = min(total, args.offset + args.limit)
     return ListCasesAnswer(total=total, cases=page, next_offset=next_offset(end, total), notes=notes[:_MOST_FINDINGS])
 
 
@@ -149,13 +149,13 @@ def _opened(
     return source
 
 
-def _listed(case: EvalCase) -> ListedCase:
+def _listed(case: EvalCase) -> CaseRow:
     last = next((message for message in reversed(case.input) if message.role == "user"), None)
     content = "" if last is None else last.content
     if isinstance(content, tuple):
         content = " ".join(part.value for part in content)
     text = content if isinstance(content, str) else repr(content)
-    return ListedCase(
+    return CaseRow(
         id=case.id,
         path=case.path,
         line=case.line,
@@ -189,15 +189,15 @@ class ReadCaseAnswer(ToolAnswer, frozen=True, kw_only=True):
         yield from self.notes
 
 
-def read_case(project: ServedProject, given: ReadCaseArguments, _: CallInProgress) -> ReadCaseAnswer:
+def read_case(project: ServedProject, args: ReadCaseArguments, _: CallInProgress) -> ReadCaseAnswer:
     """Return one case."""
     notes: list[str] = []
-    found = list(_opened(project, given.datasets, [given.case], [], notes).stream())
-    if len(found) != 1:
-        places = ", ".join(f"{case.path}:{case.line or 1}" for case in found[:10])
-        raise UsageError(f"{len(found):,} cases have the id '{given.case}'", places, "Name one dataset")
-    case = found[0]
-    data = resolved_data(case) if given.resolve else case_to_data(case)
+    matches = list(_opened(project, args.datasets, [args.case], [], notes).stream())
+    if len(matches) != 1:
+        places = ", ".join(f"{case.path}:{case.line or 1}" for case in matches[:10])
+        raise UsageError(f"{len(matches):,} cases have the id '{args.case}'", places, "Name one dataset")
+    case = matches[0]
+    data = resolved_data(case) if args.resolve else case_to_data(case)
     return ReadCaseAnswer(case=data, path=case.path, line=case.line, notes=notes[:_MOST_FINDINGS])
 
 
@@ -227,10 +227,10 @@ class ListTargetsAnswer(ToolAnswer, frozen=True, kw_only=True):
             yield " ".join(filter(None, (target.name, target.provider, target.model, target.problem)))
 
 
-def list_targets(project: ServedProject, given: ListTargetsArguments, _: CallInProgress) -> ListTargetsAnswer:  # noqa: ARG001
+def list_targets(project: ServedProject, args: ListTargetsArguments, _: CallInProgress) -> ListTargetsAnswer:  # noqa: ARG001
     """Return the targets of the project."""
     targets = open_targets(".", project.targets_file)
-    found = []
+    entries = []
     for name in targets.names:
         settings, problem = targets.raw(name), None
         try:
@@ -238,7 +238,7 @@ def list_targets(project: ServedProject, given: ListTargetsArguments, _: CallInP
         except AgentvError as error:
             problem = error.detail or error.headline
         model = settings.get("model")
-        found.append(
+        entries.append(
             ListedTarget(
                 name=name,
                 provider=str(settings["provider"]),
@@ -246,11 +246,11 @@ def list_targets(project: ServedProject, given: ListTargetsArguments, _: CallInP
                 problem=problem,
             )
         )
-    return ListTargetsAnswer(targets=found)
+    return ListTargetsAnswer(targets=entries)
 
 
 TOOLS = (
-    ServedTool("validate_datasets", "Validate datasets", ValidateArguments, ValidateAnswer, check),
+    ServedTool("validate_datasets", "Validate datasets", ValidateToolArguments, ValidateAnswer, check),
     ServedTool("list_cases", "List cases", ListCasesArguments, ListCasesAnswer, list_cases),
     ServedTool("read_case", "Read one case", ReadCaseArguments, ReadCaseAnswer, read_case),
     ServedTool("list_targets", "List targets", ListTargetsArguments, ListTargetsAnswer, list_targets),

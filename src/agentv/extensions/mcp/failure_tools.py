@@ -91,63 +91,63 @@ class ReadFailuresAnswer(ToolAnswer, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         yield f"{plural(self.total, 'matching result')} of {self.results:,}"
-        for each in self.failures:
-            outcome = "error" if each.status == "error" else f"{each.verdict or each.status} {number(each.score)}"
-            name = job_name(each.case, each.prompt, each.trial)
-            yield f"{name} ({each.target}): {outcome}: {one_line(each.reason, _LONGEST_REASON)}"
+        for entry in self.failures:
+            outcome = "error" if entry.status == "error" else f"{entry.verdict or entry.status} {number(entry.score)}"
+            name = job_name(entry.case, entry.prompt, entry.trial)
+            yield f"{name} ({entry.target}): {outcome}: {one_line(entry.reason, _LONGEST_REASON)}"
         if self.next_offset is not None:
             yield f"{self.total - self.next_offset:,} more from offset {self.next_offset}"
 
 
-def read_failures(project: ServedProject, given: ReadFailuresArguments, _: CallInProgress) -> ReadFailuresAnswer:
+def read_failures(project: ServedProject, args: ReadFailuresArguments, _: CallInProgress) -> ReadFailuresAnswer:
     """Return a page of results that did not pass."""
-    with open_whole(project, given.run) as store:
-        found, results = _chosen(store, given)
-        page = [store.read(offset) for offset in found[given.offset : given.offset + given.limit]]
+    with open_whole(project, args.run) as store:
+        offsets, results = _chosen(store, args)
+        page = [store.read(offset) for offset in offsets[args.offset : args.offset + args.limit]]
         cases = _stored_cases(store, page)
-    shown: list[FailedResult] = []
+    failures: list[FailedResult] = []
     size = 0
     for result in page:
         failed = _failed(result, cases.get((result.dataset_path, result.eval_id), {}))
         size += len(msgspec.json.encode(failed))
-        if shown and size > _MOST_OF_PAGE:
+        if failures and size > _MOST_OF_PAGE:
             break
-        shown.append(failed)
+        failures.append(failed)
     return ReadFailuresAnswer(
-        total=len(found),
+        total=len(offsets),
         results=results,
-        failures=shown,
-        next_offset=next_offset(given.offset + len(shown), len(found)),
-        cut_hint=ReadFailuresAnswer.REST if any(each.cut for each in shown) else "",
+        failures=failures,
+        next_offset=next_offset(args.offset + len(failures), len(offsets)),
+        cut_hint=ReadFailuresAnswer.REST if any(failure.cut for failure in failures) else "",
     )
 
 
-def _chosen(store: RunStore, given: ReadFailuresArguments) -> tuple[list[int], int]:
+def _chosen(store: RunStore, args: ReadFailuresArguments) -> tuple[list[int], int]:
     """Return the offsets of the records that match, lowest score first and errors last, and the number of records."""
-    found: list[tuple[float, str, int]] = []
+    matches: list[tuple[float, str, int]] = []
     results = 0
-    cases = frozenset(given.cases)
-    shown = [each for each in given.cases if not each.isascii()]
+    cases = frozenset(args.cases)
+    non_ascii = [name for name in args.cases if not name.isascii()]
     for offset, record in store.entries(ScoreRecord):
         results += 1
         ending = record.verdict if record.status == "ok" else record.status
-        if ending not in given.outcomes or not _is(given.target, record.target):
+        if ending not in args.outcomes or not _is(args.target, record.target):
             continue
-        if not cases or record.eval_id in cases or any(is_named(record.eval_id, each) for each in shown):
-            found.append((2.0 if record.score is None else record.score, record.eval_id, offset))
-    return [offset for _, _, offset in sorted(found)], results
+        if not cases or record.eval_id in cases or any(is_named(record.eval_id, name) for name in non_ascii):
+            matches.append((2.0 if record.score is None else record.score, record.eval_id, offset))
+    return [offset for _, _, offset in sorted(matches)], results
 
 
 def _stored_cases(store: RunStore, results: Iterable[Result]) -> dict[tuple[str, str], dict[str, Any]]:
-    wanted = {(each.dataset_path, each.eval_id) for each in results}
-    found = {}
-    for case in store.cases() if wanted else ():
+    keys = {(result.dataset_path, result.eval_id) for result in results}
+    rows = {}
+    for case in store.cases() if keys else ():
         key = (case.dataset_path, case.id)
-        if key in wanted:
-            found[key] = case.row
-            if len(found) == len(wanted):
+        if key in keys:
+            rows[key] = case.row
+            if len(rows) == len(keys):
                 break
-    return found
+    return rows
 
 
 def _failed(result: Result, case: dict[str, Any]) -> FailedResult:
@@ -156,7 +156,7 @@ def _failed(result: Result, case: dict[str, Any]) -> FailedResult:
     texts: dict[str, Any] = {
         "reason": reason_of(result),
         "error": msgspec.to_builtins(result.error),
-        "evaluator_results": [_verdict(found) for found in result.evaluator_results],
+        "evaluator_results": [_verdict(evaluation) for evaluation in result.evaluator_results],
         "input": case.get("input"),
         "expected_outcome": case.get("expected_outcome"),
         "expected_output": case.get("expected_output"),
@@ -176,17 +176,17 @@ def _failed(result: Result, case: dict[str, Any]) -> FailedResult:
         verdict=result.verdict,
         **{name: value for name, value in texts.items() if value},
     )
-    kept: FailedResult
-    kept, cut = fitted(failed, _MOST_OF_ONE)
-    return msgspec.structs.replace(kept, cut=cut)
+    short_result: FailedResult
+    short_result, cut = fitted(failed, _MOST_OF_ONE)
+    return msgspec.structs.replace(short_result, cut=cut)
 
 
 _OF_VERDICT = ("name", "type", "score", "verdict", "misses", "reasoning", "candidate_answer")
 
 
-def _verdict(found: EvaluatorResult) -> dict[str, Any]:
-    same = {name: getattr(found, name) for name in _OF_VERDICT}
-    error = None if found.error is None else found.error.message
+def _verdict(result: EvaluatorResult) -> dict[str, Any]:
+    same = {name: getattr(result, name) for name in _OF_VERDICT}
+    error = None if result.error is None else result.error.message
     data: dict[str, Any] = msgspec.to_builtins(EvaluatorVerdict(**same, error=error))
     return data
 
@@ -221,46 +221,46 @@ class ReadResultAnswer(ToolAnswer, frozen=True, kw_only=True):
         if self.text is not None:
             yield self.text
             return
-        found = self.result
-        yield f"{found.get('eval_id')} ({found.get('target')}): {found.get('verdict') or found.get('status')}"
-        yield one_line(str(found.get("candidate_answer") or ""), _LONGEST_REASON)
+        result = self.result
+        yield f"{result.get('eval_id')} ({result.get('target')}): {result.get('verdict') or result.get('status')}"
+        yield one_line(str(result.get("candidate_answer") or ""), _LONGEST_REASON)
 
 
-def read_result(project: ServedProject, given: ReadResultArguments, _: CallInProgress) -> ReadResultAnswer:
+def read_result(project: ServedProject, args: ReadResultArguments, _: CallInProgress) -> ReadResultAnswer:
     """Return one record, or a part of one of its texts."""
-    with open_whole(project, given.run) as store:
-        data: dict[str, Any] = msgspec.to_builtins(store.read(_offset_of(store, given)))
-    if given.place is None:
+    with open_whole(project, args.run) as store:
+        data: dict[str, Any] = msgspec.to_builtins(store.read(_offset_of(store, args)))
+    if args.place is None:
         return ReadResultAnswer(result=data)
-    text = text_at(data, given.place.removeprefix("/result"))
-    part = slice_of(text, given.offset)
-    end = given.offset + len(part)
+    text = text_at(data, args.place.removeprefix("/result"))
+    part = slice_of(text, args.offset)
+    end = args.offset + len(part)
     return ReadResultAnswer(text=part, characters=len(text), next_offset=next_offset(end, len(text)))
 
 
-def _offset_of(store: RunStore, given: ReadResultArguments) -> int:
-    same = {key: offset for key, offset in store.index.items() if is_named(key.eval_id, given.case)}
-    found = {key: offset for key, offset in same.items() if _fits(key, given)}
-    if len(found) == 1:
-        return next(iter(found.values()))
-    listed = [start_of(str(key), _LONGEST_REASON) for key in islice(found or same, 10)]
-    case = start_of(given.case, _LONGEST_REASON)
-    if found:
+def _offset_of(store: RunStore, args: ReadResultArguments) -> int:
+    same = {key: offset for key, offset in store.index.items() if is_named(key.eval_id, args.case)}
+    matches = {key: offset for key, offset in same.items() if _fits(key, args)}
+    if len(matches) == 1:
+        return next(iter(matches.values()))
+    names = [start_of(str(key), _LONGEST_REASON) for key in islice(matches or same, 10)]
+    case = start_of(args.case, _LONGEST_REASON)
+    if matches:
         hint = "Pass `target`, `dataset` or `prompt` as well"
-        raise UsageError(f"{plural(len(found), 'result')} of case '{case}' match", "\n".join(listed), hint)
+        raise UsageError(f"{plural(len(matches), 'result')} of case '{case}' match", "\n".join(names), hint)
     hint = "read_failures lists the results that did not pass"
-    raise UsageError(f"The run has no such result of case '{case}'", "\n".join(listed), hint)
+    raise UsageError(f"The run has no such result of case '{case}'", "\n".join(names), hint)
 
 
-def _fits(key: JobKey, given: ReadResultArguments) -> bool:
-    if given.trial != key.trial or not _is(given.target, key.target) or not _is(given.prompt, key.prompt):
+def _fits(key: JobKey, args: ReadResultArguments) -> bool:
+    if args.trial != key.trial or not _is(args.target, key.target) or not _is(args.prompt, key.prompt):
         return False
     name = key.dataset_path.rpartition("/")[2]
-    return any(_is(given.dataset, each) for each in (key.dataset_path, name, name.partition(".")[0]))
+    return any(_is(args.dataset, candidate) for candidate in (key.dataset_path, name, name.partition(".")[0]))
 
 
-def _is(given: str | None, name: str | None) -> bool:
-    return given is None or is_named(name, given)
+def _is(query: str | None, name: str | None) -> bool:
+    return query is None or is_named(name, query)
 
 
 TOOLS = (

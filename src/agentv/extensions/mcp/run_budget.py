@@ -73,9 +73,9 @@ class ServerBudget:
 
     def check_jobs(self, count: int, *, is_resumed: bool = False) -> None:
         """Raise UsageError if a run has more jobs than are left."""
-        left = self.state.jobs_left
-        if left is not None and count > left:
-            headline = f"The run has {plural(count, 'job')}, but only {left:,} of --max-jobs {self._jobs:,} are left"
+        rest = self.state.jobs_left
+        if rest is not None and count > rest:
+            headline = f"The run has {plural(count, 'job')}, but only {rest:,} of --max-jobs {self._jobs:,} are left"
             hint = "Select fewer cases with `cases`, `filters` or `limit`, or use fewer trials"
             if is_resumed:
                 hint = (

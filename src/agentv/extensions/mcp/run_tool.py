@@ -24,7 +24,7 @@ from agentv.engine.run_project import is_remote
 from agentv.errors import UsageError, plural
 from agentv.extensions.mcp.dataset_tools import CaseFilters, CaseIds
 from agentv.extensions.mcp.run_budget import BudgetState, CountedJobs
-from agentv.extensions.mcp.run_tools import TargetFigures, target_figures
+from agentv.extensions.mcp.run_tools import TargetRow, target_figures
 from agentv.extensions.mcp.served_project import ServedProject, check_path
 from agentv.extensions.mcp.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
 from agentv.model.result import Result
@@ -72,7 +72,7 @@ class RunCasesAnswer(ToolAnswer, frozen=True, kw_only=True):
     exit_code: int
     reasons: list[str] = []
     stopped: str | None = None
-    targets: dict[str, TargetFigures] = {}
+    targets: dict[str, TargetRow] = {}
     budget: BudgetState
     notes: list[str] = []
 
@@ -110,7 +110,7 @@ class _Events(Observer):
         self._display.note(text)
 
 
-def run_cases(project: ServedProject, given: RunCasesArguments, call: CallInProgress) -> RunCasesAnswer:
+def run_cases(project: ServedProject, args: RunCasesArguments, call: CallInProgress) -> RunCasesAnswer:
     """Run cases. One run at a time, so that the budget of the next one is known."""
     project.budget.check()
     while not project.run_lock.acquire(timeout=_LOCK_TIMEOUT_S):
@@ -119,7 +119,7 @@ def run_cases(project: ServedProject, given: RunCasesArguments, call: CallInProg
     try:
         project.budget.check()
         with project.snapshot.enforced():
-            options, folder = _chosen(project, given)
+            options, folder = _chosen(project, args)
             with importing_nothing():  # what the run would use is known before any of it is used
                 open_jobs = _open_jobs(_prepared(project, options), folder)
                 project.budget.check_jobs(open_jobs, is_resumed=folder is not None)
@@ -128,27 +128,27 @@ def run_cases(project: ServedProject, given: RunCasesArguments, call: CallInProg
         project.run_lock.release()
 
 
-def _chosen(project: ServedProject, given: RunCasesArguments) -> tuple[EvalOptions, str | None]:
+def _chosen(project: ServedProject, args: RunCasesArguments) -> tuple[EvalOptions, str | None]:
     """Return the options of the run, and the folder of a run that is resumed. All their paths are in the project."""
-    several: dict[str, Any] = {name: tuple(getattr(given, name)) for name in ("cases", "filters", "targets")}
+    several: dict[str, Any] = {name: tuple(getattr(args, name)) for name in ("cases", "filters", "targets")}
     single: dict[str, Any] = {
-        name: getattr(given, name) for name in ("limit", "trials", "only", "only_from", "deadline_s", "experiment")
+        name: getattr(args, name) for name in ("limit", "trials", "only", "only_from", "deadline_s", "experiment")
     }
     options = EvalOptions(
-        paths=project.dataset_paths(given.datasets) if given.datasets else (),
+        paths=project.dataset_paths(args.datasets) if args.datasets else (),
         budget_usd=project.budget.left_usd,
-        targets_file=None if given.resume else project.targets_file,
+        targets_file=None if args.resume else project.targets_file,
         workers=project.workers,
-        sandbox=None if given.resume else project.sandbox,
+        sandbox=None if args.resume else project.sandbox,
         **several,
         **single,
     )
-    for name in (given.resume, given.only_from):
+    for name in (args.resume, args.only_from):
         if name is not None:
             project.run(name)
     folder: str | None = None
-    if given.resume is not None:
-        folder = project.run(given.resume)[0]
+    if args.resume is not None:
+        folder = project.run(args.resume)[0]
         options, folder = resumed(options, folder, ".")
     elif options.only_from is not None and not options.paths:
         options = options_of_earlier(options.lasting())
@@ -206,8 +206,8 @@ def _check_prices(plan: RunPlan) -> None:
 
 
 def _open_jobs(plan: RunPlan, folder: str | None) -> int:
-    done = 0 if folder is None else sum(1 for _ in RunStore.open(folder).records())
-    return max(0, plan.checked.total - done)
+    done_count = 0 if folder is None else sum(1 for _ in RunStore.open(folder).records())
+    return max(0, plan.checked.total - done_count)
 
 
 def _ran(project: ServedProject, plan: RunPlan, folder: str | None, call: CallInProgress) -> RunCasesAnswer:
@@ -242,7 +242,7 @@ def _cost(events: _Events, outcome: Outcome | None, before: RunSummary) -> float
 
 
 def _total_usd(summary: RunSummary) -> float:
-    return sum((each.cost_usd or 0.0) + (each.judge_cost_usd or 0.0) for each in summary.targets.values())
+    return sum((target.cost_usd or 0.0) + (target.judge_cost_usd or 0.0) for target in summary.targets.values())
 
 
 def _answer(outcome: Outcome, budget: BudgetState, notes: list[str]) -> RunCasesAnswer:
@@ -257,7 +257,7 @@ def _answer(outcome: Outcome, budget: BudgetState, notes: list[str]) -> RunCases
         exit_code=outcome.verdict.exit_code,
         reasons=list(outcome.verdict.reasons),
         stopped=stopped,
-        targets={name: target_figures(found) for name, found in outcome.summary.targets.items()},
+        targets={name: target_figures(summary) for name, summary in outcome.summary.targets.items()},
         budget=budget,
         notes=[*notes, *more],
     )

@@ -21,9 +21,8 @@ from agentv.extensions.mcp.served_project import ServedProject
 from agentv.extensions.mcp.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
 from agentv.extensions.mcp.text_limit import MOST_CHARACTERS
 from agentv.report.comparisons.comparison_text import comparison_lines
-from agentv.report.failure_text import failure_headline, failure_lines
 from agentv.report.figures import number
-from agentv.report.summary_text import headlines
+from agentv.report.summary_text import failure_headline, failure_lines, headlines
 from agentv.runs.catalogue import RunEntry, State, project_runs, read_entry
 from agentv.runs.store import RunStore
 from agentv.runs.target_summary import TargetSummary
@@ -49,7 +48,7 @@ class ListRunsArguments(ToolArguments, frozen=True, kw_only=True):
     offset: Offset = 0
 
 
-class TargetFigures(msgspec.Struct, frozen=True, kw_only=True):
+class TargetRow(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one target. `scored`, `errors`, `unscored` and `skipped` jobs add up to `jobs`."""
 
     jobs: int
@@ -63,7 +62,7 @@ class TargetFigures(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
 
 
-class ListedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RunRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run. `name` is what other tools accept as `run`. Of many targets, the first are listed."""
 
     name: str
@@ -72,7 +71,7 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     experiment: str | None = None
     tags: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
-    targets: dict[str, TargetFigures] = {}
+    targets: dict[str, TargetRow] = {}
     more_targets: int = 0
 
 
@@ -82,35 +81,35 @@ class ListRunsAnswer(ToolAnswer, frozen=True, kw_only=True):
     REST = "Read one run with read_run, or fewer with `limit`"
 
     total: int
-    runs: list[ListedRun] = []
+    runs: list[RunRow] = []
     next_offset: int | None = None
 
     def lines(self) -> Iterator[str]:
         yield f"{plural(self.total, 'run')}"
         for run in self.runs:
-            means = (f"{name} {number(found.mean)} of {found.scored}" for name, found in run.targets.items())
+            means = (f"{name} {number(figures.mean)} of {figures.scored}" for name, figures in run.targets.items())
             yield f"{run.name}  {run.state}  {', '.join(run.datasets)}  {'; '.join(means)}"
 
 
-def list_runs(project: ServedProject, given: ListRunsArguments, _: CallInProgress) -> ListRunsAnswer:  # noqa: ARG001
+def list_runs(project: ServedProject, args: ListRunsArguments, _: CallInProgress) -> ListRunsAnswer:  # noqa: ARG001
     """Return the runs inside the project that match."""
     entries = project_runs(own_root(), figures=False)
-    found = [entry for entry in entries if in_project(os.path.realpath(entry.path)) and _matches(entry, given)]
-    shown: list[ListedRun] = []
+    matches = [entry for entry in entries if in_project(os.path.realpath(entry.path)) and _matches(entry, args)]
+    runs: list[RunRow] = []
     size = 0
-    for entry in found[given.offset : given.offset + given.limit]:
+    for entry in matches[args.offset : args.offset + args.limit]:
         run = _listed(_with_figures(entry))
         size += len(msgspec.json.encode(run))
-        if shown and size > MOST_CHARACTERS:
+        if runs and size > MOST_CHARACTERS:
             break
-        shown.append(run)
-    return ListRunsAnswer(total=len(found), runs=shown, next_offset=next_offset(given.offset + len(shown), len(found)))
+        runs.append(run)
+    return ListRunsAnswer(total=len(matches), runs=runs, next_offset=next_offset(args.offset + len(runs), len(matches)))
 
 
-def _matches(entry: RunEntry, given: ListRunsArguments) -> bool:
-    if given.dataset not in (None, *entry.datasets) or given.state not in (None, entry.state):
+def _matches(entry: RunEntry, args: ListRunsArguments) -> bool:
+    if args.dataset not in (None, *entry.datasets) or args.state not in (None, entry.state):
         return False
-    return given.target is None or given.target in _with_figures(entry).targets
+    return args.target is None or args.target in _with_figures(entry).targets
 
 
 def _with_figures(entry: RunEntry) -> RunEntry:
@@ -122,23 +121,23 @@ def next_offset(end: int, total: int) -> int | None:
     return end if end < total else None
 
 
-def _listed(entry: RunEntry) -> ListedRun:
-    return ListedRun(
+def _listed(entry: RunEntry) -> RunRow:
+    return RunRow(
         name=run_name(entry.path),
         state=entry.state,
         started_at=entry.started_at,
         experiment=entry.experiment,
         tags=entry.tags,
         datasets=entry.datasets,
-        targets={name: target_figures(found) for name, found in islice(entry.targets.items(), _MOST_TARGETS)},
+        targets={name: target_figures(summary) for name, summary in islice(entry.targets.items(), _MOST_TARGETS)},
         more_targets=max(0, len(entry.targets) - _MOST_TARGETS),
     )
 
 
-def target_figures(found: TargetSummary) -> TargetFigures:
+def target_figures(summary: TargetSummary) -> TargetRow:
     """Return the main figures of a target."""
-    same = {name: getattr(found, name) for name in TargetFigures.__struct_fields__}
-    return TargetFigures(**same)
+    same = {name: getattr(summary, name) for name in TargetRow.__struct_fields__}
+    return TargetRow(**same)
 
 
 class ReadRunArguments(ToolArguments, frozen=True, kw_only=True):
@@ -152,7 +151,7 @@ class ReadRunAnswer(ToolAnswer, frozen=True, kw_only=True):
 
     REST = "The command `agentv report RUN --json` prints all figures"
 
-    run: ListedRun
+    run: RunRow
     headlines: list[str]
     summary: dict[str, Any]
     failures: dict[str, Any] = {}
@@ -164,10 +163,10 @@ class ReadRunAnswer(ToolAnswer, frozen=True, kw_only=True):
         yield from self.notes
 
 
-def read_run(project: ServedProject, given: ReadRunArguments, _: CallInProgress) -> ReadRunAnswer:
+def read_run(project: ServedProject, args: ReadRunArguments, _: CallInProgress) -> ReadRunAnswer:
     """Return the figures of a run, computed from its records."""
-    path, name = project.run(given.run)
-    _refuse_part(given.run, name)
+    path, name = project.run(args.run)
+    _refuse_part(args.run, name)
     store = RunStore.open(path)
     figures = store.figures()
     groups = figures.failures
@@ -183,20 +182,20 @@ def read_run(project: ServedProject, given: ReadRunArguments, _: CallInProgress)
 
 def _entry_of(path: str) -> RunEntry:
     """Return the entry of a run in the list of the project; results of other tools may not be listed."""
-    listed = project_runs(own_root(), figures=False)
-    same = (entry for entry in listed if os.path.realpath(entry.path) == os.path.realpath(path))
+    entries = project_runs(own_root(), figures=False)
+    same = (entry for entry in entries if os.path.realpath(entry.path) == os.path.realpath(path))
     return next(same, RunEntry(run_id=os.path.basename(path), path=path, state="foreign"))
 
 
-def _refuse_part(given: str, name: str | None) -> None:
+def _refuse_part(run: str, name: str | None) -> None:
     if name is not None:
-        raise UsageError(f"'{given}' names a part of a run", hint="Only compare_runs accepts RUN:target and RUN:prompt")
+        raise UsageError(f"'{run}' names a part of a run", hint="Only compare_runs accepts RUN:target and RUN:prompt")
 
 
-def open_whole(project: ServedProject, given: str) -> RunStore:
+def open_whole(project: ServedProject, run: str) -> RunStore:
     """Open a run of the project. Raises UsageError for `RUN:target`."""
-    path, name = project.run(given)
-    _refuse_part(given, name)
+    path, name = project.run(run)
+    _refuse_part(run, name)
     return RunStore.open(path)
 
 
@@ -238,22 +237,22 @@ class CompareRunsAnswer(ToolAnswer, frozen=True, kw_only=True):
             yield f"{case.get('eval_id')}: {number(case.get('score1'))} → {number(case.get('score2'))}"
 
 
-def compare(project: ServedProject, given: CompareRunsArguments, _: CallInProgress) -> CompareRunsAnswer:
+def compare(project: ServedProject, args: CompareRunsArguments, _: CallInProgress) -> CompareRunsAnswer:
     """Compare two runs of the project."""
-    sides = [RunScores(path, name, part) for name in (given.before, given.after) for path, part in [project.run(name)]]
+    sides = [RunScores(path, name, part) for name in (args.before, args.after) for path, part in [project.run(name)]]
     options = CompareOptions(
-        margin=given.margin, cases=tuple(given.cases), allow_changed_measure=given.allow_changed_measure
+        margin=args.margin, cases=tuple(args.cases), allow_changed_measure=args.allow_changed_measure
     )
-    found = compare_runs(sides[0], sides[1], options)
-    moved = [pair for pair in found.pairs if pair.outcome != "tie"]
-    largest = nsmallest(given.limit, moved, key=lambda pair: -abs(pair.delta))
+    comparison = compare_runs(sides[0], sides[1], options)
+    moved = [pair for pair in comparison.pairs if pair.outcome != "tie"]
+    largest = nsmallest(args.limit, moved, key=lambda pair: -abs(pair.delta))
     data = comparison_data(
-        found, found.exit_code("regression" if given.margin is None else "inconclusive"), as_list=False
+        comparison, comparison.exit_code("regression" if args.margin is None else "inconclusive"), as_list=False
     )
     del data["matched"]
     return CompareRunsAnswer(
         answer=data["summary"]["answer"],
-        verdict="\n".join(takewhile(bool, (line for line, _style in comparison_lines(found)))),
+        verdict="\n".join(takewhile(bool, (line for line, _style in comparison_lines(comparison)))),
         changed_total=len(moved),
         changed=msgspec.to_builtins(largest),
         comparison=data,

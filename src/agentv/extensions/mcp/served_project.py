@@ -65,10 +65,10 @@ class ServedProject:
     @staticmethod
     def dataset_paths(paths: Iterable[str]) -> tuple[str, ...]:
         """Return the paths that a tool was given. Raises UsageError if one of them is outside the project."""
-        found = tuple(_inside(path) for path in paths)
-        if not found:
+        project_paths = tuple(_inside(path) for path in paths)
+        if not project_paths:
             raise UsageError("No dataset given", hint="Pass at least one file, folder or glob of the project")
-        return found
+        return project_paths
 
     @staticmethod
     def check_sources(sources: Iterable[Source]) -> None:
@@ -78,14 +78,14 @@ class ServedProject:
                 _inside(file)
 
     @staticmethod
-    def run(given: str) -> tuple[str, str | None]:
+    def run(run: str) -> tuple[str, str | None]:
         """Return the path of a run, and the target or prompt of `RUN:name`. Raises UsageError if it is outside."""
-        if "\0" in given or os.sep in given or os.path.exists(given):  # do not tell which files exist elsewhere
-            _inside(given)
-        path, name = named_run(given)
+        if "\0" in run or os.sep in run or os.path.exists(run):  # do not tell which files exist elsewhere
+            _inside(run)
+        path, name = named_run(run)
         _inside(path)
-        for each in os.scandir(path) if os.path.isdir(path) else ():
-            _inside(each.path)
+        for entry in os.scandir(path) if os.path.isdir(path) else ():
+            _inside(entry.path)
         return path, name
 
 

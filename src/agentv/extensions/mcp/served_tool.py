@@ -40,9 +40,9 @@ class ToolAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def bounded(self, run_warnings: list[str]) -> ToolAnswer:
         """Return the answer within the limits of any answer, with warnings about its runs."""
-        kept: ToolAnswer
-        kept, cut = fitted(msgspec.structs.replace(self, run_warnings=run_warnings))
-        return msgspec.structs.replace(kept, cut=cut, cut_hint=self.REST) if cut else kept
+        answer: ToolAnswer
+        answer, cut = fitted(msgspec.structs.replace(self, run_warnings=run_warnings))
+        return msgspec.structs.replace(answer, cut=cut, cut_hint=self.REST) if cut else answer
 
     def short(self) -> str:
         """Return the short text, with what was cut."""

@@ -56,11 +56,11 @@ def serve(project: ServedProject) -> None:
     show = warnings.showwarning
 
     def collect(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        found = _warned.get()
-        if found is None or not issubclass(category, RunWarning):
+        messages = _warned.get()
+        if messages is None or not issubclass(category, RunWarning):
             show(message, category, *place, **more)
-        elif str(message) not in found:
-            found.append(str(message))
+        elif str(message) not in messages:
+            messages.append(str(message))
 
     warnings.showwarning = collect
     anyio.run(_serve, project)
@@ -69,18 +69,18 @@ def serve(project: ServedProject) -> None:
 @contextmanager
 def _run_warnings() -> Iterator[list[str]]:
     """Collect the warnings about runs that a tool reads; they concern the agent, not the log."""
-    found: list[str] = []
-    token = _warned.set(found)
+    messages: list[str] = []
+    token = _warned.set(messages)
     try:
-        yield found
+        yield messages
     finally:
         _warned.reset(token)
 
 
 async def _serve(project: ServedProject) -> None:
     server = build_server(project)
-    async with stdio_server() as (received, sent):
-        await server.run(received, sent, server.create_initialization_options())
+    async with stdio_server() as (read_stream, write_stream):
+        await server.run(read_stream, write_stream, server.create_initialization_options())
 
 
 def build_server(project: ServedProject) -> Server[Any]:
@@ -136,10 +136,10 @@ async def _watch(call: CallInProgress, context: ServerRequestContext[Any]) -> No
     try:
         while True:
             await anyio.sleep(PROGRESS_S)
-            seen = call.snapshot()
-            if seen is not None:
-                text = visible(status_line(seen, pace.rate(seen.done, monotonic())))
-                await context.session.report_progress(seen.done, seen.total or None, text)
+            snapshot = call.snapshot()
+            if snapshot is not None:
+                text = visible(status_line(snapshot, pace.rate(snapshot.done, monotonic())))
+                await context.session.report_progress(snapshot.done, snapshot.total or None, text)
     finally:
         call.cancel()
 
@@ -170,19 +170,19 @@ def _answer(project: ServedProject, params: types.CallToolRequestParams, call: C
         hint = did_you_mean(params.name, TOOLS) or f"Tools: {', '.join(TOOLS)}"
         raise UsageError(f"There is no tool '{start_of(params.name, 100)}'", hint=hint)
     try:
-        given = msgspec.convert(params.arguments or {}, tool.arguments, strict=False)
+        args = msgspec.convert(params.arguments or {}, tool.arguments, strict=False)
     except msgspec.ValidationError as error:
         names = ", ".join(tool.arguments.__struct_fields__) or "none"
         raise UsageError(f"Invalid arguments of {tool.name}", str(error), f"Its arguments are: {names}") from None
     with project.limits(), importing_nothing() if tool.only_reads else nullcontext():
-        answer: ToolAnswer = tool.function(project, given, call)
+        answer: ToolAnswer = tool.function(project, args, call)
     return answer
 
 
 def _reply(project: ServedProject, text: str, data: dict[str, Any] | None = None) -> types.CallToolResult:
     """Return a result; without data, an error."""
-    shown = plain_text(visible(text))
+    message = plain_text(visible(text))
     with suppress(AgentvError):  # an .env that cannot be read is reported by the tools that need it
-        shown = project.redactor().redact_text(shown)
-    content: list[types.ContentBlock] = [types.TextContent(type="text", text=shown)]
+        message = project.redactor().redact_text(message)
+    content: list[types.ContentBlock] = [types.TextContent(type="text", text=message)]
     return types.CallToolResult(content=content, structured_content=data, is_error=data is None)

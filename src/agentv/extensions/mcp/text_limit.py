@@ -50,38 +50,38 @@ _LAST_LIMITS = tuple(Limit(*each) for each in ((60, 2), (60, 1), (60, 0)))
 def fitted(data: Any, most: int = MOST_CHARACTERS) -> tuple[Any, list[Cut]]:
     """Return data that fits into a number of characters as JSON, and what was cut for it. Structs keep their fields."""
     is_struct = isinstance(data, msgspec.Struct)
-    kept: Any = None
+    result: Any = None
     cuts: list[Cut] = []
     for limit in (*_LIMITS, *_LAST_LIMITS) if is_struct else _LIMITS:
         cutter = _Cutter(limit)
-        kept, cuts = cutter.cut(data), cutter.cuts
-        if _size(kept) <= most:
-            return kept, _listed(cuts)
+        result, cuts = cutter.cut(data), cutter.cuts
+        if _size(result) <= most:
+            return result, _listed(cuts)
     cuts = _listed(cuts)
-    if isinstance(kept, dict):
-        share = most // max(1, len(kept))
-        return {name: _flat(each, f"/{name}", share, cuts) for name, each in kept.items()}, cuts
-    return kept if is_struct else _flat(kept, "", most, cuts), cuts
+    if isinstance(result, dict):
+        share = most // max(1, len(result))
+        return {name: _flat(value, f"/{name}", share, cuts) for name, value in result.items()}, cuts
+    return result if is_struct else _flat(result, "", most, cuts), cuts
 
 
 def short_text(lines: Iterable[str], last: Iterable[str] = ()) -> str:
     """Return the short text of an answer, whose last lines are always shown. A long line leaves room for the others."""
-    shown = [*lines]
-    if len(shown) > 1:
-        shown = [start_of(line, _LONGEST_LINE) for line in shown]
-    text = "\n".join(shown)
-    kept = start_of(text, MOST_TEXT)
-    if len(kept) < len(text):
-        kept += f"\n({len(text) - len(kept):,} more characters; the structured content of this answer has more)"
-    return "\n".join((kept, *last))
+    short_lines = [*lines]
+    if len(short_lines) > 1:
+        short_lines = [start_of(line, _LONGEST_LINE) for line in short_lines]
+    text = "\n".join(short_lines)
+    result = start_of(text, MOST_TEXT)
+    if len(result) < len(text):
+        result += f"\n({len(text) - len(result):,} more characters; the structured content of this answer has more)"
+    return "\n".join((result, *last))
 
 
-def is_named(name: str | None, given: str) -> bool:
+def is_named(name: str | None, query: str) -> bool:
     """Whether a name is the given one, as an answer shows it: with replaced surrogates, or its start and `…`."""
-    if name is None or name == given:
-        return name == given
+    if name is None or name == query:
+        return name == query
     plain = plain_text(name)
-    return plain == given or (given.endswith("…") and plain.startswith(given[:-1]))
+    return plain == query or (query.endswith("…") and plain.startswith(query[:-1]))
 
 
 def _listed(cuts: list[Cut]) -> list[Cut]:
@@ -109,8 +109,8 @@ def _flat(value: Any, place: str, most: int, cuts: list[Cut]) -> Any:
         return value
     text = msgspec.json.encode(value).decode()
     cuts.append(Cut(place=place, shown=most, size=len(text)))
-    shown = {"json": start_of(text, most)}
-    return [shown] if isinstance(value, list) else shown if isinstance(value, dict) else shown["json"]
+    excerpt = {"json": start_of(text, most)}
+    return [excerpt] if isinstance(value, list) else excerpt if isinstance(value, dict) else excerpt["json"]
 
 
 def text_at(data: Any, place: str) -> str:
@@ -144,8 +144,8 @@ class _Cutter:
             return self._text(value, place)
         if isinstance(value, msgspec.Struct):
             fields = {name: getattr(value, name) for name in value.__struct_fields__}
-            kept = {name: self.cut(each, _below(place, name), depth + 1) for name, each in fields.items()}
-            return msgspec.structs.replace(value, **kept)
+            short_fields = {name: self.cut(item, _below(place, name), depth + 1) for name, item in fields.items()}
+            return msgspec.structs.replace(value, **short_fields)
         if not isinstance(value, dict | list | tuple):
             return value
         most = self._limit.items if depth < _DEEPEST and self._seen < _MOST_VALUES else 0
@@ -155,31 +155,31 @@ class _Cutter:
             self._note(place, most, len(value))
         if isinstance(value, dict):
             return self._dict(value, place, depth, most)
-        return [self.cut(each, _below(place, number), depth + 1) for number, each in enumerate(value[:most])]
+        return [self.cut(item, _below(place, number), depth + 1) for number, item in enumerate(value[:most])]
 
     def _dict(self, value: dict[Any, Any], place: str, depth: int, most: int) -> dict[str, Any]:
-        kept: dict[str, Any] = {}
-        for key, each in islice(value.items(), most):
+        result: dict[str, Any] = {}
+        for key, item in islice(value.items(), most):
             name = start = _key(key)
             count = 1
-            while name in kept:  # long names that start in the same way
+            while name in result:  # long names that start in the same way
                 count += 1
                 name = f"{start} ({count})"
             below = _below(place, name)
             if len(str(key)) > _LONGEST_KEY:
                 self._note(below, len(start) - 1, len(str(key)))
-            kept[name] = self.cut(each, below, depth + 1)
-        return kept
+            result[name] = self.cut(item, below, depth + 1)
+        return result
 
     def _text(self, text: str, place: str) -> str:
         if len(text) <= self._limit.text:
             return plain_text(text)
-        kept = start_of(text, self._limit.text)
-        self._note(place, len(kept) - 1, len(text))
-        return plain_text(kept)
+        start = start_of(text, self._limit.text)
+        self._note(place, len(start) - 1, len(text))
+        return plain_text(start)
 
-    def _note(self, place: str, shown: int, size: int) -> None:
-        self.cuts.append(Cut(place=start_of(place, _LONGEST_PLACE), shown=shown, size=size))
+    def _note(self, place: str, count: int, size: int) -> None:
+        self.cuts.append(Cut(place=start_of(place, _LONGEST_PLACE), shown=count, size=size))
 
 
 def _key(key: object) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 from agentv.cli import output
 from agentv.cli.commands.eval import short
+from agentv.cli.evaluation_options import SeriesOptions
 from agentv.cli.options import SHARE, declare, flag, option, options_of
 from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan
-from agentv.cli.series_options import SeriesOptions
 from agentv.comparison.scores import RunScores
 from agentv.engine.run_options import EvalOptions
 from agentv.errors import EXIT_FINDINGS, EXIT_OK
@@ -54,13 +54,13 @@ class NoiseArguments(SeriesOptions):
 
 def noise(args: NoiseArguments) -> None:
     """Make the runs, print the noise and exit with the exit code."""
-    given = options_of(EvalOptions, args, targets=() if args.target is None else (args.target,))
+    eval_options = options_of(EvalOptions, args, targets=() if args.target is None else (args.target,))
     if args.dry_run:
         output.note("This is the plan of one run; `agentv noise` makes two.")
-        print_run_plan(given, args)
+        print_run_plan(eval_options, args)
         return
     series = RunSeries.open("noise", FIRST, args)
-    options = series.options(given, FIRST)
+    options = series.options(eval_options, FIRST)
     has_judges = False
     try:
         for place, name in enumerate((FIRST, SECOND), 1):
@@ -83,8 +83,8 @@ def _print(args: NoiseArguments, series: RunSeries, *, has_rescored: bool) -> No
     if args.as_json:
         output.echo_json(noise_data(figures, code, runs, notes))
     else:
-        shown = {f"Run {name}": path for name, path in runs.items()}
-        print_lines(noise_lines(figures, shown, notes), sys.stdout, sys.stdout.isatty())
+        labels = {f"Run {name}": path for name, path in runs.items()}
+        print_lines(noise_lines(figures, labels, notes), sys.stdout, sys.stdout.isatty())
     if code != EXIT_OK:
         limit = percent(args.max_flip_rate)
         output.error(f"The flip rate {percent(figures.flip_rate)} is above --max-flip-rate {limit}", "Gate")

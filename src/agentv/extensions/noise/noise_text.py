@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from agentv.comparison.sample_size import FEWEST_CASES
 from agentv.errors import plural
 from agentv.extensions.noise.noise_estimate import FlakyCase, NoiseFigures, ScoreNoise
+from agentv.report.comparisons.verdict_text import units
 from agentv.report.figures import (
     aligned,
     number,
@@ -18,7 +20,6 @@ from agentv.report.figures import (
     usd,
 )
 from agentv.report.terminal import Line
-from agentv.stats.distributions import Z95
 
 _LONGEST_NAME = 40
 _MOST_CASES = 20
@@ -60,12 +61,15 @@ def flip_sentence(figures: NoiseFigures) -> str:
 
 def _sentences(figures: NoiseFigures) -> Iterator[str]:
     """Yield the noise floor, the smallest detectable change, the difference of the runs, and the noisiest evaluator."""
-    each = "" if figures.trials == 1 else f" with {figures.trials} trials"
-    if figures.floor == 0:
+    trials = "" if figures.trials == 1 else f" with {figures.trials} trials"
+    paired = figures.comparison.paired
+    if figures.floor is None and paired is not None:
+        yield f"Noise floor: too few to tell ({units(paired)}; at least {FEWEST_CASES} are needed)."
+    elif figures.floor == 0:
         yield f"Noise floor: 0; no score of {plural(figures.shared, 'case')} varied."
-    elif figures.floor is not None:
-        moves = f"the mean of {plural(figures.shared, 'case')}{each} moves by {number(figures.floor)} (SD)"
-        yield f"Noise floor: {moves} between two runs, and by less than {number(Z95 * figures.floor)} in 95 % of pairs."
+    elif figures.floor is not None and figures.bound is not None:
+        moves = f"the mean of {plural(figures.shared, 'case')}{trials} moves by {number(figures.floor)} (SD)"
+        yield f"Noise floor: {moves} between two runs, and by less than {number(figures.bound)} in 95 % of pairs."
     if figures.detectable is None:
         verb = "is" if figures.shared == 1 else "are"
         few = f"{plural(figures.shared, 'case')} {verb} too few to show any difference"
@@ -73,10 +77,9 @@ def _sentences(figures: NoiseFigures) -> Iterator[str]:
     else:
         power = f"{100 * figures.power:.0f} % power"
         yield f"Smallest detectable change: {number(figures.detectable)} ({power}). Smaller ones look like noise."
-    paired = figures.comparison.paired
     if paired is not None and paired.answer != "cannot tell":
-        found = f"{signed(paired.mean_delta)}, 95 % {signed_interval(paired.ci95)}, {p_equals(paired.p_value)}"
-        yield f"Warning: the runs differ by more than chance explains ({found}). Something other than luck changed."
+        evidence = f"{signed(paired.mean_delta)}, 95 % {signed_interval(paired.ci95)}, {p_equals(paired.p_value)}"
+        yield f"Warning: the runs differ by more than chance explains ({evidence}). Something other than luck changed."
     elif paired is not None:
         bounds = "" if paired.ci95 is None else f" (95 % {signed_interval(paired.ci95)})"
         difference = f"{signed(paired.mean_delta)}{bounds}"
@@ -85,32 +88,32 @@ def _sentences(figures: NoiseFigures) -> Iterator[str]:
 
 
 def _noisiest(figures: NoiseFigures) -> Iterator[str]:
-    found = next(iter(figures.evaluators), None)
-    if found is None or not found.total or (len(figures.evaluators) < 2 and found.judge is None):
+    noisiest = next(iter(figures.evaluators), None)
+    if noisiest is None or not noisiest.total or (len(figures.evaluators) < 2 and noisiest.judge is None):
         return
-    share = found.judge_share
+    share = noisiest.judge_share
     why = "" if share is None else f"; {percent(share)} of its variance comes from the judge, the rest from the target"
-    name = one_line(found.name or "", _LONGEST_NAME)
-    yield f"The noisiest evaluator is {name}: its score varies by {number(found.total)} (SD){why}."
+    name = one_line(noisiest.name or "", _LONGEST_NAME)
+    yield f"The noisiest evaluator is {name}: its score varies by {number(noisiest.total)} (SD){why}."
 
 
 def _source_rows(figures: NoiseFigures) -> Iterator[list[str]]:
     """Yield a row for the score of a case and for each evaluator."""
-    shown = (figures.score, *(figures.evaluators if len(figures.evaluators) > 1 else ()))
-    for found in shown if figures.score.total is not None else ():
-        name = "score of a case" if found.name is None else one_line(found.name, _LONGEST_NAME)
-        flipped = f"{found.flipped:,} of {plural(found.cases, 'case')}"
-        yield [name, number(found.total), _judge(found), number(found.target), flipped]
+    sources = (figures.score, *(figures.evaluators if len(figures.evaluators) > 1 else ()))
+    for noise in sources if figures.score.total is not None else ():
+        name = "score of a case" if noise.name is None else one_line(noise.name, _LONGEST_NAME)
+        flipped = f"{noise.flipped:,} of {plural(noise.cases, 'case')}"
+        yield [name, number(noise.total), _judge(noise), number(noise.target), flipped]
 
 
-def _judge(found: ScoreNoise) -> str:
-    return "-" if found.judge is None else f"{number(found.judge)} ({plural(found.judged, 'answer')})"
+def _judge(noise: ScoreNoise) -> str:
+    return "-" if noise.judge is None else f"{number(noise.judge)} ({plural(noise.judged, 'answer')})"
 
 
 def _flaky_row(case: FlakyCase) -> list[str]:
     is_single = sum(case.verdicts.values()) == len(case.verdicts) == 2
     verdicts = " → ".join(case.verdicts) if is_single else _counts(case.verdicts)
-    scores = " → ".join(_scores(each) for each in case.scores)
+    scores = " → ".join(_scores(run_scores) for run_scores in case.scores)
     prompt = [] if case.prompt is None else [case.prompt]
     name = " · ".join(one_line(part, _LONGEST_NAME) for part in (case.dataset, case.eval_id, *prompt) if part)
     return ["  " + name, scores, verdicts]
@@ -121,8 +124,8 @@ def _counts(verdicts: Mapping[str, int]) -> str:
 
 
 def _scores(scores: tuple[float, ...]) -> str:
-    shown = " ".join(f"{score:.2f}" for score in scores[:_MOST_SCORES])
-    return (shown + " …" if len(scores) > _MOST_SCORES else shown) or "-"
+    text = " ".join(f"{score:.2f}" for score in scores[:_MOST_SCORES])
+    return (text + " …" if len(scores) > _MOST_SCORES else text) or "-"
 
 
 def _cost(figures: NoiseFigures) -> str:

@@ -52,9 +52,9 @@ def _rejected(body: bytes, content_type: str) -> int:
     """Return how many spans a reply rejects; 0 if it has no such number."""
     try:
         if "json" in content_type:
-            found = msgspec.json.decode(body)["partialSuccess"]["rejectedSpans"]
+            count = msgspec.json.decode(body)["partialSuccess"]["rejectedSpans"]
         else:
-            found = ExportTraceServiceResponse.FromString(body).partial_success.rejected_spans
-        return max(0, int(found))
+            count = ExportTraceServiceResponse.FromString(body).partial_success.rejected_spans
+        return max(0, int(count))
     except Exception:  # other replies: of any content, for example HTML
         return 0

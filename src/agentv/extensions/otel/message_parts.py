@@ -19,8 +19,8 @@ def input_parts(messages: Any) -> str | None:
     """Return the value of `gen_ai.input.messages`; None if the messages are unknown."""
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
-    found = [part for each in messages if isinstance(each, dict) for part in _parts(each)] if messages else []
-    return to_json(found).decode() if found else None
+    items = [part for message in messages if isinstance(message, dict) for part in _parts(message)] if messages else []
+    return to_json(items).decode() if items else None
 
 
 def output_parts(record: Result, finish_reason: str) -> str | None:
@@ -28,19 +28,19 @@ def output_parts(record: Result, finish_reason: str) -> str | None:
     messages = record.output_messages or ({"role": "assistant", "content": record.candidate_answer},)
     if not record.output_messages and record.candidate_answer is None:
         return None
-    found = [part for message in messages for part in _parts(message)]
-    for message in found:
+    items = [part for message in messages for part in _parts(message)]
+    for message in items:
         if message["role"] == "assistant":
             has_call = any(part["type"] == "tool_call" for part in message["parts"])
             message["finish_reason"] = "tool_call" if has_call else finish_reason
-    return to_json(found).decode()
+    return to_json(items).decode()
 
 
 def _parts(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a message, and the results of its tool calls as a message of their own."""
     content = message.get("content")
     texts = content if isinstance(content, list | tuple) else [] if content is None else [content]
-    parts: list[dict[str, Any]] = [{"type": "text", "content": _text_of(each)} for each in texts]
+    parts: list[dict[str, Any]] = [{"type": "text", "content": _text_of(text)} for text in texts]
     calls = [call for call in message.get("tool_calls") or () if isinstance(call, dict)]
     parts += [
         {"type": "tool_call", "id": call.get("id"), "name": call.get("tool"), "arguments": call.get("input")}

@@ -52,8 +52,8 @@ class _Otlp(SessionFormat):
         exports = file.first if file.is_lines else [file.document]
         keys = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
         return any(
-            isinstance(each, dict) and (not each.keys().isdisjoint(keys) or {"context", "start_time"} <= each.keys())
-            for each in exports
+            isinstance(item, dict) and (not item.keys().isdisjoint(keys) or {"context", "start_time"} <= item.keys())
+            for item in exports
         )
 
     def read(self, file: SessionFile, log: ReadLog) -> Iterator[Session]:
@@ -110,11 +110,11 @@ class _TraceSpool:
             yield conversation, map(self._spans, traces)
 
     def _spans(self, trace: str) -> list[Span]:
-        found = []
+        spans = []
         for place in self._places[trace]:
             self._stream.seek(place)
-            found.append(msgspec.json.decode(self._stream.readline(), type=Span))
-        return found
+            spans.append(msgspec.json.decode(self._stream.readline(), type=Span))
+        return spans
 
 
 def session_of_traces(conversation: str, traces: Iterable[list[Span]], path: str, log: ReadLog) -> Iterator[Session]:
@@ -159,7 +159,7 @@ class TraceReader:
     @property
     def has_text(self) -> bool:
         """Whether a message has text."""
-        return any(each.message.text for each in self.merged)
+        return any(entry.message.text for entry in self.merged)
 
     def take(self, spans: list[Span]) -> None:
         """Add the spans of one trace."""
@@ -174,9 +174,9 @@ class TraceReader:
             self._learn(span)
         with_text = [span for span in models if any(messages_of_span(span))]
         others = [span for span in main if span.kind == "agent" or not span.parent or span.parent not in by_id]
-        known: Counter[Any] | None = None
+        counts: Counter[Any] | None = None
         for span in with_text or [span for span in others if any(messages_of_span(span))][:1]:
-            known = self._merge(span, known)
+            counts = self._merge(span, counts)
 
     def _learn(self, span: Span) -> None:
         builder = self.builder
@@ -191,27 +191,27 @@ class TraceReader:
 
     def _merge(self, span: Span, known: Counter[Any] | None) -> Counter[Any]:
         """Add the messages of a span that are new. `known` counts the messages so far that it may repeat."""
-        sent, received = messages_of_span(span)
+        inputs, outputs = messages_of_span(span)
         if known is None:
-            first = next((each.signature for each in sent if each.role != "system"), None)
-            messages = [each.message for each in self.merged]
-            before = next((each.signature for each in messages if each.role != "system"), None)
+            first = next((item.signature for item in inputs if item.role != "system"), None)
+            messages = [item.message for item in self.merged]
+            before = next((item.signature for item in messages if item.role != "system"), None)
             repeats = first is not None and first == before
-            known = Counter(each.signature for each in messages) if repeats else Counter()
-        last_request = max((place for place, each in enumerate(sent) if each.role == "user"), default=-1)
-        seen: Counter[Any] = Counter()
-        for place, message in enumerate((*sent, *received)):
+            known = Counter(item.signature for item in messages) if repeats else Counter()
+        last_request = max((place for place, item in enumerate(inputs) if item.role == "user"), default=-1)
+        counts: Counter[Any] = Counter()
+        for place, message in enumerate((*inputs, *outputs)):
             self.results |= {id: output for id, output in message.results if id}
-            seen[message.signature] += 1
-            if seen[message.signature] > known[message.signature]:
+            counts[message.signature] += 1
+            if counts[message.signature] > known[message.signature]:
                 known[message.signature] += 1
-                self.merged.append(MergedMessage(message, span, place >= len(sent), place < last_request))
+                self.merged.append(MergedMessage(message, span, place >= len(inputs), place < last_request))
         return known
 
     def finish(self) -> None:
         """Build the messages. Results come from later messages, or from the spans of tools."""
-        known = self.builder.known
-        self.builder.agent = known.get("agent") or known.get("service") or self.builder.agent
+        facts = self.builder.known
+        self.builder.agent = facts.get("agent") or facts.get("service") or self.builder.agent
         spans = {call_id_of(span): span for span in self.tools}
         for place, (message, span, is_received, _) in enumerate(self.merged):
             if message.role == "user":
@@ -227,7 +227,7 @@ class TraceReader:
             elif message.text:
                 self.builder.add_message(Message("system", message.text))
         self._use_models()
-        if not any(each.message.calls for each in self.merged):
+        if not any(entry.message.calls for entry in self.merged):
             self._add_tool_spans()
 
     def _use_models(self, before: int | None = None) -> None:
@@ -275,8 +275,8 @@ def tool_of(span: Span) -> str:
 
 def add_tool_span(turns: Turns, span: Span, id: str) -> None:
     """Add a tool call that only a span describes."""
-    given = span.first("gen_ai.tool.call.arguments", "tool.parameters", "input.value", "traceloop.entity.input")
-    turns.add_call(id, tool_of(span), decoded(given), None)
+    arguments = span.first("gen_ai.tool.call.arguments", "tool.parameters", "input.value", "traceloop.entity.input")
+    turns.add_call(id, tool_of(span), decoded(arguments), None)
     turns.add_result(id, output_of(span), None, failed=span.failed, duration_ms=duration_of(span))
 
 
@@ -295,7 +295,7 @@ def output_of(span: Span) -> Any:
 def usage_of(span: Span) -> TokenUsage | None:
     """Return the tokens of a span. Keys have dots, so each is looked up as a whole."""
     for fields in _USAGES:
-        paths = {path for each in fields for path in ((each,) if isinstance(each, str) else each) if path}
+        paths = {path for field in fields for path in ((field,) if isinstance(field, str) else field) if path}
         short = {path: path.replace(".", "/") for path in paths}
         reported = {short[path]: span.attributes[path] for path in paths if path in span.attributes}
         renamed = UsageFields(
@@ -303,8 +303,8 @@ def usage_of(span: Span) -> TokenUsage | None:
             tuple(short[path] for path in fields.output),
             *(short.get(path, "") for path in fields[2:]),
         )
-        if (found := usage(reported, renamed)) is not None:
-            return found
+        if (tokens := usage(reported, renamed)) is not None:
+            return tokens
     return None
 
 
@@ -314,17 +314,17 @@ def _with_logs(spans: list[Span]) -> list[Span]:
     for span in spans:
         if span.is_log:
             logs.setdefault(span.id, []).append(span)
-    found = []
-    for span in sorted((each for each in spans if not each.is_log), key=lambda span: span.start):
+    result = []
+    for span in sorted((item for item in spans if not item.is_log), key=lambda span: span.start):
         own = sorted(logs.pop(span.id, ()), key=lambda each: each.start)
-        events = (*span.events, *(event for each in own for event in each.events))
-        found.append(msgspec.structs.replace(span, events=events))
+        events = (*span.events, *(event for item in own for event in item.events))
+        result.append(msgspec.structs.replace(span, events=events))
     for id, own in logs.items():  # the spans of these events were not exported
         own.sort(key=lambda each: each.start)
-        events = tuple(event for each in own for event in each.events)
+        events = tuple(event for item in own for event in item.events)
         about = {"gen_ai.operation.name": "chat"}
-        found.append(msgspec.structs.replace(own[0], id=id, events=events, attributes=about, is_log=False))
-    return found
+        result.append(msgspec.structs.replace(own[0], id=id, events=events, attributes=about, is_log=False))
+    return result
 
 
 def ids_below(spans: Iterable[Span], kind: str) -> set[str]:
@@ -342,10 +342,10 @@ def ids_below(spans: Iterable[Span], kind: str) -> set[str]:
             at = by_id.get(at.parent, at)
         chain = list(path.values())
         outer = chain[list(path).index(at.id) :] if at.id in path else []  # the outermost span, or a circle
-        inside = any(each.kind == kind for each in outer) or is_inside.get(at.id, False)
-        is_inside |= dict.fromkeys((each.id for each in outer), inside)
-        for each in reversed(chain[: len(chain) - len(outer)]):
+        inside = any(node.kind == kind for node in outer) or is_inside.get(at.id, False)
+        is_inside |= dict.fromkeys((node.id for node in outer), inside)
+        for node in reversed(chain[: len(chain) - len(outer)]):
             if inside:
-                below.add(each.id)
-            inside = is_inside[each.id] = inside or each.kind == kind
+                below.add(node.id)
+            inside = is_inside[node.id] = inside or node.kind == kind
     return below

@@ -40,7 +40,7 @@ class SpanRecord(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class CalledTarget(msgspec.Struct, frozen=True):
+class SpanTarget(msgspec.Struct, frozen=True):
     """What the spans of a target's calls say about it."""
 
     provider: str
@@ -53,7 +53,7 @@ class RunFacts(msgspec.Struct, frozen=True):
 
     run_id: str
     experiment: str | None
-    targets: dict[str, CalledTarget]
+    targets: dict[str, SpanTarget]
     has_content: bool = False
 
 
@@ -75,11 +75,11 @@ def _kind_and_name(provider: str) -> tuple[Any, str]:
         return None, provider
 
 
-def _called(provider: str, settings: Mapping[str, Any]) -> CalledTarget:
+def _called(provider: str, settings: Mapping[str, Any]) -> SpanTarget:
     kind, name = _kind_and_name(provider)
     is_model = kind is not None and kind.is_api and kind.reports_calls
     model = settings.get("model")
-    return CalledTarget(name, "chat" if is_model else "invoke_agent", model if isinstance(model, str) else None)
+    return SpanTarget(name, "chat" if is_model else "invoke_agent", model if isinstance(model, str) else None)
 
 
 def spans_of_record(record: Result, facts: RunFacts, input: Any = None) -> list[SpanRecord]:
@@ -95,9 +95,9 @@ class _JobSpans:
         self._facts = facts
         self._metrics = record.execution_metrics
         is_own = self._metrics is not None and not record.cached and record.carried_from is None
-        known = self._metrics.trace_id if is_own and self._metrics is not None else None
+        trace_id = self._metrics.trace_id if is_own and self._metrics is not None else None
         key = to_json([facts.run_id, *map(str, record.key)])
-        self._trace_id = known or hashlib.sha256(key).hexdigest()[:32]
+        self._trace_id = trace_id or hashlib.sha256(key).hexdigest()[:32]
         self._end = _time(record.timestamp)
         judges = [_nanoseconds(call.get("duration_ms")) for _, call in judge_calls(record.evaluator_results)]
         duration = _nanoseconds(None if self._metrics is None else self._metrics.duration_ms)
@@ -150,7 +150,7 @@ class _JobSpans:
 
     def _call(self, root: str, input: Any) -> SpanRecord:
         record, metrics, facts = self._record, self._metrics, self._facts
-        called = facts.targets.get(record.target) or CalledTarget("unknown", "invoke_agent")
+        called = facts.targets.get(record.target) or SpanTarget("unknown", "invoke_agent")
         is_chat = called.operation == "chat"
         failed = record.error if record.error is not None and record.error.stage == "target" else None
         stop_reason = None if metrics is None else metrics.stop_reason
@@ -191,7 +191,7 @@ class _JobSpans:
         """Yield the tool calls one after another; their own times are known only if the target reports durations."""
         at = self._start
         calls = [call for message in self._record.output_messages for call in message.get("tool_calls") or ()]
-        for number, call in enumerate(each for each in calls if isinstance(each, dict)):
+        for number, call in enumerate(item for item in calls if isinstance(item, dict)):
             ended = min(self._answered, at + _nanoseconds(call.get("duration_ms")))
             content: dict[str, Any] = {}
             if self._facts.has_content:

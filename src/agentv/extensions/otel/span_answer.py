@@ -58,15 +58,15 @@ def _are_calls_known(messages: tuple[Message, ...], spans: Sequence[Span], reade
     """Whether the spans describe all tool calls: of tools, of an agent, or of models with their messages or endings."""
     if any(message.tool_calls for message in messages) or any(span.kind in ("tool", "agent") for span in spans):
         return True
-    recorded = {each.span.id for each in reader.merged if each.is_received}
+    recorded = {entry.span.id for entry in reader.merged if entry.is_received}
     models = [span for span in spans if span.kind == "llm" or span.is_log]
     return bool(models) and all(span.id in recorded or _ended_with_text(span) for span in models)
 
 
 def _ended_with_text(span: Span) -> bool:
     reasons = span.first("gen_ai.response.finish_reasons", "llm.finish_reason")
-    named = [str(reason) for reason in (reasons if isinstance(reasons, list) else [reasons] if reasons else ())]
-    return bool(named) and not any("tool" in reason or "function" in reason for reason in named)
+    endings = [str(reason) for reason in (reasons if isinstance(reasons, list) else [reasons] if reasons else ())]
+    return bool(endings) and not any("tool" in reason or "function" in reason for reason in endings)
 
 
 class _Steps:
@@ -74,7 +74,7 @@ class _Steps:
 
     def __init__(self, reader: TraceReader) -> None:
         self._results = reader.results
-        self._written = [each for each in reader.merged if each.message.role == "assistant" and not each.is_history]
+        self._written = [entry for entry in reader.merged if entry.message.role == "assistant" and not entry.is_history]
         self._tools = dict(enumerate(sorted(reader.tools, key=lambda span: span.start)))
         self._turns = Turns()
 
@@ -82,10 +82,10 @@ class _Steps:
         """Return the turns of the agent. Tool calls that no message mentions are added in order of time."""
         pairs = self._pairs()
         others = deque(self._tools.values())
-        for place, written in enumerate(self._written):
-            while others and others[0].start and others[0].start < _time_of(written):
+        for place, entry in enumerate(self._written):
+            while others and others[0].start and others[0].start < _time_of(entry):
                 self._add_tool(others.popleft())
-            self._add_message(place, written, pairs)
+            self._add_message(place, entry, pairs)
         for span in others:
             self._add_tool(span)
         return self._turns
@@ -94,26 +94,26 @@ class _Steps:
         """Take the span of each call in a message: the one with its id, else the first with its name."""
         calls = {
             (place, number): call
-            for place, written in enumerate(self._written)
-            for number, call in enumerate(written.message.calls)
+            for place, entry in enumerate(self._written)
+            for number, call in enumerate(entry.message.calls)
         }
         by_id = {id: number for number, span in self._tools.items() if (id := call_id_of(span))}
-        found = {key: self._tools.pop(by_id.pop(id)) for key, (id, _, _) in calls.items() if id in by_id}
+        pairs = {key: self._tools.pop(by_id.pop(id)) for key, (id, _, _) in calls.items() if id in by_id}
         by_name: dict[str, deque[int]] = {}
         for number, span in self._tools.items():
             by_name.setdefault(tool_of(span), deque()).append(number)
         for key, (_, tool, _) in calls.items():
-            if key not in found and by_name.get(tool):
-                found[key] = self._tools.pop(by_name[tool].popleft())
-        return found
+            if key not in pairs and by_name.get(tool):
+                pairs[key] = self._tools.pop(by_name[tool].popleft())
+        return pairs
 
-    def _add_message(self, place: int, written: MergedMessage, pairs: dict[tuple[int, int], Span]) -> None:
+    def _add_message(self, place: int, entry: MergedMessage, pairs: dict[tuple[int, int], Span]) -> None:
         turns = self._turns
         turns.start_turn(("message", place))
-        turns.add_text(written.message.text)
-        for number, (id, tool, given) in enumerate(written.message.calls):
+        turns.add_text(entry.message.text)
+        for number, (id, tool, arguments) in enumerate(entry.message.calls):
             key, span = id or f"{place}.{number}", pairs.get((place, number))
-            turns.add_call(key, tool, given, None)
+            turns.add_call(key, tool, arguments, None)
             output = self._results.get(id)
             if output is None and span is not None:
                 output = output_of(span)
@@ -126,8 +126,8 @@ class _Steps:
         add_tool_span(self._turns, span, call_id_of(span) or f"span {span.id}")
 
 
-def _time_of(written: MergedMessage) -> int:
-    return written.span.end if written.is_received else written.span.start
+def _time_of(entry: MergedMessage) -> int:
+    return entry.span.end if entry.is_received else entry.span.start
 
 
 def _outermost_models(spans: Sequence[Span]) -> list[Span]:

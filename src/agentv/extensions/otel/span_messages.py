@@ -33,9 +33,9 @@ class SpanMessage(NamedTuple):
 def messages_of_span(span: Span) -> tuple[list[SpanMessage], list[SpanMessage]]:
     """Return the input and output messages of a span, in whichever convention they were recorded."""
     for read in (_current, _listed_events, _message_events, _content_events, _numbered, _vercel, _plain_values):
-        sent, received = read(span)
-        if sent or received:
-            return sent, received
+        inputs, outputs = read(span)
+        if inputs or outputs:
+            return inputs, outputs
     return [], []
 
 
@@ -46,19 +46,19 @@ def _current(span: Span) -> _Both:
     """Read `gen_ai.input.messages` and `gen_ai.output.messages`, of the span or of its event."""
     sources = [span.attributes, *(event.data for event in span.events)]
     for data in sources:
-        sent = data.get("gen_ai.input.messages") or data.get("pydantic_ai.all_messages")
-        received = data.get("gen_ai.output.messages")
-        if sent or received:
+        inputs = data.get("gen_ai.input.messages") or data.get("pydantic_ai.all_messages")
+        outputs = data.get("gen_ai.output.messages")
+        if inputs or outputs:
             system = _parsed(data.get("gen_ai.system_instructions"))
             instructions = [SpanMessage("system", _text(system))] if system else []
-            return [*instructions, *_messages(_parsed(sent))], list(_messages(_parsed(received)))
+            return [*instructions, *_messages(_parsed(inputs))], list(_messages(_parsed(outputs)))
     return [], []
 
 
 def _listed_events(span: Span) -> _Both:
     """Read events that are listed in an attribute, as older versions of Pydantic AI do."""
-    listed = objects_in(_parsed(span.first("events", "all_messages_events")))
-    return _from_events([SpanEvent(str(each.get("event.name", "")), each) for each in listed])
+    events = objects_in(_parsed(span.first("events", "all_messages_events")))
+    return _from_events([SpanEvent(str(event.get("event.name", "")), event) for event in events])
 
 
 def _message_events(span: Span) -> _Both:
@@ -67,55 +67,55 @@ def _message_events(span: Span) -> _Both:
 
 def _from_events(events: Iterable[SpanEvent]) -> _Both:
     """Read `gen_ai.user.message`, `gen_ai.choice` and similar events."""
-    sent: list[SpanMessage] = []
-    received: list[SpanMessage] = []
+    inputs: list[SpanMessage] = []
+    outputs: list[SpanMessage] = []
     for event in events:
-        if found := _EVENT.match(event.name):
-            sent += _messages([{"role": found[1], **_decoded(event.data)}])
+        if match := _EVENT.match(event.name):
+            inputs += _messages([{"role": match[1], **_decoded(event.data)}])
         elif event.name == "gen_ai.choice":
             choice = _decoded(event.data)
             inner = choice["message"] if isinstance(choice.get("message"), dict) else choice
-            received += _messages([{**inner, "role": "assistant"}])
-    return sent, received
+            outputs += _messages([{**inner, "role": "assistant"}])
+    return inputs, outputs
 
 
 def _content_events(span: Span) -> _Both:
     """Read the events `gen_ai.content.prompt` and `gen_ai.content.completion`, whose messages are JSON text."""
-    found: dict[str, list[SpanMessage]] = {"prompt": [], "completion": []}
+    messages: dict[str, list[SpanMessage]] = {"prompt": [], "completion": []}
     for event in span.events:
         side = event.name.rpartition(".")[2]
         if event.name in ("gen_ai.content.prompt", "gen_ai.content.completion"):
-            found[side] += _messages(
+            messages[side] += _messages(
                 _parsed(event.data.get(f"gen_ai.{side}")), "user" if side == "prompt" else "assistant"
             )
-    return found["prompt"], found["completion"]
+    return messages["prompt"], messages["completion"]
 
 
 def _numbered(span: Span) -> _Both:
     """Read attributes with numbers: `gen_ai.prompt.0.content`, `llm.input_messages.0.message.content`."""
     pairs = (("gen_ai.prompt", "gen_ai.completion"), ("llm.input_messages", "llm.output_messages"))
-    for sent, received in pairs:
-        both = [list(_messages(_nested(span.attributes, prefix))) for prefix in (sent, received)]
+    for input_prefix, output_prefix in pairs:
+        both = [list(_messages(_nested(span.attributes, prefix))) for prefix in (input_prefix, output_prefix)]
         if both[0] or both[1]:
             return both[0], both[1]
     return [], []
 
 
 def _vercel(span: Span) -> _Both:
-    sent = _parsed(span.first("ai.prompt.messages", "ai.prompt"))
-    if isinstance(sent, dict):
-        sent = sent.get("messages") or ([{"role": "user", "content": sent["prompt"]}] if sent.get("prompt") else [])
+    data = _parsed(span.first("ai.prompt.messages", "ai.prompt"))
+    if isinstance(data, dict):
+        data = data.get("messages") or ([{"role": "user", "content": data["prompt"]}] if data.get("prompt") else [])
     text = span.first("ai.response.text", "ai.result.text")
     calls = _parsed(span.first("ai.response.toolCalls", "ai.result.toolCalls"))
     reply = {"role": "assistant", "content": text, "tool_calls": calls}
-    return list(_messages(sent)), list(_messages([reply])) if text or calls else []
+    return list(_messages(data)), list(_messages([reply])) if text or calls else []
 
 
 def _plain_values(span: Span) -> _Both:
     """Read the input and output of a span as a whole."""
-    sent = span.first("input.value", "traceloop.entity.input", "gen_ai.prompt")
-    received = span.first("output.value", "traceloop.entity.output", "gen_ai.completion", "final_result")
-    return list(_messages(_unwrapped(sent), "user")), list(_messages(_unwrapped(received), "assistant"))
+    inputs = span.first("input.value", "traceloop.entity.input", "gen_ai.prompt")
+    outputs = span.first("output.value", "traceloop.entity.output", "gen_ai.completion", "final_result")
+    return list(_messages(_unwrapped(inputs), "user")), list(_messages(_unwrapped(outputs), "assistant"))
 
 
 def _unwrapped(value: Any) -> Any:
@@ -137,7 +137,7 @@ def _unwrapped(value: Any) -> Any:
         ):
             if data.get(key):
                 return data[key] if key == "messages" else _unwrapped(data[key])
-    return data if isinstance(data, list) and any("role" in each for each in objects_in(data)) else value
+    return data if isinstance(data, list) and any("role" in item for item in objects_in(data)) else value
 
 
 def _nested(attributes: dict[str, Any], prefix: str) -> list[Any]:
@@ -151,8 +151,8 @@ def _nested(attributes: dict[str, Any], prefix: str) -> list[Any]:
                 inner = place.setdefault(step, {})
                 place = inner if isinstance(inner, dict) else place.setdefault(f"{step} ", {})
             place[last] = value
-    listed = _as_list(root)
-    return listed if isinstance(listed, list) else []
+    items = _as_list(root)
+    return items if isinstance(items, list) else []
 
 
 def _as_list(value: Any) -> Any:
@@ -178,8 +178,8 @@ def _messages(value: Any, role: str = "user") -> Iterator[SpanMessage]:
 
 
 def _message(data: dict[str, Any], otherwise: str) -> SpanMessage:
-    named = str(data.get("role") or otherwise).lower()
-    role = _ROLE_NAMES.get(named, named)
+    name = str(data.get("role") or otherwise).lower()
+    role = _ROLE_NAMES.get(name, name)
     content = _parsed(key_of(data, "parts", "content", "contents"))
     parts = objects_in(content)
     calls = [call for part in parts if (call := _call(part)) is not None]
@@ -202,9 +202,9 @@ def _call(part: dict[str, Any]) -> tuple[str, str, Any] | None:
     inner = object_in(part, "tool_call") or part
     function = object_in(inner, "function") or inner
     name = key_of(function, "name", "toolName", "tool_name")
-    given = key_of(function, "arguments", "input", "args")
+    arguments = key_of(function, "arguments", "input", "args")
     id = key_of(inner, "id", "toolCallId", "tool_call_id", "call_id")
-    return (str(id or ""), str(name), _parsed(given)) if name else None
+    return (str(id or ""), str(name), _parsed(arguments)) if name else None
 
 
 def _result(part: dict[str, Any]) -> tuple[str, Any] | None:
@@ -230,8 +230,8 @@ def _part_text(part: Any) -> str:
     inner = object_in(part, "message_content") or part
     if inner.get("type", "text") not in ("text", "input_text", "output_text", "Text"):
         return ""
-    found = key_of(inner, "content", "text")
-    return found if isinstance(found, str) else ""
+    text = key_of(inner, "content", "text")
+    return text if isinstance(text, str) else ""
 
 
 def _parsed(value: Any) -> Any:

@@ -31,6 +31,7 @@ from agentv.extensions.otel.span_store import Collection, SpanStore
 from agentv.extensions.otel.spans import Span
 from agentv.model.call_trace import ReceiverAddress
 from agentv.model.manifest import SpanCounts
+from agentv.support.web_listener import listen
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -47,7 +48,7 @@ _STOP_S = 1.0
 T = TypeVar("T")
 
 
-class SpanReceiver:
+class OtlpReceiver:
     """A running receiver."""
 
     def __init__(self, port: int) -> None:
@@ -96,8 +97,6 @@ class SpanReceiver:
 
     async def _started(self, port: int) -> tuple[web.AppRunner, asyncio.Server]:
         from aiohttp import web  # late: few runs receive spans
-
-        from agentv.support.web_listener import listen
 
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[web.middleware(_check_caller)])
         handlers = {OPEN: self._open, COLLECT: self._collect, DISCARD: self._discard}
@@ -195,28 +194,28 @@ def _port_error(port: int, error: OSError) -> UsageError:
     return UsageError(message, hint=hint)
 
 
-def port_of(given: int | None, *, may_be_any: bool) -> int:
+def port_of(port: int | None, *, may_be_any: bool) -> int:
     """Return the port: the one given by the option or the environment, else the usual one, or any (0)."""
     text = os.environ.get(PORT_VARIABLE, "")
-    if given is None and text:
+    if port is None and text:
         if not (text.isascii() and text.isdigit() and int(text) < 2**16):
             raise UsageError(f"{PORT_VARIABLE} must be a port from 0 to 65535, got '{text}'")
-        given = int(text)
-    if given is not None:
-        return given
+        port = int(text)
+    if port is not None:
+        return port
     return 0 if may_be_any else USUAL_PORT
 
 
-def receive_spans(port: int | None, *, may_be_any: bool) -> AbstractContextManager[SpanReceiver]:
+def receive_spans(port: int | None, *, may_be_any: bool) -> AbstractContextManager[OtlpReceiver]:
     """Receive spans at a port while the context is active; `may_be_any`: the systems under test learn the port."""
     return open_receiver(port_of(port, may_be_any=may_be_any))
 
 
 @contextmanager
-def open_receiver(port: int) -> Iterator[SpanReceiver]:
+def open_receiver(port: int) -> Iterator[OtlpReceiver]:
     """Receive spans while the context is active."""
     check_installed()
-    receiver = SpanReceiver(port)
+    receiver = OtlpReceiver(port)
     try:
         yield receiver
     finally:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from agentv.errors import UsageError
 from agentv.extensions.otel.record_spans import SpanRecord
 from agentv.model.result import Result
-from agentv.report.traces.run_export import Delivery
+from agentv.report.services import Delivery
 from agentv.trust.policy import load_policy
 from agentv.version import __version__
 
@@ -68,7 +68,7 @@ class SpanSender:
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # late: an extra
 
-            from agentv.extensions.otel.collector_session import CollectorSession
+            from agentv.extensions.otel.collector_session import CollectorSession  # late: after the extra it needs
         except ImportError:
             message = "--otel needs the SDK of OpenTelemetry"
             raise UsageError(message, hint=f"Install it with: {INSTALL}") from None
@@ -132,11 +132,11 @@ class SpanSender:
         self._is_over = True
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
         self._thread.join(_INTERRUPT_S)
-        left = 0
+        pending = 0
         while not self._waiting.empty():
             record = self._waiting.get_nowait()
-            left += 0 if record is None else len(self._describe(record))
-        return Delivery(self.url, self._sent, self._dropped + self._lost + left + self._in_flight)
+            pending += 0 if record is None else len(self._describe(record))
+        return Delivery(self.url, self._sent, self._dropped + self._lost + pending + self._in_flight)
 
     def _run(self) -> None:
         is_last = False
@@ -184,7 +184,7 @@ class _Converter:
         from opentelemetry.sdk.trace import Event, ReadableSpan
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
-        events = [Event("gen_ai.evaluation.result", dict(each), span.end) for each in span.events]
+        events = [Event("gen_ai.evaluation.result", dict(event), span.end) for event in span.events]
         return ReadableSpan(
             name=span.name,
             context=_context(span.trace_id, span.id),

@@ -140,13 +140,13 @@ class SpanStore:
         """Count a request that cannot be read, or the connection of an exporter that uses gRPC."""
         self._counts["grpc_connections" if is_grpc else "unreadable_requests"] += 1
 
-    async def collect(self, wanted: Collection) -> bytes:
+    async def collect(self, collection: Collection) -> bytes:
         """Wait for the spans of a call and return CollectedSpans as JSON. Spans that arrive afterwards are late."""
-        trace = self._open.setdefault(wanted.trace_id, _OpenTrace(wanted.trace_id))
+        trace = self._open.setdefault(collection.trace_id, _OpenTrace(collection.trace_id))
         loop, answered_ns = asyncio.get_running_loop(), time.time_ns()
-        deadline = loop.time() + wanted.wait_s
+        deadline = loop.time() + collection.wait_s
         while True:
-            is_complete = trace.is_complete(answered_ns, is_ended=wanted.is_ended)
+            is_complete = trace.is_complete(answered_ns, is_ended=collection.is_ended)
             until = min(deadline, trace.changed_at + QUIET_S) if is_complete else deadline
             trace.changed.clear()
             if until <= loop.time():
@@ -156,7 +156,7 @@ class SpanStore:
                     await trace.changed.wait()
             except TimeoutError:
                 break
-        self._close(wanted.trace_id, wanted.case)
+        self._close(collection.trace_id, collection.case)
         lines = list(trace.spans.values())
         self._counts["discarded" if trace.rejected else "used"] += len(lines)
         self._counts["calls"] += 1
@@ -169,16 +169,16 @@ class SpanStore:
 
     def counts(self) -> SpanCounts:
         """Return the counts. Spans that were not collected count as discarded."""
-        left = sum(len(trace.spans) for trace in self._open.values())
-        counts = {**self._counts, "discarded": self._counts["discarded"] + left}
+        open_count = sum(len(trace.spans) for trace in self._open.values())
+        counts = {**self._counts, "discarded": self._counts["discarded"] + open_count}
         return SpanCounts(**counts, late_cases=tuple(self._late_cases))
 
     def _close(self, trace_id: str, case: str) -> _OpenTrace:
         trace = self._open.pop(trace_id, None) or _OpenTrace(trace_id)
         self._size -= trace.size
-        _, known = self._recent.pop(trace_id, ("", None))
+        _, span_ids = self._recent.pop(trace_id, ("", None))
         self._recent[trace_id] = case, set(trace.spans)
-        self._remember(1 + len(trace.spans) - (0 if known is None else 1 + len(known)))
+        self._remember(1 + len(trace.spans) - (0 if span_ids is None else 1 + len(span_ids)))
         return trace
 
     def _remember(self, more: int) -> None:

@@ -58,13 +58,13 @@ class Span(msgspec.Struct, frozen=True):
     def kind(self) -> str:
         """What the span is about: `llm`, `tool`, `agent`, or empty."""
         operation = self.first("gen_ai.operation.name")
-        named = self.first("openinference.span.kind", "traceloop.span.kind", "llm.request.type")
-        named = str(named or "").lower()
-        if operation == "execute_tool" or named == "tool" or (not operation and self.first("gen_ai.tool.name")):
+        label = self.first("openinference.span.kind", "traceloop.span.kind", "llm.request.type")
+        label = str(label or "").lower()
+        if operation == "execute_tool" or label == "tool" or (not operation and self.first("gen_ai.tool.name")):
             return "tool"
-        if operation in _AGENT_OPERATIONS or named in ("agent", "chain", "workflow"):
+        if operation in _AGENT_OPERATIONS or label in ("agent", "chain", "workflow"):
             return "agent"
-        is_model = operation in _LLM_OPERATIONS or named in ("llm", "chat", "completion", "generation")
+        is_model = operation in _LLM_OPERATIONS or label in ("llm", "chat", "completion", "generation")
         return "llm" if is_model or self.first("ai.prompt.messages", "gen_ai.request.model") else ""
 
     @property
@@ -82,11 +82,11 @@ def spans_in(export: Any) -> Iterator[Span]:
     for resource in _items(export, "resourceSpans", "resource_spans"):
         about = _attributes(object_in(resource, "resource").get("attributes"))
         for scope in _items(resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans"):
-            yield from (_span(each, about) for each in objects_in(scope.get("spans")))
+            yield from (_span(item, about) for item in objects_in(scope.get("spans")))
     for resource in _items(export, "resourceLogs", "resource_logs"):
         for scope in _items(resource, "scopeLogs", "scope_logs"):
             records = _items(scope, "logRecords", "log_records")
-            yield from (_log(each) for each in records if each.get("traceId") or each.get("trace_id"))
+            yield from (_log(item) for item in records if item.get("traceId") or item.get("trace_id"))
 
 
 def _items(data: dict[str, Any], *keys: str) -> list[dict[str, Any]]:
@@ -101,8 +101,8 @@ def key_of(data: dict[str, Any], *keys: str) -> Any:
 def _span(data: dict[str, Any], resource: dict[str, Any]) -> Span:
     attributes = {"service.name": resource.get("service.name"), **_attributes(data.get("attributes"))}
     events = (
-        SpanEvent(str(each.get("name", "")), _attributes(each.get("attributes")))
-        for each in objects_in(data.get("events"))
+        SpanEvent(str(item.get("name", "")), _attributes(item.get("attributes")))
+        for item in objects_in(data.get("events"))
     )
     return Span(
         trace=str(key_of(data, "traceId", "trace_id") or ""),
@@ -132,8 +132,8 @@ def _console_span(data: dict[str, Any]) -> Span:
         end=end,
         attributes={key: value for key, value in attributes.items() if _RELEVANT.match(key)},
         events=tuple(
-            SpanEvent(str(each.get("name", "")), object_in(each, "attributes"))
-            for each in objects_in(data.get("events"))
+            SpanEvent(str(event.get("name", "")), object_in(event, "attributes"))
+            for event in objects_in(data.get("events"))
         ),
         failed=object_in(data, "status").get("status_code") == "ERROR",
     )
@@ -197,5 +197,5 @@ def _value(value: Any) -> Any:
 
 
 def _listed(value: Any) -> list[Any]:
-    found = object_in({"value": value}, "value").get("values")
-    return found if isinstance(found, list) else []
+    values = object_in({"value": value}, "value").get("values")
+    return values if isinstance(values, list) else []

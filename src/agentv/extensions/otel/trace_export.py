@@ -11,7 +11,7 @@ from agentv.extensions.otel.record_spans import RunFacts, SpanRecord, facts_of, 
 from agentv.extensions.otel.span_sender import SpanSender, captures_content
 from agentv.model.manifest import RunManifest
 from agentv.model.result import Result
-from agentv.report.traces.run_export import Delivery
+from agentv.report.services import Delivery
 from agentv.runs.folder import RunFolder
 from agentv.runs.store import RunStore
 
@@ -46,8 +46,8 @@ class TraceExport:
         delivery = self._sender.close_patiently()
         if delivery.lost:
             hint = "Check the address, and the headers in OTEL_EXPORTER_OTLP_HEADERS; then run the command again"
-            sent = f"{delivery.sent:,} spans were delivered"
-            raise AgentvError(f"Cannot export the run to {self._sender.url}", sent, hint)
+            detail = f"{delivery.sent:,} spans were delivered"
+            raise AgentvError(f"Cannot export the run to {self._sender.url}", detail, hint)
         return delivery.note()
 
     def close(self) -> Delivery:

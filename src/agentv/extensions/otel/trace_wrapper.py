@@ -44,9 +44,9 @@ class TraceWrapper(ResponderWrapper):
             raise
         finally:
             request.trace = None
-        wanted = Collection(trace_id, request.case.id, self._wait_s, self._is_command)
+        collection = Collection(trace_id, request.case.id, self._wait_s, self._is_command)
         with self._slots.lent_slot():
-            body = await self._send(COLLECT, msgspec.json.encode(wanted), self._wait_s + _SPARE_S)
+            body = await self._send(COLLECT, msgspec.json.encode(collection), self._wait_s + _SPARE_S)
         return with_spans(response, _decode(body or b"{}"), trace_id)
 
     async def aclose(self) -> None:
@@ -81,14 +81,14 @@ def with_spans(response: Response, collected: CollectedSpans, trace_id: str) -> 
         return msgspec.structs.replace(response, calls_unknown=not has_own)
     if not any(span.kind or span.is_log for span in spans):
         return response
-    found = answer_of_spans(spans)
-    if response.usage is None and found.usage is not None:
-        response = msgspec.structs.replace(response, usage=found.usage, cost_usd=response.cost_usd or found.cost_usd)
-    response = msgspec.structs.replace(response, model=response.model or found.model)
-    if not found.has_calls_known:
+    answer = answer_of_spans(spans)
+    if response.usage is None and answer.usage is not None:
+        response = msgspec.structs.replace(response, usage=answer.usage, cost_usd=response.cost_usd or answer.cost_usd)
+    response = msgspec.structs.replace(response, model=response.model or answer.model)
+    if not answer.has_calls_known:
         return response
-    messages = response.messages if has_own else _joined(found.messages, response)
-    errors = response.tool_errors if has_own else found.tool_errors
+    messages = response.messages if has_own else _joined(answer.messages, response)
+    errors = response.tool_errors if has_own else answer.tool_errors
     return msgspec.structs.replace(
         response, messages=messages, tool_errors=errors, calls_unknown=False, trace_id=trace_id
     )

@@ -89,10 +89,10 @@ class PydanticAi(HostedApi, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """Check the model and the address."""
-        found = super().complaints()
+        complaints = super().complaints()
         if self.model and not self.prefix and ":" not in self.model and "${{" not in self.model:
-            found.append(f"'model' must be PROVIDER:MODEL, for example zai:glm-4.6, got '{self.model}'")
-        return found
+            complaints.append(f"'model' must be PROVIDER:MODEL, for example zai:glm-4.6, got '{self.model}'")
+        return complaints
 
     def open(self, home: str) -> Responder:
         """Open the model. Importing the package takes seconds."""
@@ -101,9 +101,9 @@ class PydanticAi(HostedApi, frozen=True, kw_only=True):
         except ImportError:
             raise UsageError(f"Target '{self.name}' needs a package that is not installed", hint=INSTALL) from None
         key = find_api_key(self, home, *self.vendor_keys) if self.vendor_keys else self.api_key
-        given = drop_none({"base_url": self.base_url, "api_key": key, **self.provider_settings(home)})
+        options = drop_none({"base_url": self.base_url, "api_key": key, **self.provider_settings(home)})
         try:
-            model = package.infer_model(f"{self.prefix}{self.model}", lambda name: self._provider(name, given))
+            model = package.infer_model(f"{self.prefix}{self.model}", lambda name: self._provider(name, options))
         except ImportError as error:
             raise UsageError(f"Target '{self.name}' needs a package that is not installed", str(error)) from None
         except Exception as error:
@@ -113,21 +113,21 @@ class PydanticAi(HostedApi, frozen=True, kw_only=True):
             why = f"its provider does not accept {rejected[1]}" if rejected else str(error)
             raise UsageError(f"Target '{self.name}' cannot be opened", why) from None
         load_policy().check_host(str(model.base_url or model.system))
-        return _PydanticModel(self, model, f"{model.system}:{model.base_url}#{digest(given)[:8]}")
+        return _PydanticModel(self, model, f"{model.system}:{model.base_url}#{digest(options)[:8]}")
 
     def provider_settings(self, home: str) -> dict[str, Any]:  # noqa: ARG002
         """Return further arguments for the package's provider."""
         return {}
 
-    def _provider(self, name: str, given: dict[str, Any]) -> Any:
+    def _provider(self, name: str, options: dict[str, Any]) -> Any:
         kind = import_module("pydantic_ai.providers").infer_provider_class(name)
         if self.base_url is not None and not self.api_key and name != "bedrock":
-            given = {**given, "api_key": _NO_KEY}
-        if name == "cohere" and "base_url" in given:
+            options = {**options, "api_key": _NO_KEY}
+        if name == "cohere" and "base_url" in options:
             # The package's provider only reads the address from the environment.
             client = import_module("cohere").AsyncClientV2
-            return kind(cohere_client=client(api_key=given.get("api_key"), base_url=given["base_url"]))
-        return kind(**given)
+            return kind(cohere_client=client(api_key=options.get("api_key"), base_url=options["base_url"]))
+        return kind(**options)
 
 
 _AWS_VARIABLES = (
@@ -249,8 +249,8 @@ class _PydanticModel:
             if isinstance(body, bytes):  # some of the package's clients do not decode it
                 body = json_or(body, body.decode(errors="replace"))
             return reported_failure(body, status, headers, self._secrets)
-        known = (_CLASS_BY_ERROR[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CLASS_BY_ERROR)
-        return TargetFailure(next(known, "invalid_response"), redacted(str(error), self._secrets))
+        classes = (_CLASS_BY_ERROR[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CLASS_BY_ERROR)
+        return TargetFailure(next(classes, "invalid_response"), redacted(str(error), self._secrets))
 
     def _wire(self, request: Request) -> list[Any]:
         """Return the conversation as the package's messages."""
@@ -293,7 +293,7 @@ def _is_from_aws(error: Exception) -> bool:
 
 def _model_settings(settings: PydanticAi, model: Any) -> dict[str, Any]:
     """Return the settings under the package's names. Raises UsageError for settings that the model would ignore."""
-    given = drop_none(
+    options = drop_none(
         {
             "temperature": settings.temperature,
             "max_tokens": settings.max_output_tokens,
@@ -304,10 +304,10 @@ def _model_settings(settings: PydanticAi, model: Any) -> dict[str, Any]:
         }
     )
     names = {"extra_headers": "headers", "thinking": "reasoning", "max_tokens": "max_output_tokens"}
-    ignored = [names.get(name, name) for name in given if name in model.unsupported_settings]
+    ignored = [names.get(name, name) for name in options if name in model.unsupported_settings]
     if ignored:
         raise UsageError(f"Target '{settings.name}': this model does not support {', '.join(ignored)}")
-    return given if "max_retries" in model.unsupported_settings else {**given, "max_retries": 0}
+    return options if "max_retries" in model.unsupported_settings else {**options, "max_retries": 0}
 
 
 def _parameters(settings: PydanticAi, model: Any) -> Any:

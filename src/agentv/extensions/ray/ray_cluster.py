@@ -78,14 +78,14 @@ class RayExecutor:
 def _import_ray() -> Any:
     """Import Ray without its messages on stdout, which is reserved for the command's output."""
     quiet = "RAY_DEDUP_LOGS_SKIP_REGEX"
-    given = os.environ.setdefault(quiet, ".")
+    value = os.environ.setdefault(quiet, ".")
     try:
         import ray  # late: optional and slow
     except ImportError:
         hint = "Install it with: pip install 'agentv[ray]'"
         raise UsageError("The executor 'ray' requires the package 'ray'", hint=hint) from None
     finally:
-        if given == ".":
+        if value == ".":
             os.environ.pop(quiet, None)
     return ray
 
@@ -231,7 +231,7 @@ class RayWorker:
         self._left = 0
         self._some, self._all = asyncio.Event(), asyncio.Event()
         self._failure: BaseException | None = None
-        sys.path.extend(each for each in setting.path if each not in sys.path)
+        sys.path.extend(path for path in setting.path if path not in sys.path)
         with suppress(OSError):  # the driver's folder may not exist on this machine
             os.chdir(setting.folder)
 

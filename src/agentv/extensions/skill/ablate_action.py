@@ -20,9 +20,9 @@ from agentv.targets.target import Target
 
 def ablate(args: AblateArguments) -> None:
     """Measure a prompt, a file or an MCP server, print the report and exit with the exit code."""
-    given = {"--prompt": args.prompt, "--file": args.file, "--mcp": args.mcp}
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) != 1:
+    options = {"--prompt": args.prompt, "--file": args.file, "--mcp": args.mcp}
+    names = [name for name, value in options.items() if value is not None]
+    if len(names) != 1:
         raise click.UsageError("Name what to measure: --prompt FILE, --file PATH or --mcp NAME")
     if not args.paths:
         raise click.UsageError("Missing argument 'PATHS...'")
@@ -46,24 +46,24 @@ def _measured(args: AblateArguments) -> Measured:
     return Measured(
         command=f"agentv ablate {shlex.join(args.paths)} {option}{against}",
         subject=subject,
-        arms=tuple(arm for target, written in targets for arm in _arms(args, target, written)),
+        arms=tuple(arm for target, settings in targets for arm in _arms(args, target, settings)),
         datasets={EVALS: args.paths},
         versions={} if args.against is None else {"against": args.against},
     )
 
 
-def _arms(args: AblateArguments, target: Target, written: dict[str, object]) -> list[Arm]:
+def _arms(args: AblateArguments, target: Target, settings: dict[str, object]) -> list[Arm]:
     if args.prompt is not None:
         return prompt_arms(target, _text(args.prompt), None if args.against is None else _text(args.against))
     if args.mcp is not None:
-        return mcp_arms(target, args.mcp, written)
+        return mcp_arms(target, args.mcp, settings)
     assert args.file is not None
     place, equals, source = args.file.partition("=")
     source = source if equals else place
     path = os.path.normpath(place if equals else os.path.relpath(source) if os.path.isabs(source) else source)
-    for each in (source, args.against):
-        if each is not None and not os.path.exists(each):
-            raise UsageError(f"There is no file {each}", hint="Paths are relative to the working directory")
+    for file in (source, args.against):
+        if file is not None and not os.path.exists(file):
+            raise UsageError(f"There is no file {file}", hint="Paths are relative to the working directory")
     if os.path.isabs(path) or path.startswith(os.pardir):
         hint = f"Name the path in the workspace: --file {os.path.basename(source)}={shlex.quote(source)}"
         raise UsageError(f"{source} is outside the working directory", hint=hint)

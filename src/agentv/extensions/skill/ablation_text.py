@@ -10,7 +10,9 @@ from agentv.comparison.comparison import Change, Comparison, Side
 from agentv.comparison.part_comparison import UsageChange
 from agentv.errors import plural
 from agentv.extensions.skill.arms import PREVIOUS, WITH, WITHOUT
-from agentv.extensions.skill.findings import Findings, Share, TargetFindings
+from agentv.extensions.skill.findings import Findings, TargetFindings
+from agentv.extensions.skill.reach import Reach
+from agentv.extensions.skill.shares import Share
 from agentv.report.comparisons.verdict_text import method, named_verdict, notes
 from agentv.report.figures import (
     NONE,
@@ -27,6 +29,7 @@ from agentv.report.figures import (
     usd,
 )
 from agentv.report.terminal import Line
+from agentv.stats.paired_comparison import Paired
 
 _LONGEST = 100
 _ARM_HEAD = ["target", "arm", "mean", "95 % interval", "passed", "cases", "errors", "loaded", "cost", "time"]
@@ -44,38 +47,57 @@ class Block(msgspec.Struct, frozen=True):
 
 def page(findings: Findings) -> list[Block]:
     """Return the parts of the page: verdicts and notes, then the figures."""
-    verdicts = tuple(line for each in findings.targets for line in _verdicts(each, findings))
+    verdicts = tuple(line for finding in findings.targets for line in _verdicts(finding, findings))
     blocks = [Block(lines=verdicts)]
-    if found := tuple(dict.fromkeys(note for each in findings.targets for note in _notes(each, findings))):
-        blocks.append(Block(lines=tuple((f"Note: {note}", "yellow") for note in found)))
-    arms = [row for each in findings.targets for row in _arm_rows(each)]
+    if messages := tuple(dict.fromkeys(note for finding in findings.targets for note in _notes(finding, findings))):
+        blocks.append(Block(lines=tuple((f"Note: {note}", "yellow") for note in messages)))
+    arms = [row for finding in findings.targets for row in _arm_rows(finding)]
     if arms:
         blocks.append(Block("Arms (means over the shared cases; cost and time per case)", rows=(_ARM_HEAD, *arms)))
-    triggers = [row for each in findings.targets for row in _trigger_rows(each)]
+    triggers = [row for finding in findings.targets for row in _trigger_rows(finding)]
     if triggers:
         blocks.append(Block("Triggers", rows=(_TRIGGER_HEAD, *triggers)))
-    for each in findings.targets:
-        changed = [change for label in (WITHOUT, "against") for change in _changes(each, label)]
+    for finding in findings.targets:
+        changed = [change for label in (WITHOUT, "against") for change in _changes(finding, label)]
         if changed:
             rows = (["change", "case", "scores", "why"], *map(_change_row, changed))
-            blocks.append(Block(f"Largest changes of {each.target}", rows=rows))
+            blocks.append(Block(f"Largest changes of {finding.target}", rows=rows))
     return [*blocks, Block(lines=tuple(_foot(findings)))]
 
 
-def _verdicts(each: TargetFindings, findings: Findings) -> Iterator[Line]:
-    if not each.baselines:
-        yield f"{each.target}: no evals to compare with and without {findings.subject}; only triggers", "bold"
-    for label, comparison in each.baselines.items():
-        names = _names(each.target, label, findings)
-        if label == WITHOUT and each.contaminated:
-            loaded = each.loads[WITHOUT]
-            found = f"{loaded.count} of {plural(loaded.total, 'answer')} of {names[0]} loaded it nevertheless"
-            yield f"Can't tell: {found}.", "bold red"
+def _verdicts(finding: TargetFindings, findings: Findings) -> Iterator[Line]:
+    if not finding.baselines:
+        yield f"{finding.target}: no evals to compare with and without {findings.subject}; only triggers", "bold"
+    for label, comparison in finding.baselines.items():
+        names = _names(finding.target, label, findings)
+        if label == WITHOUT and finding.contaminated:
+            loaded = finding.loads[WITHOUT]
+            detail = f"{loaded.count} of {plural(loaded.total, 'answer')} of {names[0]} loaded it nevertheless"
+            yield f"Can't tell: {detail}.", "bold red"
             continue
         words = {"better": "Helps: ", "worse": "Hurts: "}
         lead = words.get(comparison.answer, "") if label == WITHOUT else f"Compared with {names[0]}: "
         text = lead + named_verdict(comparison, names)
         yield text, _STYLES.get(comparison.answer, "bold")
+        if label == WITHOUT and finding.reach is not None:
+            yield from ((sentence, "") for sentence in _reach(finding.reach, finding.target))
+
+
+def _reach(reach: Reach, target: str) -> Iterator[str]:
+    """Yield how often the skill was loaded, and the difference by it, which is not that of a randomised comparison."""
+    share = reach.answers
+    fraction = f"{percent(share.value)}, 95 % interval {percent_interval(reach.ci95)}, {plural(reach.cases, 'case')}"
+    yield f"Reached for: {target} loaded it in {share.count:,} of {plural(share.total, 'answer')} ({fraction})."
+    if reach.loaded is None:
+        return
+    parts = [f"When reached for: {_difference(reach.loaded)}"]
+    parts += [f"otherwise {_difference(reach.not_loaded)}"] if reach.not_loaded is not None else []
+    parts += [f"{plural(reach.mixed, 'case')} with both kinds of answers not counted"] if reach.mixed else []
+    yield f"{'; '.join(parts)}. {target} chose when to load it: this is not a randomised comparison."
+
+
+def _difference(paired: Paired) -> str:
+    return f"{signed(paired.mean_delta)} (95 % {interval(paired.ci95)}, {plural(paired.n, 'case')})"
 
 
 def _names(target: str, label: str, findings: Findings) -> tuple[str, str]:
@@ -86,23 +108,26 @@ def _names(target: str, label: str, findings: Findings) -> tuple[str, str]:
     return before.get(label, f"{target} without it"), f"{target} with {findings.subject}"
 
 
-def _notes(each: TargetFindings, findings: Findings) -> Iterator[str]:
-    loads = each.loads.get(WITH)
+def _notes(finding: TargetFindings, findings: Findings) -> Iterator[str]:
+    loads = finding.loads.get(WITH)
     if loads is not None and loads.total and not loads.count:
         hint = "its description may not say when to use it"
-        yield f"{each.target} never loaded {findings.subject} in {plural(loads.total, 'answer')}; {hint}"
-    for comparison in each.baselines.values():
+        yield f"{finding.target} never loaded {findings.subject} in {plural(loads.total, 'answer')}; {hint}"
+    if finding.reuse is not None and finding.reuse.count:
+        reuse = f"{finding.reuse.count:,} of {plural(finding.reuse.total, 'answer')} of {finding.target} without it"
+        yield f"{reuse} are those of an earlier run, and were not made next to the answers with it"
+    for comparison in finding.baselines.values():
         if comparison.answer == "cannot tell" and comparison.paired is not None and not findings.trials:
             yield "More cases, or --trials 3, make small differences visible"
         yield from (note for note in notes(comparison) if not note.startswith("Datasets"))
 
 
-def _arm_rows(each: TargetFindings) -> Iterator[list[str]]:
-    sides = {label: (comparison, 0) for label, comparison in each.baselines.items()}
+def _arm_rows(finding: TargetFindings) -> Iterator[list[str]]:
+    sides = {label: (comparison, 0) for label, comparison in finding.baselines.items()}
     if sides:
-        sides[WITH] = next(iter(each.baselines.values())), 1
+        sides[WITH] = next(iter(finding.baselines.values())), 1
     for arm, (comparison, place) in sides.items():
-        yield [each.target, arm, *_figures(comparison, place), *_use(comparison, place, each.loads.get(arm))]
+        yield [finding.target, arm, *_figures(comparison, place), *_use(comparison, place, finding.loads.get(arm))]
 
 
 def _figures(comparison: Comparison, place: int) -> list[str]:
@@ -122,10 +147,10 @@ def _use(comparison: Comparison, place: int, loads: Share | None) -> list[str]:
     return [loaded, usd(value(comparison.cost)), duration(value(comparison.duration))]
 
 
-def _trigger_rows(each: TargetFindings) -> Iterator[list[str]]:
-    for label, counts in each.triggers.items():
+def _trigger_rows(finding: TargetFindings) -> Iterator[list[str]]:
+    for label, counts in finding.triggers.items():
         shares = [text for share in (counts.precision, counts.recall) for text in _share(share)]
-        yield [each.target, label, *shares, f"{counts.errors:,}"]
+        yield [finding.target, label, *shares, f"{counts.errors:,}"]
 
 
 def _share(share: Share) -> list[str]:
@@ -133,9 +158,9 @@ def _share(share: Share) -> list[str]:
     return [f"{percent(share.value)}{counts}", percent_interval(share.ci95)]
 
 
-def _changes(each: TargetFindings, label: str) -> Sequence[Change]:
-    found = each.baselines.get(label)
-    return () if found is None else found.changes
+def _changes(finding: TargetFindings, label: str) -> Sequence[Change]:
+    comparison = finding.baselines.get(label)
+    return () if comparison is None else comparison.changes
 
 
 def _change_row(change: Change) -> list[str]:
@@ -145,8 +170,8 @@ def _change_row(change: Change) -> list[str]:
 
 
 def _foot(findings: Findings) -> Iterator[Line]:
-    found = (each.paired for target in findings.targets for each in target.baselines.values())
-    paired = next((each for each in found if each is not None), None)
+    pairs = (item.paired for target in findings.targets for item in target.baselines.values())
+    paired = next((item for item in pairs if item is not None), None)
     if paired is not None:
         yield f"Method: {method(paired)}", "dim"
     for name, folder in findings.folders.items():

@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 
 from agentv.cli import output
-from agentv.cli.commands.analysis.compare import write_page
+from agentv.cli.commands.compare import write_page
 from agentv.cli.commands.eval import short
 from agentv.cli.options import options_of
 from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan
@@ -34,6 +34,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     datasets: Mapping[str, tuple[str, ...]]
     skill: str | None = None
     versions: Mapping[str, str] = {}
+    earlier: Mapping[str, str] = {}
+    """The earlier runs whose answers are reused, by the name of the run."""
 
 
 def run_options(args: ArmOptions, measured: Measured, run: str) -> EvalOptions:
@@ -45,6 +47,7 @@ def run_options(args: ArmOptions, measured: Measured, run: str) -> EvalOptions:
         paths=measured.datasets[run],
         targets=tuple(arm.name for arm in arms),
         variants=tuple(arm.variant for arm in arms),
+        changed_since=measured.earlier.get(run),
     )
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from agentv.errors import UsageError
 from agentv.registry import TARGETS
-from agentv.targets.agents.agent import CodingAgent
-from agentv.targets.agents.skills import find_skill, skill_name
 from agentv.targets.catalog import Targets
 from agentv.targets.target import ModelApi, Target
-from agentv.targets.variants import Variant
-from agentv.targets.workspace_target import WorkspaceTarget
+from agentv.targets.targets_file import Variant
+from agentv.targets.workspace_target import SkillTarget, WorkspaceTarget, find_skill, skill_name
 
 WITHOUT, PREVIOUS, WITH, OTHER = "without", "previous", "with", "against"
 
@@ -38,39 +36,39 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
         return Variant(name=self.name, base=self.base, settings=self.settings)
 
 
-def coding_agents(file: Targets, named: Iterable[str]) -> list[CodingAgent]:
+def coding_agents(file: Targets, selection: Iterable[str]) -> list[SkillTarget]:
     """Return the named coding agents, else all of a targets file. Raises UsageError for another kind of target."""
-    names = file.pick(named) if (named := tuple(named)) else file.names
-    found = []
+    names = file.pick(selection) if (selection := tuple(selection)) else file.names
+    agents: list[SkillTarget] = []
     for name in names:
-        if not named and not _is_agent(file, name):
+        if not selection and not _is_agent(file, name):
             continue
         target = file.get(name)
-        if isinstance(target, CodingAgent):
-            found.append(target)
-        elif named:
+        if target.takes_skills:
+            agents.append(cast("SkillTarget", target))
+        elif selection:
             detail = f"Its provider is '{target.provider}'; skills are installed for coding agents"
             raise UsageError(
                 f"Target '{name}' is not a coding agent", detail, "Use `agentv ablate` for a prompt or file"
             )
-    if not found:
+    if not agents:
         hint = "Add a target with provider claude-code, codex, gemini-cli, copilot-cli, opencode or pi-coding-agent"
         raise UsageError("No target is a coding agent", f"Targets: {', '.join(file.names) or 'none'}", hint)
-    return found
+    return agents
 
 
 def _is_agent(file: Targets, name: str) -> bool:
     """Whether a target's provider is a coding agent, without the values of its variables."""
     provider = file.raw(name).get("provider")
-    known = TARGETS.canonical(provider) if isinstance(provider, str) else None
-    return known is not None and isinstance(kind := TARGETS.find(known), type) and issubclass(kind, CodingAgent)
+    kind_name = TARGETS.canonical(provider) if isinstance(provider, str) else None
+    return kind_name is not None and getattr(TARGETS.find(kind_name), "takes_skills", False)
 
 
-def skill_arms(target: CodingAgent, home: str, folders: Mapping[str, str]) -> list[Arm]:
+def skill_arms(target: SkillTarget, home: str, folders: Mapping[str, str]) -> list[Arm]:
     """Return the arms of an agent: without the skill, and with each version of it, by label and folder."""
     name = next(skill_name(folder) for folder in folders.values())
-    kept = zip(target.skills, target.skill_folders(home), strict=True)
-    others = [skill for skill, folder in kept if skill_name(folder) != name]
+    pairs = zip(target.skills, target.skill_folders(home), strict=True)
+    others = [skill for skill, folder in pairs if skill_name(folder) != name]
     hidden = [*target.hidden_skills, name]
     versions = {WITHOUT: [], **{label: [os.path.abspath(folder)] for label, folder in folders.items()}}
     return [
@@ -79,7 +77,7 @@ def skill_arms(target: CodingAgent, home: str, folders: Mapping[str, str]) -> li
     ]
 
 
-def check_leaks(target: CodingAgent, name: str, home: str, temporary: str) -> None:
+def check_leaks(target: SkillTarget, name: str, home: str, temporary: str) -> None:
     """Raise UsageError if the agent would see the skill anyway: in a home, its folder, or a parent of that."""
     template = None if target.home_template is None else os.path.join(home, os.path.expanduser(target.home_template))
     own = os.path.expanduser("~") if target.user_settings else template
@@ -108,9 +106,9 @@ def file_arms(target: Target, path: str, file: str, other: str | None) -> list[A
     if not isinstance(target, WorkspaceTarget):
         detail = f"Targets of provider '{target.provider}' do not work in a folder"
         raise UsageError(f"Target '{target.name}' has no workspace", detail, "Use a coding agent or a `cli` target")
-    kept = {name: source for name, source in target.workspace_files.items() if name != path}
+    other_files = {name: source for name, source in target.workspace_files.items() if name != path}
     before = None if other is None else os.path.abspath(other)
-    settings = [{"workspace_files": {**kept, path: source}} for source in (os.path.abspath(file), before)]
+    settings = [{"workspace_files": {**other_files, path: source}} for source in (os.path.abspath(file), before)]
     return _pair(target.name, *settings, has_other=other is not None)
 
 
@@ -118,15 +116,15 @@ def mcp_arms(target: Target, name: str, written: Mapping[str, Any]) -> list[Arm]
     """Return the arms of a target with and without one of its MCP servers. `written` are its settings in the file."""
     tools = written.get("tools")
     tools = list(tools) if isinstance(tools, list) and isinstance(target, ModelApi) else []
-    found = [tool for tool in tools if isinstance(tool, dict) and _names(tool.get("mcp"), name)]
-    if len(found) != 1:
+    matches = [tool for tool in tools if isinstance(tool, dict) and _names(tool.get("mcp"), name)]
+    if len(matches) != 1:
         servers = [tool["mcp"] for tool in tools if isinstance(tool, dict) and "mcp" in tool]
-        shown = "; ".join(each if isinstance(each, str) else " ".join(map(str, each)) for each in servers) or "none"
-        what = "has no MCP server" if not found else "has several MCP servers"
+        names = "; ".join(item if isinstance(item, str) else " ".join(map(str, item)) for item in servers) or "none"
+        what = "has no MCP server" if not matches else "has several MCP servers"
         hint = "MCP servers are in `tools` of model targets; for a coding agent, pass its file: --file .mcp.json"
-        raise UsageError(f"Target '{target.name}' {what} '{name}'", f"Its MCP servers: {shown}", hint)
-    left = [tool for tool in tools if tool is not found[0]]
-    return _pair(target.name, {"tools": tools}, {"tools": left}, has_other=False)
+        raise UsageError(f"Target '{target.name}' {what} '{name}'", f"Its MCP servers: {names}", hint)
+    other_tools = [tool for tool in tools if tool is not matches[0]]
+    return _pair(target.name, {"tools": tools}, {"tools": other_tools}, has_other=False)
 
 
 def _names(server: Any, name: str) -> bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from agentv.cli.evaluation_options import EvaluatedTargets
-from agentv.cli.options import AT_LEAST_0, FILE, argument, declare, option
-from agentv.cli.series_options import SeriesOptions
+from agentv.cli.evaluation_options import EvaluatedTargets, SeriesOptions
+from agentv.cli.options import AT_LEAST_0, FILE, PATH, argument, declare, option
 
 _GATES = ["regression", "worse", "any-loss", "no-help", "never"]
 
@@ -43,6 +42,7 @@ class SkillArguments(ArmOptions):
         "agentv skill skills/release-notes",
         "agentv skill skills/release-notes --target claude --trials 3",
         "agentv skill skills/release-notes --previous --fail-on no-help --md report.md",
+        "agentv skill skills/release-notes --baseline .agentv/results/skill-release-notes-1",
         "agentv skill skills/release-notes --resume",
     )
 
@@ -53,6 +53,12 @@ class SkillArguments(ArmOptions):
         group="Targets",
         is_flag=False,
         flag_value="",
+    )
+    baseline: str | None = option(
+        "--baseline FOLDER",
+        "Reuse the answers of an earlier `agentv skill` that are still valid: those without the skill.",
+        PATH,
+        group="Targets",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,38 +10,19 @@ import msgspec
 
 from agentv.comparison.comparison import Comparison, FailOn
 from agentv.comparison.comparison_json import comparison_data
-from agentv.comparison.run_comparison import CompareOptions, compare_runs
+from agentv.comparison.joined_cases import JoinedCases
+from agentv.comparison.part_comparison import adjusted_p_values
+from agentv.comparison.run_comparison import CompareOptions, compare_joined
 from agentv.comparison.scores import RunScores
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED
-from agentv.evaluators.checks.skill_trigger import loads_skill
-from agentv.extensions.skill.arms import WITH, Arm
+from agentv.evaluators.checks.tool_trajectory import loads_skill
+from agentv.extensions.skill.arms import WITH, WITHOUT, Arm
+from agentv.extensions.skill.reach import Loads, Reach, split_by_reach
+from agentv.extensions.skill.shares import Share
 from agentv.model.result import Result
 from agentv.runs.store import RunStore
-from agentv.stats.distributions import Interval
-from agentv.stats.intervals import wilson
 
 Gate = Literal["regression", "worse", "any-loss", "no-help", "never"]
-
-
-class Share(msgspec.Struct, frozen=True):
-    """A count of a total, with Wilson's interval."""
-
-    count: int
-    total: int
-
-    @property
-    def value(self) -> float | None:
-        """The fraction; None without a total."""
-        return self.count / self.total if self.total else None
-
-    @property
-    def ci95(self) -> Interval | None:
-        """The interval of the fraction."""
-        return None if self.value is None else wilson(self.value, self.total)
-
-    def to_data(self) -> dict[str, Any]:
-        """Return the fraction as JSON."""
-        return {"count": self.count, "total": self.total, "value": self.value, "ci95": self.ci95}
 
 
 class Triggers(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,19 +54,24 @@ class Triggers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetFindings(msgspec.Struct, frozen=True, kw_only=True):
-    """One target. `baselines` compares the arm `with` with each other arm, by label; `loads` are answers by arm."""
+    """One target. `baselines` compares the arm `with` with each other arm, by label; `loads` are answers by arm.
+
+    `reach` splits the comparison with the arm `without`. `reuse` are its answers that another run made.
+    """
 
     target: str
     arms: tuple[Arm, ...]
     baselines: dict[str, Comparison] = {}
     loads: dict[str, Share] = {}
     triggers: dict[str, Triggers] = {}
+    reach: Reach | None = None
+    reuse: Share | None = None
 
     @property
     def contaminated(self) -> int:
         """The number of answers without the skill that loaded it nevertheless."""
-        found = self.loads.get("without")
-        return found.count if found is not None else 0
+        share = self.loads.get(WITHOUT)
+        return share.count if share is not None else 0
 
     def exit_code(self, gate: Gate) -> int:
         """Return the exit code of a gate: that of `compare` for each baseline."""
@@ -112,13 +98,13 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
 
     def exit_code(self, gate: Gate) -> int:
         """Return 1 if a target fails the gate, else 5 if one cannot tell, else 0."""
-        return worst(each.exit_code(gate) for each in self.targets)
+        return worst(finding.exit_code(gate) for finding in self.targets)
 
 
 def worst(codes: Iterable[int]) -> int:
     """Return the exit code of several: a shown failure before one that cannot tell."""
-    found = set(codes)
-    return EXIT_FINDINGS if EXIT_FINDINGS in found else EXIT_UNDECIDED if EXIT_UNDECIDED in found else EXIT_OK
+    code_set = set(codes)
+    return EXIT_FINDINGS if EXIT_FINDINGS in code_set else EXIT_UNDECIDED if EXIT_UNDECIDED in code_set else EXIT_OK
 
 
 def find(arms: Iterable[Arm], runs: Mapping[str, Path], skill: str | None, changes: int) -> tuple[TargetFindings, ...]:
@@ -126,36 +112,81 @@ def find(arms: Iterable[Arm], runs: Mapping[str, Path], skill: str | None, chang
     by_target: dict[str, list[Arm]] = {}
     for arm in arms:
         by_target.setdefault(arm.base, []).append(arm)
-    loads = _loads(runs["evals"], skill) if skill is not None and "evals" in runs else {}
+    answers = _answers(runs["evals"], skill) if "evals" in runs else {}
     triggers = _triggers(runs["triggers"]) if "triggers" in runs else {}
-    return tuple(
+    return _adjusted(
         TargetFindings(
             target=target,
             arms=tuple(own),
-            baselines=dict(_baselines(own, runs["evals"], changes)) if "evals" in runs else {},
-            loads={arm.label: loads[arm.name] for arm in own if arm.name in loads},
+            loads={arm.label: answers[arm.name].total for arm in own if skill is not None and arm.name in answers},
             triggers={arm.label: triggers[arm.name] for arm in own if arm.name in triggers},
+            **_compared(own, runs["evals"], changes, answers, skill) if "evals" in runs else {},
         )
         for target, own in by_target.items()
     )
 
 
-def _baselines(arms: list[Arm], run: Path, changes: int) -> Iterator[tuple[str, Comparison]]:
+def _adjusted(targets: Iterable[TargetFindings]) -> tuple[TargetFindings, ...]:
+    """Adjust the p-values of each baseline for the number of targets (Holm), and say so in a note."""
+    findings = list(targets)
+    for label in {label: None for each in findings for label in each.baselines}:
+        family = {place: each.baselines[label] for place, each in enumerate(findings) if label in each.baselines}
+        paired = {place: comparison.paired for place, comparison in family.items() if comparison.paired is not None}
+        if len(paired) < 2:
+            continue
+        for (place, before), p_value in zip(paired.items(), adjusted_p_values(paired.values()), strict=True):
+            note = f"p is adjusted for {len(paired)} targets (Holm)"
+            comparison = msgspec.structs.replace(
+                family[place], paired=before._replace(p_value=p_value), notes=(*family[place].notes, note)
+            )
+            baselines = {**findings[place].baselines, label: comparison}
+            findings[place] = msgspec.structs.replace(findings[place], baselines=baselines)
+    return tuple(findings)
+
+
+class _ArmAnswers(msgspec.Struct):
+    """The answers of one arm: how many of each case loaded the skill, and how many another run made."""
+
+    loads: Loads = {}
+    reused: int = 0
+
+    @property
+    def total(self) -> Share:
+        shares = self.loads.values()
+        return Share(sum(share.count for share in shares), sum(share.total for share in shares))
+
+
+def _compared(
+    arms: list[Arm], run: Path, changes: int, answers: Mapping[str, _ArmAnswers], skill: str | None
+) -> dict[str, Any]:
+    """Return what compares the arms of a target: `baselines`, `reach` and `reuse`."""
     own = next(arm for arm in arms if arm.label == WITH)
+    fields: dict[str, Any] = {"baselines": {}}
     for arm in arms:
-        if arm is not own:
-            before, after = (RunScores(run, each.name, each.name) for each in (arm, own))
-            yield arm.label, compare_runs(before, after, CompareOptions(changes=changes))
+        if arm is own:
+            continue
+        joined = JoinedCases(*(RunScores(run, side.name, side.name) for side in (arm, own)))
+        fields["baselines"][arm.label] = compare_joined(joined, CompareOptions(changes=changes))
+        if arm.label == WITHOUT and arm.name in answers:
+            before = answers[arm.name]
+            fields["reuse"] = Share(before.reused, before.total.total)
+            if skill is not None and own.name in answers:
+                fields["reach"] = split_by_reach(joined, answers[own.name].loads)
+    return fields
 
 
-def _loads(run: Path, skill: str) -> dict[str, Share]:
-    """Count the answers of each arm that loaded the skill."""
-    found: dict[str, Share] = {}
+def _answers(run: Path, skill: str | None) -> dict[str, _ArmAnswers]:
+    """Count the answers of each arm that loaded the skill, by case."""
+    arms: dict[str, _ArmAnswers] = {}
     for record in RunStore.open(run).records():
         if record.status != "error":
-            before = found.get(record.target, Share(0, 0))
-            found[record.target] = Share(before.count + _has_loaded(record, skill), before.total + 1)
-    return found
+            arm = arms.setdefault(record.target, _ArmAnswers())
+            case = record.dataset or "", record.eval_id
+            before = arm.loads.get(case, Share(0, 0))
+            loaded = skill is not None and _has_loaded(record, skill)
+            arm.loads[case] = Share(before.count + loaded, before.total + 1)
+            arm.reused += record.carried_from is not None
+    return arms
 
 
 def _has_loaded(record: Result, skill: str) -> bool:
@@ -165,18 +196,18 @@ def _has_loaded(record: Result, skill: str) -> bool:
 
 def _triggers(run: Path) -> dict[str, Triggers]:
     """Count how often each arm loaded the skill when it should, and when it should not."""
-    found: dict[str, dict[str, int]] = {}
+    counts_by_target: dict[str, dict[str, int]] = {}
     for record in RunStore.open(run).records():
-        counts = found.setdefault(record.target, dict.fromkeys(Triggers.__struct_fields__, 0))
-        details = [each.details for each in record.evaluator_results if each.type == "skill_trigger"]
-        known = [each for each in details if isinstance(each, dict) and "loaded" in each]
-        if not known:
+        counts = counts_by_target.setdefault(record.target, dict.fromkeys(Triggers.__struct_fields__, 0))
+        details = [entry.details for entry in record.evaluator_results if entry.type == "skill_trigger"]
+        outcomes = [entry for entry in details if isinstance(entry, dict) and "loaded" in entry]
+        if not outcomes:
             counts["errors"] += 1
-        for each in known:
-            kind = "wanted" if each["should_trigger"] else "unwanted"
+        for entry in outcomes:
+            kind = "wanted" if entry["should_trigger"] else "unwanted"
             counts[kind] += 1
-            counts[f"loaded_{kind}"] += bool(each["loaded"])
-    return {target: Triggers(**counts) for target, counts in found.items()}
+            counts[f"loaded_{kind}"] += bool(entry["loaded"])
+    return {target: Triggers(**counts) for target, counts in counts_by_target.items()}
 
 
 def findings_data(findings: Findings, gate: Gate, exit_code: int) -> dict[str, Any]:
@@ -189,17 +220,19 @@ def findings_data(findings: Findings, gate: Gate, exit_code: int) -> dict[str, A
         "versions": findings.versions,
         "targets": [
             {
-                "target": each.target,
-                "arms": {arm.label: arm.name for arm in each.arms},
-                "exit_code": each.exit_code(gate),
-                "contaminated": each.contaminated,
-                "loaded": {label: share.to_data() for label, share in each.loads.items()},
-                "triggers": {label: counts.to_data() for label, counts in each.triggers.items()},
+                "target": finding.target,
+                "arms": {arm.label: arm.name for arm in finding.arms},
+                "exit_code": finding.exit_code(gate),
+                "contaminated": finding.contaminated,
+                "loaded": {label: share.to_data() for label, share in finding.loads.items()},
+                "reach": finding.reach and finding.reach.to_data(),
+                "reused": finding.reuse and finding.reuse.to_data(),
+                "triggers": {label: counts.to_data() for label, counts in finding.triggers.items()},
                 "against": {
-                    label: {**comparison_data(found, each.exit_code(gate)), "answer": found.answer}
-                    for label, found in each.baselines.items()
+                    label: {**comparison_data(comparison, finding.exit_code(gate)), "answer": comparison.answer}
+                    for label, comparison in finding.baselines.items()
                 },
             }
-            for each in findings.targets
+            for finding in findings.targets
         ],
     }

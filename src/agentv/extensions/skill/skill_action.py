@@ -29,8 +29,8 @@ def measure_skill(args: SkillArguments) -> None:
     skill = open_skill(args.paths[0])
     first = EVALS if skill.evals else TRIGGERS
     if args.dry_run:
-        with tempfile.TemporaryDirectory(prefix="agentv-skill-") as made:
-            print_plans(args, _measured(args, skill, Path(made)))
+        with tempfile.TemporaryDirectory(prefix="agentv-skill-") as folder:
+            print_plans(args, _measured(args, skill, Path(folder)))
         return
     series = RunSeries.open(f"skill-{re.sub(r'[^A-Za-z0-9_.-]+', '-', skill.name)}", first, args)
     try:
@@ -59,7 +59,18 @@ def _measured(args: SkillArguments, skill: SkillFolder, home: Path) -> Measured:
         datasets={run: paths for run, paths in datasets.items() if paths},
         skill=skill.name,
         versions=versions,
+        earlier=_earlier(args.baseline) if args.baseline is not None else {},
     )
+
+
+def _earlier(folder: str) -> dict[str, str]:
+    """Return the run of evals in the folder of an earlier `agentv skill`. Raises UsageError."""
+    run = Path(folder, EVALS)
+    if not RunFolder(run).manifest_path.is_file():
+        detail = f"{run} is not a run"
+        hint = "Name the folder that `agentv skill` wrote: --out, or .agentv/results/skill-NAME-…"
+        raise UsageError(f"--baseline: {folder} is not the folder of an earlier `agentv skill`", detail, hint)
+    return {EVALS: str(run)}
 
 
 def _copies(args: SkillArguments, skill: SkillFolder, home: Path) -> tuple[dict[str, str], dict[str, str]]:

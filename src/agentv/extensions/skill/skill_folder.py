@@ -17,7 +17,7 @@ from agentv.settings.git_repository import GitRepository
 from agentv.settings.project import is_inside, project_root
 from agentv.support.hashes import folder_digest
 from agentv.support.user_code import may_import
-from agentv.targets.agents.skills import SKILL_FILE, install_skill, installed_files, is_skill, skill_name
+from agentv.targets.workspace_target import SKILL_FILE, install_skill, installed_files, is_skill, skill_name
 from agentv.trust.consent import require_trust
 from agentv.trust.inventory import Inventory, Use
 
@@ -42,11 +42,11 @@ def open_skill(path: str) -> SkillFolder:
         path = os.path.dirname(path) or "."
     if not is_skill(path):
         below = sorted(name for name in (os.listdir(path) if os.path.isdir(path) else ()) if _has_skill(path, name))
-        found = f"Skills in it: {', '.join(below)}" if below else ""
+        detail = f"Skills in it: {', '.join(below)}" if below else ""
         hint = (
             f"Name one of them: agentv skill {os.path.join(path, below[0])}" if below else "Name a folder with SKILL.md"
         )
-        raise UsageError(f"There is no {SKILL_FILE} in {path}", found, hint)
+        raise UsageError(f"There is no {SKILL_FILE} in {path}", detail, hint)
     name = skill_name(path)
     if may_import():
         file = os.path.join(path, SKILL_FILE)
@@ -128,7 +128,7 @@ def copy_previous(path: str, ref: str | None, current: str, to: Path) -> tuple[s
     below = repository.below(path)
     if below is None:
         raise UsageError(f"{path} is not in the Git repository {repository.root}")
-    wanted, digest = folder_digest(current), ""
+    current_digest, digest = folder_digest(current), ""
     commits = [repository.commit(ref).sha] if ref else repository.changes_of(below, _MOST_VERSIONS)
     for sha in commits:
         with suppress(OSError):
@@ -141,7 +141,7 @@ def copy_previous(path: str, ref: str | None, current: str, to: Path) -> tuple[s
         shutil.rmtree(raw)
         (folder,) = (to / "skill").iterdir()
         digest = folder_digest(str(folder))
-        if digest != wanted:
+        if digest != current_digest:
             return _renamed(folder, os.path.basename(current)), sha
     if ref:
         why = "is the same as now" if digest else f"has no {SKILL_FILE} there"

@@ -9,11 +9,11 @@ from typing import cast
 import click
 
 from agentv.cli import output
-from agentv.cli.commands.analysis.compare import write_page
+from agentv.cli.commands.compare import write_page
 from agentv.cli.commands.eval import short
+from agentv.cli.evaluation_options import SeriesOptions
 from agentv.cli.options import FILE, SHARE, argument, declare, flag, option, options_of, with_help
 from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan
-from agentv.cli.series_options import SeriesOptions
 from agentv.comparison.comparison import FailOn
 from agentv.comparison.run_comparison import CompareOptions
 from agentv.comparison.scores import RunScores
@@ -77,12 +77,12 @@ def swap(args: SwapArguments) -> None:
     if args.as_json and args.as_markdown:
         raise click.UsageError("--json and --markdown cannot be combined")
     names = _names(args)
-    given = options_of(EvalOptions, args, targets=names, judge=args.old_judge or args.judge)
+    eval_options = options_of(EvalOptions, args, targets=names, judge=args.old_judge or args.judge)
     if args.dry_run:
-        print_run_plan(given, args)
+        print_run_plan(eval_options, args)
         return
     series = RunSeries.open("swap", ANSWERS, args)
-    options = series.options(given, ANSWERS)
+    options = series.options(eval_options, ANSWERS)
     try:
         series.evaluate(ANSWERS, options, "Running both models")
         if args.new_judge is not None:

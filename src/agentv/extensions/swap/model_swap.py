@@ -17,6 +17,7 @@ from agentv.comparison.scores import RunScores
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED
 from agentv.model.message import StoredCall, stored_tool_calls
 from agentv.model.result import EvaluatorResult, Result
+from agentv.model.values import cluster_of
 from agentv.runs.store import RunStore
 from agentv.stats.means import Estimate, paired_difference
 from agentv.stats.paired_comparison import Answer, Paired, compare_paired
@@ -105,7 +106,7 @@ class SwapFigures(msgspec.Struct, frozen=True, kw_only=True):
     def exit_code(self, on: FailOn) -> int:
         """Return the exit code of a gate, which every judge must pass."""
         codes = {
-            each.exit_code(on) for each in (self.comparison, *(() if not self.bridge else (self.bridge.comparison,)))
+            side.exit_code(on) for side in (self.comparison, *(() if not self.bridge else (self.bridge.comparison,)))
         }
         return next((code for code in (EXIT_FINDINGS, EXIT_UNDECIDED) if code in codes), EXIT_OK)
 
@@ -131,7 +132,7 @@ def compare_models(
 def _bridge(run: RunScores, rescored: RunScores, names: tuple[str, str], options: CompareOptions) -> JudgeBridge:
     """Separate the change of the measure from the change of the model."""
     anyway = msgspec.structs.replace(options, allow_changed_measure=True, cases=(), changes=0, margin=None)
-    before, after = ([RunScores(each.path, name, name) for name in names] for each in (run, rescored))
+    before, after = ([RunScores(side.path, name, name) for name in names] for side in (run, rescored))
     first, second = (compare_runs(old, new, anyway).paired for old, new in zip(before, after, strict=True))
     return JudgeBridge(
         comparison=compare_runs(after[0], after[1], options),
@@ -161,10 +162,10 @@ def _format_failure(result: Result) -> bool | None:
 
 
 def _format_checks(results: Iterable[EvaluatorResult]) -> Iterable[float]:
-    for found in results:
-        yield from _format_checks(found.evaluator_results)
-        if found.type.replace("-", "_") in FORMAT_CHECKS and found.score is not None:
-            yield found.score
+    for result in results:
+        yield from _format_checks(result.evaluator_results)
+        if result.type.replace("-", "_") in FORMAT_CHECKS and result.score is not None:
+            yield result.score
 
 
 class _Column:
@@ -188,7 +189,7 @@ class _Column:
 
     def count(self, side: int) -> tuple[int, int]:
         """Return the sum and the number of the values of a side."""
-        values = [value for each in self.values[side].values() for value in each]
+        values = [value for scores in self.values[side].values() for value in scores]
         return round(sum(values)), len(values)
 
 
@@ -209,8 +210,8 @@ class _Tally:
         if side is None:
             return
         case = (result.dataset, result.eval_id, result.prompt)
-        if result.conversation_id is not None:
-            self._talks[case] = (result.dataset, f"conversation {result.conversation_id}")
+        if (cluster := cluster_of(result)) is not None:
+            self._talks[case] = (result.dataset, f"conversation {cluster}")
         metrics, is_error = result.execution_metrics, result.status == "error"
         limit = metrics is not None and metrics.is_cut_off
         properties = {
@@ -246,8 +247,8 @@ class _Tally:
         """Return the clusters of the shared cases: conversations, and the prompts of a case; None without any."""
         numbers: dict[tuple[str, str], int] = {}
         keys = (self._talks.get(case, case[:2]) for case in column.shared)
-        found = [numbers.setdefault(key, len(numbers)) for key in keys]
-        return found if len(numbers) < len(found) else None
+        clusters = [numbers.setdefault(key, len(numbers)) for key in keys]
+        return clusters if len(numbers) < len(clusters) else None
 
     def rates(self) -> Iterable[RateChange]:
         for name, column in self._columns.items():
@@ -283,8 +284,8 @@ def swap_data(figures: SwapFigures, exit_code: int, recommendation: str) -> dict
     """Return the figures as JSON."""
     bridge = figures.bridge
 
-    def paired(found: Paired | None) -> dict[str, Any] | None:
-        return None if found is None else {**found._asdict(), "answer": found.answer}
+    def paired(result: Paired | None) -> dict[str, Any] | None:
+        return None if result is None else {**result._asdict(), "answer": result.answer}
 
     return {
         "old": figures.names[0],
@@ -292,9 +293,9 @@ def swap_data(figures: SwapFigures, exit_code: int, recommendation: str) -> dict
         "recommendation": recommendation,
         "exit_code": exit_code,
         "quality": comparison_data(figures.comparison, exit_code),
-        "rates": [{**msgspec.structs.asdict(each), "paired": paired(each.paired)} for each in figures.rates],
+        "rates": [{**msgspec.structs.asdict(change), "paired": paired(change.paired)} for change in figures.rates],
         "tokens": [
-            {**msgspec.structs.asdict(each), "difference": each.difference._asdict()} for each in figures.tokens
+            {**msgspec.structs.asdict(change), "difference": change.difference._asdict()} for change in figures.tokens
         ],
         "tool_calls": msgspec.to_builtins(figures.tools),
         "bridge": None

@@ -10,7 +10,7 @@ from agentv.errors import plural
 from agentv.extensions.swap.model_swap import RateChange, SwapFigures, TokenChange
 from agentv.report.comparisons.behaviour_text import regression_lines, regression_markdown
 from agentv.report.comparisons.comparison_text import left_out
-from agentv.report.comparisons.verdict_text import notes
+from agentv.report.comparisons.verdict_text import is_judged_only, notes
 from agentv.report.figures import (
     aligned,
     cell,
@@ -41,10 +41,10 @@ def recommendation(figures: SwapFigures) -> str:
     """Return one sentence: switch, do not switch, or what is missing to decide, and what else changes."""
     name = f"'{one_line(figures.names[1], _LONGEST_NAME)}'"
     sides = [figures.comparison, *([] if figures.bridge is None else [figures.bridge.comparison])]
-    verdicts = {_verdict(each) for each in sides}
+    verdicts = {_verdict(side) for side in sides}
     if len(verdicts) > 1:
         by = " and ".join(
-            f"{_verdict(each)} by the {which} judge" for which, each in zip(("old", "new"), sides, strict=True)
+            f"{_verdict(side)} by the {which} judge" for which, side in zip(("old", "new"), sides, strict=True)
         )
         start = f"Can't tell yet: {name} is {by}"
     else:
@@ -66,16 +66,18 @@ def _start(verdict: str, name: str, comparison: Comparison) -> str:
         return "Can't tell: no case was scored for both models"
     by = f"by {number(abs(paired.mean_delta))} (95 % {_bounds(paired)}, {plural(paired.n, 'case')})"
     if verdict == "better":
-        return f"Switch: {name} is better {by}"
+        claim = f"the judge scores {name} higher" if is_judged_only(comparison) else f"{name} is better"
+        return f"Switch: {claim} {by}"
     if verdict.startswith("no worse"):
         assert comparison.non_inferiority is not None
         return f"Switch if the other figures suit you: {name} is at most {comparison.non_inferiority.margin:g} worse"
     if verdict.startswith("worse"):
-        return f"Do not switch: {name} is worse {by}"
+        claim = f"the judge scores {name} lower" if is_judged_only(comparison) else f"{name} is worse"
+        return f"Do not switch: {claim} {by}"
     detectable = paired.minimum_detectable_difference
     shows = "no difference" if detectable is None else f"only differences above about {detectable:.2g}"
-    seen = signed(paired.mean_delta) + ("" if paired.ci95 is None else f" (95 % {signed_interval(paired.ci95)})")
-    return f"Can't tell yet: the difference in quality is {seen}, and {plural(paired.n, 'case')} show {shows} reliably"
+    delta = signed(paired.mean_delta) + ("" if paired.ci95 is None else f" (95 % {signed_interval(paired.ci95)})")
+    return f"Can't tell yet: the difference in quality is {delta}, and {plural(paired.n, 'case')} show {shows} reliably"
 
 
 def _bounds(paired: Paired) -> str:
@@ -130,8 +132,8 @@ def swap_rows(figures: SwapFigures) -> Iterator[list[str]]:
             values = [duration(before.value), duration(after.value), _signed_time(after.value - before.value)]
             bounds = "-" if after.ci95 is None else f"new {duration(after.ci95[0])} to {duration(after.ci95[1])}"
             yield [label, *values, bounds, plural(comparison.duration.n, "case")]
-    yield from (_token_row(each) for each in figures.tokens)
-    yield from (_rate_row(each) for each in figures.rates)
+    yield from (_token_row(change) for change in figures.tokens)
+    yield from (_rate_row(change) for change in figures.rates)
     tools = figures.tools
     if tools.with_calls:
         at = counted(dict(list(tools.first_at.items())[:3]))
@@ -160,22 +162,22 @@ def _signed_time(value: float) -> str:
     return f"{'−' if value < 0 else '+'}{duration(abs(value))}"
 
 
-def _token_row(found: TokenChange) -> list[str]:
+def _token_row(change: TokenChange) -> list[str]:
     bounds = (
         "-"
-        if found.difference.ci95 is None
-        else " to ".join(f"{end:+,.0f}".replace("-", "−") for end in found.difference.ci95)
+        if change.difference.ci95 is None
+        else " to ".join(f"{end:+,.0f}".replace("-", "−") for end in change.difference.ci95)
     )
-    difference = f"{found.difference.value:+,.0f}".replace("-", "−")
-    return [found.name, f"{found.before:,.0f}", f"{found.after:,.0f}", difference, bounds, plural(found.n, "case")]
+    difference = f"{change.difference.value:+,.0f}".replace("-", "−")
+    return [change.name, f"{change.before:,.0f}", f"{change.after:,.0f}", difference, bounds, plural(change.n, "case")]
 
 
-def _rate_row(found: RateChange) -> list[str]:
-    paired = found.paired
+def _rate_row(rate: RateChange) -> list[str]:
+    paired = rate.paired
     change = "-" if paired is None else _percent_change(paired.mean_delta)
     bounds = "-" if paired is None or paired.ci95 is None else " to ".join(map(_percent_change, paired.ci95))
-    shares = [_share(found.before, found.of_before), _share(found.after, found.of_after)]
-    return [found.name, *shares, change, bounds, plural(0 if paired is None else paired.n, "case")]
+    shares = [_share(rate.before, rate.of_before), _share(rate.after, rate.of_after)]
+    return [rate.name, *shares, change, bounds, plural(0 if paired is None else paired.n, "case")]
 
 
 def _percent_change(value: float) -> str:
@@ -189,13 +191,13 @@ def bridge_sentences(figures: SwapFigures) -> Iterator[str]:
         return
     for which, comparison in (("old", figures.comparison), ("new", bridge.comparison)):
         if (paired := comparison.paired) is not None:
-            found = f"{signed(paired.mean_delta)} (95 % {signed_interval(paired.ci95)}, {p_equals(paired.p_value)})"
-            yield f"By the {which} judge: {found}; verdict: {comparison.answer}"
+            change = f"{signed(paired.mean_delta)} (95 % {signed_interval(paired.ci95)}, {p_equals(paired.p_value)})"
+            yield f"By the {which} judge: {change}; verdict: {comparison.answer}"
     if (shift := bridge.shift) is not None:
         of_each = ", ".join(
-            f"{signed(each.mean_delta)} on those of the {which} model"
-            for which, each in zip(("old", "new"), bridge.shifts, strict=True)
-            if each is not None
+            f"{signed(model_shift.mean_delta)} on those of the {which} model"
+            for which, model_shift in zip(("old", "new"), bridge.shifts, strict=True)
+            if model_shift is not None
         )
         bounds = f"95 % {signed_interval(shift.ci95)}"
         yield f"Judge shift on the same {plural(shift.n, 'answer')}: {signed(shift.mean_delta)} ({bounds}); {of_each}"

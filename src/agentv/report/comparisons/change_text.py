@@ -70,26 +70,26 @@ class _Between:
         return f"and {more:,} more; use --json for all" if self.listed and more else ""
 
 
-def _between(found: Comparison | Matrix) -> list[_Between]:
+def _between(comparison: Comparison | Matrix) -> list[_Between]:
     """Return the changes between the first run and each of the others."""
-    changes = (found.what_changed,) if isinstance(found, Comparison) else found.what_changed
-    others = zip(changes, found.sides[1:], strict=True)
-    return [_Between(each, found.sides[0], side, place) for place, (each, side) in enumerate(others, 1)]
+    changes = (comparison.what_changed,) if isinstance(comparison, Comparison) else comparison.what_changed
+    others = zip(changes, comparison.sides[1:], strict=True)
+    return [_Between(change, comparison.sides[0], side, place) for place, (change, side) in enumerate(others, 1)]
 
 
-def _measure_changed(found: Comparison | Matrix) -> str:
+def _measure_changed(comparison: Comparison | Matrix) -> str:
     """State that the measure changed, and how."""
-    parts = [(each, _clauses(each)) for each in _between(found) if each.measure]
-    if isinstance(found, Comparison):
+    parts = [(between, _clauses(between)) for between in _between(comparison) if between.measure]
+    if isinstance(comparison, Comparison):
         return f"The measure changed: {parts[0][1]}"
-    return f"The measure changed: {'; '.join(f'in {each.names[1]}, {clauses}' for each, clauses in parts)}"
+    return f"The measure changed: {'; '.join(f'in {between.names[1]}, {clauses}' for between, clauses in parts)}"
 
 
 def _clauses(between: _Between) -> str:
     clauses = list(dict.fromkeys(_clause(change, between.names) for change in between.measure))
     more = len(clauses) - _CLAUSES
-    shown = clauses[:_CLAUSES] + ([f"{more} more"] if more > 0 else [])
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    parts = clauses[:_CLAUSES] + ([f"{more} more"] if more > 0 else [])
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _clause(change: RunChange, names: tuple[str, str]) -> str:
@@ -111,45 +111,45 @@ def _only_in(change: RunChange, names: tuple[str, str]) -> str:
     return names[0] if change.after is None else names[1]
 
 
-def run_notes(found: Comparison | Matrix) -> Iterator[str]:
+def run_notes(comparison: Comparison | Matrix) -> Iterator[str]:
     """Yield warnings about the runs: a changed measure that is compared anyway, and runs that lack results."""
-    if found.is_comparable and any(found.measure_changes):
-        yield f"{_measure_changed(found)}. Compared anyway (--allow-changed-measure)"
-    for place, side in enumerate(found.sides):
+    if comparison.is_comparable and any(comparison.measure_changes):
+        yield f"{_measure_changed(comparison)}. Compared anyway (--allow-changed-measure)"
+    for place, side in enumerate(comparison.sides):
         if (stopped := side.unfinished) is not None:
-            done = f"{stopped.done:,} of {plural(stopped.planned, stopped.unit)}"
-            yield f"{letter(place)} is unfinished: {done} ({_STOPPED[stopped.reason]})"
+            progress = f"{stopped.done:,} of {plural(stopped.planned, stopped.unit)}"
+            yield f"{letter(place)} is unfinished: {progress} ({_STOPPED[stopped.reason]})"
 
 
-def no_verdict_lines(found: Comparison | Matrix) -> list[Line]:
+def no_verdict_lines(comparison: Comparison | Matrix) -> list[Line]:
     """Return the headline of runs that were scored differently, and what to do; nothing if they are comparable."""
-    if found.is_comparable:
+    if comparison.is_comparable:
         return []
-    first, *rest = _remedy(found)
-    lines: list[Line] = [(one_line(f"{_measure_changed(found)}. No verdict.", _LONGEST_LINE), "bold yellow")]
-    return [*lines, (first, ""), *((f"  {visible(line)}" if line in found.remedy else line, "") for line in rest)]
+    first, *rest = _remedy(comparison)
+    lines: list[Line] = [(one_line(f"{_measure_changed(comparison)}. No verdict.", _LONGEST_LINE), "bold yellow")]
+    return [*lines, (first, ""), *((f"  {visible(line)}" if line in comparison.remedy else line, "") for line in rest)]
 
 
-def no_verdict_markdown(found: Comparison | Matrix) -> Iterator[str]:
+def no_verdict_markdown(comparison: Comparison | Matrix) -> Iterator[str]:
     """Yield the same as Markdown."""
-    yield from (f"### {markdown(f'{_measure_changed(found)}. No verdict.', _LONGEST_LINE)}", "")
-    first, *rest = _remedy(found)
+    yield from (f"### {markdown(f'{_measure_changed(comparison)}. No verdict.', _LONGEST_LINE)}", "")
+    first, *rest = _remedy(comparison)
     yield from (first, "")
-    if found.remedy:
-        yield from (fenced("\n".join(found.remedy), _DIFF_CHARACTERS), "", rest[-1], "")
+    if comparison.remedy:
+        yield from (fenced("\n".join(comparison.remedy), _DIFF_CHARACTERS), "", rest[-1], "")
 
 
-def _remedy(found: Comparison | Matrix) -> list[str]:
+def _remedy(comparison: Comparison | Matrix) -> list[str]:
     anyway = "pass --allow-changed-measure to compare anyway"
-    if not found.remedy:
+    if not comparison.remedy:
         return [f"Score the runs in the same way with `agentv rescore`, or {anyway}."]
-    return ["To make the runs comparable, run:", *found.remedy, f"Or {anyway}."]
+    return ["To make the runs comparable, run:", *comparison.remedy, f"Or {anyway}."]
 
 
-def change_lines(found: Comparison | Matrix) -> list[Line]:
+def change_lines(comparison: Comparison | Matrix) -> list[Line]:
     """Return what changed between the first run and each of the others, for a terminal."""
     lines: list[Line] = []
-    for between in _between(found):
+    for between in _between(comparison):
         lines.append((between.title, "bold" if between.listed else ""))
         for change in between.listed:
             style = "yellow" if change.is_measure else ""
@@ -160,7 +160,7 @@ def change_lines(found: Comparison | Matrix) -> list[Line]:
     return lines
 
 
-def change_data(found: Comparison | Matrix) -> list[dict[str, Any]]:
+def change_data(comparison: Comparison | Matrix) -> list[dict[str, Any]]:
     """Return the same for a page, with all changes."""
     return [
         {
@@ -170,13 +170,13 @@ def change_data(found: Comparison | Matrix) -> list[dict[str, Any]]:
                 for change in (between.changes if between.listed else ())
             ],
         }
-        for between in _between(found)
+        for between in _between(comparison)
     ]
 
 
-def change_markdown(found: Comparison | Matrix) -> Iterator[str]:
+def change_markdown(comparison: Comparison | Matrix) -> Iterator[str]:
     """Yield the same as Markdown."""
-    for between in _between(found):
+    for between in _between(comparison):
         yield from (f"{'#### ' if between.listed else ''}{markdown(between.title, _LONGEST_LINE)}", "")
         for change in between.listed:
             yield f"- {markdown(change_text(change, between.names), _LONGEST_LINE)}"
@@ -189,8 +189,8 @@ def change_text(change: RunChange, names: tuple[str, str] = ("A", "B")) -> str:
     """Describe one difference in a line."""
     subject = _subject(change)
     if change.kind == "dataset":
-        known = {"only in A": f"only in {names[0]}", "only in B": f"only in {names[1]}"}
-        which = known.get(change.field, "with another input (not paired)")
+        labels = {"only in A": f"only in {names[0]}", "only in B": f"only in {names[1]}"}
+        which = labels.get(change.field, "with another input (not paired)")
         return f"{subject}: {plural(change.cases or 0, 'case')} {which}"
     if change.kind in ("target", "evaluator") and not change.field:
         return f"{subject}: only in {_only_in(change, names)}"

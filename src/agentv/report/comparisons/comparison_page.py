@@ -1,8 +1,11 @@
-"""The page of a comparison as one file: the same view that `agentv view` serves, with the cases that changed."""
+"""Pages of comparisons, each one file: the view of `agentv view` with the cases that changed, or a Markdown report."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterable
+from html import escape
 from typing import Any, BinaryIO
 
 import msgspec
@@ -11,6 +14,7 @@ from agentv.comparison.comparison import Matrix
 from agentv.comparison.scores import RunScores
 from agentv.errors import plural
 from agentv.report.comparisons.comparison_view import ROWS_A_BLOCK, ComparedRuns, matrix_head
+from agentv.report.figures import one_line
 from agentv.report.page_bundle import BlockPile, joined, page_beginning, page_end, page_file, write_block
 
 MOST_LISTED = 200_000
@@ -30,11 +34,11 @@ def write_comparison(compared: ComparedRuns, exit_code: int, stream: BinaryIO) -
     labels = [side.label for side in compared.comparison.sides]
     script = joined(page_file, "comparison.js")
     stream.write(page_beginning(" → ".join(labels), script))
-    listed = min(len(compared.pairs), MOST_LISTED)
-    for first in range(0, listed, ROWS_A_BLOCK):
-        write_block(stream, "rows", _encode(compared.block(first, min(ROWS_A_BLOCK, listed - first))), first)
-    opened = _write_pairs(compared, listed, stream)
-    head |= {"listed": listed, "opened": opened, "limits": list(_limits(compared, listed, opened))}
+    row_count = min(len(compared.pairs), MOST_LISTED)
+    for first in range(0, row_count, ROWS_A_BLOCK):
+        write_block(stream, "rows", _encode(compared.block(first, min(ROWS_A_BLOCK, row_count - first))), first)
+    opened = _write_pairs(compared, row_count, stream)
+    head |= {"listed": row_count, "opened": opened, "limits": list(_limits(compared, row_count, opened))}
     write_block(stream, "head", _encode(head))
     stream.write(page_end(script))
 
@@ -47,27 +51,27 @@ def write_matrix(matrix: Matrix, exit_code: int, stream: BinaryIO) -> None:
     stream.write(page_end(script))
 
 
-def _limits(compared: ComparedRuns, listed: int, opened: int) -> Iterable[str]:
+def _limits(compared: ComparedRuns, row_count: int, opened: int) -> Iterable[str]:
     """State what the file does not contain."""
     total, changed = len(compared.pairs), compared.pairs.changed
-    if listed < total:
-        which = "all that changed" if changed <= listed else f"the largest of {changed:,} changes"
-        yield f"{listed:,} of {plural(total, 'case')} are listed: {which}"
-    if opened < listed:
-        which = f"{opened:,} of {plural(listed, 'listed case')}"
+    if row_count < total:
+        which = "all that changed" if changed <= row_count else f"the largest of {changed:,} changes"
+        yield f"{row_count:,} of {plural(total, 'case')} are listed: {which}"
+    if opened < row_count:
+        which = f"{opened:,} of {plural(row_count, 'listed case')}"
         yield f"The answers of {which} are in this file, the largest changes first; `agentv view` shows all"
 
 
-def _write_pairs(compared: ComparedRuns, listed: int, stream: BinaryIO) -> int:
+def _write_pairs(compared: ComparedRuns, row_count: int, stream: BinaryIO) -> int:
     """Write the records of the first cases, as many as fit, and return their number."""
     pile = BlockPile(stream, "pairs")
     size = 0
-    most = min(listed, MOST_OPENED)
-    stored = _StoredCases(compared, most)
+    most = min(row_count, MOST_OPENED)
+    cases = _StoredCases(compared, most)
     runs = [side.run.run for side in compared.pairs.sides]
     with runs[0], runs[1]:
         for row in range(most):
-            item = _encode({**compared.case(row), "case": stored.of(row)})
+            item = _encode({**compared.case(row), "case": cases.of(row)})
             size += len(item)
             if size > MOST_BYTES and row:
                 break
@@ -82,9 +86,9 @@ class _StoredCases:
     def __init__(self, compared: ComparedRuns, most: int) -> None:
         self._pairs = compared.pairs
         self._found: dict[tuple[str, str], dict[str, Any]] = {}
-        wanted = {self._key(row) for row in range(most)}
+        keys = {self._key(row) for row in range(most)}
         for side in reversed(compared.pairs.sides):
-            self._read(side.run, wanted)
+            self._read(side.run, keys)
 
     def of(self, row: int) -> dict[str, Any] | None:
         return self._found.get(self._key(row))
@@ -95,8 +99,36 @@ class _StoredCases:
         case = int(side.first[self._pairs.rows[row, place]])
         return list(side.run.path_names)[side.run.paths[case]], side.run.cases.id(case)
 
-    def _read(self, run: RunScores, wanted: set[tuple[str, str]]) -> None:
+    def _read(self, run: RunScores, keys: set[tuple[str, str]]) -> None:
         for case in run.run.cases():
             key = case.dataset_path, case.id
-            if key in wanted and key not in self._found:
+            if key in keys and key not in self._found:
                 self._found[key] = {name: value for name, value in case.fields.items() if name in _CASE_FIELDS}
+
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; display: block; overflow-x: auto; margin: 1rem 0; }
+th, td { border: 1px solid #8886; padding: 0.25rem 0.6rem; text-align: left; }
+pre { background: #8881; padding: 0.6rem; overflow-x: auto; border-radius: 6px; }
+code { font-size: 0.92em; overflow-wrap: anywhere; }
+blockquote { margin: 0.5rem 0; padding: 0.2rem 0.8rem; border-left: 4px solid #c90; }
+h3 { font-size: 1.5rem; }
+"""
+_POLICY = "default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'"
+
+
+def markdown_page(title: str, text: str) -> str:
+    """Return a page with a report, whose user text is escaped for Markdown. The policy of the page blocks scripts."""
+    from markdown_it import MarkdownIt  # late: only `--html` needs it
+
+    digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    body = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY.format(hash=digest)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(one_line(title, 120))}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<body>\n{body}</body>\n</html>\n"
+    )

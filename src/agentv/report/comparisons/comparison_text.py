@@ -20,12 +20,14 @@ from agentv.report.comparisons.change_text import (
     no_verdict_lines,
     no_verdict_markdown,
 )
+from agentv.report.comparisons.frontier_text import TITLE, frontier_rows, frontier_sentence
 from agentv.report.comparisons.verdict_text import (
+    SCORED,
+    is_judged_only,
     margin_sentence,
     matrix_notes,
     method,
     notes,
-    probability,
     units,
     verdict,
 )
@@ -53,6 +55,7 @@ from agentv.report.terminal import Line
 _LONGEST_NAME = 40
 _ANSWER_LINES, _ANSWER_WIDTH = 4, 100
 _PARTS = 20
+_ALONE = " (exploratory: the interval is for its row alone"
 
 
 def comparison_lines(comparison: Comparison) -> list[Line]:
@@ -68,7 +71,7 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
     lines += [("", ""), (outcomes(comparison), "")]
     lines += [(text, "") for text in left_out(comparison)]
     if paired is not None:
-        lines += [(text, "dim") for text in (probability(comparison), f"Method: {method(paired)}") if text]
+        lines.append((f"Method: {method(paired)}", "dim"))
     lines += [("", ""), *change_lines(comparison)]
     for title, parts in tables(comparison):
         if parts:
@@ -96,14 +99,14 @@ def tables(comparison: Comparison) -> Iterator[tuple[str, Sequence[PartCompariso
         and paired is not None
         and (passes.ci95, passes.mean_delta) != (paired.ci95, paired.mean_delta)
     ):
-        yield "Pass rate", (PartComparison(name="pass rate", paired=passes, p_adjusted=None),)
+        yield f"Pass rate{_ALONE})", (PartComparison(name="pass rate", paired=passes, p_adjusted=None),)
     for title, parts in (
         ("Datasets", comparison.datasets),
         ("Evaluators", comparison.evaluators),
         ("Tags", comparison.tags),
     ):
-        hint = " (each interval is for its row alone; p is adjusted for the number of rows)" if len(parts) > 1 else ""
-        yield title + hint, parts
+        hint = "; p is adjusted for the number of rows)" if len(parts) > 1 else ")"
+        yield f"{title}{_ALONE}{hint}", parts
 
 
 def outcomes(comparison: Comparison) -> str:
@@ -117,8 +120,8 @@ def left_out(comparison: Comparison) -> Iterator[str]:
     """Yield the cases that are not in the figures, and why."""
     for index, (count, ids) in enumerate(zip(comparison.unmatched, comparison.unmatched_ids, strict=True)):
         if count:
-            named = ", ".join(one_line(id, _LONGEST_NAME) for id in ids[:5]) + (", …" if count > 5 else "")
-            yield f"Only in {letter(index)}: {plural(count, 'case')} ({named})"
+            names = ", ".join(one_line(id, _LONGEST_NAME) for id in ids[:5]) + (", …" if count > 5 else "")
+            yield f"Only in {letter(index)}: {plural(count, 'case')} ({names})"
     for index, side in enumerate(comparison.sides):
         if side.errors:
             errors = f"{side.errors:,} of {plural(side.records, 'result')} ({counted(side.error_classes)})"
@@ -135,21 +138,24 @@ def left_out(comparison: Comparison) -> Iterator[str]:
 
 def weighted_text(comparison: Comparison) -> Iterator[str]:
     """Yield the difference with the datasets weighted, if they have different weights."""
-    if (found := comparison.weighted) is not None:
-        weights = ", ".join(f"{name} {weight:g}" for name, weight in found.weights.items())
-        interval = f"95 % {signed_interval(found.ci95)}"
-        yield f"Datasets weighted ({weights}): difference {signed(found.mean_delta)} ({interval})"
+    if (difference := comparison.weighted) is not None:
+        weights = ", ".join(f"{name} {weight:g}" for name, weight in difference.weights.items())
+        interval = f"95 % {signed_interval(difference.ci95)}"
+        yield f"Datasets weighted ({weights}): difference {signed(difference.mean_delta)} ({interval})"
 
 
 def part_rows(parts: Sequence[PartComparison]) -> list[list[str]]:
     """Return a table of datasets, evaluators or tags, header first."""
     is_pooled = any(part.pooled is not None for part in parts)
-    rows = [["", "A", "B", "difference", "95 % interval", "cases", "adjusted p", *(["pooled"] if is_pooled else [])]]
+    tested = "adjusted p" if len(parts) > 1 else "p"
+    rows = [["", "A", "B", "difference", "95 % interval", "cases", tested, *(["pooled"] if is_pooled else [])]]
     for part in parts:
-        found = part.paired
-        name, means = one_line(part.name, _LONGEST_NAME), (number(found.mean_before), number(found.mean_after))
-        difference = (signed(found.mean_delta), signed_interval(found.ci95))
-        rows.append([name, *means, *difference, f"{found.n:,}", p_value(part.p_adjusted or found.p_value)])
+        paired = part.paired
+        name, means = one_line(part.name, _LONGEST_NAME), (number(paired.mean_before), number(paired.mean_after))
+        difference = (signed(paired.mean_delta), signed_interval(paired.ci95))
+        rows.append(
+            [name, *means, *difference, f"{paired.n:,}", p_value(part.p_adjusted if len(parts) > 1 else paired.p_value)]
+        )
         if is_pooled:
             rows[-1].append(signed(part.pooled))
     return rows
@@ -206,9 +212,9 @@ def _change(change: Change) -> Iterator[Line]:
     style = "green" if pair.delta > 0 else "red"
     yield f"  {signed(pair.delta)}  {name}  ({number(pair.score1)} → {number(pair.score2)})", style
     for label, answer in (("A", change.answer1), ("B", change.answer2)):
-        shown = ["(no stored answer)"] if answer is None else text_lines(answer, _ANSWER_LINES, _ANSWER_WIDTH)
-        yield f"      {label}: {shown[0]}", ""
-        yield from ((f"         {line}", "") for line in shown[1:])
+        excerpt = ["(no stored answer)"] if answer is None else text_lines(answer, _ANSWER_LINES, _ANSWER_WIDTH)
+        yield f"      {label}: {excerpt[0]}", ""
+        yield from ((f"         {line}", "") for line in excerpt[1:])
     if change.behaviour is not None:
         yield from behaviour_lines(change.behaviour)
     if change.reason:
@@ -221,14 +227,46 @@ def matrix_lines(matrix: Matrix) -> list[Line]:
     lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in matrix_notes(matrix)]
     lines += [("", ""), *_table(side_rows(matrix.sides))]
     lines += [("", ""), (matrix_basis(matrix), "")]
-    lines += [("", ""), ("Differences: column − row (* p < 0.05, Holm-adjusted over all pairs)", "bold")]
+    lines += [("", ""), (differences_title(matrix), "bold")]
     lines += _table(matrix_rows(matrix))
     if matrix.ranking:
         lines += [("", ""), ("Ranking by mean", "bold"), *_table(ranking_rows(matrix))]
+    if matrix.frontier:
+        lines += [("", ""), (TITLE, "bold"), *_table(frontier_rows(matrix.frontier))]
+        lines.append((frontier_sentence(matrix.frontier), ""))
     return [*lines, ("", ""), *change_lines(matrix)]
 
 
+def differences_title(matrix: Matrix) -> str:
+    """Return the title of the table of differences, with the comparisons that p-values are adjusted for."""
+    which = "all pairs" if matrix.all_pairs else "the comparisons with A; --all-pairs tests the others"
+    return f"Differences: column − row (* p < 0.05, Holm-adjusted over {which})"
+
+
 def matrix_sentence(matrix: Matrix) -> str:
+    """State which runs differ from the baseline or, if all pairs are tested, whether the best run is the best."""
+    return _best_sentence(matrix) if matrix.all_pairs else _baseline_sentence(matrix)
+
+
+def _baseline_sentence(matrix: Matrix) -> str:
+    """State which runs are better or worse than the first one."""
+    answers: dict[str, list[str]] = {"better": [], "worse": [], "cannot tell": []}
+    for place in range(1, len(matrix.sides)):
+        answers[matrix.conclusion(0, place)].append(letter(place))
+    judged_only = is_judged_only(matrix)
+    claims = [
+        f"The judge scores {' and '.join(names)} {SCORED[answer]} than A"
+        if judged_only
+        else f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} {answer} than A"
+        for answer, names in answers.items()
+        if names and answer != "cannot tell"
+    ]
+    unsure = answers["cannot tell"]
+    tail = [f"{'can' if claims else 'Can'}'t tell {', '.join(unsure)} from A"] if unsure else []
+    return "; ".join([*claims, *tail])
+
+
+def _best_sentence(matrix: Matrix) -> str:
     """State which run has the highest mean, and whether it is significantly better."""
     best = max(range(len(matrix.means)), key=lambda index: matrix.means[index].value)
     unsure = [index for index in range(len(matrix.means)) if index != best and not _shown(matrix, best, index)]
@@ -236,7 +274,8 @@ def matrix_sentence(matrix: Matrix) -> str:
     who = f"{letter(best)} has" if len(tied) == 1 else f"{' and '.join(map(letter, tied))} have"
     lead = f"{who} the highest mean of {len(matrix.means)} runs, {number(matrix.means[best].value)}"
     if not unsure:
-        return f"{lead}, and is significantly better than every other run"
+        rest = "the judge scores it significantly higher" if is_judged_only(matrix) else "is significantly better"
+        return f"{lead}, and {rest} than every other run"
     return f"{lead}; can't tell it from {', '.join(map(letter, unsure))}"
 
 
@@ -307,7 +346,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     for text in left_out(comparison):
         yield f"- {markdown(text, 500)}"
     if paired is not None:
-        yield from ("", f"<sub>{probability(comparison) or ''} Method: {method(paired)}</sub>", "")
+        yield from ("", f"<sub>Method: {method(paired)}</sub>", "")
     yield from change_markdown(comparison)
     for title, parts in tables(comparison):
         if parts:
@@ -328,10 +367,13 @@ def _matrix(matrix: Matrix) -> Iterator[str]:
     for note in matrix_notes(matrix):
         yield from (f"> {markdown(note, 500)}", "")
     yield from (*_markdown_table(side_rows(matrix.sides), (1, 2)), "", matrix_basis(matrix), "")
-    yield from ("#### Differences", "", "Column − row; * p < 0.05, Holm-adjusted over all pairs.", "")
+    yield from (f"#### {differences_title(matrix)}", "")
     yield from (*_markdown_table(matrix_rows(matrix)), "")
     if matrix.ranking:
         yield from ("#### Ranking by mean", "", *_markdown_table(ranking_rows(matrix), (2,)), "")
+    if matrix.frontier:
+        yield from (f"#### {TITLE}", "", *_markdown_table(frontier_rows(matrix.frontier)), "")
+        yield from (frontier_sentence(matrix.frontier), "")
     yield from change_markdown(matrix)
 
 

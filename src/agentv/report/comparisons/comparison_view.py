@@ -17,6 +17,7 @@ from agentv.report.comparisons.behaviour_text import divergence_lines, divergenc
 from agentv.report.comparisons.change_text import change_data, no_verdict_lines
 from agentv.report.comparisons.comparison_text import (
     USE_HEAD,
+    differences_title,
     left_out,
     matrix_basis,
     matrix_rows,
@@ -28,9 +29,10 @@ from agentv.report.comparisons.comparison_text import (
     tables,
     use_rows,
 )
-from agentv.report.comparisons.verdict_text import margin_sentence, matrix_notes, method, notes, probability, verdict
-from agentv.report.failure_text import failure_headline, group_cause
+from agentv.report.comparisons.frontier_text import frontier_data, letters
+from agentv.report.comparisons.verdict_text import margin_sentence, matrix_notes, method, notes, verdict
 from agentv.report.row_blocks import HASHES, equal_as_one
+from agentv.report.summary_text import failure_headline, group_cause
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,58 +81,59 @@ def _or_none(values: NDArray[Any]) -> list[float | None]:
     return [None if isnan(value) else value for value in values.tolist()]
 
 
-def _comparison_head(found: Comparison, exit_code: int) -> dict[str, Any]:
-    data = comparison_data(found, exit_code, as_list=False)
+def _comparison_head(comparison: Comparison, exit_code: int) -> dict[str, Any]:
+    data = comparison_data(comparison, exit_code, as_list=False)
     del data["matched"], data["changes"]  # the cases are separate
-    methods = [] if found.paired is None else [probability(found), f"Method: {method(found.paired)}"]
+    methods = [] if comparison.paired is None else [f"Method: {method(comparison.paired)}"]
     return {
         "kinds": KINDS,
-        "verdict": _verdict(found, verdict(found)),
-        "margin": margin_sentence(found),
-        "notes": list(notes(found)),
-        "outcomes": outcomes(found),
-        "left_out": list(left_out(found)),
-        "method": list(filter(None, methods)),
-        "runs": _table("Runs", side_rows(found.sides)),
-        "tables": [_table(title, part_rows(parts)) for title, parts in tables(found) if parts]
-        + ([_table("Cost and time per case", [USE_HEAD, *uses])] if (uses := list(use_rows(found))) else []),
-        "what_changed": change_data(found),
-        "regressions": None if found.regressions is None else _regressions(found.regressions),
+        "verdict": _verdict(comparison, verdict(comparison)),
+        "margin": margin_sentence(comparison),
+        "notes": list(notes(comparison)),
+        "outcomes": outcomes(comparison),
+        "left_out": list(left_out(comparison)),
+        "method": methods,
+        "runs": _table("Runs", side_rows(comparison.sides)),
+        "tables": [_table(title, part_rows(parts)) for title, parts in tables(comparison) if parts]
+        + ([_table("Cost and time per case", [USE_HEAD, *uses])] if (uses := list(use_rows(comparison))) else []),
+        "what_changed": change_data(comparison),
+        "regressions": None if comparison.regressions is None else _regressions(comparison.regressions),
         "data": data,
     }
 
 
-def matrix_head(found: Matrix, exit_code: int) -> dict[str, Any]:
+def matrix_head(matrix: Matrix, exit_code: int) -> dict[str, Any]:
     """Return the page of three or more runs, which is a list of tables."""
-    differences = _table("Differences: column − row (* p < 0.05, Holm-adjusted over all pairs)", matrix_rows(found))
-    ranking = [_table("Ranking by mean", ranking_rows(found))] if found.ranking else []
+    differences = _table(differences_title(matrix), matrix_rows(matrix))
+    ranking = [_table("Ranking by mean", ranking_rows(matrix))] if matrix.ranking else []
     return {
         "kind": "matrix",
-        "verdict": _verdict(found, matrix_sentence(found)),
-        "notes": list(matrix_notes(found)),
-        "basis": matrix_basis(found),
-        "tables": [_table("Runs", side_rows(found.sides)), differences, *ranking],
-        "what_changed": change_data(found),
-        "data": matrix_data(found, exit_code),
+        "verdict": _verdict(matrix, matrix_sentence(matrix)),
+        "notes": list(matrix_notes(matrix)),
+        "basis": matrix_basis(matrix),
+        "tables": [_table("Runs", side_rows(matrix.sides)), differences, *ranking],
+        "frontier": frontier_data(matrix.frontier, letters(matrix.frontier)),
+        "what_changed": change_data(matrix),
+        "data": matrix_data(matrix, exit_code),
     }
 
 
-def _verdict(found: Comparison | Matrix, text: str) -> dict[str, Any]:
+def _verdict(comparison: Comparison | Matrix, text: str) -> dict[str, Any]:
     """Return the conclusion; without one, the reason and the commands that make the runs comparable."""
-    if found.is_comparable:
-        return {"text": text, "answer": found.answer if isinstance(found, Comparison) else None}
-    headline, first, *rest = (line for line, _ in no_verdict_lines(found))
-    advice = [first, *rest[len(found.remedy) :]]
-    return {"text": headline, "answer": None, "commands": list(found.remedy), "advice": advice}
+    if comparison.is_comparable:
+        return {"text": text, "answer": comparison.answer if isinstance(comparison, Comparison) else None}
+    headline, first, *rest = (line for line, _ in no_verdict_lines(comparison))
+    advice = [first, *rest[len(comparison.remedy) :]]
+    return {"text": headline, "answer": None, "commands": list(comparison.remedy), "advice": advice}
 
 
-def _regressions(found: Regressions) -> dict[str, Any]:
-    groups = found.failures.groups
+def _regressions(summary: Regressions) -> dict[str, Any]:
+    groups = summary.failures.groups
     return {
-        "title": regression_title(found),
-        "divergences": list(divergence_lines(found)),
-        "headline": f"{failure_headline(found.failures, 'regression')} in B" if found.failures.failures else None,
-        "groups": [{"count": each.count, "cause": group_cause(each), "examples": each.examples} for each in groups],
+        "title": regression_title(summary),
+        "divergences": list(divergence_lines(summary)),
+        "headline": f"{failure_headline(summary.failures, 'regression')} in B" if summary.failures.failures else None,
+        "groups": [{"count": group.count, "cause": group_cause(group), "examples": group.examples} for group in groups],
     }
 
 
@@ -155,6 +158,6 @@ def _side(side: CaseSide) -> dict[str, Any]:
     return {
         "record": {key: value for key, value in record.items() if key not in HASHES},
         "row": side.row,
-        "trials": [dict(zip(("row", "trial", "score", "verdict"), each, strict=True)) for each in side.trials],
+        "trials": [dict(zip(("row", "trial", "score", "verdict"), trial, strict=True)) for trial in side.trials],
         "more": side.more,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 
@@ -10,17 +11,40 @@ from agentv.comparison.error_bounds import ErrorBounds
 from agentv.errors import plural
 from agentv.report.comparisons.change_text import letter, run_notes
 from agentv.report.figures import interval, number, p_equals, percent, signed, signed_interval
-from agentv.stats.paired_comparison import PRIOR, Paired
+from agentv.stats.paired_comparison import Paired, mcnemar_exact
 from agentv.stats.power import ALPHA, FEWEST_CHANGES
 
+SCORED = {"better": "higher", "worse": "lower"}
 
-def sentence(paired: Paired | None, before: str = "A", after: str = "B") -> str:
+NARROW = 0.02
+"""An interval that excludes larger differences shows that there is none that matters."""
+
+
+def is_judged_only(found: Comparison | Matrix) -> bool:
+    """Whether a judge scored the runs that labels do not support: then only its scores are higher or lower."""
+    return found.judge is not None and not found.judge.supports_claims
+
+
+def sentence(paired: Paired | None, before: str = "A", after: str = "B", *, judged_only: bool = False) -> str:
     """State which run is better, by how much and with which certainty, or that the cases cannot tell."""
     if paired is None:
         return f"Can't tell: no case was scored in both {before} and {after}."
     if paired.answer != "cannot tell" and paired.ci95 is not None:
-        return _claim(paired, after)
-    return f"Can't tell yet. {_scored(paired, after)}; {_power(paired)}."
+        return _claim(paired, after, judged_only)
+    if paired.ci95 is not None and (largest := max(map(abs, paired.ci95))) <= NARROW:
+        limit = math.ceil(round(1000 * largest, 6)) / 1000
+        return f"No difference larger than {max(0.001, limit):g}. {_scored(paired, after)}."
+    return f"Can't tell yet. {_scored(paired, after)}; {_power(paired)}.{_direction(paired)}"
+
+
+def _direction(paired: Paired) -> str:
+    """State how many cases changed in the same direction, if only rare changes prevent a claim about the mean."""
+    declined = paired.differing - paired.improved
+    is_rare = paired.test == "sign flips" and paired.p_value is not None and paired.p_value < ALPHA
+    if not is_rare or mcnemar_exact(paired.improved, declined) >= ALPHA:
+        return ""
+    count, verb, rare = max((paired.improved, "improved", "failure"), (declined, "got worse", "gain"))
+    return f" {count:,} of {units(paired)} {verb}; the mean could still hide a rare {rare}."
 
 
 def _scored(paired: Paired, after: str) -> str:
@@ -31,12 +55,13 @@ def _scored(paired: Paired, after: str) -> str:
     return f"{after} scored {scored} on {_cases(paired)}{certainty}"
 
 
-def _claim(paired: Paired, after: str) -> str:
+def _claim(paired: Paired, after: str, judged_only: bool) -> str:
     """State that the second run is better or worse, with an interval whose sign fits the sentence."""
     low, high = paired.ci95 or (0.0, 0.0)
     bounds = interval((low, high) if paired.answer == "better" else (-high, -low))
     certainty = f"95 % {bounds}, {p_equals(paired.p_value)}, {_cases(paired)}"
-    return f"{after} is {paired.answer} by {number(abs(paired.mean_delta))} ({certainty})."
+    claim = f"The judge scores {after} {SCORED[paired.answer]}" if judged_only else f"{after} is {paired.answer}"
+    return f"{claim} by {number(abs(paired.mean_delta))} ({certainty})."
 
 
 def _cases(paired: Paired) -> str:
@@ -51,6 +76,8 @@ def units(paired: Paired | Matrix) -> str:
 
 def _power(paired: Paired) -> str:
     """Describe the differences that this number of cases can show."""
+    if paired.ci95 is None and paired.clusters > 1:
+        return f"one or two of {units(paired)} hold most of the cases, which is too few clusters for an interval"
     detectable = paired.minimum_detectable_difference
     if detectable is None or detectable > 0.995:
         verb = "is" if paired.clusters == 1 else "are"
@@ -62,9 +89,9 @@ def verdict(comparison: Comparison) -> str:
     """State the verdict. If there is none, say whether errors or too few cases are the reason."""
     paired = comparison.paired
     text = named_verdict(comparison)
-    if paired is None or paired.answer != "cannot tell" or text.startswith("Can't tell:"):
+    if paired is None or not text.startswith("Can't tell yet"):
         return text
-    runs = " ".join(shlex.quote(side.label) for side in comparison.sides)
+    runs = " ".join(shlex.quote(side.runs[-1] if side.runs else side.label) for side in comparison.sides)
     return f"{text} Run `agentv plan {runs}` to see how many you need."
 
 
@@ -73,17 +100,42 @@ def named_verdict(comparison: Comparison, names: tuple[str, str] = ("A", "B")) -
     paired, errors = comparison.paired, comparison.errors
     if paired is None:
         return sentence(None, *names)
+    judged_only = is_judged_only(comparison)
     if errors is not None and errors.leaves_open(paired.answer):
-        only = _errored_only(errors, names)
-        without = _claim(paired, names[1]) if paired.answer != "cannot tell" else f"{_scored(paired, names[1])}."
-        return f"Can't tell: {only}. Without them, {without} {errors_sentence(errors, names[1])}."
-    return sentence(paired, *names) + more_errors(errors, names)
+        more = _more_errored(errors, names)
+        if paired.answer == "cannot tell":
+            outcome = "failed" if errors.excess > 0 else "passed"
+            hidden = f"If these had {outcome}, the difference would be {signed(errors.against.mean_delta)}"
+            return f"Can't tell: {more}. Without errors, {_scored(paired, names[1])}. {hidden}."
+        claim = _claim(paired, names[1], judged_only)
+        return f"Can't tell: {more}. Without errors, {claim} {tipping_sentence(comparison, names)}."
+    margin, text = comparison.non_inferiority, sentence(paired, *names, judged_only=judged_only)
+    if paired.answer == "worse" and margin is not None and margin.outcome == "shown":
+        text = f"{text.removesuffix('.')}, but within the margin of {margin.margin:g}."
+    return text + more_errors(errors, names)
 
 
-def _errored_only(errors: ErrorBounds, names: tuple[str, str]) -> str:
-    """State how many cases errored in one run only."""
-    counts = zip(errors.only, names, strict=True)
-    return " and ".join(f"{plural(count, 'case')} errored only in {name}" for count, name in counts if count)
+def _more_errored(errors: ErrorBounds, names: tuple[str, str]) -> str:
+    """State how many more cases errored in one run than in the other."""
+    (less, more), (fewer, count) = names, errors.only
+    if errors.excess < 0:
+        less, more, fewer, count = more, less, count, fewer
+    excess = round(abs(errors.excess), 1)
+    cases = "case" if excess == 1 else "cases"
+    return f"{more} errored in {excess:,g} more {cases} than {less} ({count:,} against {fewer:,})"
+
+
+def tipping_sentence(comparison: Comparison, names: tuple[str, str] = ("A", "B")) -> str | None:
+    """State how many errors may count against the claim before it is lost; None without a claim or errors."""
+    paired, errors = comparison.paired, comparison.errors
+    point = None if errors is None else errors.tipping_point
+    if paired is None or point is None:
+        return None
+    owner = "its" if point.place == 1 else f"{names[0]}'s"
+    outcome = f"of {owner} {plural(point.errors, 'error')} would have {'passed' if point.score else 'failed'}"
+    which = f"unless more than {point.most:,}" if point.most else "only if none"
+    claim = SCORED.get(paired.answer, paired.answer) if is_judged_only(comparison) else paired.answer
+    return f"{names[1]} stays {claim} {'even if all' if point.most >= point.errors else which} {outcome}"
 
 
 def more_errors(errors: ErrorBounds | None, names: tuple[str, str] = ("A", "B")) -> str:
@@ -95,10 +147,10 @@ def more_errors(errors: ErrorBounds | None, names: tuple[str, str] = ("A", "B"))
     return f" {more} errors more often: {percent(high)} of trials against {percent(low)} in {less}."
 
 
-def errors_sentence(errors: ErrorBounds, after: str = "B") -> str:
-    """State the difference with errors counted as 0 and as 1."""
+def _errors_sentence(errors: ErrorBounds) -> str:
+    """State the difference with the excess of errors counted against the second run, and in its favour."""
     worst, best = signed(errors.against.mean_delta), signed(errors.in_favour.mean_delta)
-    return f"If every error counts against {after} the difference is {worst}, in its favour {best}"
+    return f"{_more_errored(errors, ('A', 'B'))}; counted against B, the difference is {worst}, in its favour {best}"
 
 
 def margin_sentence(comparison: Comparison) -> str | None:
@@ -108,12 +160,18 @@ def margin_sentence(comparison: Comparison) -> str | None:
         return None
     limit = f"{tested.margin:g}"
     errors = comparison.errors
-    why = "the interval contains" if errors is None else "the interval, with errors counted as 0 or 1, contains"
+    excess = errors is not None and errors.excess
+    why = "the interval, with the excess of errors counted as 0 or 1, contains" if excess else "the interval contains"
+    is_worse = comparison.answer == "worse"
     result = {
-        "shown": f"No worse than the margin: B is at most {limit} worse than A, or better",
+        "shown": f"Worse, but within the margin: B is at most {limit} worse than A"
+        if is_worse
+        else f"No worse than the margin: B is at most {limit} worse than A, or better",
         "refuted": f"Worse than the margin: B is more than {limit} worse than A",
         "inconclusive": f"Can't tell whether B is more than {limit} worse than A: {why} −{limit}",
     }[tested.outcome]
+    if is_judged_only(comparison):
+        result = f"By the judge's scores: {result[0].lower()}{result[1:]}"
     has_test = tested.p_value is not None and tested.outcome == "shown"
     return f"{result} (one-sided {p_equals(tested.p_value)})." if has_test else f"{result}."
 
@@ -122,23 +180,21 @@ def method(paired: Paired) -> str:
     """Describe how the interval and the p-value were computed."""
     if paired.test == "mid-p McNemar":
         return "score interval of the difference of proportions (Tango), McNemar's mid-p test"
+    if paired.test == "PPI++":
+        return "labels of both runs, and the judge's scores of all cases (PPI++ of the difference), t interval"
     if paired.test == "e-value":
         return "interval and p-value by betting on the cases in random order, because a run was stopped early"
-    found = f"t interval over {units(paired)}, widened for rare changes that {units(paired)} may not show"
+    if paired.test == "weighted t":
+        return (
+            f"difference weighted by the inverse of each case's probability, t interval over {units(paired)}, widened "
+            "for rare changes"
+        )
+    text = f"t interval over {units(paired)}, widened for rare changes that {units(paired)} may not show"
     if paired.test == "none" or paired.resamples is None:
-        return found
+        return text
     ways = f"all {paired.resamples:,} permutations" if paired.resamples > 1 else "no case differs"
     how = ways if paired.exact else f"{paired.resamples:,} random permutations, seed {paired.seed}"
-    return f"{found}, permutation test by sign flips ({how})"
-
-
-def probability(comparison: Comparison) -> str | None:
-    """State the probability that the second run is better, and its prior; None if it cannot be computed."""
-    found = comparison.probability_better
-    if found is None:
-        return None
-    value = "above 99.9 %" if found > 0.999 else "below 0.1 %" if found < 0.001 else percent(found)
-    return f"Probability that B is better: {value} (prior: differences are normal with mean 0 and SD {PRIOR:g})"
+    return f"{text}, permutation test by sign flips ({how})"
 
 
 def notes(comparison: Comparison) -> Iterator[str]:
@@ -146,9 +202,13 @@ def notes(comparison: Comparison) -> Iterator[str]:
     paired = comparison.paired
     yield from run_notes(comparison)
     yield from comparison.notes
+    yield from judge_notes(comparison)
     yield from _stopped_early(comparison.sides, paired)
     if comparison.errors is not None and paired is not None and not comparison.errors.leaves_open(paired.answer):
-        yield errors_sentence(comparison.errors)
+        if (tipping := tipping_sentence(comparison)) is not None:
+            yield tipping
+        elif comparison.errors.excess:
+            yield _errors_sentence(comparison.errors)
     if paired is None or paired.p_value is None or paired.ci95 is None:
         return
     share = "0.1 %" if paired.unseen_losses < 0.001 else percent(paired.unseen_losses)
@@ -165,15 +225,31 @@ def notes(comparison: Comparison) -> Iterator[str]:
         yield f"Rare failures {missed}"
 
 
+def judge_notes(found: Comparison | Matrix) -> Iterator[str]:
+    """Yield why the judge's scores are not called better or worse."""
+    if found.judge is None or not is_judged_only(found):
+        return
+    agreement, required = found.judge.agreement, f"{found.judge.required:g}"
+    if agreement.kappa is None or agreement.kappa_ci95 is None:
+        why = f"{plural(agreement.labels, 'label')}, too few to measure its agreement with people"
+    else:
+        bounds = interval(agreement.kappa_ci95)
+        why = f"kappa is {number(agreement.kappa)} (95 % {bounds}, {plural(agreement.labels, 'label')}), and its lower "
+        why += f"end must reach {required}"
+    run = shlex.quote(found.sides[-1].label)
+    yield f"The judge ({', '.join(found.judge.judges)}) is not calibrated: {why}. Run `agentv judge label {run}`"
+
+
 def matrix_notes(matrix: Matrix) -> Iterator[str]:
     """Yield caveats of the figures of several runs."""
     yield from run_notes(matrix)
     yield from matrix.notes
+    yield from judge_notes(matrix)
     yield from _stopped_early(matrix.sides, None)
     for (i, j), errors in matrix.errors.items():
         if errors is not None and matrix.is_open(i, j):
             names = letter(i), letter(j)
-            yield f"Can't tell {names[1]} from {names[0]}: {_errored_only(errors, names)}"
+            yield f"Can't tell {names[1]} from {names[0]}: {_more_errored(errors, names)}"
 
 
 def _stopped_early(sides: Sequence[Side], paired: Paired | None) -> Iterator[str]:

@@ -95,8 +95,8 @@ def _received(reader: int, limits: CallLimits) -> bytes:
     pieces: list[bytes] = []
     size = 0
     while True:
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([reader], [], [], left)[0]:
+        timeout = deadline - time.monotonic()
+        if timeout <= 0 or not select.select([reader], [], [], timeout)[0]:
             raise LimitExceeded(f"takes longer than {seconds:g} s")
         piece = os.read(reader, 1 << 20)
         if not piece:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
@@ -32,6 +33,8 @@ def when_ended(process: subprocess.Popen[bytes], call: Callable[[], None]) -> Ca
     """
     loop = asyncio.get_running_loop()
     try:
+        if sys.platform != "linux":
+            raise OSError("only Linux has process descriptors")
         descriptor = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from contextlib import suppress
 from weakref import WeakKeyDictionary
@@ -13,17 +14,17 @@ _OTHER_DESCRIPTORS, _DESCRIPTORS_EACH = 32, 8
 
 def raise_descriptor_limit() -> int:
     """Raise the limit of open files of this process as far as allowed, and return it."""
-    try:
-        import resource  # late: not on Windows
-    except ImportError:
+    if sys.platform == "win32":
         return _MOST_DESCRIPTORS
+    import resource  # late: not on Windows
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _MOST_DESCRIPTORS
-    wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
-    if soft < wanted:
+    limit = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
+    if soft < limit:
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 

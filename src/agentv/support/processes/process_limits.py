@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import stat
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -44,6 +45,8 @@ class ProcessLimits(msgspec.Struct, frozen=True):
 
     def explanation(self, code: int) -> str:
         """Return the limit that ended a process with this return code; empty if none did."""
+        if sys.platform == "win32":
+            return ""
         return f" because it wrote a file of more than {self.file_mb} MiB" if code == -signal.SIGXFSZ else ""
 
 
@@ -138,6 +141,8 @@ def _resident_and_shared(pid: int) -> tuple[int, int]:
 
 def _stored_bytes(folders: Sequence[str], pid: int) -> int:
     """Return the size of all files in folders, and of deleted files and files in memory that a process keeps open."""
+    if sys.platform == "win32":
+        return 0
     sizes: dict[tuple[int, int], int] = {}
     pending = list(folders)
     while pending:
@@ -160,12 +165,12 @@ def _stored_bytes(folders: Sequence[str], pid: int) -> int:
 
 def _family(pid: int) -> list[int]:
     """Return a process and its descendants."""
-    found = [pid]
-    for each in found:
-        if len(found) > MAX_PROCESSES:
+    pids = [pid]
+    for member in pids:
+        if len(pids) > MAX_PROCESSES:
             break
         with suppress(OSError):
-            for thread in os.listdir(f"/proc/{each}/task"):
-                with suppress(OSError), open(f"/proc/{each}/task/{thread}/children", "rb", buffering=0) as file:
-                    found += map(int, file.read().split())
-    return found
+            for thread in os.listdir(f"/proc/{member}/task"):
+                with suppress(OSError), open(f"/proc/{member}/task/{thread}/children", "rb", buffering=0) as file:
+                    pids += map(int, file.read().split())
+    return pids

@@ -47,7 +47,7 @@ def hide_environment() -> None:
     privileges cannot inspect its memory, and it leaves no core dumps.
     """
     global _is_hidden
-    if _is_hidden or not sys.platform.startswith("linux"):
+    if sys.platform != "linux" or _is_hidden:
         return
     _is_hidden = True
     with suppress(OSError, ValueError, IndexError):
@@ -59,15 +59,17 @@ def hide_environment() -> None:
 
 
 def _erase_environment() -> None:
+    if sys.platform != "linux":
+        return
     with open("/proc/self/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
     start, end = int(fields[_ENVIRONMENT_START]), int(fields[_ENVIRONMENT_END])
     for name, value in os.environb.items():
         os.putenv(name, value)  # copies it, so that the C library no longer uses the initial environment
     mark = os.environb.get(MARK.encode())
-    kept = b"" if mark is None else MARK.encode() + b"=" + mark  # the watchdog of an outer run looks for it
+    content = b"" if mark is None else MARK.encode() + b"=" + mark  # the watchdog of an outer run looks for it
     memory = os.open("/proc/self/mem", os.O_WRONLY | os.O_CLOEXEC)
     try:
-        os.pwrite(memory, kept.ljust(end - start, b"\0")[: end - start], start)
+        os.pwrite(memory, content.ljust(end - start, b"\0")[: end - start], start)
     finally:
         os.close(memory)

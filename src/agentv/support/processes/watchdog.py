@@ -32,18 +32,18 @@ def family(pid: int | None, mark: str) -> Family:
     """Return the descendants of a process, and the processes whose mark starts with `mark`."""
     processes = _processes()
     needle = b"\0" + f"{MARK}={mark}".encode()
-    found = {
-        each
-        for each in processes
-        if each not in (pid, os.getpid()) and needle in b"\0" + _read(f"/proc/{each}/environ")
+    matches = {
+        member
+        for member in processes
+        if member not in (pid, os.getpid()) and needle in b"\0" + _read(f"/proc/{member}/environ")
     }
     descendants = set() if pid is None else _descendants(pid, processes)
-    return {(each, processes[each][1]) for each in found | descendants if each in processes}
+    return {(member, processes[member][1]) for member in matches | descendants if member in processes}
 
 
 def _descendants(pid: int, processes: dict[int, tuple[int, bytes]]) -> set[int]:
     descendants = {pid}
-    while more := {each for each, (parent, _) in processes.items() if parent in descendants} - descendants:
+    while more := {child for child, (parent, _) in processes.items() if parent in descendants} - descendants:
         descendants |= more
     return descendants - {pid}
 
@@ -63,13 +63,13 @@ def end_family(members: Family, mark: str) -> None:
 
 def _processes() -> dict[int, tuple[int, bytes]]:
     """Return the parent and the start time of every running process."""
-    found = {}
+    processes = {}
     with suppress(OSError):
         for name in filter(str.isdigit, os.listdir("/proc")):
             fields = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
             if len(fields) >= 20 and fields[0] not in (b"Z", b"X"):
-                found[int(name)] = int(fields[1]), fields[19]
-    return found
+                processes[int(name)] = int(fields[1]), fields[19]
+    return processes
 
 
 def _read(path: str) -> bytes:

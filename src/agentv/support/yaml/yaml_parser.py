@@ -6,7 +6,7 @@ PyYAML's C parser produces the events; this module decides the values.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import yaml
@@ -76,11 +76,14 @@ def locate(node: Any, path: KeyPath) -> Mark | None:
     return None if mark is None else Mark(mark.line + 1, mark.column + 1)
 
 
-def parse_yaml(data: bytes) -> Any:
-    """Parse one document to Map, Seq and scalars; None for an empty document. Raises YamlError."""
+def parse_yaml(data: bytes, plain: Callable[[str], Any] = resolve) -> Any:
+    """Parse one document to Map, Seq and scalars; None for an empty document. Raises YamlError.
+
+    `plain` returns the value of a scalar that is not quoted.
+    """
     text, restore = _without_breaks(_decode(data))
     try:
-        return _Builder(restore).build(text)
+        return _Builder(restore, plain).build(text)
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, text) from None
     except yaml.reader.ReaderError as error:
@@ -128,8 +131,9 @@ class _Anchored(NamedTuple):
 class _Builder:
     """Builds values from parser events. An explicit stack keeps deep nesting from overflowing Python's own."""
 
-    def __init__(self, restore: dict[int, str]) -> None:
+    def __init__(self, restore: dict[int, str], plain: Callable[[str], Any]) -> None:
         self._restore = restore
+        self._plain = plain
         self._stack: list[_Frame] = []
         self._anchors: dict[str, _Anchored | None] = {}
         self._nodes = 0
@@ -178,7 +182,7 @@ class _Builder:
         if event.tag is not None:
             value = _tagged_scalar(event, value)
         elif event.style is None or event.style == "":
-            value = _resolve_plain(event, value)
+            value = _resolve_plain(event, value, self._plain)
         if event.anchor:
             self._anchors[event.anchor] = _Anchored(value, 1, 0)
         self._put(value, event.start_mark)
@@ -280,9 +284,9 @@ _MAP = "tag:yaml.org,2002:map"
 _SEQ = "tag:yaml.org,2002:seq"
 
 
-def _resolve_plain(event: Any, text: str) -> Any:
+def _resolve_plain(event: Any, text: str, plain: Callable[[str], Any] = resolve) -> Any:
     try:
-        return resolve(text)
+        return plain(text)
     except ValueError as error:
         raise _error(event, f"found {error}", "Quote the value to make it text") from None
 
@@ -291,11 +295,11 @@ def _tagged_scalar(event: Any, text: str) -> Any:
     if event.tag in ("!", _STR):
         return text
     name = event.tag.removeprefix("tag:yaml.org,2002:")
-    wanted: Any = {"null": type(None), "bool": bool, "int": int, "float": (int, float)}.get(name)
-    if wanted is None or not event.tag.startswith("tag:yaml.org,2002:"):
+    kind: Any = {"null": type(None), "bool": bool, "int": int, "float": (int, float)}.get(name)
+    if kind is None or not event.tag.startswith("tag:yaml.org,2002:"):
         raise _bad_tag(event)
     value = _resolve_plain(event, text)
-    if not isinstance(value, wanted) or (name != "bool" and isinstance(value, bool)):
+    if not isinstance(value, kind) or (name != "bool" and isinstance(value, bool)):
         raise _error(event, f"found {text!r} with the tag !!{name}", "Remove the tag, or correct the value")
     return float(value) if name == "float" else value
 
@@ -322,8 +326,9 @@ def _decode(data: bytes) -> str:
         raise YamlError(what, line, column, "Save the file as UTF-8") from None
 
 
-_BREAK = re.compile(r"\r\n?|\n")
-_NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ufffd\U00010000-\U0010ffff]")
+# Compiled when there is an error: the second takes as long as importing 20 modules.
+_BREAK = r"\r\n?|\n"
+_NOT_PRINTABLE = "[^\t\n\r\x20-\x7e\x85\xa0-\ufffd\U00010000-\U0010ffff]"
 _NO_TABS = "Indent with spaces: YAML does not allow tabs here"
 _SYNTAX_HINTS = {
     "tab character": _NO_TABS,
@@ -338,9 +343,8 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
     hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in what), "")
     if mark is None:
         return YamlError(what, 1, None, hint)
-    from agentv.support.yaml.indentation import indentation_hint  # late: needed only for mistakes
 
-    lines = _BREAK.split(text)
+    lines = re.split(_BREAK, text)
     hint = indentation_hint(what, lines, mark.line, mark.column) or hint
     if "cannot start any token" in what and lines[mark.line][mark.column :].startswith("\t"):
         what, hint = "found a tab where tabs are not allowed", _NO_TABS
@@ -348,9 +352,49 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
 
 
 def _character_error(error: yaml.reader.ReaderError, text: str) -> YamlError:
-    found = _NOT_PRINTABLE.search(text)
-    bad = found.start() if found else 0
+    match = re.search(_NOT_PRINTABLE, text)
+    bad = match.start() if match else 0
     line = text.count("\n", 0, bad) + 1
     column = bad - text.rfind("\n", 0, bad)
     what = f"found the character U+{ord(text[bad]):04X}" if text else str(error)
     return YamlError(what, line, column, 'Escape the character in double quotes, for example "\\x00"')
+
+
+_LINE = r"^(?P<indent> *)(?P<item>- +)?(?P<key>[^\s:#'\"\[{][^:#]*)?(?P<colon>:(?=\s|$))?"
+_PROBLEMS = ("did not find expected key", "did not find expected '-' indicator", "could not find expected ':'")
+
+
+def indentation_hint(what: str, lines: list[str], line: int, column: int) -> str:
+    """Return a hint if a syntax error is caused by indentation; empty otherwise. Line and column count from 0."""
+    bad = re.match(_LINE, lines[line]) if line < len(lines) else None
+    if bad is None:
+        return ""
+    if "mapping values are not allowed" in what:
+        # The parser stops at the colon: the first one of the line means that the key itself is misplaced.
+        if not bad["key"] or not bad["colon"] or bad.start("colon") != column or bad["item"]:
+            return ""
+    elif not any(problem in what for problem in _PROBLEMS):
+        return ""
+    above = _similar(lines[:line], is_item=bad["item"] is not None)
+    if above is None or not bad["key"]:
+        return "Check the indentation of this line and of the line before it"
+    number, place, name = above
+    if place == (bad.start("item") if bad["item"] else bad.start("key")):
+        return "Check the indentation of this line and of the line before it"
+    noun = "this item" if bad["item"] else f"'{bad['key'].strip()}'"
+    return (
+        f"Check the indentation: {noun} should probably start in column {place + 1}, like {name} on line {number + 1}"
+    )
+
+
+def _similar(above: list[str], *, is_item: bool) -> tuple[int, int, str] | None:
+    """Return line, column and name of the nearest key, or list item, above."""
+    for number in range(len(above) - 1, -1, -1):
+        match = re.match(_LINE, above[number])
+        if match is None or not match["key"]:
+            continue
+        if is_item and match["item"]:
+            return number, match.start("item"), "the item"
+        if not is_item and match["colon"]:
+            return number, match.start("key"), f"'{match['key'].strip()}'"
+    return None

@@ -69,13 +69,13 @@ def _integer(text: str, value: int) -> int:
 
 def replace_written_integers(document: Any) -> Any:
     """Replace integers that keep their spelling by plain ones, in all lists and objects; an id becomes its spelling."""
-    pending, seen = [[document]], set[int]()
+    pending, ids = [[document]], set[int]()
     root = pending[0]
     while pending:
         container: Any = pending.pop()
-        if id(container) in seen:
+        if id(container) in ids:
             continue
-        seen.add(id(container))
+        ids.add(id(container))
         for key, value in list(container.items() if isinstance(container, dict) else enumerate(container)):
             if isinstance(value, WrittenInt):
                 container[key] = value.written if key == "id" else int(value)

@@ -67,17 +67,17 @@ class Anthropic(HostedApi, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """Check the model, the address, and settings that Anthropic rejects in combination."""
-        found = super().complaints()
+        complaints = super().complaints()
         if self.thinking_budget and self.temperature not in (None, 1):
-            found.append("'temperature' must be 1 or unset when 'thinking_budget' is set")
+            complaints.append("'temperature' must be 1 or unset when 'thinking_budget' is set")
         if self.thinking_budget and self.max_output_tokens and self.thinking_budget >= self.max_output_tokens:
-            found.append("'thinking_budget' must be less than 'max_output_tokens', which includes it")
+            complaints.append("'thinking_budget' must be less than 'max_output_tokens', which includes it")
         if self.thinking_budget and len(self.declared_tools) < len(self.tools):
-            found.append("'thinking_budget' cannot be combined with tools that run here; use `reasoning`")
+            complaints.append("'thinking_budget' cannot be combined with tools that run here; use `reasoning`")
         declared = parse_response_format(self.response_format)
         if isinstance(declared, JsonFormat) and declared.schema is None:
-            found.append("'response_format' needs a JSON Schema: Anthropic has no JSON mode without one")
-        return found
+            complaints.append("'response_format' needs a JSON Schema: Anthropic has no JSON mode without one")
+        return complaints
 
     def open_batches(self, home: str) -> BatchApi:
         """Open the endpoint for batches."""
@@ -223,9 +223,9 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _cached(body: dict[str, Any], kept: bool | str) -> dict[str, Any]:
+def _cached(body: dict[str, Any], lifetime: bool | str) -> dict[str, Any]:
     """Return a body that caches what all prompts share: the system prompt, else the tools, else the whole prompt."""
-    mark = {"type": "ephemeral"} if kept is True else {"type": "ephemeral", "ttl": kept}
+    mark = {"type": "ephemeral"} if lifetime is True else {"type": "ephemeral", "ttl": lifetime}
     if "system" in body:
         return {**body, "system": [{"type": "text", "text": body["system"], "cache_control": mark}]}
     if "tools" in body:

@@ -54,7 +54,7 @@ def _stated_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
     seconds = seconds_until(headers.get("retry-after"), now_s)
     if seconds is not None:
         return seconds
-    waits = [seconds_until(headers.get(reset), now_s) for left, _, reset, _ in _HEADERS if headers.get(left) == "0"]
+    waits = [seconds_until(headers.get(reset), now_s) for quota, _, reset, _ in _HEADERS if headers.get(quota) == "0"]
     return max((wait for wait in waits if wait is not None), default=None)
 
 
@@ -84,8 +84,8 @@ def capacity_wait_s(headers: Mapping[str, str], tokens: int, now_s: float) -> fl
     """
     waits = []
     for left_name, limit_name, reset_name, of_tokens in _HEADERS:
-        left = headers.get(left_name)
-        if left is None or (remaining := _number(left)) is None:
+        text = headers.get(left_name)
+        if text is None or (remaining := _number(text)) is None:
             continue
         needed = tokens if of_tokens else 1
         if remaining >= needed:
@@ -200,13 +200,13 @@ def parse_error(error: Any) -> tuple[str, tuple[str, ...]]:
         return error, ()
     if not isinstance(error, dict):
         return _json_text(error), ()
-    found = next((error[key] for key in ("message", "detail", "title") if error.get(key)), error)
+    message = next((error[key] for key in ("message", "detail", "title") if error.get(key)), error)
     codes = [error.get(key) for key in ("code", "type", "status")]
     codes += [detail.get("reason") for detail in _details(error)]
     metadata = error.get("metadata")
     if isinstance(metadata, dict) and "flagged_input" in metadata:  # from OpenRouter's moderation
         codes.append("flagged_input")
-    return found if isinstance(found, str) else _json_text(found), tuple(
+    return message if isinstance(message, str) else _json_text(message), tuple(
         code for code in codes if isinstance(code, str)
     )
 

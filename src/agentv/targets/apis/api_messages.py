@@ -144,8 +144,8 @@ def read_arguments(arguments: Any) -> Any:
 
 def arguments_object(call: ToolCall) -> dict[str, Any]:
     """Return a call's arguments as an object, which some APIs require; other values are wrapped in one."""
-    given = read_arguments({} if call.input is None else call.input)
-    return dict(given) if isinstance(given, dict) else {"input": given}
+    arguments = read_arguments({} if call.input is None else call.input)
+    return dict(arguments) if isinstance(arguments, dict) else {"input": arguments}
 
 
 class Function(msgspec.Struct, frozen=True):

@@ -57,8 +57,8 @@ class BatchApi(Protocol):
         """Submit a batch and return its id. Raises TargetFailure; the batch may exist nevertheless."""
         ...
 
-    async def find(self, submission: Submission, known: Collection[str]) -> str | None:
-        """Return the id of a submission whose response was lost; None if it never arrived. `known` are others' ids."""
+    async def find(self, submission: Submission, known_ids: Collection[str]) -> str | None:
+        """Return the id of a submission whose response was lost; None if it never arrived. Others have `known_ids`."""
         ...
 
     async def state(self, id: str) -> BatchState:

@@ -191,11 +191,11 @@ def _tools(tools: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
     """Return the functions in one declaration. Google's own tools are returned unchanged."""
     functions = [(tool, api_messages.parse_function(tool)) for tool in tools]
     declared = [
-        api.drop_none({"name": found.name, "description": found.description, "parametersJsonSchema": found.parameters})
-        for _, found in functions
-        if found is not None
+        api.drop_none({"name": spec.name, "description": spec.description, "parametersJsonSchema": spec.parameters})
+        for _, spec in functions
+        if spec is not None
     ]
-    own = [tool for tool, found in functions if found is None]
+    own = [tool for tool, spec in functions if spec is None]
     return [*([{"functionDeclarations": declared}] if declared else []), *own]
 
 

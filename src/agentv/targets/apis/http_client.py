@@ -96,7 +96,7 @@ class HttpClient:
         keys = [text.rpartition(" ")[2] for name, text in self._headers.items() if _SECRET_HEADER.search(name)]
         self._secrets = [value for value in (*keys, *secrets) if len(value) >= SHORTEST_SECRET]
         self._proxy = proxy_for(url)
-        is_encrypted = any(each is not None and each.startswith("https:") for each in (url, self._proxy))
+        is_encrypted = any(address is not None and address.startswith("https:") for address in (url, self._proxy))
         self._tls = _tls_context(_ca_bundle()) if is_encrypted else True
         self._session: aiohttp.ClientSession | None = None
         self.max_bytes = MAX_ANSWER_BYTES
@@ -224,12 +224,12 @@ def _check_address(url: str) -> None:
 
 def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
     """Return headers with whitespace around their values removed: keys often end with a newline. Raises UsageError."""
-    made = {name: value.strip() for name, value in headers.items()}
-    for name, value in made.items():
+    result = {name: value.strip() for name, value in headers.items()}
+    for name, value in result.items():
         if not _HEADER_NAME.fullmatch(name) or _CONTROL.search(value):
             hint = "Header names must not contain spaces; names and values must not contain control characters"
             raise UsageError(f"The header {name!a} cannot be sent", hint=hint)
-    return made
+    return result
 
 
 def _ca_bundle() -> str | None:

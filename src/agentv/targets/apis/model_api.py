@@ -173,18 +173,18 @@ def find_api_key(settings: HostedApi, home: str, *variables: str) -> str | None:
     """
     if settings.api_key or settings.base_url is not None:
         return settings.api_key or None
-    known = environment_of(home).variables
+    values = environment_of(home).variables
     for variable in variables:
-        if known.get(variable, "").strip():
-            return known[variable]
+        if values.get(variable, "").strip():
+            return values[variable]
     hint = f"Set {variables[0]} in the environment or in .env, or write api_key: ${{{{ YOUR_VARIABLE }}}}"
     raise UsageError(f"Target '{settings.name}' has no 'api_key'", hint=hint)
 
 
 def merge_headers(headers: dict[str, str], own: dict[str, str]) -> dict[str, str]:
     """Return headers in which the user's own replace others of the same name, compared case-insensitively."""
-    written = {name.lower() for name in own}
-    return {name: value for name, value in headers.items() if name.lower() not in written} | own
+    own_names = {name.lower() for name in own}
+    return {name: value for name, value in headers.items() if name.lower() not in own_names} | own
 
 
 def drop_none(body: dict[str, Any]) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def deep_merge(body: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 def require_content(response: Response) -> Response:
     """Return the response. Raises TargetFailure if the token limit was reached before any output, while thinking."""
-    if response.stop_reason == "length" and not any(each.content or each.tool_calls for each in response.messages):
+    if response.stop_reason == "length" and not any(item.content or item.tool_calls for item in response.messages):
         message = "The token limit was reached before the model produced any output. Raise max_output_tokens."
         failure = TargetFailure("invalid_response", message).add_use(response)
         failure.model = response.model
@@ -254,9 +254,9 @@ def embedding_texts(request: Request) -> list[str]:
     return [content_text(message.content) for message in request.messages]
 
 
-def embedding_response(vectors: list[list[float]], **known: Any) -> Response:
+def embedding_response(vectors: list[list[float]], **fields: Any) -> Response:
     """Return a response with the vectors, in the order of the texts, as the content of one message."""
-    return Response(messages=(Message("assistant", vectors),), **known)
+    return Response(messages=(Message("assistant", vectors),), **fields)
 
 
 def embeddings_wire(model: str | None) -> WireApi:

@@ -79,8 +79,8 @@ class OpenAI(HostedApi, frozen=True, kw_only=True):
         """Return the base URL, which may be set to one of the paths below it, and the query."""
         base, _, query = self.address(home)[0].partition("?")
         base = base.rstrip("/")
-        for known in (*PATHS.values(), "/embeddings"):
-            base = base.removesuffix(known)
+        for path in (*PATHS.values(), "/embeddings"):
+            base = base.removesuffix(path)
         return base, query
 
     def _open_at(self, home: str, path: str, wire: WireApi) -> ApiResponder:
@@ -165,13 +165,13 @@ class Azure(ModelApi, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """Check that the endpoint and the model are set and that the endpoint is an address or a resource name."""
-        found = super().complaints() + missing_keys(self, "endpoint", "model")
+        complaints = super().complaints() + missing_keys(self, "endpoint", "model")
         endpoint = self.endpoint or ""
         if endpoint.startswith(("http://", "https://")):
-            return found + address_complaints("endpoint", endpoint)
+            return complaints + address_complaints("endpoint", endpoint)
         if endpoint.strip() and "{{" not in endpoint and not _RESOURCE.fullmatch(endpoint):
-            found.append(f"'endpoint' must be an address or a resource name, got '{endpoint}'")
-        return found
+            complaints.append(f"'endpoint' must be an address or a resource name, got '{endpoint}'")
+        return complaints
 
     def open(self, home: str) -> Responder:
         """Open the deployment."""
@@ -209,11 +209,11 @@ class Azure(ModelApi, frozen=True, kw_only=True):
         if host.scheme != "https" or not f".{host.hostname}".endswith(_AZURE_HOSTS):
             hint = f"{_KEY} is sent only to Azure, not to {host.netloc}. To send it there: api_key: ${{{{ {_KEY} }}}}"
             raise UsageError(f"Target '{self.name}' has no 'api_key'", hint=hint)
-        known = environment_of(home).variables
-        if known.get(_KEY):
-            return {"api-key": known[_KEY]}
-        if known.get(_TOKEN):
-            return {"Authorization": f"Bearer {known[_TOKEN]}"}
+        variables = environment_of(home).variables
+        if variables.get(_KEY):
+            return {"api-key": variables[_KEY]}
+        if variables.get(_TOKEN):
+            return {"Authorization": f"Bearer {variables[_TOKEN]}"}
         hint = f"Set {_KEY}, or {_TOKEN} to a Microsoft Entra token, in the environment or in .env"
         raise UsageError(f"Target '{self.name}' has no 'api_key'", hint=hint)
 

@@ -204,8 +204,8 @@ def _logprobs(value: bool | int | None, request: dict[str, Any]) -> dict[str, An
 
 def arguments_text(call: ToolCall) -> str:
     """Return a call's arguments in OpenAI's form, a JSON string."""
-    given = {} if call.input is None else call.input
-    return given if isinstance(given, str) else to_json(given).decode()
+    arguments = {} if call.input is None else call.input
+    return arguments if isinstance(arguments, str) else to_json(arguments).decode()
 
 
 def _media(media: Media) -> dict[str, Any]:
@@ -377,14 +377,14 @@ def _tool_call(item: _OutputItem) -> ToolCall:
     """Return a function call to run, or the call of an OpenAI tool, which has already run."""
     tool = item.name or item.type.removesuffix("_call")
     if item.arguments is not None:
-        given = read_arguments(item.arguments)
+        arguments = read_arguments(item.arguments)
     elif item.input is not None or item.action is not None:
-        given = item.action if item.input is None else item.input
+        arguments = item.action if item.input is None else item.input
     else:
-        given = api.drop_none({"code": item.code, "queries": item.queries}) or None
+        arguments = api.drop_none({"code": item.code, "queries": item.queries}) or None
     outputs = (item.output, item.outputs, item.results)
     output = next((value for value in outputs if value is not None), None)
-    return ToolCall(tool, given, output, item.call_id or item.id)
+    return ToolCall(tool, arguments, output, item.call_id or item.id)
 
 
 def _stop_reason(answer: _ResponsesAnswer) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from pathlib import Path
@@ -65,7 +66,7 @@ class CallLocks:
     def _set(self, key: str, *, is_locked: bool) -> bool:
         position = int(key[:_POSITION_DIGITS], 16)
         file = self._file(position % _FILES)
-        if fcntl is None or file is None:
+        if sys.platform == "win32" or fcntl is None or file is None:
             return True
         how = fcntl.LOCK_EX | fcntl.LOCK_NB if is_locked else fcntl.LOCK_UN
         try:

@@ -50,13 +50,13 @@ def stored(response: Response) -> StoredResponse:
     return StoredResponse(messages=messages, **{name: getattr(response, name) for name in _COPIED_FIELDS})
 
 
-def restored(kept: StoredResponse, *, cached: bool = False) -> Response:
+def restored(response: StoredResponse, *, cached: bool = False) -> Response:
     """Convert a stored response back."""
     messages = tuple(
-        Message(each.role, each.content if each.parts is None else each.parts, each.tool_calls, each.name)
-        for each in kept.messages
+        Message(entry.role, entry.content if entry.parts is None else entry.parts, entry.tool_calls, entry.name)
+        for entry in response.messages
     )
-    return Response(messages=messages, cached=cached, **{name: getattr(kept, name) for name in _COPIED_FIELDS})
+    return Response(messages=messages, cached=cached, **{name: getattr(response, name) for name in _COPIED_FIELDS})
 
 
 def text_only(response: Response) -> Response:
@@ -143,7 +143,7 @@ class RecordingResponder(ResponderWrapper):
         self._write(line)
         return response
 
-    def _call(self, request: Request, **known: Any) -> RecordedCall:
+    def _call(self, request: Request, **fields: Any) -> RecordedCall:
         return RecordedCall(
             dataset=request.case.dataset,
             dataset_path=request.case.path,
@@ -156,7 +156,7 @@ class RecordingResponder(ResponderWrapper):
             variant=self._overrides,
             request_digest=request_digest_of(request),
             request=[message_to_data(message) for message in request.messages],
-            **known,
+            **fields,
         )
 
 

@@ -21,7 +21,7 @@ from agentv.runs.record import RESULTS_FILE
 from agentv.runs.store import RunStore
 from agentv.sessions.session_file import is_session, session_files
 from agentv.support.hash_table import OffsetTable
-from agentv.targets.answers import response_from_object
+from agentv.targets.answers import messages_of_record
 from agentv.targets.recordings.recorder import RecordedFailure, StoredResponse, request_digest_of, restored
 from agentv.targets.recordings.session_answers import SessionAnswers
 from agentv.targets.response_formats import RecordedInAnotherFormat
@@ -73,7 +73,7 @@ def _whole_response(record: Result) -> Response:
         message = f"The earlier run has an error instead of an answer to '{id}': {error.message}"
         raise TargetFailure("invalid_response", message)
     if record.output_messages:
-        response = response_from_object({"output_messages": list(record.output_messages)})
+        response = Response(messages=messages_of_record(record))
     elif record.candidate_answer is not None:
         response = answer(record.candidate_answer)
     else:
@@ -142,15 +142,15 @@ class CallIndex:
 
     def find(self, key: CallKey, dataset_path: str) -> _Call | None:
         """Return the last line for a call, preferring the dataset with the same path among those with the same name."""
-        found: _Call | None = None
+        fallback: _Call | None = None
         for offset in self._offsets.latest_first(hash(key)):
             self._stream.seek(offset)
             call = _decode(self._stream.readline())
             if call.key == key and call.dataset_path == dataset_path:
                 return call
-            if call.key == key and found is None:
-                found = call
-        return found
+            if call.key == key and fallback is None:
+                fallback = call
+        return fallback
 
     def close(self) -> None:
         self._stream.close()
@@ -295,12 +295,12 @@ def is_recording(path: str) -> bool:
 
 def choose_target(recording: Recording, name: str) -> str:
     """Return the target in a file whose answers are used for `name`. Raises AgentvError if it is ambiguous."""
-    targets, wanted, path = recording.targets, recording.wanted, recording.path
-    if wanted is not None and wanted not in targets:
-        hint = did_you_mean(wanted, targets) or f"Its targets: {', '.join(targets)}"
-        raise AgentvError(f"Cannot replay {path}", f"It has no target '{wanted}'", hint)
-    if wanted is not None or name in targets:
-        return wanted or name
+    targets, target_name, path = recording.targets, recording.wanted, recording.path
+    if target_name is not None and target_name not in targets:
+        hint = did_you_mean(target_name, targets) or f"Its targets: {', '.join(targets)}"
+        raise AgentvError(f"Cannot replay {path}", f"It has no target '{target_name}'", hint)
+    if target_name is not None or name in targets:
+        return target_name or name
     if recording.sessions is not None:
         return name
     if len(targets) == 1:
@@ -313,12 +313,12 @@ def find_recording(source: str, home: str) -> tuple[str, str | None]:
     """Return the file and the target after a colon, if there is one."""
     whole = os.path.join(home, os.path.expanduser(source))
     shorter, colon, target = whole.rpartition(":")
-    for path, wanted in ((whole, None), (shorter, target)) if colon else ((whole, None),):
+    for path, target_name in ((whole, None), (shorter, target)) if colon else ((whole, None),):
         file = os.path.join(path, RESULTS_FILE) if os.path.isdir(path) else path
         if os.path.isfile(file):
-            return file, wanted
+            return file, target_name
         if os.path.isdir(path) and is_session(path):
-            return path, wanted
+            return path, target_name
     looked = os.path.join(whole, RESULTS_FILE) if os.path.isdir(whole) else whole
     raise AgentvError(f"Cannot replay '{source}'", f"{looked} does not exist", _HINT)
 

@@ -79,12 +79,12 @@ class ResponseCache:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
-    def key(self, fingerprint: str, sent: dict[str, Any] | None, request: Request) -> str:
+    def key(self, fingerprint: str, preview: dict[str, Any] | None, request: Request) -> str:
         """Return a hash of everything that affects a response: the settings, the request, the messages and the trial.
 
         If the target does not preview its request, the whole case is included.
         """
-        line = to_json(sent if sent is not None else case_to_data(request.case))
+        line = to_json(preview if preview is not None else case_to_data(request.case))
         if self._redact is not None:
             line = self._redact(line)  # the key must not depend on an API key in an address
         return digest([fingerprint, line.decode("utf-8", "replace"), request_digest_of(request), request.trial])

@@ -42,8 +42,8 @@ class SessionAnswers:
         self._texts: dict[str, list[_Answer]] = {}
         for session in read_sessions([path], self.log):
             self._add(session)
-        for found in self._texts.values():
-            found.sort(key=lambda answer: answer.started)
+        for answers in self._texts.values():
+            answers.sort(key=lambda answer: answer.started)
         self.agents = tuple(self.log.sessions)
         if not self._sessions:
             self.close()
@@ -99,9 +99,9 @@ class SessionAnswers:
         """Return the answer to the same text. The trials of a case are the recorded answers in order of time."""
         sources = (request.messages,) if request.turn else (request.case.input, request.messages)
         for text in map(_last_request, sources):
-            found = [each for each in self._texts.get(self._key(text), ()) if not agent or each.agent == agent]
-            if found:
-                return found[request.trial - 1] if request.trial <= len(found) else None
+            answers = [answer for answer in self._texts.get(self._key(text), ()) if not agent or answer.agent == agent]
+            if answers:
+                return answers[request.trial - 1] if request.trial <= len(answers) else None
         return None
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -18,6 +18,13 @@ Words = Annotated[tuple[Text, ...], Meta(min_length=1)]
 
 DeclaredTool = dict[str, Any]
 """The name, description and parameters of a tool, as sent to the model."""
+
+
+class ToolResult(NamedTuple):
+    """The output of a tool for the model: text or data. After a failure it describes the failure."""
+
+    output: Any
+    failed: bool = False
 
 
 class FunctionTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +73,14 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
         return isinstance(self.mcp, str) and self.mcp.startswith(("http://", "https://"))
 
 
-LocalTool = FunctionTool | CommandTool | McpServer
+class RecordedTools(msgspec.Struct, frozen=True, kw_only=True):
+    """Tools whose results are in a file, with the calls, relative to the targets file. `only` selects some of them."""
+
+    recorded: Text
+    only: tuple[str, ...] = ()
+
+
+LocalTool = FunctionTool | CommandTool | McpServer | RecordedTools
 ToolEntry = dict[str, Any] | str
 
 
@@ -77,7 +91,8 @@ def kind_of(entry: ToolEntry) -> type[LocalTool] | None:
     function = entry.get("function")
     if isinstance(function, str) or callable(function):
         return FunctionTool
-    return McpServer if "mcp" in entry else CommandTool if "command" in entry else None
+    kinds: dict[str, type[LocalTool]] = {"mcp": McpServer, "command": CommandTool, "recorded": RecordedTools}
+    return next((kind for key, kind in kinds.items() if key in entry), None)
 
 
 def are_stable(entries: Iterable[ToolEntry]) -> bool:
@@ -119,6 +134,9 @@ def files_of_tools(entries: Iterable[ToolEntry], home: str) -> Iterator[str]:
         if isinstance(tool, FunctionTool):
             function = tool.function
             yield file_of(function, home) or "" if isinstance(function, str) else _file_of_code(function)
+            continue
+        if isinstance(tool, RecordedTools):
+            yield f"{home}/{tool.recorded}"
             continue
         command = tool.command if isinstance(tool, CommandTool) else tool.mcp
         texts = (command,) if isinstance(command, str) else command

@@ -8,32 +8,31 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_type_hints
+from typing import Any, Protocol, get_type_hints
 
 import msgspec
 
 from agentv.errors import AgentvError, UsageError
 from agentv.model.response import TargetFailure
 from agentv.model.values import to_json
+from agentv.registry import service
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.settings.child_environment import child_environment
 from agentv.support.function_call import DaemonThreads, is_cancelled
 from agentv.support.user_code import describe, import_reference
-from agentv.targets.tools.tool import CommandTool, DeclaredTool, FunctionTool, LocalTool, McpServer
+from agentv.targets.tools.tool import (
+    CommandTool,
+    DeclaredTool,
+    FunctionTool,
+    LocalTool,
+    McpServer,
+    RecordedTools,
+    ToolResult,
+)
 from agentv.trust.env_file import environment_of
-
-if TYPE_CHECKING:
-    from agentv.targets.tools.mcp_server import McpConnection
 
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-class ToolResult(NamedTuple):
-    """The output of a tool for the model: text or data. After a failure it describes the failure."""
-
-    output: Any
-    failed: bool = False
 
 
 class ToolRunner(Protocol):
@@ -44,19 +43,30 @@ class ToolRunner(Protocol):
     async def run(self, arguments: dict[str, Any], workspace: str | None, timeout_s: float) -> ToolResult: ...
 
 
+class ToolServer(Protocol):
+    """A connection to an MCP server, opened by `connect`."""
+
+    async def connect(self) -> Sequence[ToolRunner]: ...
+
+    async def aclose(self) -> None: ...
+
+
 class Toolbox:
     """The tools of one target by name. MCP servers are started by the first call and shared by all."""
 
     def __init__(self, tools: Sequence[LocalTool], home: str) -> None:
         self._runners: dict[str, ToolRunner] = {}
-        self._servers: list[McpConnection] = []
+        self._servers: list[ToolServer] = []
         self._threads = DaemonThreads()
         self._started: asyncio.Task[None] | None = None
         for tool in tools:
             if isinstance(tool, McpServer):
-                from agentv.targets.tools.mcp_server import McpConnection  # late: few targets have one
+                self._servers.append(service("mcp-connection", f"The tool {tool.mcp}")(tool, home))
+            elif isinstance(tool, RecordedTools):
+                from agentv.targets.tools.recorded_tools import open_recorded  # late: few targets have them
 
-                self._servers.append(McpConnection(tool, home))
+                for runner in open_recorded(tool, home):
+                    self._add(runner)
             else:
                 self._add(
                     _FunctionRunner(tool, home, self._threads)
@@ -155,14 +165,14 @@ def _arguments_of(function: Callable[..., Any], label: str) -> type[msgspec.Stru
         for name, parameter in inspect.signature(function).parameters.items():
             if parameter.kind in _VARIADIC:
                 continue
-            given = () if parameter.default is parameter.empty else (parameter.default,)
-            fields.append((name, hints.get(name, Any), *given))
-        made = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
-        msgspec.json.schema(made)
+            default = () if parameter.default is parameter.empty else (parameter.default,)
+            fields.append((name, hints.get(name, Any), *default))
+        struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+        msgspec.json.schema(struct)
     except (TypeError, ValueError, NameError) as error:
         hint = "Use plain types in its annotations, or set `parameters` of the tool to a JSON Schema"
         raise UsageError(f"The parameters of tool '{label}' cannot be described", str(error), hint) from None
-    return made
+    return struct
 
 
 def _schema_of(arguments: type[msgspec.Struct]) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from typing import Any
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, document_of, objects
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import OUTCOME, filled, first_of, is_blank, metadata_of, text_of, texts_of
+from agentv.datasets.formats.dataset_format import Content
 from agentv.extensions.interop.datasets.skill_triggers import skill_of, skills_wanted, trigger_checks
+from agentv.extensions.interop.datasets.written_case import restore
 
 _LISTS = ("evals", "cases", "test_cases", "tests", "scenarios")
 _CHECKS = ("expectations", "assertions", "deterministic_assertions", "rubric", "rubrics", "scorers", "checks")
@@ -37,15 +39,16 @@ class _AgentSkills(ForeignFormat):
     strength = 0.92
     fields = "prompt → input, expected_output → expected_outcome, expectations and assertions → rubric and checks"
     in_folders = True
+    writes = (".json",)
 
     def fits(self, file: RecordFile) -> bool:
         if file.kind not in ("json", "yaml"):
             return False
         document = document_of(file)
         rows = _cases_in(document) if document else objects(file)
-        named = any(key in document for key in _NAMES) or os.path.basename(file.path) == "evals.json"
+        has_known_name = any(key in document for key in _NAMES) or os.path.basename(file.path) == "evals.json"
         is_other = all_have(rows, "inputs") or (all_have(rows, "should_trigger") and not any_has(rows, *_CHECKS))
-        return named and bool(rows) and all(_question(row) is not None for row in rows) and not is_other
+        return has_known_name and bool(rows) and all(_question(row) is not None for row in rows) and not is_other
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:  # noqa: ARG002
         name = first_of(document_of(file), *_NAMES)
@@ -54,8 +57,8 @@ class _AgentSkills(ForeignFormat):
     def items(self, file: RecordFile) -> Iterator[Record]:
         document = document_of(file)
         keys = (key for key in _LISTS if isinstance(document.get(key), list))
-        listed = document[next(keys)] if document else file.document
-        for record in items_of(listed):
+        entries = document[next(keys)] if document else file.document
+        for record in items_of(entries):
             asks = isinstance(record.data, dict) and "should_trigger" in record.data
             yield Record(record.line, {"skill": skill_of(file), **record.data}) if asks else record
 
@@ -79,15 +82,20 @@ class _AgentSkills(ForeignFormat):
         if not row["expected_outcome"] and not rubrics and not evaluators:
             row["expected_outcome"] = OUTCOME
             lose("a way to check the answer: the eval has none, so the judge only sees the prompt")
-        return [filled(row)]
+        return [restore(filled(row), data, "metadata", lose)]
+
+    def write(self, content: Content, path: str) -> None:
+        from agentv.extensions.interop.datasets.agent_skills_writer import write_evals  # late: few conversions need it
+
+        write_evals(content, path)
 
 
 AGENT_SKILLS = _AgentSkills()
 
 
 def _cases_in(document: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[Any] = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
-    return [item for item in found if isinstance(item, dict)]
+    items: list[Any] = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
+    return [item for item in items if isinstance(item, dict)]
 
 
 def _question(data: dict[str, Any]) -> Any:
@@ -96,16 +104,16 @@ def _question(data: dict[str, Any]) -> Any:
 
 def _files(data: dict[str, Any], lose: Lose) -> dict[str, str]:
     """Return the files of an eval by their path in the workspace; those given with their content are lost."""
-    found = data.get("files")
-    if isinstance(found, dict):
+    files = data.get("files")
+    if isinstance(files, dict):
         lose("files that are written inside the eval")
         return {}
-    named = (
-        [item.get("path") if isinstance(item, dict) else item for item in found if item]
-        if isinstance(found, list)
+    paths = (
+        [item.get("path") if isinstance(item, dict) else item for item in files if item]
+        if isinstance(files, list)
         else []
     )
-    return {_place(item): item for item in named if isinstance(item, str)}
+    return {_place(item): item for item in paths if isinstance(item, str)}
 
 
 def _place(path: str) -> str:
@@ -119,10 +127,10 @@ def _checks(data: dict[str, Any], lose: Lose) -> tuple[list[Any], list[dict[str,
     rubrics: list[Any] = []
     evaluators: list[dict[str, Any]] = []
     for key in _CHECKS:
-        found = data.get(key)
-        if isinstance(found, dict):
-            found = [{"name": name, "text": text_of(text)} for name, text in found.items()]
-        for check in found if isinstance(found, list) else texts_of(found):
+        checks = data.get(key)
+        if isinstance(checks, dict):
+            checks = [{"name": name, "text": text_of(text)} for name, text in checks.items()]
+        for check in checks if isinstance(checks, list) else texts_of(checks):
             _add_check(check, rubrics, evaluators, lose)
     return rubrics, evaluators
 

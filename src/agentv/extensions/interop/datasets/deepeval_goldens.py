@@ -31,7 +31,17 @@ from agentv.datasets.foreign.values import (
     with_outcome,
 )
 from agentv.datasets.formats.dataset_format import Content, Document
-from agentv.extensions.interop.datasets.written_case import calls_of, chat_messages, count_losses, extra_data, text_in
+from agentv.extensions.interop.datasets.written_case import (
+    calls_of,
+    chat_messages,
+    count_losses,
+    first_input,
+    is_call_list,
+    question_in,
+    restore,
+    seal,
+    text_in,
+)
 from agentv.model.case import EvalCase
 
 _MARKS = (
@@ -93,7 +103,7 @@ class _DeepEvalGoldens(ForeignFormat):
             row["metadata"]["retrieval_context"] = retrieved
         scenario = data.get("scenario")
         row |= _single(data, lose) if is_blank(scenario) else _conversation(data, lose)
-        return [with_outcome(row)]
+        return [restore(with_outcome(row), data, "additional_metadata", lose)]
 
     def write(self, content: Content, path: str) -> None:
         """Write goldens. A file of DeepEval has questions or conversations: the first case decides which."""
@@ -129,33 +139,37 @@ def _conversation(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
     """Return a conversation: a simulated user follows the scenario, after the turns of the golden."""
     turns = parsed(data.get("turns"))
     messages = [message_of(turn, lose) for turn in turns] if isinstance(turns, list) and turns else []
-    outcome = {"expected_outcome": text_of(first_of(data, "expected_outcome", "expectedOutcome"))}
-    scenario = text_of(data["scenario"])
-    persona = text_of(first_of(data, "user_description", "userDescription", "persona"))
-    return {**outcome, "input": messages or [_OPENING], "user": filled({"goal": scenario, "persona": persona})}
+    outcome = text_of(first_of(data, "expected_outcome", "expectedOutcome"))
+    user = {
+        "goal": text_of(data["scenario"]),
+        "persona": text_of(first_of(data, "user_description", "userDescription", "persona")),
+        "stop": outcome and f"The outcome is reached: {outcome}",
+    }
+    return {"expected_outcome": outcome, "input": messages or [_OPENING], "user": filled(user)}
 
 
 def _golden(case: EvalCase, lose: Lose) -> dict[str, Any]:
-    count_losses(case, lose, ("rubrics", "tool_trajectory"))
+    count_losses(case, lose, keeps=is_call_list)
     reference = text_in(case.expected_output, lose) if case.expected_output else ""
-    calls = [{"name": call["tool"], "input_parameters": call.get("args")} for call in calls_of(case)]
-    golden = {"input": text_in(case.input, lose), "expected_output": reference, "expected_tools": calls}
-    return filled({**golden, "comments": case.expected_outcome, **_shared(case)})
+    calls = [filled({"name": call["name"], "input_parameters": call["args"]}) for call in calls_of(case.evaluators)]
+    golden = {"input": question_in(case, lose), "expected_output": reference, "expected_tools": calls}
+    return _with_parts({**golden, "comments": case.expected_outcome}, case, "input", "expected_output")
 
 
 def _conversation_golden(case: EvalCase, lose: Lose) -> dict[str, Any]:
-    count_losses(case, lose, ("turns", "user", "rubrics"))
+    count_losses(case, lose, ("turns", "user"))
     if case.user is None and case.turns:
         lose("that turns have fixed texts: DeepEval simulates the user")
     later = [message for turn in case.turns for message in turn.input]
-    scenario = (case.user and case.user.goal) or case.description or text_in(case.input, lose)
+    scenario = (case.user and case.user.goal) or case.description or text_in(first_input(case), lose)
     outcome = case.expected_outcome or text_in(case.expected_output, lose)
     persona = case.user.persona if case.user else None
     golden = {"scenario": scenario, "expected_outcome": outcome, "user_description": persona}
     turns = chat_messages((*case.input, *later), lose) if later or case.user else []
-    return filled({**golden, "turns": [] if turns == [_OPENING] else turns, **_shared(case)})
+    return _with_parts({**golden, "turns": [] if turns == [_OPENING] else turns}, case)
 
 
-def _shared(case: EvalCase) -> dict[str, Any]:
-    extra = extra_data(case, rubrics=[dict(item) for item in case.rubrics])
-    return {"name": case.id, "context": list(case.context), "additional_metadata": extra}
+def _with_parts(golden: dict[str, Any], case: EvalCase, *fields: str) -> dict[str, Any]:
+    record = {**golden, "name": case.id, "context": list(case.context)}
+    golden = seal(record, "additional_metadata", case, ("id", "context", "evaluators", *fields))
+    return {**golden, "additional_metadata": golden.get("additional_metadata", {})}

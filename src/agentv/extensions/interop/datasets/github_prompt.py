@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import filled, first_of, is_blank, metadata_of, text_of, with_outcome
+from agentv.datasets.formats.dataset_format import Document, Source
+from agentv.errors import InvalidDatasetError
 
 _STRINGS = {
     "equals": "equals",
@@ -24,6 +26,7 @@ _BUILT_IN = {
     "github/fluency": "llm_judge",
 }
 _USED = ("input", "expected", "id", "context")
+_NO_TESTS = "The prompt file has no testData, so there is nothing to evaluate"
 
 
 class _GitHubPrompt(ForeignFormat):
@@ -34,17 +37,27 @@ class _GitHubPrompt(ForeignFormat):
 
     def fits(self, file: RecordFile) -> bool:
         document = document_of(file)
-        return isinstance(document.get("messages"), list) and isinstance(document.get("testData"), list)
+        is_prompt = file.path.lower().endswith((".prompt.yml", ".prompt.yaml"))
+        return isinstance(document.get("messages"), list) and (is_prompt or isinstance(document.get("testData"), list))
+
+    def why_not(self, path: str) -> str | None:
+        return None if document_of(record_file(path)).get("testData") else _NO_TESTS
+
+    def open(self, source: Source) -> Document:
+        if why := self.why_not(source.files[0]):
+            hint = "Add `testData`: a list of objects with the variables of the prompt, such as `input`"
+            raise InvalidDatasetError(f"No cases in {source.path}", why, hint, path=source.path, line=1)
+        return super().open(source)
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
         document = document_of(file)
         if not is_blank(document.get("model")):
             lose("the model: choose a target, for example with --target")
-        evaluators = [entry for each in document.get("evaluators") or () if (entry := _entry(each, lose)) is not None]
+        evaluators = [entry for item in document.get("evaluators") or () if (entry := _entry(item, lose)) is not None]
         messages = [
-            {"role": each.get("role"), "content": text_of(each.get("content"))}
-            for each in document["messages"]
-            if isinstance(each, dict)
+            {"role": item.get("role"), "content": text_of(item.get("content"))}
+            for item in document["messages"]
+            if isinstance(item, dict)
         ]
         header = {"dataset": document.get("name"), "description": document.get("description"), "prompt": messages}
         return filled({**header, "assertions": evaluators})
@@ -98,8 +111,8 @@ def _judge_prompt(llm: dict[str, Any]) -> str:
     texts = [text_of(llm.get("systemPrompt")), text_of(llm.get("prompt"))]
     text = "\n\n".join(filter(None, texts)).replace("{{completion}}", "{{ candidate_answer }}")
     text = text.replace("{{expected}}", "{{ expected_output }}")
-    choices = [each for each in llm.get("choices") or () if isinstance(each, dict)]
+    choices = [choice for choice in llm.get("choices") or () if isinstance(choice, dict)]
     if choices:
-        listed = ", ".join(f"{text_of(each.get('choice'))} = {text_of(each.get('score'))}" for each in choices)
-        text += f"\n\nThe score of each choice: {listed}."
+        scores = ", ".join(f"{text_of(choice.get('choice'))} = {text_of(choice.get('score'))}" for choice in choices)
+        text += f"\n\nThe score of each choice: {scores}."
     return text

@@ -10,7 +10,6 @@ from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import (
     any_of,
-    filled,
     is_blank,
     messages_of,
     metadata_of,
@@ -19,7 +18,17 @@ from agentv.datasets.foreign.values import (
     with_outcome,
 )
 from agentv.datasets.formats.dataset_format import Content
-from agentv.extensions.interop.datasets.written_case import chat_messages, count_losses, extra_data, text_in
+from agentv.extensions.interop.datasets.multiple_choice import choice_parts
+from agentv.extensions.interop.datasets.written_case import (
+    NO_CHECK,
+    chat_messages,
+    count_losses,
+    first_input,
+    is_text,
+    restore,
+    seal,
+    text_in,
+)
 from agentv.model.case import EvalCase
 
 _USED = ("id", "input", "target", "choices", "metadata", "files", "setup", "sandbox")
@@ -28,7 +37,7 @@ _USED = ("id", "input", "target", "choices", "metadata", "files", "setup", "sand
 class _InspectSamples(ForeignFormat):
     title = "samples of Inspect"
     strength = 0.78
-    fields = "input → input, target → expected_output, choices → the question"
+    fields = "input → input, target → expected_output, choices → the question and a check of the letter"
     writes = (".jsonl", ".json")
 
     def fits(self, file: RecordFile) -> bool:
@@ -38,7 +47,7 @@ class _InspectSamples(ForeignFormat):
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
         data = record.data
         question = data["input"]
-        if isinstance(question, str) and isinstance(messages := parsed(question), list):
+        if isinstance(question, str) and _are_messages(messages := parsed(question)):
             question = messages  # as a cell of a table has them
         targets = texts_of(parsed(data.get("target")))
         choices = _choices(data.get("choices"))
@@ -49,21 +58,33 @@ class _InspectSamples(ForeignFormat):
             "metadata": metadata_of(data, _USED, parsed(data.get("metadata"))),
         }
         if choices:
-            row["input"] = _with_choices(row["input"], choices)
             row["metadata"]["choices"] = choices
-        if len(targets) > 1:
+            row |= self._question(row["input"], choices, targets, lose)
+        elif len(targets) > 1:
             row["assertions"] = [any_of(targets)]
         for key, what in (("sandbox", "the sandbox"), ("setup", "the setup script"), ("files", "the files")):
             if not is_blank(data.get(key)):
                 lose(f"{what} of a sample: use `workspace`")
                 row["metadata"][key] = data[key]
-        return [with_outcome(row)]
+        return [restore(with_outcome(row), data, "metadata", lose)]
+
+    def _question(self, question: Any, choices: list[str], targets: list[str], lose: Lose) -> dict[str, Any]:
+        """Return a multiple-choice question. Its targets are letters, or else the texts of choices."""
+        letters = [ascii_uppercase[choices.index(text)] for text in targets if text in choices[: len(ascii_uppercase)]]
+        if len(letters) == len(targets) and any(len(text) > 1 for text in targets):
+            lose("a target that is the text of a choice: `choice` of Inspect needs its letter, which is checked")
+            return choice_parts(question, choices, letters)
+        return choice_parts(question, choices, targets)
 
     def write(self, content: Content, path: str) -> None:
         write_records((_sample(row.case, content.lose) for row in content.rows), path)
 
 
 INSPECT_SAMPLES = _InspectSamples()
+
+
+def _are_messages(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
 
 
 def _choices(value: Any) -> list[str]:
@@ -73,33 +94,17 @@ def _choices(value: Any) -> list[str]:
     return texts_of(value)
 
 
-def _with_choices(question: Any, choices: list[str]) -> Any:
-    """Return the question with its choices, lettered; a list of messages gets them in its last message."""
-    letters = (
-        ascii_uppercase[index] if index < len(ascii_uppercase) else str(index + 1) for index in range(len(choices))
-    )
-    listed = "\n".join(f"{letter}) {choice}" for letter, choice in zip(letters, choices, strict=False))
-    if isinstance(question, str):
-        return f"{question}\n\n{listed}"
-    last = question[-1]
-    if isinstance(last.get("content"), str):
-        return [*question[:-1], {**last, "content": f"{last['content']}\n\n{listed}"}]
-    return [*question, {"role": "user", "content": listed}]
-
-
 def _sample(case: EvalCase, lose: Lose) -> dict[str, Any]:
     """Return a sample. The target is the reference, or else the outcome, which a model can grade by."""
-    count_losses(case, lose, ("rubrics",))
+    count_losses(case, lose)
     reference = text_in(case.expected_output, lose) if case.expected_output else ""
-    more = {
-        "expected_outcome": case.expected_outcome if reference else "",
-        "context": list(case.context),
-        "rubrics": [dict(item) for item in case.rubrics],
-    }
-    is_question = len(case.input) == 1 and case.input[0].role == "user"
-    return {
+    if not reference and not case.expected_outcome:
+        lose("a target: a case has no reference and no outcome, so that its target matches no answer")
+    messages = first_input(case)
+    record = {
         "id": case.id,
-        "input": text_in(case.input, lose) if is_question else chat_messages(case.input, lose),
-        "target": reference or case.expected_outcome,
-        **filled({"metadata": extra_data(case, **more)}),
+        "input": text_in(messages, lose) if is_text(messages, "user") else chat_messages(messages, lose),
+        "target": reference or case.expected_outcome or NO_CHECK,
     }
+    fields = ("id", "input", "chat", "evaluators", *(("expected_output",) if reference else ()))
+    return seal(record, "metadata", case, fields)

@@ -6,7 +6,16 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, document_of, objects
+from agentv.datasets.foreign.foreign_format import (
+    ForeignFormat,
+    Lose,
+    Mapper,
+    all_have,
+    any_has,
+    document_of,
+    objects,
+    record_file,
+)
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import (
     any_of,
@@ -19,7 +28,12 @@ from agentv.datasets.foreign.values import (
     texts_of,
     with_outcome,
 )
+from agentv.datasets.formats.dataset_format import Content, Document, Source
+from agentv.errors import InvalidDatasetError
+from agentv.extensions.interop.datasets.written_case import restore
 
+_MARKS = ("ideal", "sample", "criteria")
+_USED = ("id", "input", "messages", "ideal", "criteria", "metadata")
 _VARIABLE = re.compile(r"\{\{\s*(item|sample)\.([\w.]+)\s*\}\}")
 
 
@@ -27,27 +41,77 @@ class _OpenAISamples(ForeignFormat):
     title = "samples of OpenAI Evals"
     strength = 0.8
     fields = "input → input, ideal → expected_output and an exact comparison"
+    writes = (".jsonl",)
 
     def fits(self, file: RecordFile) -> bool:
         rows = objects(file)
         if any_has(rows, "messages"):  # Phoenix exports `messages` and `ideal` under the same name
             return all_have(rows, "messages", "ideal")
-        return all_have(rows, "input") and any_has(rows, "ideal") and not any_has(rows, "target", "expected_outcome")
+        if all_have(rows, "sample") and not any_has(rows, "item", "input"):
+            return all(isinstance(row["sample"], list) for row in rows)
+        if all_have(rows, "input1", "input2") or all(
+            row.keys() == {"input"} and _is_chat(row["input"]) for row in rows
+        ):
+            return bool(rows)
+        is_chat = all(isinstance(row.get("input"), list) for row in rows) and not any_has(rows, "id")
+        marks = ("ideal", "criteria") if is_chat else ("ideal",)
+        return all_have(rows, "input") and any_has(rows, *marks) and not any_has(rows, "target", "expected_outcome")
+
+    def open(self, source: Source) -> Document:
+        if all_have(objects(record_file(source.files[0])), "input1", "input2"):
+            what = "Each sample has several inputs, whose completions a model-graded eval compares"
+            hint = "Write one case per input, or compare two targets: agentv compare"
+            raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)
+        return super().open(source)
+
+    def mapper(self, document: Document) -> Mapper:
+        """Map samples. An eval without `ideal` is graded by a model; if others have one, its absence is an error."""
+        is_graded = not any_has(objects(record_file(document.source.files[0])), *_MARKS)
+
+        def rows(record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
+            if is_graded:
+                lose("how a model grades the answers: it is part of the eval, not of its samples")
+            elif not any(name in record.data for name in _MARKS):
+                raise KeyError("ideal")
+            return self.rows(record, lose)
+
+        return rows
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
-        data = record.data
-        ideal = texts_of(data.get("ideal"))
+        data = _example(record.data) if "sample" in record.data else record.data
+        ideal = data.get("ideal")
+        if isinstance(ideal, list) and any(isinstance(item, list | dict) for item in ideal):
+            raise ValueError("'ideal' must be a text or a list of texts")
+        answers = texts_of(ideal)
         row = {
             "id": data.get("id"),
             "input": _input(first_of(data, "input", "messages"), lose),
-            "expected_output": ideal[0] if ideal else None,
-            "assertions": [any_of(ideal)] if ideal else [],
-            "metadata": metadata_of(data, ("id", "input", "messages", "ideal", "metadata"), data.get("metadata")),
+            "expected_output": answers[0] if answers else None,
+            "assertions": [any_of(answers)] if answers else [],
+            "expected_outcome": text_of(data.get("criteria")),
+            "metadata": metadata_of(data, _USED, data.get("metadata")),
         }
-        return [with_outcome(row)]
+        return [restore(with_outcome(row), data, "metadata", lose)]
+
+    def write(self, content: Content, path: str) -> None:
+        from agentv.extensions.interop.datasets.openai_writer import write_samples  # late: few conversions need it
+
+        write_samples(content, path)
 
 
 OPENAI_SAMPLES = _OpenAISamples()
+
+
+def _example(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a few-shot example as a sample: its last message is the ideal answer."""
+    messages = [message for message in data["sample"] if isinstance(message, dict)]
+    if len(messages) < 2:
+        raise ValueError("A few-shot example needs a question and an answer")
+    roles = {"example_user": "user", "example_assistant": "assistant"}
+    chat = [{**message, "role": roles.get(text_of(message.get("name")), message.get("role"))} for message in messages]
+    plain = [{key: value for key, value in message.items() if key != "name"} for message in chat]
+    rest = {key: value for key, value in data.items() if key != "sample"}
+    return {**rest, "input": plain[:-1], "ideal": text_of(plain[-1].get("content"))}
 
 
 class _OpenAIHosted(ForeignFormat):
@@ -97,7 +161,7 @@ class _OpenAIHosted(ForeignFormat):
             question = texts[0]
         answer = first_of(item, "expected_output", "ideal", "reference", "ground_truth", "expected", "answer", "label")
         answer = first_of(item, "correct_label", "correct_answer") if answer is None else answer
-        graders = [entry for each in data.get("testing_criteria") or () if (entry := _entry(each, item))]
+        graders = [entry for grader in data.get("testing_criteria") or () if (entry := _entry(grader, item))]
         row = {
             "id": first_of(item, "id", "item_id") or data.get("id"),
             "input": _input(_inserted(question, item), lose),
@@ -113,7 +177,13 @@ OPENAI_HOSTED = _OpenAIHosted()
 
 def _input(value: Any, lose: Lose) -> Any:
     value = parsed(value)
+    if isinstance(value, list) and len(value) > 1 and all(isinstance(item, str) for item in value):
+        raise ValueError("'input' has several prompts: write one sample for each")
     return value if isinstance(value, str) else messages_of(value, lose)
+
+
+def _is_chat(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) and "role" in item for item in value)
 
 
 def _contents(document: dict[str, Any]) -> list[Any] | None:
@@ -127,17 +197,17 @@ def _contents(document: dict[str, Any]) -> list[Any] | None:
 def _inserted(value: Any, item: dict[str, Any]) -> Any:
     """Insert the values of an item for `{{item.x}}`. The output of the model cannot be part of the input."""
     if isinstance(value, list):
-        return [_inserted(each, item) for each in value]
+        return [_inserted(element, item) for element in value]
     if isinstance(value, dict):
-        return {key: _inserted(each, item) for key, each in value.items()}
+        return {key: _inserted(element, item) for key, element in value.items()}
     if not isinstance(value, str):
         return value
     return _VARIABLE.sub(lambda found: _value(found, item), value)
 
 
-def _value(found: re.Match[str], item: dict[str, Any]) -> str:
-    value: Any = item if found[1] == "item" else {}
-    for part in found[2].split("."):
+def _value(match: re.Match[str], item: dict[str, Any]) -> str:
+    value: Any = item if match[1] == "item" else {}
+    for part in match[2].split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return text_of(value)
 
@@ -201,9 +271,9 @@ def _judge_prompt(criterion: dict[str, Any], item: dict[str, Any]) -> str:
 def _escaped(text: str, item: dict[str, Any]) -> str:
     """Insert the item, and our name for the answer; other braces are shown as they are."""
 
-    def insert(found: re.Match[str]) -> str:
-        if found[1] == "sample" and found[2] == "output_text":
+    def insert(match: re.Match[str]) -> str:
+        if match[1] == "sample" and match[2] == "output_text":
             return "{{ candidate_answer }}"
-        return _value(found, item).replace("{{", "{ {").replace("{%", "{ %")
+        return _value(match, item).replace("{{", "{ {").replace("{%", "{ %")
 
     return _VARIABLE.sub(insert, text)

@@ -34,8 +34,8 @@ class _SkillTriggers(ForeignFormat):
         document = document_of(file)
         if all(isinstance(document.get(key), list) for key in _SPLIT):
             return True
-        listed = _listed(document)
-        rows = [row for row in (listed if listed is not None else objects(file)) if isinstance(row, dict)]
+        entries = _listed(document)
+        rows = [row for row in (entries if entries is not None else objects(file)) if isinstance(row, dict)]
         answers = _ANSWERS if "trigger" in os.path.basename(file.path).lower() else _ANSWERS[:3]
         has_answers = bool(rows) and all(any(key in row for key in answers) for row in rows)
         return has_answers and all(first_of(row, *_QUESTIONS) is not None for row in rows)
@@ -51,25 +51,25 @@ class _SkillTriggers(ForeignFormat):
                     query = item if isinstance(item, dict) else {"query": item}
                     yield Record(line, {**query, "should_trigger": key == _SPLIT[0], "skill": skill})
             return
-        listed = _listed(document)
-        records = list(items_of(listed) if listed is not None else file.records())
+        entries = _listed(document)
+        records = list(items_of(entries) if entries is not None else file.records())
         added = {"skill": skill, "skills": _named_skills(record.data for record in records)}
         for line, item in records:
             yield Record(line, {**added, **item} if isinstance(item, dict) else item)
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:  # noqa: ARG002
         data = record.data
-        wanted = skills_wanted(data)
+        triggers = skills_wanted(data)
         row = {
             "id": data.get("id"),
             "input": text_of(first_of(data, *_QUESTIONS)),
             "expected_outcome": " and ".join(
-                f"{'Uses' if expected else 'Does not use'} the skill {skill}" for skill, expected in wanted.items()
+                f"{'Uses' if expected else 'Does not use'} the skill {skill}" for skill, expected in triggers.items()
             ),
-            "assertions": trigger_checks(wanted),
+            "assertions": trigger_checks(triggers),
             "tags": [
                 *texts_of(data.get("tags")),
-                "should-trigger" if any(wanted.values()) else "should-not-trigger",
+                "should-trigger" if any(triggers.values()) else "should-not-trigger",
             ],
             "metadata": metadata_of(data, _USED, data.get("metadata")),
         }
@@ -79,12 +79,12 @@ class _SkillTriggers(ForeignFormat):
 SKILL_TRIGGERS = _SkillTriggers()
 
 
-def trigger_checks(wanted: dict[str, bool]) -> list[dict[str, Any]]:
+def trigger_checks(triggers: dict[str, bool]) -> list[dict[str, Any]]:
     """Return an evaluator for each skill, which checks whether it was used."""
     return [
         {"type": "skill_trigger", "skill": skill, "should_trigger": expected}
-        | ({"name": f"skill_trigger_{skill}"} if len(wanted) > 1 else {})
-        for skill, expected in wanted.items()
+        | ({"name": f"skill_trigger_{skill}"} if len(triggers) > 1 else {})
+        for skill, expected in triggers.items()
     ]
 
 
@@ -99,15 +99,15 @@ def _listed(document: dict[str, Any]) -> list[Any] | None:
 
 def _answer(data: dict[str, Any]) -> Any:
     """Return whether a query should trigger: true or false, the name or names of skills, or None for no skill."""
-    given = next((data[key] for key in _ANSWERS if key in data), "missing")
-    return _WORDS.get(given.strip().lower(), given) if isinstance(given, str) else given
+    answer = next((data[key] for key in _ANSWERS if key in data), "missing")
+    return _WORDS.get(answer.strip().lower(), answer) if isinstance(answer, str) else answer
 
 
 def _named_skills(items: Iterable[Any]) -> list[str]:
     """Return the skills that the queries of a set for several skills name."""
     answers = [_answer(item) for item in items if isinstance(item, dict)]
-    named = [name for answer in answers if not isinstance(answer, bool) for name in texts_of(answer)]
-    return list(dict.fromkeys(named))
+    names = [name for answer in answers if not isinstance(answer, bool) for name in texts_of(answer)]
+    return list(dict.fromkeys(names))
 
 
 def skills_wanted(data: dict[str, Any]) -> dict[str, bool]:
@@ -125,9 +125,9 @@ def skills_wanted(data: dict[str, Any]) -> dict[str, bool]:
 
 def skill_of(file: RecordFile) -> str:
     """Return the name of the skill: from the file, or from the folder with its SKILL.md."""
-    named = first_of(document_of(file), *_NAMES)
-    if isinstance(named, str):
-        return named
+    name = first_of(document_of(file), *_NAMES)
+    if isinstance(name, str):
+        return name
     folder = os.path.dirname(os.path.abspath(file.path))
     parent = os.path.dirname(folder)
     return os.path.basename(parent if os.path.basename(folder) in ("evals", "eval", "tests") else folder)

@@ -1,33 +1,60 @@
-"""What the writers of other tools' formats have in common: parts of a case as their data, and what they lose."""
+"""What the writers of other tools' formats have in common: parts of a case as their data, and what they lose.
+
+Parts that a tool has no field for are written to the metadata of the case, under `agentv`, and read back from there. A
+seal tells whether the rest of the case was edited since.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.values import filled, text_of
-from agentv.model.case import EvalCase
-from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec
+from agentv.datasets.foreign.values import filled, first_of, object_at, text_of
+from agentv.errors import UsageError
+from agentv.model.case import EvalCase, case_to_data
+from agentv.model.evaluator import DEFAULT_EVALUATOR, DEFAULT_TARGET, EvaluatorSpec
 from agentv.model.message import Message, TextPart
+from agentv.model.values import digest
 
 _PARTS = {
     "turns": "the later turns of a conversation",
     "user": "a simulated user",
     "workspace": "the workspace of a case",
     "depends_on": "dependencies between cases",
-    "rubrics": "rubrics",
-    "prompts": "the texts of several prompts",
+    "variables": "the variables of a template: its text is written with their values",
 }
+_OWN = "agentv"
+_SEAL = "seal"
+_ITEM_TEXTS = ("expected_outcome", "outcome", "score_ranges")
+_CARRIED = (
+    *("id", "expected_outcome", "input", "expected_output", "context", "evaluators", "turns", "aggregation", "user"),
+    *("conversation_id", "cluster", "description", "tags", "execution"),
+)
+NO_CHECK = "No check of this case could be written for this tool: fail it, and add one."
+"""The text of the only check of a case that has lost all of its own."""
+
+_EDITED = "what agentv had added to a case: the case was edited since, so that it is read as the other tool does"
 
 
-def count_losses(case: EvalCase, lose: Lose, kept: Collection[str] = ()) -> None:
-    """Report the evaluators and other parts of a case that are not `kept`, and that most tools do not have."""
+def keeps_nothing(spec: EvaluatorSpec) -> bool:  # noqa: ARG001
+    """Whether a format without evaluators runs an evaluator: never."""
+    return False
+
+
+def count_losses(
+    case: EvalCase, lose: Lose, parts: Collection[str] = (), keeps: Callable[[EvaluatorSpec], bool] = keeps_nothing
+) -> None:
+    """Report the evaluators and other parts of a case that another tool does not have, and `parts` does not name."""
+    if case.prompts and "prompts" not in parts:
+        raise UsageError(f"The case '{case.id}' has several prompts", hint="Keep one, or convert it --to promptfoo")
     for name, what in _PARTS.items():
-        if name not in kept and getattr(case.details, name):
+        if name not in parts and getattr(case.details, name):
             lose(what)
-    for spec in case.evaluators:
-        if spec.type not in kept and spec != DEFAULT_EVALUATOR and spec.type != "rubric":
+    if "verdicts" not in parts and case.execution.verdicts is not None:
+        lose("the score limits of verdicts")
+    for spec in (*case.evaluators, *(spec for turn in case.turns for spec in turn.evaluators)):
+        if spec != DEFAULT_EVALUATOR and not keeps(spec):
             lose(f"the evaluator `{spec.type}`")
 
 
@@ -39,21 +66,121 @@ def text_in(messages: tuple[Message, ...], lose: Lose) -> str:
     return "\n".join(f"{message.role}: {text}" for message, text in zip(messages, texts, strict=True))
 
 
+def first_input(case: EvalCase) -> tuple[Message, ...]:
+    """Return the input of a case, or of its first turn."""
+    return case.input or (case.turns[0].input if case.turns else ())
+
+
+def question_in(case: EvalCase, lose: Lose) -> str:
+    """Return the text of the input, which most tools require."""
+    text = text_in(first_input(case), lose)
+    if not text.strip():
+        raise UsageError(f"The input of the case '{case.id}' is blank", "The other tool requires a text")
+    return text
+
+
 def chat_messages(messages: tuple[Message, ...], lose: Lose) -> list[dict[str, Any]]:
     """Return messages with a role and text."""
     return [{"role": message.role, "content": _content(message, lose)} for message in messages]
 
 
-def extra_data(case: EvalCase, **more: Any) -> dict[str, Any]:
-    """Return the metadata of a case, and parts for which most tools have no field."""
-    own = {"tags": list(case.tags), "conversation_id": case.conversation_id, "description": case.description}
-    return filled({**case.metadata, **own, **more})
+def is_text(messages: tuple[Message, ...], role: str) -> bool:
+    """Whether messages are one text of a role."""
+    return len(messages) == 1 and messages[0].role == role and _is_plain(messages[0])
 
 
-def calls_of(case: EvalCase) -> list[dict[str, Any]]:
-    """Return the tool calls that the case expects, each with `tool` and maybe `args`."""
-    specs: list[EvaluatorSpec] = [spec for spec in case.evaluators if spec.type == "tool_trajectory"]
-    return [dict(call) for spec in specs for call in spec.settings.get("expected", ()) if isinstance(call, dict)]
+def seal(record: dict[str, Any], key: str, case: EvalCase, fields: Collection[str]) -> dict[str, Any]:
+    """Return a record with the metadata of its case under `key`, and the parts of the case that are not in `fields`.
+
+    Fields have plain values: `input` one text, or several messages with `chat`, and `evaluators` the default judge.
+    """
+    data = case_to_data(case)
+    parts = [name for name in _CARRIED if name not in fields or not _is_plain_part(name, case, "chat" in fields)]
+    own = {name: data[name] for name in parts if name in data}
+    for name in ("input", "expected_output"):
+        messages = getattr(case, name)
+        if name not in parts:
+            continue
+        if not messages:
+            own[name] = None
+        elif any(message.parts for message in messages):
+            del own[name]  # its files are lost
+        elif len(messages) == 1 and not isinstance(messages[0].content, str | dict | None):
+            own[name] = messages[0].content  # numbers and lists are not the content of a written message
+    if own.get("execution") == {"target": DEFAULT_TARGET}:
+        del own["execution"]
+    if "turns" in own:
+        own |= {"user": own.get("user"), "turns": [_explicit(turn) for turn in own["turns"]]}
+    if "evaluators" in own:
+        specs = case.evaluators[1:] if case.rubrics else case.evaluators
+        own["evaluators"] = [_explicit(spec.to_data()) for spec in specs]
+        own |= {"rubrics": case.rubrics} if case.rubrics else {}
+        if any(map(_has_own_protocol, own["evaluators"])):
+            del own["evaluators"]
+    record = filled(record)
+    if own:
+        own |= {"expected_outcome": case.expected_outcome, _SEAL: digest(record)}
+    metadata = {**case.metadata, **({_OWN: own} if own else {})}
+    return {**record, **({key: metadata} if metadata else {})}
+
+
+def restore(row: dict[str, Any], data: dict[str, Any], key: str, lose: Lose) -> dict[str, Any]:
+    """Return the row with the parts that `seal` added to the metadata under `key`, unless the rest was edited."""
+    own = object_at(data.get(key), _OWN)
+    if not own.get(_SEAL):
+        return row
+    if own[_SEAL] != digest({name: value for name, value in data.items() if name != key}):
+        lose(_EDITED)
+        return {**row, "metadata": {name: value for name, value in row.get("metadata", {}).items() if name != _OWN}}
+    metadata = {name: value for name, value in data[key].items() if name != _OWN}
+    checks = ("assertions", "rubrics") if "evaluators" in own else ()
+    others = {name: value for name, value in row.items() if name not in checks}
+    return {**others, "metadata": metadata, **{name: value for name, value in own.items() if name != _SEAL}}
+
+
+def criteria_of(case: EvalCase) -> list[str]:
+    """Return the texts of the rubric items of a case."""
+    specs = [spec for spec in case.evaluators if spec.type == "rubric" and not spec.negate]
+    items = [item for spec in specs for item in spec.settings.get("rubrics", ())]
+    return [item if isinstance(item, str) else text_of(first_of(dict(item), *_ITEM_TEXTS)) for item in items]
+
+
+def is_call_list(spec: EvaluatorSpec) -> bool:
+    """Whether an evaluator expects a list of tool calls that other tools can compare."""
+    return spec.type == "tool_trajectory" and not spec.negate and bool(spec.settings.get("expected"))
+
+
+def calls_of(specs: tuple[EvaluatorSpec, ...]) -> list[dict[str, Any]]:
+    """Return the tool calls that evaluators expect, each with `name` and `args`; any arguments are empty ones."""
+    calls = [call for spec in specs if is_call_list(spec) for call in spec.settings["expected"]]
+    arguments = [call["args"] if isinstance(call.get("args"), dict) else {} for call in calls]
+    return [{"name": call["tool"], "args": dict(args)} for call, args in zip(calls, arguments, strict=True)]
+
+
+def _explicit(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an evaluator or a turn with the settings whose defaults are others in files that list `tests`."""
+    defaults: dict[str, Any] = {"tool_trajectory": {"args_match": "superset"}, "composite": {"gate": True}}
+    members = [_explicit(dict(member)) for member in entry.get("evaluators", ())]
+    return {**defaults.get(entry.get("type", ""), {}), **entry, **({"evaluators": members} if members else {})}
+
+
+def _has_own_protocol(entry: dict[str, Any]) -> bool:
+    """Whether an entry is a code judge with our protocol, which files that list `tests` cannot have."""
+    is_own = entry["type"] == "code_judge" and "grader_protocol" not in entry
+    return is_own or any(map(_has_own_protocol, entry.get("evaluators", ())))
+
+
+def _is_plain_part(name: str, case: EvalCase, is_chat: bool) -> bool:
+    if name == "input":
+        return is_text(case.input, "user") or (is_chat and bool(case.input) and all(map(_is_plain, case.input)))
+    if name == "expected_output":
+        return not case.expected_output or is_text(case.expected_output, "assistant")
+    return name != "evaluators" or case.evaluators == (DEFAULT_EVALUATOR,)
+
+
+def _is_plain(message: Message) -> bool:
+    has_text = isinstance(message.content, str) and bool(message.content.strip())
+    return has_text and not message.tool_calls and message.name is None
 
 
 def _content(message: Message, lose: Lose) -> str:

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentv.model.message import Message, ToolCall
-from agentv.model.result import TokenUsage
-from agentv.model.values import digest
-from agentv.runs.foreign.foreign_files import decoded, problem, read_parts
-from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
-from agentv.runs.foreign.foreign_values import (
+from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_parts
+from agentv.extensions.interop.imports.foreign_run import (
+    ForeignCase,
+    ForeignGrade,
+    ForeignJob,
+    ForeignResults,
+    ForeignRun,
+)
+from agentv.extensions.interop.imports.foreign_values import (
     chat_messages,
     dict_of,
     grade_value,
@@ -22,6 +25,9 @@ from agentv.runs.foreign.foreign_values import (
     token_usage,
     unique_names,
 )
+from agentv.model.message import Message, ToolCall
+from agentv.model.result import TokenUsage
+from agentv.model.values import digest
 from agentv.support.json_stream import top_level
 
 LATEST = Path(".deepeval", ".latest_test_run.json")
@@ -109,17 +115,17 @@ def _job(row: dict[str, Any], target: str, dataset: str) -> ForeignJob:
 
 
 def _case(row: dict[str, Any], dataset: str, turns: tuple[Message, ...]) -> ForeignCase:
-    given = row.get("input")
-    if given is None:
-        given = row.get("scenario") or next((turn.content for turn in turns if turn.role == "user"), "")
+    prompt = row.get("input")
+    if prompt is None:
+        prompt = row.get("scenario") or next((turn.content for turn in turns if turn.role == "user"), "")
     metadata = dict_of(row.get("additional_metadata") or row.get("metadata"))
     name = text_of(row.get("name"))
     # DeepEval numbers test cases that have no name in the order in which they ended.
     is_numbered = not name or re.fullmatch(r"(conversational_)?test_case_\d+", name)
     return ForeignCase(
-        id=f"case-{digest(given)[:10]}" if is_numbered else name,
+        id=f"case-{digest(prompt)[:10]}" if is_numbered else name,
         dataset=dataset,
-        input=text_of(given),
+        input=text_of(prompt),
         expected=row.get("expected_output"),
         outcome=text_of(row.get("expected_outcome")),
         context=tuple(map(text_of, list_of(row.get("context")))),
@@ -143,15 +149,15 @@ def _turns(row: dict[str, Any]) -> tuple[Message, ...]:
     return chat_messages(row.get("turns")) if isinstance(row.get("turns"), list) else ()
 
 
-def _grades(row: dict[str, Any]) -> Iterator[Grade]:
-    given = row.get("metrics_data") or row.get("metrics_metadata")
-    metrics = [{_snake(key): value for key, value in each.items()} for each in list_of(given) if isinstance(each, dict)]
-    for name, metric in zip(unique_names(text_of(each.get("name")) for each in metrics), metrics, strict=True):
+def _grades(row: dict[str, Any]) -> Iterator[ForeignGrade]:
+    items = row.get("metrics_data") or row.get("metrics_metadata")
+    metrics = [{_snake(key): value for key, value in item.items()} for item in list_of(items) if isinstance(item, dict)]
+    for name, metric in zip(unique_names(text_of(item.get("name")) for item in metrics), metrics, strict=True):
         value = grade_value(metric.get("score"))
         is_skipped = metric.get("skipped") is True
         error = None if value is not None or is_skipped else text_of(metric.get("error")) or "The metric has no score"
         settings = {key: metric[key] for key in ("threshold", "strict_mode") if metric.get(key) is not None}
-        yield Grade(
+        yield ForeignGrade(
             name=name or "metric",
             type=f"deepeval:{name or 'metric'}",
             value=value,

@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentv.model.message import Message
-from agentv.model.values import digest
-from agentv.runs.foreign.foreign_files import grouped_lines, problem, read_document
-from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
-from agentv.runs.foreign.foreign_values import (
+from agentv.extensions.interop.imports.foreign_files import grouped_lines, problem, read_document
+from agentv.extensions.interop.imports.foreign_run import (
+    ForeignCase,
+    ForeignGrade,
+    ForeignJob,
+    ForeignResults,
+    ForeignRun,
+)
+from agentv.extensions.interop.imports.foreign_values import (
     chat_messages,
     dict_of,
     error_info,
@@ -20,6 +24,8 @@ from agentv.runs.foreign.foreign_values import (
     text_of,
     token_usage,
 )
+from agentv.model.message import Message
+from agentv.model.values import digest
 from agentv.support.json_stream import top_level
 
 _MAX_TOTALS_BYTES = 64 * 1024 * 1024
@@ -69,8 +75,8 @@ def _rows_of(totals: Path) -> Path | None:
 
 def _totals_of(rows: Path) -> Path | None:
     """Return the file with the totals next to the samples, if there is one."""
-    found = rows.with_name(f"{rows.stem.removesuffix('_samples')}.json")
-    return found if found.is_file() else None
+    path = rows.with_name(f"{rows.stem.removesuffix('_samples')}.json")
+    return path if path.is_file() else None
 
 
 class _Reader:
@@ -79,8 +85,8 @@ class _Reader:
     def __init__(self, rows: Path, totals: dict[str, Any]) -> None:
         self._rows = rows
         self._totals = totals
-        results = [dict_of(each) for each in list_of(totals.get("evaluation_results"))]
-        self._results = {_result_name(each): each for each in results}
+        results = [dict_of(result) for result in list_of(totals.get("evaluation_results"))]
+        self._results = {_result_name(result): result for result in results}
         self._notes: dict[str, None] = {}
 
     def run(self) -> ForeignRun:
@@ -108,25 +114,25 @@ class _Reader:
 
     def _dataset(self, row: dict[str, Any]) -> str:
         """Return the dataset of a row: the names of evaluations may include those of metrics."""
-        named = dict_of(row.get("metadata")).get("dataset")
+        dataset = dict_of(row.get("metadata")).get("dataset")
         source = dict_of(self._results.get(_result_name(row), {}).get("source_data"))
-        return text_of(named or source.get("dataset_name") or row.get("evaluation_name")) or "every-eval-ever"
+        return text_of(dataset or source.get("dataset_name") or row.get("evaluation_name")) or "every-eval-ever"
 
     def _key(self, row: Any) -> Any:
         """Return what identifies the answer that a row is about: a sample may have been answered several times."""
         if not isinstance(row, dict) or "sample_id" not in row:
             raise problem(self._rows, "A row has no 'sample_id'")
-        metadata, given = dict_of(row.get("metadata")), dict_of(row.get("input"))
+        metadata, prompt = dict_of(row.get("metadata")), dict_of(row.get("input"))
         answered = metadata.get(_TRIAL) or digest([row.get("output"), row.get("messages")])
         names = text_of(row["sample_id"]), text_of(row.get("model_id")), text_of(metadata.get(_TARGET))
-        return self._dataset(row), *names, digest(given.get("raw")), text_of(answered)
+        return self._dataset(row), *names, digest(prompt.get("raw")), text_of(answered)
 
     def _job(self, rows: list[dict[str, Any]]) -> ForeignJob:
         row = rows[0]
         metadata = dict(dict_of(row.get("metadata")))
         target = metadata.pop(_TARGET, None) or text_of(row.get("model_id")) or "model"
         trial = metadata.pop(_TRIAL, None)
-        error = next((each["error"] for each in rows if each.get("error")), None)
+        error = next((entry["error"] for entry in rows if entry.get("error")), None)
         messages = _transcript(row)
         usage = dict_of(row.get("token_usage"))
         return ForeignJob(
@@ -135,7 +141,7 @@ class _Reader:
             trial=int(trial) if isinstance(trial, str) and trial.isdecimal() else None,
             answer=_answer(row, messages),
             messages=messages,
-            grades=() if error else tuple(self._grade(each) for each in rows),
+            grades=() if error else tuple(self._grade(entry) for entry in rows),
             error=None if error is None else error_info(error),
             usage=token_usage(
                 usage.get("input_tokens"),
@@ -148,7 +154,7 @@ class _Reader:
             place=f"sample {text_of(row.get('sample_id'))}",
         )
 
-    def _grade(self, row: dict[str, Any]) -> Grade:
+    def _grade(self, row: dict[str, Any]) -> ForeignGrade:
         evaluation = dict_of(row.get("evaluation"))
         result = self._results.get(_result_name(row), {})
         config = dict_of(result.get("metric_config"))
@@ -163,7 +169,7 @@ class _Reader:
         # `is_correct` is required, although it has no meaning for a score between 0 and 1.
         is_binary = value in (0, 1) or config.get("score_type") == "binary"
         passed = evaluation.get("is_correct") if is_binary else None
-        return Grade(
+        return ForeignGrade(
             name=name,
             type=f"every-eval-ever:{name}",
             value=value,
@@ -183,33 +189,33 @@ def _result_name(entry: dict[str, Any]) -> str:
 
 def _answers(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Split rows with the same answer: a metric that is there twice belongs to another trial."""
-    found: list[dict[str, dict[str, Any]]] = []
+    trials: list[dict[str, dict[str, Any]]] = []
     for row in rows:
         name = _result_name(row)
-        trial = next((each for each in found if name not in each), None)
+        trial = next((group for group in trials if name not in group), None)
         if trial is None:
-            found.append(trial := {})
+            trials.append(trial := {})
         trial[name] = row
-    return [list(each.values()) for each in found]
+    return [list(group.values()) for group in trials]
 
 
 def _case(row: dict[str, Any], dataset: str, metadata: dict[str, Any]) -> ForeignCase:
-    given = dict_of(row.get("input"))
-    references = list_of(given.get("reference"))
-    choices = {"choices": given["choices"]} if given.get("choices") else {}
+    prompt = dict_of(row.get("input"))
+    references = list_of(prompt.get("reference"))
+    choices = {"choices": prompt["choices"]} if prompt.get("choices") else {}
     return ForeignCase(
         id=text_of(row.get("sample_id")),
         dataset=dataset,
-        input=text_of(given.get("raw")),
+        input=text_of(prompt.get("raw")),
         expected=references[0] if len(references) == 1 else references or None,
         metadata={**{key: value for key, value in metadata.items() if key != "dataset"}, **choices},
     )
 
 
 def _transcript(row: dict[str, Any]) -> tuple[Message, ...]:
-    found = chat_messages(row.get("messages"))
-    start = next((place for place, message in enumerate(found) if message.role == "assistant"), len(found))
-    return found[start:]
+    messages = chat_messages(row.get("messages"))
+    start = next((place for place, message in enumerate(messages) if message.role == "assistant"), len(messages))
+    return messages[start:]
 
 
 def _answer(row: dict[str, Any], messages: tuple[Message, ...]) -> str | None:

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from agentv.errors import UsageError, file_errors
+from agentv.extensions.interop.imports.foreign_values import content_text_of, text_of
 from agentv.model.result import Result
 from agentv.model.values import to_json
 from agentv.runs.folder import write_whole
-from agentv.runs.foreign.foreign_values import content_text_of, text_of
 from agentv.runs.store import RunStore
 from agentv.support.private_files import make_folder
 from agentv.version import __version__
@@ -108,14 +108,14 @@ class _Target:
             # The format requires a score. Its `error` tells that there is none; the totals leave it out.
             yield {**self._row(record, case, SCORE, SCORE), "evaluation": _evaluation(record, 0.0), "error": message}
             return
-        found = [] if record.score is None else [(SCORE, SCORE, record.score, record.verdict == "pass")]
-        found += [
+        metrics = [] if record.score is None else [(SCORE, SCORE, record.score, record.verdict == "pass")]
+        metrics += [
             (result.name, result.type, result.score, result.verdict == "pass")
             for result in record.evaluator_results
             if result.score is not None
         ]
-        self._unscored += not found
-        for name, kind, score, is_correct in found:
+        self._unscored += not metrics
+        for name, kind, score, is_correct in metrics:
             total = self._total(dataset, name, kind)
             total.sum += score
             total.count += 1
@@ -233,7 +233,7 @@ class _CaseFields:
 
 
 def _question(case: dict[str, Any], prompt: str | None) -> str:
-    rendered = next((each["input"] for each in case.get("prompts", ()) if each["id"] == prompt), None)
+    rendered = next((entry["input"] for entry in case.get("prompts", ()) if entry["id"] == prompt), None)
     messages = rendered if rendered is not None else case.get("input", ())
     return "\n\n".join(
         content_text_of(message.get("content")) for message in messages if message.get("role") != "assistant"
@@ -279,24 +279,24 @@ def _message(number: int, message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _evaluation(record: Result, score: float, is_correct: bool = False) -> dict[str, Any]:
-    found: dict[str, Any] = {"score": score, "is_correct": is_correct}
+    evaluation: dict[str, Any] = {"score": score, "is_correct": is_correct}
     if _interaction(record) != "single_turn":
-        found["num_turns"] = len(record.output_messages) + 1
+        evaluation["num_turns"] = len(record.output_messages) + 1
     if record.trace_summary is not None:
-        found["tool_calls_count"] = record.trace_summary.event_count
-    return found
+        evaluation["tool_calls_count"] = record.trace_summary.event_count
+    return evaluation
 
 
 def _metadata(record: Result) -> dict[str, str]:
     """Return what the format has no field for, as text."""
-    known = {"dataset": record.dataset, "target": record.target, "trial": str(record.trial), "prompt": record.prompt}
-    return {key: value for key, value in known.items() if value}
+    fields = {"dataset": record.dataset, "target": record.target, "trial": str(record.trial), "prompt": record.prompt}
+    return {key: value for key, value in fields.items() if value}
 
 
 def _usage(record: Result) -> dict[str, Any]:
     metrics = record.execution_metrics
     usage = metrics.token_usage if metrics is not None else None
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if usage is not None:
         counts = {
             "input_tokens": usage.input,
@@ -306,7 +306,7 @@ def _usage(record: Result) -> dict[str, Any]:
             "input_tokens_cache_write": usage.cache_write,
             "reasoning_tokens": usage.reasoning,
         }
-        found["token_usage"] = {key: value for key, value in counts.items() if value is not None}
+        fields["token_usage"] = {key: value for key, value in counts.items() if value is not None}
     if metrics is not None and metrics.duration_ms is not None:
-        found["performance"] = {"latency_ms": metrics.duration_ms}
-    return found
+        fields["performance"] = {"latency_ms": metrics.duration_ms}
+    return fields

@@ -9,9 +9,22 @@ from typing import Any
 
 import msgspec
 
-from agentv.runs.foreign.foreign_files import decoded, problem, read_document, read_parts
-from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
-from agentv.runs.foreign.foreign_values import dict_of, error_info, list_of, number_or_none, text_of, token_usage
+from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_document, read_parts
+from agentv.extensions.interop.imports.foreign_run import (
+    ForeignCase,
+    ForeignGrade,
+    ForeignJob,
+    ForeignResults,
+    ForeignRun,
+)
+from agentv.extensions.interop.imports.foreign_values import (
+    dict_of,
+    error_info,
+    list_of,
+    number_or_none,
+    text_of,
+    token_usage,
+)
 
 _SCORES, _ANSWERS, _SPEC = "per_instance_stats.json", "scenario_state.json", "run_spec.json"
 _MAX_SPEC_BYTES = 64 * 1024 * 1024
@@ -109,12 +122,12 @@ class _Instances:
         for number, (keys, data) in enumerate(read_parts(self._path, {()}), 1):
             if keys:
                 raise problem(self._path, "It is not a list of instances")
-            found: _InstanceStats = decoded(self._path, data, f"instance {number}", _InstanceStats)
-            values = {stat.name.name: stat.mean if stat.mean is not None else stat.sum for stat in found.stats}
-            key = text_of(found.instance_id), _perturbation(found.perturbation), found.train_trial_index
+            instance: _InstanceStats = decoded(self._path, data, f"instance {number}", _InstanceStats)
+            values = {stat.name.name: stat.mean if stat.mean is not None else stat.sum for stat in instance.stats}
+            key = text_of(instance.instance_id), _perturbation(instance.perturbation), instance.train_trial_index
             # Stats of one instance may come in several entries.
-            known = {name: value for name, value in values.items() if value is not None}
-            self._stats.setdefault(key, {}).update(known)
+            scores = {name: value for name, value in values.items() if value is not None}
+            self._stats.setdefault(key, {}).update(scores)
 
     def _states(self, path: Path) -> Iterator[tuple[_Key, dict[str, Any]]]:
         number = 0
@@ -150,8 +163,8 @@ class _Instances:
 
     def _case(self, id: str, state: dict[str, Any]) -> ForeignCase:
         instance = dict_of(state.get("instance"))
-        references = [dict_of(each) for each in list_of(instance.get("references"))]
-        correct = [text_of(dict_of(each.get("output")).get("text")) for each in references if _is_correct(each)]
+        references = [dict_of(entry) for entry in list_of(instance.get("references"))]
+        correct = [text_of(dict_of(entry.get("output")).get("text")) for entry in references if _is_correct(entry)]
         split = instance.get("split")
         return ForeignCase(
             id=id,
@@ -162,10 +175,10 @@ class _Instances:
         )
 
 
-def _grades(stats: dict[str, float]) -> Iterator[Grade]:
+def _grades(stats: dict[str, float]) -> Iterator[ForeignGrade]:
     for name, value in stats.items():
         if not _FIGURES.fullmatch(name):
-            yield Grade(name=name, type=f"helm:{name}", value=number_or_none(value), settings={"tool": "helm"})
+            yield ForeignGrade(name=name, type=f"helm:{name}", value=number_or_none(value), settings={"tool": "helm"})
 
 
 def _perturbation(value: Any) -> str:

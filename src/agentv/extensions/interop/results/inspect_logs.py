@@ -10,11 +10,15 @@ from typing import Any
 import msgspec
 
 from agentv.errors import AgentvError
-from agentv.model.message import Message
-from agentv.model.result import TokenUsage, sum_usage
-from agentv.runs.foreign.foreign_files import decoded, problem, read_parts
-from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
-from agentv.runs.foreign.foreign_values import (
+from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_parts
+from agentv.extensions.interop.imports.foreign_run import (
+    ForeignCase,
+    ForeignGrade,
+    ForeignJob,
+    ForeignResults,
+    ForeignRun,
+)
+from agentv.extensions.interop.imports.foreign_values import (
     chat_messages,
     content_text_of,
     dict_of,
@@ -25,6 +29,8 @@ from agentv.runs.foreign.foreign_values import (
     text_of,
     token_usage,
 )
+from agentv.model.message import Message
+from agentv.model.result import TokenUsage, sum_usage
 from agentv.support.json_stream import MAX_VALUE_BYTES, top_level
 
 MAX_RATIO = 300
@@ -93,10 +99,10 @@ def _logs_in(folder: Path) -> list[Path]:
 
 
 def _one_log(folder: Path) -> Path:
-    found = _logs_in(folder)
-    if len(found) > 1:
-        raise problem(folder, f"The folder has {len(found)} Inspect logs", f"Name one of them, such as {found[-1]}")
-    return found[0]
+    logs = _logs_in(folder)
+    if len(logs) > 1:
+        raise problem(folder, f"The folder has {len(logs)} Inspect logs", f"Name one of them, such as {logs[-1]}")
+    return logs[0]
 
 
 def _is_log_archive(path: Path) -> bool:
@@ -242,7 +248,7 @@ class _Log:
         self._path = path
         self._model = next(iter(run.targets))
         self._dataset = run.options["dataset"]
-        self._scorers = {text_of(dict_of(each).get("name")): dict_of(each) for each in run.options["scorers"]}
+        self._scorers = {text_of(dict_of(scorer).get("name")): dict_of(scorer) for scorer in run.options["scorers"]}
 
     def job(self, sample: _Sample, place: str) -> ForeignJob:
         """Return the job of a sample."""
@@ -268,30 +274,30 @@ class _Log:
         )
 
     def _case(self, sample: _Sample) -> ForeignCase:
-        given = _resolved(sample.input, sample.attachments or {})
+        prompt = _resolved(sample.input, sample.attachments or {})
         target = sample.target[0] if isinstance(sample.target, list) and len(sample.target) == 1 else sample.target
         choices = {"choices": sample.choices} if sample.choices else {}
         return ForeignCase(
             id=text_of(sample.id),
             dataset=self._dataset,
-            input=chat_messages(given) if isinstance(given, list) else text_of(given),
+            input=chat_messages(prompt) if isinstance(prompt, list) else text_of(prompt),
             expected=target,
             metadata={**(sample.metadata or {}), **choices},
         )
 
-    def _grades(self, sample: _Sample) -> Iterator[Grade]:
+    def _grades(self, sample: _Sample) -> Iterator[ForeignGrade]:
         scores = sample.scores
         if scores is None:  # logs of version 1
             scores = {} if sample.score is None else {next(iter(self._scorers), "") or "score": sample.score}
         for name, score in scores.items():
             yield from self._grade(name, dict_of(score))
 
-    def _grade(self, name: str, score: dict[str, Any]) -> Iterator[Grade]:
+    def _grade(self, name: str, score: dict[str, Any]) -> Iterator[ForeignGrade]:
         value = score.get("value")
         scorer = self._scorers.get(name, {})
         options = dict_of(scorer.get("options"))
         judge = options.get("model")
-        known: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "type": f"inspect:{name}",
             "scorer": name,
             "reasoning": score.get("explanation") if isinstance(score.get("explanation"), str) else None,
@@ -300,16 +306,16 @@ class _Log:
         }
         details = {key: score[key] for key in ("answer", "metadata") if score.get(key) is not None}
         if not isinstance(value, dict):
-            yield Grade(name=name, value=_number(value), details=_with_value(details, value), **known)
+            yield ForeignGrade(name=name, value=_number(value), details=_with_value(details, value), **fields)
             return
         for key, part in value.items():
-            yield Grade(name=f"{name}.{key}", value=_number(part), details=_with_value(details, part), **known)
+            yield ForeignGrade(name=f"{name}.{key}", value=_number(part), details=_with_value(details, part), **fields)
 
 
 def _with_value(details: dict[str, Any], value: Any) -> dict[str, Any] | None:
     """Return the details with a value that is not a number, such as a letter or a list."""
-    known = details if grade_value(value) is not None or value is None else {**details, "value": value}
-    return known or None
+    all_details = details if grade_value(value) is not None or value is None else {**details, "value": value}
+    return all_details or None
 
 
 def _number(value: Any) -> float | bool | None:
@@ -354,25 +360,25 @@ def _stop_reason(limit: Any, output: dict[str, Any]) -> str | None:
 
 def _usage(usage: dict[str, Any], model: str) -> TokenUsage | None:
     """Return the tokens of the evaluated model, or of all models if it used none itself."""
-    wanted = [usage[model]] if model in usage else list(usage.values())
-    found = [
+    entries = [usage[model]] if model in usage else list(usage.values())
+    usages = [
         token_usage(
-            each.get("input_tokens"),
-            each.get("output_tokens"),
-            cached=each.get("input_tokens_cache_read"),
-            cache_write=each.get("input_tokens_cache_write"),
-            reasoning=each.get("reasoning_tokens"),
+            entry.get("input_tokens"),
+            entry.get("output_tokens"),
+            cached=entry.get("input_tokens_cache_read"),
+            cache_write=entry.get("input_tokens_cache_write"),
+            reasoning=entry.get("reasoning_tokens"),
         )
-        for each in wanted
-        if isinstance(each, dict)
+        for entry in entries
+        if isinstance(entry, dict)
     ]
-    return sum_usage([each for each in found if each is not None])
+    return sum_usage([entry for entry in usages if entry is not None])
 
 
 def _cost(usage: dict[str, Any]) -> float | None:
-    costs = [number_or_none(dict_of(each).get("total_cost")) for each in usage.values()]
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if known else None
+    costs = [number_or_none(dict_of(entry).get("total_cost")) for entry in usage.values()]
+    known_costs = [cost for cost in costs if cost is not None]
+    return sum(known_costs) if known_costs else None
 
 
 def _resolved(value: Any, attachments: dict[str, Any]) -> Any:
@@ -380,8 +386,8 @@ def _resolved(value: Any, attachments: dict[str, Any]) -> Any:
     if isinstance(value, str):
         if not value.startswith(_ATTACHMENT):
             return value
-        found = attachments.get(value.removeprefix(_ATTACHMENT), value)
-        return "[image]" if isinstance(found, str) and found.startswith("data:") else found
+        content = attachments.get(value.removeprefix(_ATTACHMENT), value)
+        return "[image]" if isinstance(content, str) and content.startswith("data:") else content
     if isinstance(value, list):
         return [_resolved(item, attachments) for item in value]
     if isinstance(value, dict):

@@ -8,9 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from agentv.errors import AgentvError
-from agentv.runs.foreign.foreign_files import grouped_lines, problem, read_document
-from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
-from agentv.runs.foreign.foreign_values import chat_messages, dict_of, grade_value, list_of, number_or_none, text_of
+from agentv.extensions.interop.imports.foreign_files import grouped_lines, problem, read_document
+from agentv.extensions.interop.imports.foreign_run import (
+    ForeignCase,
+    ForeignGrade,
+    ForeignJob,
+    ForeignResults,
+    ForeignRun,
+)
+from agentv.extensions.interop.imports.foreign_values import (
+    chat_messages,
+    dict_of,
+    grade_value,
+    list_of,
+    number_or_none,
+    text_of,
+)
 from agentv.support.json_stream import JsonProblem, decode_json, top_level
 
 _MAX_RESULTS_BYTES = 64 * 1024 * 1024
@@ -43,7 +56,7 @@ class LmEvalSamples(ForeignResults):
 
     def open(self, path: Path) -> ForeignRun:
         files = self.files(path)
-        times = sorted({found["time"] for file in files if (found := _NAME.fullmatch(file.name))})
+        times = sorted({match["time"] for file in files if (match := _NAME.fullmatch(file.name))})
         if len(times) > 1:
             hint = f"Name one file, such as {files[-1]}"
             raise problem(path, f"The folder has samples of {len(times)} runs: {', '.join(times)}", hint)
@@ -69,8 +82,8 @@ def _samples_in(folder: Path) -> list[Path]:
 
 def _totals(samples: Path) -> dict[str, Any]:
     """Return the totals that were written together with the samples; empty if they are missing."""
-    named = _NAME.fullmatch(samples.name)
-    path = samples.with_name(f"results_{named['time']}.json") if named else samples
+    match = _NAME.fullmatch(samples.name)
+    path = samples.with_name(f"results_{match['time']}.json") if match else samples
     if path == samples or not path.is_file():
         return {}
     try:
@@ -85,8 +98,8 @@ def _model_of(samples: Path) -> str:
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    known = ("model_args", "gen_kwargs", "model_revision", "model_dtype")
-    return {key: config[key] for key in known if config.get(key) is not None}
+    keys = ("model_args", "gen_kwargs", "model_revision", "model_dtype")
+    return {key: config[key] for key in keys if config.get(key) is not None}
 
 
 def _time(text: str) -> str:
@@ -99,9 +112,9 @@ class _Task:
     """The samples of one task."""
 
     def __init__(self, path: Path, totals: dict[str, Any], run: ForeignRun) -> None:
-        named = _NAME.fullmatch(path.name)
+        match = _NAME.fullmatch(path.name)
         self._path = path
-        self._name = named["task"] if named else path.stem.removeprefix("samples_")
+        self._name = match["task"] if match else path.stem.removeprefix("samples_")
         self._run = run
         self._config = dict_of(dict_of(totals.get("configs")).get(self._name))
         directions = dict_of(dict_of(totals.get("higher_is_better")).get(self._name))
@@ -136,7 +149,7 @@ class _Task:
             metadata={"doc": row["doc"]} if isinstance(row.get("doc"), dict) else {},
         )
 
-    def _grades(self, row: dict[str, Any], has_filters: bool) -> Iterator[Grade]:
+    def _grades(self, row: dict[str, Any], has_filters: bool) -> Iterator[ForeignGrade]:
         names = row.get("metrics")
         if not isinstance(names, list):  # older versions do not name them
             names = [name for name in row if name not in _NOT_METRICS]
@@ -146,7 +159,7 @@ class _Task:
             is_lower = name.split(",")[0] in self._lower_is_better
             if is_lower:
                 self._run.notes.append(f"'{filtered}' is better if it is lower: kept as a metric, not as a score")
-            yield Grade(
+            yield ForeignGrade(
                 name=filtered,
                 type=f"lm-eval:{name}",
                 value=None if is_lower else value,
@@ -161,10 +174,10 @@ class _Task:
 
 def _calls(row: dict[str, Any]) -> list[list[Any]]:
     """Return the arguments of each call to the model: pairs of lists, or numbered keys."""
-    given = row.get("arguments")
-    if isinstance(given, dict):
-        return [list(dict_of(call).values()) for call in given.values()]
-    return [call if isinstance(call, list) else [call] for call in list_of(given)]
+    arguments = row.get("arguments")
+    if isinstance(arguments, dict):
+        return [list(dict_of(call).values()) for call in arguments.values()]
+    return [call if isinstance(call, list) else [call] for call in list_of(arguments)]
 
 
 def _messages(prompt: Any) -> Any:
@@ -185,7 +198,7 @@ def _answer(row: dict[str, Any]) -> str | None:
     if not responses:
         return None
     likelihoods = [_likelihood(response) for response in responses]
-    if all(each is not None for each in likelihoods):
+    if all(likelihood is not None for likelihood in likelihoods):
         best = max(range(len(likelihoods)), key=lambda place: likelihoods[place] or 0.0)
         calls = _calls(row)
         return text_of(calls[best][1]).strip() if best < len(calls) and len(calls[best]) > 1 else None

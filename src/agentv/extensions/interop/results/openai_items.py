@@ -6,9 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentv.runs.foreign.foreign_files import read_lines
-from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
-from agentv.runs.foreign.foreign_values import (
+from agentv.extensions.interop.imports.foreign_files import read_lines
+from agentv.extensions.interop.imports.foreign_run import (
+    ForeignCase,
+    ForeignGrade,
+    ForeignJob,
+    ForeignResults,
+    ForeignRun,
+)
+from agentv.extensions.interop.imports.foreign_values import (
     chat_messages,
     dict_of,
     error_info,
@@ -47,7 +53,7 @@ def _jobs(path: Path) -> Iterator[ForeignJob]:
         item, sample = dict_of(data.get("datasource_item")), dict_of(data.get("sample"))
         error, usage = dict_of(sample.get("error")), dict_of(sample.get("usage"))
         message = ": ".join(filter(None, (text_of(error.get("code")), text_of(error.get("message")))))
-        answers = [text_of(dict_of(each).get("content")) for each in list_of(sample.get("output"))]
+        answers = [text_of(dict_of(output).get("content")) for output in list_of(sample.get("output"))]
         id = next((text_of(item[key]) for key in ("id", "item_id") if item.get(key)), "")
         expected = next((item[key] for key in _EXPECTED if item.get(key)), None)
         yield ForeignJob(
@@ -71,12 +77,12 @@ def _jobs(path: Path) -> Iterator[ForeignJob]:
 _EXPECTED = ("expected_output", "ideal", "reference", "ground_truth", "expected", "answer", "label", "correct_label")
 
 
-def _grades(data: dict[str, Any]) -> Iterator[Grade]:
+def _grades(data: dict[str, Any]) -> Iterator[ForeignGrade]:
     for result in map(dict_of, list_of(data.get("results"))):
         score = grade_value(result.get("score"))
         passed = result.get("passed") if isinstance(result.get("passed"), bool) else None
         name = text_of(result.get("name")) or "grade"
-        yield Grade(
+        yield ForeignGrade(
             name=name,
             type=f"openai-evals:{text_of(result.get('type')) or 'grade'}",
             value=passed if score is None else score,

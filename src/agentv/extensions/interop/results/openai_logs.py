@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentv.model.message import Message
-from agentv.model.result import TokenUsage
-from agentv.runs.foreign.foreign_files import grouped_lines, problem, read_lines
-from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
-from agentv.runs.foreign.foreign_values import (
+from agentv.extensions.interop.imports.foreign_files import grouped_lines, problem, read_lines
+from agentv.extensions.interop.imports.foreign_run import (
+    ForeignCase,
+    ForeignGrade,
+    ForeignJob,
+    ForeignResults,
+    ForeignRun,
+)
+from agentv.extensions.interop.imports.foreign_values import (
     chat_messages,
     dict_of,
     error_info,
@@ -19,6 +23,8 @@ from agentv.runs.foreign.foreign_values import (
     text_of,
     token_usage,
 )
+from agentv.model.message import Message
+from agentv.model.result import TokenUsage
 from agentv.support.json_stream import top_level
 
 _GRADERS = ("match", "metrics")
@@ -43,7 +49,7 @@ class OpenAiLog(ForeignResults):
             if isinstance(row, dict) and "final_report" in row:
                 report = dict_of(row["final_report"])
         config = dict_of(spec.get("run_config"))
-        names = [text_of(each) for each in list_of(spec.get("completion_fns"))] or [text_of(spec.get("model_name"))]
+        names = [text_of(entry) for entry in list_of(spec.get("completion_fns"))] or [text_of(spec.get("model_name"))]
         target = ", ".join(filter(None, names)) or "model"
         name = text_of(spec.get("eval_name") or spec.get("base_eval")) or "openai-evals"
         settings = dict_of(config.get("eval_spec"))
@@ -116,14 +122,14 @@ def _messages(prompt: Any) -> str | tuple[Message, ...]:
 
 def _answer(calls: list[dict[str, Any]], matches: list[dict[str, Any]]) -> str | None:
     """Return the answer of the first call; later calls of a sample are usually those of a grading model."""
-    for found in (*calls[:1], *matches):
-        sampled = found.get("sampled")
+    for event in (*calls[:1], *matches):
+        sampled = event.get("sampled")
         if sampled is not None:
             return text_of(sampled[0] if isinstance(sampled, list) and len(sampled) == 1 else sampled)
     return None
 
 
-def _grades(by_type: dict[str, list[dict[str, Any]]], grader: dict[str, Any]) -> Iterator[Grade]:
+def _grades(by_type: dict[str, list[dict[str, Any]]], grader: dict[str, Any]) -> Iterator[ForeignGrade]:
     for kind in _GRADERS:
         for data in by_type.get(kind, [])[-1:]:
             keys = ("correct",) if kind == "match" else ("score", "accuracy", "correct")
@@ -133,7 +139,7 @@ def _grades(by_type: dict[str, list[dict[str, Any]]], grader: dict[str, Any]) ->
             if key is None:
                 continue
             details = {name: data[name] for name in ("picked", "choice") if data.get(name) is not None}
-            yield Grade(
+            yield ForeignGrade(
                 name=kind if kind == "match" else key,
                 type=f"openai-evals:{kind}",
                 value=grade_value(data[key]),

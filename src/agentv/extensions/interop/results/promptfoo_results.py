@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentv.model.message import Message
-from agentv.model.result import ErrorInfo, TokenUsage
-from agentv.model.values import digest
-from agentv.runs.foreign.foreign_files import decoded, problem, read_lines, read_parts
-from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
-from agentv.runs.foreign.foreign_values import (
+from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_lines, read_parts
+from agentv.extensions.interop.imports.foreign_run import (
+    ForeignCase,
+    ForeignGrade,
+    ForeignJob,
+    ForeignResults,
+    ForeignRun,
+)
+from agentv.extensions.interop.imports.foreign_values import (
     chat_messages,
     dict_of,
     error_info,
@@ -22,6 +25,9 @@ from agentv.runs.foreign.foreign_values import (
     token_usage,
     unique_names,
 )
+from agentv.model.message import Message
+from agentv.model.result import ErrorInfo, TokenUsage
+from agentv.model.values import digest
 from agentv.support.json_stream import JsonProblem, decode_json, top_level
 
 _ROWS = {("results",), ("results", "results")}
@@ -89,12 +95,12 @@ class _Rows:
 
     def read(self) -> Iterator[dict[str, Any]]:
         """Yield the rows of the results, or those of the table if there are no others."""
-        found = 0
+        count = 0
         for keys, data in read_parts(self._path, _OPENED):
             if keys in _ROWS and data != b"null":
-                found += 1
-                yield decoded(self._path, data, f"result {found}")
-        for number, (keys, data) in enumerate(read_parts(self._path, _OPENED) if not found else (), 1):
+                count += 1
+                yield decoded(self._path, data, f"result {count}")
+        for number, (keys, data) in enumerate(read_parts(self._path, _OPENED) if not count else (), 1):
             if keys in _TABLES:
                 yield from self._outputs(decoded(self._path, data, f"row {number} of the table"))
 
@@ -154,10 +160,10 @@ class _Rows:
         prompt = dict_of(row.get("prompt"))
         rendered = _messages(text_of(prompt.get("raw") or prompt.get("label")))
         metadata = {**dict_of(test.get("metadata"))}
-        given = metadata.pop("id", None) or test.get("description") or row.get("description")
+        name = metadata.pop("id", None) or test.get("description") or row.get("description")
         checks = digest(list_of(test.get("assert")))
         return ForeignCase(
-            id=text_of(given) or f"test-{digest([values or rendered_text(rendered), checks])[:10]}",
+            id=text_of(name) or f"test-{digest([values or rendered_text(rendered), checks])[:10]}",
             dataset=self._dataset,
             input=rendered if len(self._raw) < 2 or not values else text_of(values),
             variables=values or None,
@@ -168,7 +174,7 @@ class _Rows:
     def _prompt_name(self, prompt: dict[str, Any]) -> str | None:
         """Return the name of a prompt if the file has several: its label, or its number if that is long."""
         label = text_of(prompt.get("label"))
-        number = next((place for place, each in enumerate(self._prompts) if dict_of(each).get("label") == label), None)
+        number = next((place for place, item in enumerate(self._prompts) if dict_of(item).get("label") == label), None)
         raw = text_of(dict_of(self._prompts[number]).get("raw")) if number is not None else label
         if len(self._raw) < 2:
             return None
@@ -201,14 +207,14 @@ def _error(row: dict[str, Any]) -> ErrorInfo | None:
     return None
 
 
-def _grades(graded: dict[str, Any], grader: Any) -> Iterator[Grade]:
+def _grades(graded: dict[str, Any], grader: Any) -> Iterator[ForeignGrade]:
     """Yield the grades of the assertions. Those that used tokens called a model: their own, or the test's grader."""
-    parts = [each for each in list_of(graded.get("componentResults")) if isinstance(each, dict)]
+    parts = [item for item in list_of(graded.get("componentResults")) if isinstance(item, dict)]
     checks = [dict_of(part.get("assertion")) for part in parts]
     for name, part, check in zip(unique_names(map(_check_name, checks)), parts, checks, strict=True):
         is_broken = dict_of(part.get("metadata")).get("graderError") is True
         score = grade_value(part.get("score"))
-        yield Grade(
+        yield ForeignGrade(
             name=name,
             type=f"promptfoo:{text_of(check.get('type')) or 'assertion'}",
             value=None if is_broken else part.get("pass") is True if score is None else score,
@@ -224,10 +230,10 @@ def _grades(graded: dict[str, Any], grader: Any) -> Iterator[Grade]:
 
 def _planned(row: dict[str, Any]) -> Iterator[Any]:
     """Yield the evaluators of a row that was not graded, from the assertions of its test."""
-    checks = [each for each in list_of(dict_of(row.get("testCase")).get("assert")) if isinstance(each, dict)]
+    checks = [item for item in list_of(dict_of(row.get("testCase")).get("assert")) if isinstance(item, dict)]
     for name, check in zip(unique_names(map(_check_name, checks)), checks, strict=True):
         kind = f"promptfoo:{text_of(check.get('type')) or 'assertion'}"
-        yield Grade(name=name, type=kind, weight=max(0.0, _weight(check)), settings=_settings(check)).spec
+        yield ForeignGrade(name=name, type=kind, weight=max(0.0, _weight(check)), settings=_settings(check)).spec
 
 
 def _check_name(check: dict[str, Any]) -> str:
@@ -240,8 +246,8 @@ def _weight(check: dict[str, Any]) -> float:
 
 
 def _settings(check: dict[str, Any]) -> dict[str, Any]:
-    known = ("value", "threshold", "rubricPrompt", "transform", "config")
-    return {"tool": "promptfoo", **{key: check[key] for key in known if check.get(key) is not None}}
+    keys = ("value", "threshold", "rubricPrompt", "transform", "config")
+    return {"tool": "promptfoo", **{key: check[key] for key in keys if check.get(key) is not None}}
 
 
 def _model(provider: Any) -> str | None:
@@ -249,9 +255,9 @@ def _model(provider: Any) -> str | None:
 
 
 def _usage(usage: Any) -> TokenUsage | None:
-    known = dict_of(usage)
-    if not known.get("prompt") and not known.get("completion"):
+    counts = dict_of(usage)
+    if not counts.get("prompt") and not counts.get("completion"):
         return None  # promptfoo writes zeros if it does not know them
-    details = dict_of(known.get("completionDetails"))
-    return token_usage(known.get("prompt"), known.get("completion"), cached=known.get("cached") or None,
+    details = dict_of(counts.get("completionDetails"))
+    return token_usage(counts.get("prompt"), counts.get("completion"), cached=counts.get("cached") or None,
                        reasoning=details.get("reasoning") or None)  # fmt: skip

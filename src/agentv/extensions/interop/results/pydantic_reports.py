@@ -6,9 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentv.runs.foreign.foreign_files import decoded, problem, read_parts
-from agentv.runs.foreign.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun, Grade
-from agentv.runs.foreign.foreign_values import (
+from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_parts
+from agentv.extensions.interop.imports.foreign_run import (
+    ForeignCase,
+    ForeignGrade,
+    ForeignJob,
+    ForeignResults,
+    ForeignRun,
+)
+from agentv.extensions.interop.imports.foreign_values import (
     dict_of,
     error_info,
     grade_value,
@@ -42,7 +48,7 @@ class PydanticReport(ForeignResults):
                 header[keys[0]] = decoded(path, data, keys[0])
         metadata = dict_of(header.get("experiment_metadata"))
         target = text_of(metadata.get("model") or metadata.get("task_name")) or "task"
-        failed = [text_of(dict_of(each).get("name")) for each in list_of(header.get("report_evaluator_failures"))]
+        failed = [text_of(dict_of(entry).get("name")) for entry in list_of(header.get("report_evaluator_failures"))]
         run = ForeignRun(
             jobs=(),
             id=text_of(header.get("name")) or "pydantic-evals",
@@ -74,7 +80,7 @@ def _jobs(path: Path, target: str, dataset: str, notes: list[str]) -> Iterator[F
 def _job(row: dict[str, Any], target: str, dataset: str, is_failure: bool) -> ForeignJob:
     seconds = number_or_none(row.get("task_duration"))
     metrics = dict_of(row.get("metrics"))
-    labels = {name: dict_of(each).get("value") for name, each in dict_of(row.get("labels")).items()}
+    labels = {name: dict_of(label).get("value") for name, label in dict_of(row.get("labels")).items()}
     parts = ("metrics", metrics), ("attributes", dict_of(row.get("attributes"))), ("labels", labels)
     return ForeignJob(
         case=ForeignCase(
@@ -97,17 +103,19 @@ def _job(row: dict[str, Any], target: str, dataset: str, is_failure: bool) -> Fo
     )
 
 
-def _grades(row: dict[str, Any]) -> Iterator[Grade]:
+def _grades(row: dict[str, Any]) -> Iterator[ForeignGrade]:
     for kind in ("assertions", "scores"):
         for name, result in dict_of(row.get(kind)).items():
             value = grade_value(dict_of(result).get("value"))
             passed = value if isinstance(value, bool) else None
             reason = text_of(dict_of(result).get("reason")) or None
-            yield Grade(value=value, passed=passed, reasoning=reason, **_source(name, dict_of(result).get("source")))
+            yield ForeignGrade(
+                value=value, passed=passed, reasoning=reason, **_source(name, dict_of(result).get("source"))
+            )
     others = any(dict_of(row.get(kind)) for kind in ("assertions", "scores"))
     for failure in map(dict_of, list_of(row.get("evaluator_failures"))):
         message = text_of(failure.get("error_message")) or "The evaluator failed"
-        yield Grade(
+        yield ForeignGrade(
             error=message,
             weight=0.0 if others else 1.0,
             **_source(text_of(failure.get("name")) or "evaluator", failure.get("source")),

@@ -35,6 +35,8 @@ _IGNORED = frozenset((
     "task-summary", "tool_progress", "worktree-state",
 ))  # fmt: skip
 
+_PROBED = 30
+
 
 class _ClaudeCode(SessionFormat):
     agent = "claude-code"
@@ -42,11 +44,11 @@ class _ClaudeCode(SessionFormat):
     marks = (b'"sessionId"', b'"leafUuid"', b'"session_id"', b'"messageId"')
 
     def fits(self, file: SessionFile) -> bool:
-        return file.is_lines and any(map(_is_record, file.first))
+        return any(map(_is_record, file.first if file.is_lines else _listed(file)[:_PROBED]))
 
     def read(self, file: SessionFile, log: ReadLog) -> Iterator[Session]:
         reader = _Reader(self.agent)
-        for record in file.records(log):
+        for record in file.records(log) if file.is_lines else _listed(file):
             reader.take(record, log)
         if reader.ids:
             reader.builder.learn(id=file.stem if file.stem in reader.ids else reader.ids[-1])
@@ -57,6 +59,13 @@ class _ClaudeCode(SessionFormat):
 
 
 CLAUDE_CODE = _ClaudeCode()
+
+
+def _listed(file: SessionFile) -> list[dict[str, Any]]:
+    """Return the records of a JSON document: a list, as `--output-format json --verbose` prints it, or one in it."""
+    document = file.document
+    lists = [document] if isinstance(document, list) else document.values() if isinstance(document, dict) else []
+    return next((objects_in(items) for items in lists if any(map(_is_record, objects_in(items)[:_PROBED]))), [])
 
 
 def _is_record(data: dict[str, Any]) -> bool:

@@ -143,8 +143,8 @@ def _tool(item: dict[str, Any]) -> str:
 
 
 def _input(item: dict[str, Any]) -> Any:
-    given = next((item[key] for key in ("arguments", "input", "action") if item.get(key) is not None), None)
-    return decoded(given)
+    value = next((item[key] for key in ("arguments", "input", "action") if item.get(key) is not None), None)
+    return decoded(value)
 
 
 def _output(output: Any) -> tuple[Any, bool]:
@@ -155,5 +155,5 @@ def _output(output: Any) -> tuple[Any, bool]:
     if isinstance(wrapped, dict) and "content" in wrapped:
         return wrapped["content"], wrapped.get("success") is False
     text = text_of(output) if isinstance(output, list) else output
-    found = _EXIT.search(text[:500]) if isinstance(text, str) else None
-    return text, bool(found and int(found[1]))
+    match = _EXIT.search(text[:500]) if isinstance(text, str) else None
+    return text, bool(match and int(match[1]))

@@ -95,8 +95,8 @@ def add_chat_messages(builder: SessionBuilder, messages: list[dict[str, Any]]) -
             builder.add_text(text)
             for call in objects_in(message.get("tool_calls")):
                 function = object_in(call, "function") or call
-                given = function.get("arguments")
-                input = decoded(given)
+                arguments = function.get("arguments")
+                input = decoded(arguments)
                 builder.add_call(str(call.get("id", "")), str(function.get("name", "")), input, None)
         elif role == "tool":
             builder.add_result(str(message.get("tool_call_id", "")), text, None)

@@ -82,7 +82,7 @@ def _folded(records: Iterable[dict[str, Any]]) -> tuple[dict[str, Any], list[dic
             messages[str(record["id"])] = record
         else:
             values = object_in(record, "$set") or record
-            messages |= {str(each.get("id")): each for each in objects_in(values.get("messages"))}
+            messages |= {str(message.get("id")): message for message in objects_in(values.get("messages"))}
             about |= {key: value for key, value in values.items() if key != "messages"}
     return about, list(messages.values())
 
@@ -95,7 +95,7 @@ def _take(builder: SessionBuilder, message: dict[str, Any], log: ReadLog) -> Non
         text = text_of(content)
         if not _CONTEXT.match(text):
             builder.add_request(text, attachments_in(content))
-    elif kind == "gemini":
+    elif kind in ("gemini", "qwen"):  # an early Qwen Code wrote the same files
         builder.learn(model=message.get("model"))
         builder.start_turn(message.get("id"))
         builder.add_text(text_of(content))
@@ -113,9 +113,9 @@ def _take_call(builder: SessionBuilder, call: dict[str, Any], at_ms: float | Non
     if result is not None or call.get("status") in ("error", "cancelled"):
         failed = call.get("status") in ("error", "cancelled")
         responses = objects_in(result if isinstance(result, list) else [result])
-        output = [object_in(each, "functionResponse").get("response") for each in responses]
-        shown = _response(output[0]) if output else call.get("resultDisplay")
-        builder.add_result(id, shown, builder.see_time(ended), failed=failed)
+        output = [object_in(response, "functionResponse").get("response") for response in responses]
+        content = _response(output[0]) if output else call.get("resultDisplay")
+        builder.add_result(id, content, builder.see_time(ended), failed=failed)
 
 
 def _response(response: Any) -> Any:
@@ -131,7 +131,7 @@ def _history(document: Any) -> list[dict[str, Any]]:
 
 def _is_content(contents: list[dict[str, Any]]) -> bool:
     return bool(contents) and all(
-        each.get("role") in ("user", "model") and isinstance(each.get("parts"), list) for each in contents
+        content.get("role") in ("user", "model") and isinstance(content.get("parts"), list) for content in contents
     )
 
 
@@ -156,7 +156,7 @@ def _take_contents(builder: SessionBuilder, contents: list[dict[str, Any]]) -> N
             if result := object_in(part, "functionResponse"):
                 names = [id for id, name in waiting if id == result.get("id") or name == result.get("name")]
                 builder.add_result(next(iter(names), ""), _response(result.get("response")), None)
-                waiting = [each for each in waiting if each[0] not in names[:1]]
+                waiting = [entry for entry in waiting if entry[0] not in names[:1]]
         if not _CONTEXT.match(text):
             builder.add_request(text, attachments_in(parts))
 

@@ -52,7 +52,7 @@ class _OpenCode(SessionFormat):
             yield from self._read_database(file.path, log)
         elif "info" in file.document:
             exported = objects_in(file.document.get("messages"))
-            messages = [_Message(object_in(each, "info"), objects_in(each.get("parts"))) for each in exported]
+            messages = [_Message(object_in(entry, "info"), objects_in(entry.get("parts"))) for entry in exported]
             yield from self._session(object_in(file.document, "info"), messages, file.path, log)
         else:
             yield from self._session(file.document, _stored(file, log), file.path, log)
@@ -97,10 +97,10 @@ def _is_database(path: str) -> bool:
 
     try:
         with closing(_open(path)) as database:
-            found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     except sqlite3.Error:
         return False
-    return {"session", "message", "part"} <= {name for (name,) in found}
+    return {"session", "message", "part"} <= {name for (name,) in rows}
 
 
 def _rows(database: Any, session: str) -> Iterator[_Message]:
@@ -123,8 +123,8 @@ def _stored(file: SessionFile, log: ReadLog) -> Iterator[_Message]:
         if os.path.isdir(folder):
             for info in _documents(folder, log):
                 name = str(info.get("id", ""))
-                found = (os.path.join(base, "part", *path) for path in ((name,), (id, name)))
-                parts = next((each for each in found if name and os.path.isdir(each)), None)
+                candidates = (os.path.join(base, "part", *path) for path in ((name,), (id, name)))
+                parts = next((candidate for candidate in candidates if name and os.path.isdir(candidate)), None)
                 yield _Message(info, list(_documents(parts, log)) if parts else objects_in(info.get("parts")))
             return
     log.skip("no messages next to the session", file.path)

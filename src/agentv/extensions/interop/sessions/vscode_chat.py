@@ -41,8 +41,8 @@ class _VsCodeChat(SessionFormat):
             first = file.first[0]
             return first.get("kind") == _INITIAL and "requests" in object_in(first, "v")
         return isinstance(file.document, dict) and any(
-            "requestId" in each or ("response" in each and "message" in each)
-            for each in objects_in(file.document.get("requests"))
+            "requestId" in request or ("response" in request and "message" in request)
+            for request in objects_in(file.document.get("requests"))
         )
 
     def read(self, file: SessionFile, log: ReadLog) -> Iterator[Session]:
@@ -99,7 +99,7 @@ def _take(builder: SessionBuilder, request: dict[str, Any], place: int, log: Rea
     builder.learn(model=str(request.get("modelId") or "").removeprefix("copilot/"))
     message = request.get("message")
     files = objects_in(object_in(request, "variableData").get("variables"))
-    images = sum(each.get("kind") == "image" or bool(each.get("isImage")) for each in files)
+    images = sum(entry.get("kind") == "image" or bool(entry.get("isImage")) for entry in files)
     builder.add_request(message if isinstance(message, str) else text_of([message]), images)
     result = object_in(request, "result")
     timings = object_in(result, "timings").get("totalElapsed")
@@ -107,19 +107,19 @@ def _take(builder: SessionBuilder, request: dict[str, Any], place: int, log: Rea
         builder.see_time(at_ms + timings)
     metadata = object_in(result, "metadata")
     rounds = objects_in(metadata.get("toolCallRounds"))
-    if rounds and any(objects_in(each.get("toolCalls")) for each in rounds):
+    if rounds and any(objects_in(entry.get("toolCalls")) for entry in rounds):
         _take_rounds(builder, rounds, object_in(metadata, "toolCallResults"), place)
     else:
         _take_shown(builder, objects_in(request.get("response")), place, log)
 
 
 def _take_rounds(builder: SessionBuilder, rounds: list[dict[str, Any]], results: dict[str, Any], place: int) -> None:
-    for number, each in enumerate(rounds):
+    for number, entry in enumerate(rounds):
         builder.start_turn((place, number))
-        builder.add_text(text_of(each.get("response")))
-        for call in objects_in(each.get("toolCalls")):
-            id, given = str(call.get("id", "")), call.get("arguments")
-            input = decoded(given)
+        builder.add_text(text_of(entry.get("response")))
+        for call in objects_in(entry.get("toolCalls")):
+            id, arguments = str(call.get("id", "")), call.get("arguments")
+            input = decoded(arguments)
             builder.add_call(id, str(call.get("name", "")), input, None)
             if id in results:
                 builder.add_result(id, _result(results[id]), None)

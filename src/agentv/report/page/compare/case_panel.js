@@ -83,6 +83,7 @@ export class CasePanel {
     const link = (place) => {
       const side = pair.sides[place];
       const run = this.source.runs?.[place];
+      if (place === 0 && this.source.isPooled) return null; // the row is one of several runs
       return side && run && element("a", { href: this.shell.address("run", { run, open: String(side.row) }) }, `Full result in ${LETTERS[place]}`);
     };
     return [

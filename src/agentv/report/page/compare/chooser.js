@@ -11,22 +11,46 @@ export class Chooser {
     this.state = state;
     const select = (place) => element("select", { "aria-label": `Run ${"AB"[place]}`, onchange: () => this.#choose(place) });
     this.selects = [select(0), select(1)];
+    this.pool = element("input", { type: "checkbox", onchange: () => this.#pool() });
+    this.poolLabel = element("label", { class: "pool" }, this.pool, " Pool A with its equal runs");
     this.root = element(
       "div",
       { class: "chooser" },
       element("label", {}, "A ", this.selects[0]),
       element("button", { type: "button", "aria-label": "Swap A and B", title: "Swap A and B", onclick: () => this.#swap() }, "⇄"),
       element("label", {}, "B ", this.selects[1]),
+      this.poolLabel,
     );
   }
 
   // Lists the runs and returns the chosen ones; without any, the run of the address and the one before it.
   async load() {
     const { runs } = await this.source.runs();
+    this.runs = runs;
     let chosen = this.state.getAll("runs");
     if (!chosen.length) chosen = proposal(runs, this.state.get("run"));
     this.selects.forEach((select, place) => this.#fill(select, runs, chosen[place], chosen[1 - place]));
+    this.pool.checked = this.state.get("pool") === "1";
+    this.poolLabel.hidden = chosen.length !== 2 || !this.#related(chosen).length;
     return chosen.length > 1 ? chosen : [];
+  }
+
+  // The runs to pool with A, if that is chosen: the server leaves out those that differ.
+  pooled(chosen) {
+    return this.state.get("pool") === "1" && chosen.length === 2 ? this.#related(chosen) : [];
+  }
+
+  // Finished runs of the same datasets and targets as A, without A and B.
+  #related([first, second]) {
+    const ids = [first, second].map((name) => name.split(":")[0]);
+    const model = this.runs.find((run) => run.id === ids[0]);
+    const key = (run) => JSON.stringify([run.datasets, Object.keys(run.targets ?? {})]);
+    const isRelated = (run) => run.state === "finished" && !ids.includes(run.id) && key(run) === key(model);
+    return model ? this.runs.filter(isRelated).map((run) => run.id) : [];
+  }
+
+  #pool() {
+    this.state.update({ pool: this.pool.checked ? "1" : null, case: null }, { isStep: true });
   }
 
   // Lists runs with a dataset of the other chosen run first: others have no case in common.

@@ -60,7 +60,8 @@ class ComparePage {
       if (runs.length && !this.state.getAll("runs").length) this.state.fill({ runs });
       if (this.chooser && !runs.length) return this.#say("Choose two runs to compare, or two targets of one run.");
       this.#say("Comparing…");
-      const found = await this.source.comparison({ runs, isAllowed: this.state.get("anyway") === "1" });
+      const pooled = this.chooser?.pooled(runs) ?? [];
+      const found = await this.source.comparison({ runs, pooled, isAllowed: this.state.get("anyway") === "1" });
       const head = await found.head((read) => {
         if (!isLeft() && read) this.#say(`Reading cases: ${count(read)}`);
         return !isLeft();

@@ -3,6 +3,7 @@
 import { copyButton } from "../core/copy.js";
 import { element } from "../core/dom.js";
 import { count, interval, number, percent } from "../core/format.js";
+import { frontierChart } from "../core/frontier.js";
 import { visible } from "../core/text.js";
 import { sentence, signed, signedInterval } from "./figures.js";
 
@@ -177,6 +178,7 @@ export function matrix(head) {
     verdict(head),
     element("p", { class: "note" }, visible(head.basis)),
     head.tables.map((each) => section(each.title, table(each))),
+    head.frontier && section(head.frontier.table.title, frontierChart(head.frontier), table(head.frontier.table)),
     whatChanged(head.what_changed),
   );
 }

@@ -97,7 +97,7 @@ class Shell {
   }
 
   #routeOf(view) {
-    return JSON.stringify([view.name, this.state.get("run"), this.state.getAll("runs")]);
+    return JSON.stringify([view.name, this.state.get("run"), this.state.getAll("runs"), this.state.get("pool")]);
   }
 
   key(event) {

@@ -47,8 +47,8 @@ export class ServedSource {
   }
 
   // The comparison of two or more runs, or of the targets of one; `isAllowed` ignores that the measure changed.
-  async comparison({ runs, isAllowed = false }) {
-    return new ServedComparison(runs, isAllowed);
+  async comparison({ runs, pooled = [], isAllowed = false }) {
+    return new ServedComparison(runs, isAllowed, pooled);
   }
 
   // Events of the server: the list of runs changed, or a running eval made progress.

@@ -5,11 +5,17 @@ import { get } from "./request.js";
 export class ServedComparison {
   #parameters;
 
-  // `names` are ids of runs, each with an optional target or prompt after a colon.
-  constructor(names, isAllowed) {
+  // `names` are ids of runs, each with an optional target or prompt after a colon; `pooled` those of runs that are
+  // pooled with the first if they are equal to it.
+  constructor(names, isAllowed, pooled = []) {
     this.runs = names.map((name) => name.split(":")[0]);
     if (this.runs.length === 1) this.runs.push(this.runs[0]); // its targets are compared
-    this.#parameters = new URLSearchParams([...names.map((name) => ["runs", name]), ...(isAllowed ? [["anyway", "1"]] : [])]);
+    this.isPooled = pooled.length > 0;
+    this.#parameters = new URLSearchParams([
+      ...names.map((name) => ["runs", name]),
+      ...pooled.map((id) => ["pooled", id]),
+      ...(isAllowed ? [["anyway", "1"]] : []),
+    ]);
   }
 
   // `onProgress` receives the number of cases read so far; if it returns false, the page was left.

@@ -2,17 +2,24 @@
 
 import { element, replaceChildren } from "../core/dom.js";
 import { listItem, firstEntries } from "../core/first_entries.js";
+import { frontierChart } from "../core/frontier.js";
 import { count, interval, number, percent, percentInterval, plural } from "../core/format.js";
 import { own } from "../core/lookup.js";
 import { BINS } from "../data/rows.js";
 import { oneLine, visible } from "../core/text.js";
 
 const MOST_CARDS = 50;
+const CARD = 214; // the least width of a card
 const LEAST_FOR_A_BAR = 5; // results; the interval of fewer is too wide to be useful
 
 export function targetCards(head) {
   const targets = Object.entries(head.summary.targets);
-  return firstEntries(targets, ([name, target]) => card(name, target, head, targets.length > 1), "targets", { most: MOST_CARDS });
+  const cards = firstEntries(targets, ([name, target]) => card(name, target, head, targets.length > 1), "targets", { most: MOST_CARDS });
+  return [cards, head.frontier && frontierCard(head.frontier)].flat();
+}
+
+function frontierCard(frontier) {
+  return element("article", { class: "card", "aria-label": "Cost and quality" }, element("h2", {}, "Cost and quality"), frontierChart(frontier, CARD));
 }
 
 // The numbers of jobs without a result: those that early stopping saved, and others. `lost` if the run is damaged.

@@ -1,1 +1,1 @@
-module.exports = () => "x"
+module.exports = ({ vars, provider }) => `Built: ${vars.text} for ${provider.id}`

@@ -15,12 +15,20 @@ from agentv.datasets.foreign.values import (
     is_blank,
     object_at,
     text_of,
+    texts_of,
     with_outcome,
+    with_turns,
 )
+from agentv.datasets.formats.dataset_format import Content
+from agentv.extensions.interop.datasets.written_case import restore
 
 _CASES = ("eval_cases", "evalCases")
 _SETS = ("eval_set_id", "evalSetId")
 _IDS = ("eval_id", "evalId", "eval_case_id", "evalCaseId")
+_BEHAVIOR = ("behavior_instructions", "behaviorInstructions", "description")
+_MOST_INVOCATIONS = 20
+"""The default limit of ADK for messages of a simulated user."""
+
 _TURN = ("query", "expected_tool_use", "reference")
 
 
@@ -29,14 +37,17 @@ class _ADK(ForeignFormat):
     strength = 0.84
     fields = "user_content → input and turns, final_response → expected_output, tool_uses → tool_trajectory"
     in_folders = True
+    writes = (".json",)
 
     def fits(self, file: RecordFile) -> bool:
         if file.kind != "json":
             return False
         document, rows = document_of(file), objects(file)
-        if isinstance(found := first_of(document, *_CASES), list):
+        if _scenarios(document):
+            return True
+        if isinstance(cases := first_of(document, *_CASES), list):
             return any(key in document for key in _SETS) or all(
-                isinstance(case, dict) and any(key in case for key in _IDS) for case in found
+                isinstance(case, dict) and any(key in case for key in _IDS) for case in cases
             )
         if all_have(rows, "data") and all(isinstance(row["data"], list) for row in rows):
             return True
@@ -48,7 +59,9 @@ class _ADK(ForeignFormat):
 
     def items(self, file: RecordFile) -> Iterator[Record]:
         document, rows = document_of(file), objects(file)
-        if document:
+        if scenarios := _scenarios(document):
+            yield from (Record(line, {"conversation_scenario": item}) for line, item in items_of(scenarios))
+        elif document:
             yield from items_of(first_of(document, *_CASES))
         elif all_have(rows, "data"):
             yield from file.records()
@@ -62,34 +75,50 @@ class _ADK(ForeignFormat):
             lose("the state of a session: it is in the metadata")
         turns = [_new_turn(turn) for turn in data.get("conversation") or ()]
         turns += [_old_turn(turn) for turn in data.get("data") or ()]
-        scenario = data.get("conversation_scenario")
+        scenario = first_of(data, "conversation_scenario", "conversationScenario")
         row: dict[str, Any] = {
             "id": first_of(data, *_IDS, "name"),
             "rubrics": _rubrics(data),
-            "metadata": filled({"session_input": session}),
+            "metadata": {**object_at(data, "metadata"), **filled({"session_input": session})},
         }
         if turns:
-            first, *later = turns
-            row |= {key: first.get(key) for key in ("input", "expected_output")}
-            row["assertions"] = first.get("assertions") if not later else []
-            if later:
-                last = later[-1]
-                row |= {"turns": later, "expected_output": last.get("expected_output")}
-                if first.get("assertions"):
-                    lose("tool calls expected in the first of several turns")
-                if first.get("expected_output"):
-                    lose("the answer expected in the first of several turns")
-        elif isinstance(scenario, dict):
+            return [restore(with_turns(row, turns), data, "metadata", lose)]
+        if isinstance(scenario, dict):
             plan = text_of(scenario.get("conversation_plan"))
-            row |= {"input": text_of(scenario.get("starting_prompt")) or plan, "user": {"goal": plan}}
+            user = {"goal": plan, "persona": _persona(first_of(scenario, "user_persona", "userPersona"), lose)}
+            row |= {"input": text_of(scenario.get("starting_prompt")) or plan}
+            row["user"] = {**filled(user), "max_turns": _MOST_INVOCATIONS}
         elif not is_blank(data.get("prompt")):
             row |= {"input": _text(data["prompt"]), "expected_output": _reference(data.get("reference"))}
         else:
             raise ValueError("The eval case has no conversation, scenario or prompt")
-        return [with_outcome(row)]
+        return [restore(with_outcome(row), data, "metadata", lose)]
+
+    def write(self, content: Content, path: str) -> None:
+        from agentv.extensions.interop.datasets.agents.adk_writer import write_eval_set  # late: few conversions need it
+
+        write_eval_set(content, path)
 
 
 ADK = _ADK()
+
+
+def _scenarios(document: dict[str, Any]) -> list[Any]:
+    """Return the scenarios of a file for `adk eval_set add_eval_case`; empty if it is another file."""
+    items = document.get("scenarios")
+    is_list = isinstance(items, list) and all(isinstance(item, dict) and "conversation_plan" in item for item in items)
+    return items if is_list and isinstance(items, list) else []
+
+
+def _persona(value: Any, lose: Lose) -> str:
+    """Return a persona as text: its description, and what it does. Personas of ADK itself are named only."""
+    if not isinstance(value, dict):
+        if not is_blank(value):
+            lose(f"the persona {value} of ADK: only its name is known")
+        return text_of(value)
+    behaviors = [item for item in value.get("behaviors") or () if isinstance(item, dict)]
+    rules = [line for item in behaviors for line in texts_of(first_of(item, *_BEHAVIOR))]
+    return "\n".join([text_of(value.get("description")) or text_of(value.get("id")), *(f"- {line}" for line in rules)])
 
 
 def _text(content: Any) -> str:
@@ -109,14 +138,14 @@ def _rubrics(data: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rubrics of a case: a list, or groups of them."""
     groups = first_of(data, "rubric_groups", "rubricGroups") or {}
     lists = [data.get("rubrics"), *(group.get("rubrics") for group in groups.values() if isinstance(group, dict))]
-    found: dict[str, dict[str, Any]] = {}
+    rubrics: dict[str, dict[str, Any]] = {}
     for item in (item for items in lists if isinstance(items, list) for item in items if isinstance(item, dict)):
         content = first_of(item, "rubric_content", "rubricContent", "content") or {}
         text = first_of(content, "text_property", "textProperty") or object_at(content, "property").get("description")
         if not is_blank(text):
-            name = text_of(first_of(item, "rubric_id", "rubricId")) or f"rubric-{len(found) + 1}"
-            found.setdefault(name, {"id": name, "expected_outcome": text_of(text)})
-    return list(found.values())
+            name = text_of(first_of(item, "rubric_id", "rubricId")) or f"rubric-{len(rubrics) + 1}"
+            rubrics.setdefault(name, {"id": name, "expected_outcome": text_of(text)})
+    return list(rubrics.values())
 
 
 def _new_turn(turn: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from agentv.datasets.foreign.values import filled, first_of, object_at, text_of,
 
 _TASK = ("task.toml", "task.yaml")
 _INSTRUCTIONS = ("instruction.md", "task.md")
+_FOLDERS = ("environment", "tests", "solution")
+_REFUSAL = "The tests of a Harbor task decide its reward, and they need a container: run the task with Harbor"
 
 
 class _Harbor(ForeignFormat):
@@ -19,7 +21,7 @@ class _Harbor(ForeignFormat):
 
     title = "task folders of Harbor"
     strength = 0.9
-    fields = "instruction.md → input, task.toml → metadata"
+    fields = "instruction.md → input, steps → turns, task.toml and the names of files → metadata"
     is_folder = True
     in_folders = True
 
@@ -32,8 +34,8 @@ class _Harbor(ForeignFormat):
         if own is not None:
             return (own,)
         names = sorted(os.listdir(path)) if os.path.isdir(path) else []
-        found = (_task_file(os.path.join(path, name)) for name in names if not name.startswith("."))
-        return tuple(file for file in found if file is not None)
+        task_files = (_task_file(os.path.join(path, name)) for name in names if not name.startswith("."))
+        return tuple(file for file in task_files if file is not None)
 
     def fits(self, file: RecordFile) -> bool:
         return os.path.basename(file.path) in _TASK
@@ -41,34 +43,60 @@ class _Harbor(ForeignFormat):
     def items(self, file: RecordFile) -> Iterator[Record]:
         yield Record(1, {"folder": os.path.dirname(file.path), "settings": document_of(file)})
 
-    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
+    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:  # noqa: ARG002
         folder, settings = record.data["folder"], record.data["settings"]
-        written = (os.path.join(folder, name) for name in _INSTRUCTIONS)
-        path = next((each for each in written if os.path.isfile(each)), None)
-        text = record_file(path).text if path else text_of(first_of(settings, "instruction", "prompt"))
-        if not text.strip():
+        texts = [_instruction(os.path.join(folder, "steps", name)) for name in _step_names(folder, settings)]
+        own = _instruction(folder) or text_of(first_of(settings, "instruction", "prompt"))
+        first, *later = [text for text in (own, *texts) if text.strip()] or [""]
+        if not first:
             raise ValueError("The task has no instruction")
-        for name, what in (("environment", "the container of a task"), ("tests", "the tests of a task")):
-            if os.path.isdir(os.path.join(folder, name)):
-                lose(f"{what}, which need a container engine")
         metadata = object_at(settings, "metadata") or settings
+        files = {name: _files_in(os.path.join(folder, name)) for name in _FOLDERS}
+        others = {key: value for key, value in settings.items() if metadata is not settings and key != "metadata"}
         row = {
             "id": os.path.basename(os.path.abspath(folder)),
-            "input": text,
+            "input": first,
+            "turns": [{"input": text} for text in later],
             "expected_outcome": "Completes the task as instructed",
             "tags": [*texts_of(metadata.get("tags")), *texts_of(metadata.get("difficulty"))],
-            "metadata": {key: value for key, value in metadata.items() if key not in ("tags", "instruction")},
+            "metadata": {
+                **{key: value for key, value in metadata.items() if key not in ("tags", "instruction")},
+                **others,
+                **filled({"files": filled(files)}),
+            },
+            "case_error": _REFUSAL if files["tests"] else None,
         }
         return [filled(row)]
+
+
+def _instruction(folder: str) -> str:
+    paths = (os.path.join(folder, name) for name in _INSTRUCTIONS)
+    path = next((path for path in paths if os.path.isfile(path)), None)
+    return record_file(path).text if path else ""
+
+
+def _step_names(folder: str, settings: dict[str, Any]) -> list[str]:
+    """Return the folders of a task's steps, in the order of the settings, or else by name."""
+    steps = settings.get("steps")
+    names = [text_of(step.get("name")) for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
+    place = os.path.join(folder, "steps")
+    return names or (sorted(os.listdir(place)) if os.path.isdir(place) else [])
+
+
+def _files_in(folder: str) -> list[str]:
+    """Return the files below a folder, relative to it."""
+    paths = (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    return sorted(os.path.relpath(path, folder).replace(os.sep, "/") for path in paths)
 
 
 HARBOR = _Harbor()
 
 
 def _task_file(folder: str) -> str | None:
-    found = (os.path.join(folder, name) for name in _TASK)
-    path = next((each for each in found if os.path.isfile(each)), None)
+    candidates = (os.path.join(folder, name) for name in _TASK)
+    path = next((candidate for candidate in candidates if os.path.isfile(candidate)), None)
     if path is None:
         return None
     has_text = any(os.path.isfile(os.path.join(folder, name)) for name in _INSTRUCTIONS)
-    return path if has_text or path.endswith(".yaml") else None
+    has_steps = os.path.isdir(os.path.join(folder, "steps"))
+    return path if has_text or has_steps or path.endswith(".yaml") else None

@@ -53,8 +53,8 @@ class _Vally(ForeignFormat):
 
     def fits(self, file: RecordFile) -> bool:
         document = document_of(file)
-        found: list[Any] = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
-        rows = [row for row in found if isinstance(row, dict)]
+        items: list[Any] = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
+        rows = [row for row in items if isinstance(row, dict)]
         return bool(rows) and all("name" in row and ("prompt" in row or "turns" in row) for row in rows)
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _files(data: dict[str, Any], lose: Lose) -> dict[str, str]:
     if set(environment) - {"files"}:
         lose("settings of the environment: they are in the metadata")
     files = environment.get("files")
-    pairs = [(each.get("dest") or each.get("src"), each.get("src")) for each in files or () if isinstance(each, dict)]
+    pairs = [(file.get("dest") or file.get("src"), file.get("src")) for file in files or () if isinstance(file, dict)]
     return {place: source for place, source in pairs if isinstance(place, str) and isinstance(source, str)}
 
 
@@ -136,9 +136,9 @@ def _graders(data: dict[str, Any], lose: Lose) -> tuple[list[dict[str, Any]], li
             seconds = first_of(settings, "max_seconds", "seconds", "max", "value")
             entries += [{"type": "latency", "threshold": float(seconds) * 1000}] if _is_number(seconds) else []
         elif kind == "skill-invocation" and isinstance(first_of(settings, "skill", "name"), str):
-            wanted = settings.get("should_trigger", settings.get("expected", True)) is not False
+            should_trigger = settings.get("should_trigger", settings.get("expected", True)) is not False
             name = first_of(settings, "skill", "name")
-            entries.append({"type": "skill_trigger", "skill": name, "should_trigger": wanted})
+            entries.append({"type": "skill_trigger", "skill": name, "should_trigger": should_trigger})
         else:
             lose(f"a grader of type '{kind}'")
     return entries, rubrics

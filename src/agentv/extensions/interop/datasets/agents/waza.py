@@ -59,11 +59,11 @@ class _Waza(ForeignFormat):
         folder = os.path.dirname(file.path) or "."
         root = project_root(folder)
         for task in document_of(file)["tasks"]:
-            named = task.get("file") if isinstance(task, dict) and "prompt" not in task else task
-            if isinstance(task, dict) and not isinstance(named, str):
+            pattern = task.get("file") if isinstance(task, dict) and "prompt" not in task else task
+            if isinstance(task, dict) and not isinstance(pattern, str):
                 yield Record(1, task)
                 continue
-            for path in sorted(glob.glob(os.path.join(folder, text_of(named)), recursive=True))[:MOST_TASKS]:
+            for path in sorted(glob.glob(os.path.join(folder, text_of(pattern)), recursive=True))[:MOST_TASKS]:
                 if os.path.isfile(path) and os.path.commonpath((root, os.path.realpath(path))) == root:
                     yield Record(1, document_of(record_file(path)))
 

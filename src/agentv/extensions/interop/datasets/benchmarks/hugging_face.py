@@ -38,9 +38,9 @@ class _HuggingFace(ForeignFormat):
     def files(self, path: str) -> tuple[str, ...]:
         """Return the files of the split to evaluate."""
         splits = _configured(path) or _by_name(path)
-        for wanted in _SPLITS:
-            if splits.get(wanted):
-                return tuple(splits[wanted])
+        for split in _SPLITS:
+            if splits.get(split):
+                return tuple(splits[split])
         return tuple(next(iter(splits.values()), ()))
 
     def open(self, source: Source) -> Document:
@@ -69,17 +69,17 @@ HUGGING_FACE = _HuggingFace()
 def _configured(path: str) -> dict[str, list[str]]:
     """Return the files of each split by the front matter of the README: of the default configuration, or the first."""
     readme = os.path.join(path, "README.md")
-    found = _FRONT_MATTER.match(RecordFile(readme).head) if os.path.isfile(readme) else None
-    if found is None:
+    match = _FRONT_MATTER.match(RecordFile(readme).head) if os.path.isfile(readme) else None
+    if match is None:
         return {}
     try:
-        data = parse_yaml(found[1])
+        data = parse_yaml(match[1])
     except YamlError:
         return {}
     configs = data.get("configs") if isinstance(data, dict) else None
-    usable = [each for each in configs if isinstance(each, dict)] if isinstance(configs, list) else []
-    chosen = next((each for each in usable if each.get("default") is True), usable[0] if usable else {})
-    return _splits_of(path, chosen.get("data_files"), chosen.get("data_dir"))
+    usable = [entry for entry in configs if isinstance(entry, dict)] if isinstance(configs, list) else []
+    config = next((entry for entry in usable if entry.get("default") is True), usable[0] if usable else {})
+    return _splits_of(path, config.get("data_files"), config.get("data_dir"))
 
 
 def _splits_of(path: str, files: Any, folder: Any) -> dict[str, list[str]]:
@@ -90,14 +90,14 @@ def _splits_of(path: str, files: Any, folder: Any) -> dict[str, list[str]]:
         split, patterns = ("train", entry) if not isinstance(entry, dict) else (entry.get("split"), entry.get("path"))
         for pattern in patterns if isinstance(patterns, list) else [patterns]:
             splits.setdefault(str(split), []).extend(_inside(path, base, str(pattern)))
-    return {split: found for split, found in splits.items() if found}
+    return {split: paths for split, paths in splits.items() if paths}
 
 
 def _inside(path: str, base: str, pattern: str) -> list[str]:
     """Return the files that match a pattern, without those outside the project."""
     root = project_root(path)
-    found = sorted(glob.glob(os.path.join(base, pattern)))
-    return [each for each in found if os.path.commonpath((root, os.path.realpath(each))) == root]
+    matches = sorted(glob.glob(os.path.join(base, pattern)))
+    return [file for file in matches if os.path.commonpath((root, os.path.realpath(file))) == root]
 
 
 def _by_name(path: str) -> dict[str, list[str]]:

@@ -49,10 +49,10 @@ class _LMEval(ForeignFormat):
         if texts and text_of(target).strip().isdigit() and int(target) < len(texts):
             target = texts[int(target)]
         question = text_of(_value(task.get("doc_to_text"), document))
-        listed = "\n\n" + "\n".join(f"- {text}" for text in texts) if texts else ""
+        choice_list = "\n\n" + "\n".join(f"- {text}" for text in texts) if texts else ""
         row = {
             "id": document.get("id"),
-            "input": question + listed,
+            "input": question + choice_list,
             "expected_output": target,
             "metadata": filled({"doc": document}),
         }
@@ -65,7 +65,7 @@ LM_EVAL = _LMEval()
 def _value(template: Any, document: dict[str, Any]) -> Any:
     """Return the value of a field or of a template. Raises ValueError."""
     if isinstance(template, list):
-        return [_value(each, document) for each in template]
+        return [_value(item, document) for item in template]
     if not isinstance(template, str):
         return template
     if template in document:
@@ -89,8 +89,8 @@ def _data_files(path: str, task: dict[str, Any]) -> list[str]:
         raise InvalidDatasetError(f"No cases in {path}", what, hint, path=path, line=1)
     folder = os.path.dirname(path) or "."
     root = project_root(folder)
-    found = [os.path.join(folder, name) for name in names]
-    for each in found:
-        if os.path.commonpath((root, os.path.realpath(each))) != root:
-            raise InvalidDatasetError(f"Invalid task: {path}", f"'{each}' is outside the project", path=path, line=1)
-    return found
+    paths = [os.path.join(folder, name) for name in names]
+    for file in paths:
+        if os.path.commonpath((root, os.path.realpath(file))) != root:
+            raise InvalidDatasetError(f"Invalid task: {path}", f"'{file}' is outside the project", path=path, line=1)
+    return paths

@@ -12,6 +12,9 @@ from agentv.datasets.foreign.values import expected_calls, filled, is_blank, tex
 GREETING = "Hi! How can I help you today?"
 """The agent's first message: the simulated user, whose instructions the agent must not see, replies to it."""
 
+_LIMITS = {"stop": "###STOP###", "max_turns": 100}
+"""The text with which the user of tau2 ends a conversation, and half of its 200 steps."""
+
 _PARTS = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
 
 
@@ -37,7 +40,7 @@ class _Tau2(ForeignFormat):
         row = {
             "id": text_of(data["id"]),
             "input": data.get("ticket") or [{"role": "assistant", "content": GREETING}],
-            "user": filled({"goal": goal, "persona": text_of(scenario.get("persona"))}),
+            "user": {**filled({"goal": goal, "persona": text_of(scenario.get("persona"))}), **_LIMITS},
             "expected_outcome": _outcome(purpose),
             "rubrics": texts_of(criteria.get("nl_assertions")),
             "assertions": _checks(criteria),
@@ -62,8 +65,8 @@ def _instructions(value: Any) -> str:
 
 def _checks(criteria: dict[str, Any]) -> list[dict[str, Any]]:
     """Return evaluators for the actions of the assistant and for texts in its replies."""
-    actions = [each for each in criteria.get("actions") or () if each.get("requestor", "assistant") == "assistant"]
-    calls = [{"tool": text_of(each.get("name")), "input": _arguments(each)} for each in actions]
+    actions = [call for call in criteria.get("actions") or () if call.get("requestor", "assistant") == "assistant"]
+    calls = [{"tool": text_of(call.get("name")), "input": _arguments(call)} for call in actions]
     texts = texts_of(criteria.get("communicate_info"))
     return [
         *([expected_calls(calls)] if calls else []),

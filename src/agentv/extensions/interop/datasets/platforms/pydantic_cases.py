@@ -12,7 +12,13 @@ from agentv.datasets.foreign.values import filled, is_blank, metadata_of, questi
 _EQUALS = "EqualsExpected"
 _SKIPPED = "\0skipped"
 """The mark of a case that only `EqualsExpected` would check, and that has no expected output."""
-_USED = ("name", "inputs", "expected_output", "metadata", "evaluators")
+_REFUSED = "\0refused"
+"""The evaluators of the dataset that cannot be run here."""
+_BUILT_IN = (
+    *("Equals", "EqualsExpected", "Contains", "MaxDuration", "LLMJudge", "HasMatchingSpan", "ToolCorrectness"),
+    *("TrajectoryMatch", "ArgumentCorrectness", "MaxToolCalls", "MaxModelRequests", "GEval"),
+)
+_USED = ("name", "inputs", "expected_output", "metadata", "evaluators", _SKIPPED, _REFUSED)
 
 
 class _PydanticCases(ForeignFormat):
@@ -39,14 +45,15 @@ class _PydanticCases(ForeignFormat):
     def items(self, file: RecordFile) -> Iterator[Record]:
         document = document_of(file)
         is_shared = any(_name_of(item) == _EQUALS for item in _listed(document.get("evaluators")))
+        refused = _unsupported(document.get("evaluators"))
         for record in items_of(document["cases"]):
             own = _listed(record.data.get("evaluators"))
             # Without an expected output, `EqualsExpected` skips the case; the settings of the dataset could not.
-            named = [item for item in own if _name_of(item) != _EQUALS]
-            if record.data.get("expected_output") is not None and (is_shared or len(named) < len(own)):
-                named = [_EQUALS, *named]
-            skipped = is_shared or len(named) < len(own)
-            data = {**record.data, "evaluators": named, _SKIPPED: skipped and not named}
+            evaluators = [item for item in own if _name_of(item) != _EQUALS]
+            if record.data.get("expected_output") is not None and (is_shared or len(evaluators) < len(own)):
+                evaluators = [_EQUALS, *evaluators]
+            skipped = is_shared or len(evaluators) < len(own)
+            data = {**record.data, "evaluators": evaluators, _SKIPPED: skipped and not evaluators, _REFUSED: refused}
             yield Record(record.line, data)
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
@@ -57,8 +64,10 @@ class _PydanticCases(ForeignFormat):
             "input": question_of(data["inputs"], lose),
             "expected_output": data.get("expected_output"),
             "assertions": _entries(data.get("evaluators"), lose),
-            "metadata": metadata_of(data, (*_USED, _SKIPPED), metadata if isinstance(metadata, dict) else None),
+            "metadata": metadata_of(data, _USED, metadata if isinstance(metadata, dict) else None),
         }
+        if refused := [*data.get(_REFUSED, ()), *_unsupported(data.get("evaluators"))]:
+            row["case_error"] = "; ".join(map(_refusal, dict.fromkeys(refused)))
         if not is_blank(metadata) and not isinstance(metadata, dict):
             row["metadata"] = {"metadata": metadata}
         if data.get(_SKIPPED) and "expected_output" not in filled(row):
@@ -77,49 +86,62 @@ def _name_of(entry: Any) -> str:
     return text_of(next(iter(entry), "")) if isinstance(entry, dict) else text_of(entry)
 
 
-def _entries(found: Any, lose: Lose) -> list[dict[str, Any]]:
+def _entries(items: Any, lose: Lose) -> list[dict[str, Any]]:
     """Return the evaluators of a list: `Name`, `{Name: argument}` or `{Name: {key: value}}`."""
     entries = []
-    for item in found if isinstance(found, list) else ():
-        name, given = (_name_of(item), next(iter(item.values()), None)) if isinstance(item, dict) else (item, None)
-        entry = _entry(text_of(name), given, lose)
-        if entry is None:
-            lose(f"the evaluator '{name}'")
-        else:
-            entries.append(entry)
+    for item in items if isinstance(items, list) else ():
+        name, argument = (_name_of(item), next(iter(item.values()), None)) if isinstance(item, dict) else (item, None)
+        entry = _entry(text_of(name), argument, lose)
+        own = argument.get("evaluation_name") if isinstance(argument, dict) else None
+        entries += [entry | ({"name": own} if isinstance(own, str) else {})] if entry is not None else []
     return entries
 
 
-def _entry(name: str, given: Any, lose: Lose) -> dict[str, Any] | None:
-    options = given if isinstance(given, dict) else {}
-    value = options.get("value", None if isinstance(given, dict) else given)
+def _unsupported(items: Any) -> list[str]:
+    """Return the names of the evaluators that cannot be run here."""
+    return [_name_of(item) for item in _listed(items) if not _entries([item], lambda _: None)]
+
+
+def _refusal(name: str) -> str:
+    if name == "IsInstance":
+        return "The evaluator 'IsInstance' checks a Python type, and an answer is text: only 'str' can be checked"
+    if name in _BUILT_IN:
+        return f"The evaluator '{name}' of pydantic-evals has no counterpart with these settings"
+    return f"The evaluator '{name}' is a class of your project: score its cases with `python` or `code_judge`"
+
+
+def _entry(name: str, argument: Any, lose: Lose) -> dict[str, Any] | None:
+    options = argument if isinstance(argument, dict) else {}
+    value = options.get("value", None if isinstance(argument, dict) else argument)
     if name == "EqualsExpected":
         return {"type": "equals", "exact": True}
+    if name == "IsInstance" and options.get("type_name", argument) == "str":
+        return {"type": "regex", "name": "IsInstance", "value": "^"}  # as there, every text is one
     if name == "Equals":
         return {"type": "equals", "value": value, "exact": True}
     if name == "Contains":
         lowers = options.get("case_sensitive") is False
         return {"type": "icontains" if lowers else "contains", "value": value}
     if name == "MaxDuration":
-        seconds = options.get("seconds", given)
+        seconds = options.get("seconds", argument)
         return {"type": "latency", "threshold": float(seconds) * 1000} if isinstance(seconds, int | float) else None
     if name == "LLMJudge":
         if not is_blank(options.get("model")):
             lose("the model of an LLMJudge: the judge is a target")
-        return {"type": "rubric", "rubrics": [text_of(options.get("rubric", given))]}
+        return {"type": "rubric", "rubrics": [text_of(options.get("rubric", argument))]}
     if name == "GEval":
-        steps = options.get("evaluation_steps") or [options.get("criteria", given)]
+        steps = options.get("evaluation_steps") or [options.get("criteria", argument)]
         return {"type": "rubric", "rubrics": [text_of(step) for step in steps]}
     if name in ("MaxToolCalls", "MaxModelRequests"):
-        most = next((each for each in (*options.values(), given) if isinstance(each, int)), None)
+        most = next((candidate for candidate in (*options.values(), argument) if isinstance(candidate, int)), None)
         return {"type": "execution_metrics", "max_tool_calls": most} if name == "MaxToolCalls" and most else None
     if name in ("ToolCorrectness", "TrajectoryMatch"):
-        return _trajectory(name, options, given)
+        return _trajectory(name, options, argument)
     return None
 
 
-def _trajectory(name: str, options: dict[str, Any], given: Any) -> dict[str, Any] | None:
-    tools = next((each for each in (*options.values(), given) if isinstance(each, list)), None)
+def _trajectory(name: str, options: dict[str, Any], argument: Any) -> dict[str, Any] | None:
+    tools = next((candidate for candidate in (*options.values(), argument) if isinstance(candidate, list)), None)
     if not tools:
         return None
     expected = [{"tool": text_of(tool.get("name") if isinstance(tool, dict) else tool)} for tool in tools]

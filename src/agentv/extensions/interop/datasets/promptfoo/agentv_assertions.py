@@ -37,35 +37,35 @@ _CODE = ("javascript", "python", "script")
 
 def evaluators_of(assertions: Any, grading: Grading, transform: Any = None) -> list[Any]:
     """Return the evaluators for a list of assertions. `transform` is the test's own. Raises ValueError."""
-    found: list[Any] = []
-    for written in assertions if isinstance(assertions, list) else [] if is_blank(assertions) else [assertions]:
-        if isinstance(written, str) and written.startswith("file://"):
-            loaded = grading.read_file(written)
-            found += evaluators_of(loaded if isinstance(loaded, list) else [loaded], grading, transform)
-        elif isinstance(written, str):
-            found.append(_inserted(written, grading))
-        elif isinstance(written, dict):
-            found += _entries(dict(written), grading, transform)
+    evaluators: list[Any] = []
+    for assertion in assertions if isinstance(assertions, list) else [] if is_blank(assertions) else [assertions]:
+        if isinstance(assertion, str) and assertion.startswith("file://"):
+            loaded = grading.read_file(assertion)
+            evaluators += evaluators_of(loaded if isinstance(loaded, list) else [loaded], grading, transform)
+        elif isinstance(assertion, str):
+            evaluators.append(_inserted(assertion, grading))
+        elif isinstance(assertion, dict):
+            evaluators += _entries(dict(assertion), grading, transform)
         else:
-            raise ValueError(f"An assertion must be an object or a text, got {text_of(written)[:80]}")
-    return _with_rubric(found, grading, transform)
+            raise ValueError(f"An assertion must be an object or a text, got {text_of(assertion)[:80]}")
+    return _with_rubric(evaluators, grading, transform)
 
 
-def _with_rubric(found: list[Any], grading: Grading, transform: Any) -> list[Any]:
+def _with_rubric(evaluators: list[Any], grading: Grading, transform: Any) -> list[Any]:
     """Return the list with its texts as one rubric if it needs a judge or a transform; otherwise as they are."""
     judge, steps = grading.judge(None), transforms_of(transform)
-    texts = [each for each in found if isinstance(each, str)]
+    texts = [entry for entry in evaluators if isinstance(entry, str)]
     if (judge is None and steps is None) or not texts:
-        return found
-    first = next(index for index, each in enumerate(found) if isinstance(each, str))
+        return evaluators
+    first = next(index for index, entry in enumerate(evaluators) if isinstance(entry, str))
     rubric: dict[str, Any] = {"type": "rubric", "rubrics": texts, "weight": len(texts)}
     rubric |= {key: value for key, value in (("target", judge), ("transform", steps)) if value is not None}
-    return [*found[:first], rubric, *(each for each in found[first:] if not isinstance(each, str))]
+    return [*evaluators[:first], rubric, *(entry for entry in evaluators[first:] if not isinstance(entry, str))]
 
 
 def _entries(assertion: dict[str, Any], grading: Grading, transform: Any) -> list[dict[str, Any]]:
-    written = text_of(assertion.get("type"))
-    type_ = written.removeprefix("not-")
+    full_type = text_of(assertion.get("type"))
+    type_ = full_type.removeprefix("not-")
     if type_ == "assert-set":
         return [_set_entry(assertion, grading, transform)]
     if type_ in _OF_PROMPTFOO or type_.startswith("trajectory:"):
@@ -102,8 +102,8 @@ def _set_entry(assertion: dict[str, Any], grading: Grading, transform: Any) -> d
     members = evaluators_of(assertion.get("assert"), grading)
     if not members:
         raise ValueError("An assert-set has no assertions that can be kept")
-    left = {key: value for key, value in assertion.items() if key not in ("type", "assert", "threshold", "config")}
-    entry = {**left, "type": "composite", "evaluators": members, "aggregator": "weighted_average"}
+    settings = {key: value for key, value in assertion.items() if key not in ("type", "assert", "threshold", "config")}
+    entry = {**settings, "type": "composite", "evaluators": members, "aggregator": "weighted_average"}
     if assertion.get("threshold") is not None and assertion.get("required") is True:
         entry["required"] = assertion["threshold"]
     elif assertion.get("threshold") is not None:

@@ -16,12 +16,14 @@ from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import is_blank, object_at
 from agentv.datasets.formats.dataset_format import Batch, Document, ReadOptions, Source
 from agentv.errors import InvalidDatasetError
+from agentv.extensions.interop.datasets.promptfoo.agentv_hooks import with_extensions
 from agentv.extensions.interop.datasets.promptfoo.agentv_tests import (
     AgentvSuite,
     case_rows,
     imported_tests,
     is_name,
     listed,
+    trials_of,
     workspace_of,
 )
 from agentv.extensions.interop.datasets.promptfoo.promptfoo_config import files_used
@@ -46,9 +48,10 @@ _READ = frozenset(
     {
         *("tests", "scenarios", "prompts", "providers", "targets", "defaults", "environment", "timeout_seconds", "env"),
         *("evaluate_options", "threshold", "default_test", "assert", "tags", "metadata", "$schema", *_NOTES, *_LOST),
+        *("extensions", "suite"),
     }
 )
-_OPTIONS = {"repeat": "trials", "max_concurrency": "workers"}
+_OPTIONS = {"max_concurrency": "workers"}
 
 
 class _AgentvSuite(ForeignFormat):
@@ -89,6 +92,10 @@ class _AgentvSuite(ForeignFormat):
             header["execution"] = {**({"targets": suite.names} if suite.names else {}), **_execution(data, lose)}
             if not is_blank(data.get("environment")):
                 header["workspace"] = workspace_of(data["environment"], suite.files)
+            if not is_blank(data.get("extensions")):
+                header["workspace"] = with_extensions(header.get("workspace", {}), data["extensions"])
+            if not is_blank(data.get("suite")) and is_blank(data.get("name")):
+                header["dataset"] = data["suite"]
         except ValueError as error:
             raise InvalidDatasetError(f"Cannot read {file.path}", str(error), path=file.path) from None
         if suite.whole_variable is None and len(suite.prompts) == 1:
@@ -143,9 +150,9 @@ def _is_own(test: dict[str, Any]) -> bool:
     """Whether a test has what promptfoo's have not: criteria, or assertions that are texts or programs."""
     assertions = listed(test.get("assert"))
     return "criteria" in test or any(
-        (isinstance(each, str) and not each.startswith("file://"))
-        or (isinstance(each, dict) and each.get("type") == "script")
-        for each in assertions
+        (isinstance(assertion, str) and not assertion.startswith("file://"))
+        or (isinstance(assertion, dict) and assertion.get("type") == "script")
+        for assertion in assertions
     )
 
 
@@ -160,9 +167,11 @@ def _notes(data: dict[str, Any]) -> dict[str, Any]:
 
 def _execution(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
     options = object_at(data, "evaluate_options")
-    found = {name: options[key] for key, name in _OPTIONS.items() if key in options}
+    settings = {name: options[key] for key, name in _OPTIONS.items() if key in options}
+    if "repeat" in options:
+        settings["trials"] = trials_of(options["repeat"], lose)
     if not is_blank(options.get("timeout_ms")):
-        found["timeout_seconds"] = options["timeout_ms"] / 1000
-    for key in options.keys() - {*_OPTIONS, "timeout_ms"}:
+        settings["timeout_seconds"] = options["timeout_ms"] / 1000
+    for key in options.keys() - {*_OPTIONS, "repeat", "timeout_ms"}:
         lose(f"evaluate_options.{key}: use the options of `agentv eval`")
-    return found | {key: data[key] for key in ("timeout_seconds", "threshold") if data.get(key) is not None}
+    return settings | {key: data[key] for key in ("timeout_seconds", "threshold") if data.get(key) is not None}

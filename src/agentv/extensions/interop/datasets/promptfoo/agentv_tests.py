@@ -23,7 +23,7 @@ from agentv.trust.env_file import load_environment
 
 _KEPT = (
     *("conversation_id", "depends_on", "on_dependency_failure", "mode", "aggregation", "on_turn_failure", "tags"),
-    *("workspace", "context", "input_files", "window_size", "provider_output"),
+    *("cluster", "workspace", "context", "input_files", "window_size", "provider_output"),
 )
 _TEST_KEYS = frozenset(
     {
@@ -44,16 +44,16 @@ def _with_defaults(document: dict[str, Any], path: str) -> Any:
     def replace(text: str, _: KeyPath) -> str:
         return _ENV_DEFAULT.sub(chosen, text) if "env" in text and "default" in text else text
 
-    def chosen(found: re.Match[str]) -> str:
-        known = found[1] in own or load_environment(folder, project_root(folder)).variables.get(found[1])
-        return f"{{{{ env.{found[1]} }}}}" if known else found[3]
+    def chosen(match: re.Match[str]) -> str:
+        is_set = match[1] in own or load_environment(folder, project_root(folder)).variables.get(match[1])
+        return f"{{{{ env.{match[1]} }}}}" if is_set else match[3]
 
     return replace_texts(document, replace)
 
 
 def _with_imports(document: dict[str, Any]) -> Any:
     """Return the tests with those of `imports.tests`, which are files."""
-    files = [each.get("path") if isinstance(each, dict) else each for each in listed(imported_tests(document))]
+    files = [entry.get("path") if isinstance(entry, dict) else entry for entry in listed(imported_tests(document))]
     tests = document.get("tests")
     return [*listed(tests), *files] if files else tests
 
@@ -66,18 +66,20 @@ def imported_tests(document: dict[str, Any]) -> Any:
 class AgentvSuite(Suite):
     """An open suite. `names` are the targets that are evaluated, and `judge` that of its graders."""
 
+    reads_dates = False
+
     def __init__(self, path: str, lose: Lose) -> None:
         document = _with_defaults(document_of(record_file(path)), path)
         shared = {**document, "defaultTest": document.get("default_test"), "tests": _with_imports(document)}
         super().__init__(
             path, {key: value for key, value in shared.items() if key not in ("providers", "targets")}, lose
         )
-        left = _ENV_LEFT.search(text_of(self.data))
-        if left is not None:
-            raise ValueError(f"'{left[0]}' changes a variable of the environment. Use `default(…)`, or no filter")
+        match = _ENV_LEFT.search(text_of(self.data))
+        if match is not None:
+            raise ValueError(f"'{match[0]}' changes a variable of the environment. Use `default(…)`, or no filter")
         self.shared_assertions = [*listed(self.default.pop("assert", None)), *listed(self.data.get("assert"))]
         providers = listed(document.get("providers", document.get("targets")))
-        self.names = [name for each in providers if (name := self.target(each)) is not None]
+        self.names = [name for provider in providers if (name := self.target(provider)) is not None]
         defaults = object_at(self.data, "defaults")
         if not self.names and not is_blank(defaults.get("provider")):
             self.names = [name for name in [self.target(defaults["provider"])] if name is not None]
@@ -91,8 +93,8 @@ class AgentvSuite(Suite):
     def whole_variable(self) -> str | None:
         """The variable that is the whole prompt, whose value is the input as it is: text or messages."""
         content = self.prompts[0].content if len(self.prompts) == 1 else None
-        found = _WHOLE.fullmatch(content.strip()) if isinstance(content, str) else None
-        return found[1] if found else None
+        match = _WHOLE.fullmatch(content.strip()) if isinstance(content, str) else None
+        return match[1] if match else None
 
 
 def is_name(provider: Any) -> bool:
@@ -124,8 +126,17 @@ def workspace_of(environment: Any, files: SuiteFiles) -> dict[str, Any]:
     setup = {"command": setup} if isinstance(setup, str | list) else dict(setup or {})
     for key in setup.keys() - {"command", "cwd", "timeout_ms"}:
         raise ValueError(f"'environment.setup.{key}' is not supported")
-    found: dict[str, Any] = {} if is_blank(environment.get("workdir")) else {"template": environment["workdir"]}
-    return {**found, "hooks": {"before_all": setup}} if setup else found
+    workspace: dict[str, Any] = {} if is_blank(environment.get("workdir")) else {"template": environment["workdir"]}
+    return {**workspace, "hooks": {"before_all": setup}} if setup else workspace
+
+
+def trials_of(repeat: Any, lose: Lose) -> Any:
+    """Return the number of trials of a repeat policy."""
+    if not isinstance(repeat, dict):
+        return repeat
+    for key in sorted(repeat.keys() - {"count"}):
+        lose(f"repeat.{key} '{text_of(repeat[key])}': all answers count in the mean, with pass@k next to it")
+    return repeat.get("count", 1)
 
 
 def case_rows(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> Iterator[dict[str, Any]]:
@@ -134,8 +145,8 @@ def case_rows(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> Iterator[
         raise ValueError("'include' of another suite is not supported. Give both files on the command line")
     variables = with_files(object_at(test, "vars"), suite.files)
     lists = {key: value for key, value in variables.items() if _is_texts(value)}
-    for chosen, told_apart in combinations(lists):
-        row = _row(suite, test, resolved({**variables, **chosen}), lose)
+    for values, told_apart in combinations(lists):
+        row = _row(suite, test, resolved({**variables, **values}), lose)
         yield {**row, "id": f"{row['id']} [{told_apart}]"} if told_apart and "id" in row else row
 
 
@@ -162,33 +173,35 @@ def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lo
         row["criteria"] = rendered_strictly(test["criteria"], variables)
     if assertions:
         row["evaluators"] = evaluators_of(assertions, grading, transform)
+    elif any(isinstance(turn, dict) and first_of(turn, "assert", "assertions") for turn in listed(test.get("turns"))):
+        row["evaluators"] = []
     elif not is_blank(test.get("description")):
         row.setdefault("criteria", test["description"])
     return {**row, **_details(suite, test, grading)}
 
 
 def _details(suite: AgentvSuite, test: dict[str, Any], grading: Grading) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     for key in test.keys() - _TEST_KEYS:
         if not is_blank(test[key]):
             grading.lose(f"'{key}' of a test")
     if not is_blank(test.get("description")):
-        found["description"] = text_of(rendered_strictly(test["description"], grading.variables))
+        details["description"] = text_of(rendered_strictly(test["description"], grading.variables))
     if not is_blank(test.get("metadata")):
-        found["metadata"] = test["metadata"]
+        details["metadata"] = test["metadata"]
     if not is_blank(test.get("environment")):
-        found["workspace"] = workspace_of(test["environment"], suite.files)
+        details["workspace"] = workspace_of(test["environment"], suite.files)
     if isinstance(test.get("turns"), list):
-        found["turns"] = [_turn(turn, grading) for turn in test["turns"]]
-    return found
+        details["turns"] = [_turn(turn, grading) for turn in test["turns"]]
+    return details
 
 
 def _turn(turn: Any, grading: Grading) -> Any:
     if not isinstance(turn, dict):
         return turn
-    found = {key: value for key, value in turn.items() if key not in ("assert", "assertions")}
+    fields = {key: value for key, value in turn.items() if key not in ("assert", "assertions")}
     assertions = first_of(turn, "assert", "assertions")
-    texts = rendered_strictly(found, grading.variables)
+    texts = rendered_strictly(fields, grading.variables)
     return {**texts, "evaluators": evaluators_of(assertions, grading)} if assertions else texts
 
 
@@ -198,18 +211,17 @@ def _input(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any]) 
         return rendered_strictly(test["input"], variables)
     name = suite.whole_variable or (None if suite.prompts else "input")
     if name is None:
-        used = frozenset(each for prompt in suite.prompts for each in prompt.names)
-        for each in sorted(used & variables.keys()):
-            if _is_messages(variables[each]):
-                raise ValueError(f"The variable '{each}' has messages, which cannot be inserted in a text")
-        return {**dict.fromkeys(sorted(used - variables.keys()), ""), **variables}
+        used = frozenset(variable for prompt in suite.prompts for variable in prompt.names)
+        for variable in sorted(used & variables.keys()):
+            if _is_messages(variables[variable]):
+                raise ValueError(f"The variable '{variable}' has messages, which cannot be inserted in a text")
+        names = {"vars": dict(variables)} if "vars" in used and "vars" not in variables else {}
+        return {**dict.fromkeys(sorted(used - variables.keys() - {"vars"}), ""), **variables, **names}
     value = variables.get(name)
     if is_blank(value):
-        turns = test.get("turns")
-        first = turns[0].get("input") if isinstance(turns, list) and turns and isinstance(turns[0], dict) else None
-        if is_blank(first):
-            raise ValueError(f"The variable '{name}', which is the prompt, is missing in this test")
-        return rendered_strictly(first, variables)
+        if test.get("turns"):
+            return None
+        raise ValueError(f"The variable '{name}', which is the prompt, is missing in this test")
     if isinstance(value, str) or is_message(value) or _is_messages(value):
         return value
     return [{"role": "user", "content": value if isinstance(value, dict) else text_of(value)}]
@@ -222,21 +234,21 @@ def _is_messages(value: Any) -> bool:
 def _own_execution(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> dict[str, Any]:
     """Return the settings of one case: its target, threshold, trials and time limit."""
     own, run, options = object_at(test, "execution"), object_at(test, "run"), object_at(test, "options")
-    found = {key: value for key, value in own.items() if key != "skip_defaults"}
-    given = {**object_at(test, "run"), **({"repeat": options["repeat"]} if "repeat" in options else {})}
+    settings = {key: value for key, value in own.items() if key != "skip_defaults"}
+    overrides = {**object_at(test, "run"), **({"repeat": options["repeat"]} if "repeat" in options else {})}
     for key, name in (("threshold", "threshold"), ("repeat", "trials"), ("timeout_seconds", "timeout_seconds")):
-        if given.get(key) is not None:
-            found[name] = given[key]
+        if overrides.get(key) is not None:
+            settings[name] = trials_of(overrides[key], lose) if key == "repeat" else overrides[key]
     if test.get("threshold") is not None:
-        found["threshold"] = test["threshold"]
+        settings["threshold"] = test["threshold"]
     if not is_blank(options.get("provider")):
         target = suite.target(options["provider"])
-        found |= {} if target is None else {"targets": [target]}
+        settings |= {} if target is None else {"targets": [target]}
     for key in (run.keys() - {"threshold", "repeat", "timeout_seconds"}) | (
         options.keys() - {"provider", "transform", "repeat"}
     ):
         lose(f"'{key}' in the options of a test")
-    return found
+    return settings
 
 
 def _grading(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lose: Lose) -> Grading:
@@ -244,8 +256,8 @@ def _grading(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any]
     if not is_blank(test.get("criteria")):
         texts.setdefault("criteria", test["criteria"])
 
-    def judge(given: Any) -> str | None:
-        return suite.judge if is_blank(given) else suite.target(given)
+    def judge(provider: Any) -> str | None:
+        return suite.judge if is_blank(provider) else suite.target(provider)
 
     return Grading(
         variables=texts,

@@ -79,30 +79,30 @@ class Grading(msgspec.Struct, frozen=True):
 
 def entries_of(assertions: Any, grading: Grading, transform: Any = None) -> list[dict[str, Any]]:
     """Return the evaluators for a list of assertions. `transform` is the test's own. Raises ValueError."""
-    found = []
-    for written in assertions if isinstance(assertions, list) else ():
-        assertion = _resolved(written, grading)
+    entries = []
+    for item in assertions if isinstance(assertions, list) else ():
+        assertion = _resolved(item, grading)
         entry = _set_entry(assertion, grading) if assertion.get("type") == "assert-set" else _entry(assertion, grading)
         if entry is not None:
             own = None if assertion.get("type") == "assert-set" else assertion.get("transform")
             steps = transforms_of(transform, own)
-            found.append({**entry, "transform": steps} if steps else entry)
-    return found
+            entries.append({**entry, "transform": steps} if steps else entry)
+    return entries
 
 
-def _resolved(written: Any, grading: Grading) -> dict[str, Any]:
+def _resolved(assertion: Any, grading: Grading) -> dict[str, Any]:
     """Return an assertion with the template that it names."""
-    if isinstance(written, str) and written.startswith("file://"):
-        written = grading.read_file(written)
-    if not isinstance(written, dict):
-        raise ValueError(f"An assertion must be an object, got {text_of(written)[:80]}")
-    reference = written.get("$ref")
+    if isinstance(assertion, str) and assertion.startswith("file://"):
+        assertion = grading.read_file(assertion)
+    if not isinstance(assertion, dict):
+        raise ValueError(f"An assertion must be an object, got {text_of(assertion)[:80]}")
+    reference = assertion.get("$ref")
     if isinstance(reference, str):
         name = reference.removeprefix("#/assertionTemplates/")
         if not isinstance(grading.templates.get(name), dict):
             raise ValueError(f"'$ref: {reference}' names no assertion template")
-        written = {**grading.templates[name], **{key: value for key, value in written.items() if key != "$ref"}}
-    return dict(written)
+        assertion = {**grading.templates[name], **{key: value for key, value in assertion.items() if key != "$ref"}}
+    return dict(assertion)
 
 
 def _set_entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None:
@@ -118,23 +118,23 @@ def _set_entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | 
 
 
 def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None:
-    written = assertion.get("type")
-    if not isinstance(written, str):
+    full_type = assertion.get("type")
+    if not isinstance(full_type, str):
         raise ValueError("An assertion has no 'type'")
-    negated = written.startswith("not-")
-    type_ = written.removeprefix("not-")
+    negated = full_type.startswith("not-")
+    type_ = full_type.removeprefix("not-")
     for key in assertion.keys() - _COMMON:
         grading.lose(f"'{key}' of an assertion")
     if type_ in REFUSED or type_.startswith("promptfoo:"):
-        grading.lose(f"an assertion of type '{written}': {REFUSED.get(type_, 'it belongs to red-team tests')}")
+        grading.lose(f"an assertion of type '{full_type}': {REFUSED.get(type_, 'it belongs to red-team tests')}")
         return None
     value = _value(assertion.get("value"), type_, grading)
     own, least = _translated(type_, value, assertion, grading)
     if own is None:
         if not type_.startswith("trajectory:"):
             hint = did_you_mean(type_, _KNOWN)
-            raise ValueError(f"An assertion has the unknown type '{written}'" + (f". {hint}" if hint else ""))
-        grading.lose(f"an assertion of type '{written}' with settings that have no counterpart")
+            raise ValueError(f"An assertion has the unknown type '{full_type}'" + (f". {hint}" if hint else ""))
+        grading.lose(f"an assertion of type '{full_type}' with settings that have no counterpart")
         return None
     if negated:
         own, least = {**own, "negate": True}, _negated_minimum(least)
@@ -147,18 +147,18 @@ def _negated_minimum(least: float) -> float:
 
 
 def _common(assertion: dict[str, Any], grading: Grading, least: float) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     metric = rendered(assertion.get("metric"), grading.variables)
     if isinstance(metric, str) and metric.strip():
-        found["name"] = metric.strip()
+        settings["name"] = metric.strip()
     weight = assertion.get("weight")
     if is_number(weight):
-        found["weight"] = weight
+        settings["weight"] = weight
     # An assertion of weight 0 always passes. With a threshold, the mean decides.
-    found["required"] = 0.0 if weight == 0 else least
+    settings["required"] = 0.0 if weight == 0 else least
     if grading.has_threshold or weight == 0:
-        found["gate"] = False
-    return found
+        settings["gate"] = False
+    return settings
 
 
 def _value(value: Any, type_: str, grading: Grading) -> Any:
@@ -200,7 +200,9 @@ def _code_check(type_: str, value: Any, assertion: dict[str, Any]) -> dict[str, 
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"The assertion '{type_}' has no code")
     config = assertion.get("config")
-    settings: dict[str, Any] = {"config": config} if isinstance(config, dict) and config else {}
+    settings: dict[str, Any] = {"syntax": "promptfoo"}
+    if isinstance(config, dict) and config:
+        settings["config"] = config
     file = _CODE_FILE.match(value.strip())
     if type_ == "javascript":
         settings["on_throw"] = "fail"
@@ -218,23 +220,23 @@ def _code_check(type_: str, value: Any, assertion: dict[str, Any]) -> dict[str, 
 def _judged(type_: str, value: Any, assertion: dict[str, Any], grading: Grading) -> tuple[dict[str, Any] | None, float]:
     threshold = assertion.get("threshold")
     target = grading.judge(assertion.get("provider"))
-    named = {"target": target} if target else {}
+    judge = {"target": target} if target else {}
     if not is_blank(assertion.get("rubricPrompt")):
         grading.lose("'rubricPrompt': judges have prompts of their own")
     if type_ in _GRADED:
         reference = {"value": text_of(value)} if type_ == "context-recall" and not is_blank(value) else {}
-        return {"type": _GRADED[type_], **reference, **named}, _limit(threshold, 0.0)
+        return {"type": _GRADED[type_], **reference, **judge}, _limit(threshold, 0.0)
     if is_blank(value):
         raise ValueError(f"The assertion '{type_}' has no value")
     if "factuality" in type_:
-        return {"type": "factuality", "value": text_of(value), **named}, 1.0
+        return {"type": "factuality", "value": text_of(value), **judge}, 1.0
     criteria = [text_of(item) for item in value] if isinstance(value, list) else [text_of(value)]
     if type_ in ("g-eval", "trajectory:goal-success") or is_number(threshold):
-        entry: dict[str, Any] = {"type": "llm_judge", "prompt": "\n".join(criteria), **named}
+        entry: dict[str, Any] = {"type": "llm_judge", "prompt": "\n".join(criteria), **judge}
         if type_ == "trajectory:goal-success":
             entry["include_trace"] = True
         return entry, _limit(threshold, 0.7)
-    return {"type": "rubric", "rubrics": criteria, **named}, 1.0
+    return {"type": "rubric", "rubrics": criteria, **judge}, 1.0
 
 
 def _measured(type_: str, value: Any, threshold: Any) -> dict[str, Any] | None:

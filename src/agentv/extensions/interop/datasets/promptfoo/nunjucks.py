@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agentv.extensions.interop.nunjucks.template import read_template
 from agentv.model.values import to_json
-from agentv.support.nunjucks.template import read_template
-from agentv.support.nunjucks.values import UNDEFINED, is_list, printed
+from agentv.support.javascript.values import UNDEFINED, is_list, printed
 from agentv.support.templates import TemplateProblem
 
 _ENV = re.compile(r"""\{\{\s*env(?:\.(\w+)|\[\s*['"](\w+)['"]\s*\])\s*\}\}""")

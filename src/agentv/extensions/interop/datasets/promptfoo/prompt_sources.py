@@ -5,36 +5,47 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from agentv.datasets.case.promptfoo_prompt import prompt_names
 from agentv.datasets.foreign.foreign_format import Lose
+from agentv.datasets.foreign.records import RecordFile
 from agentv.datasets.foreign.values import is_blank, messages_of, text_of
 from agentv.extensions.interop.datasets.promptfoo.nunjucks import is_template
 from agentv.extensions.interop.datasets.promptfoo.suite_files import SuiteFiles
+from agentv.extensions.interop.functions.prompt_function import PromptFunction
+from agentv.extensions.interop.nunjucks.prompt import prompt_names
 from agentv.support.templates import TemplateProblem
 
-_PROGRAMS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".py", ".sh", ".rb", ".pl", ".exe", ".bat", ".cmd", ".ps1")
+_FUNCTIONS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".py")
+_PROGRAMS = (*_FUNCTIONS, ".sh", ".bash", ".rb", ".pl", ".exe", ".bat", ".cmd", ".ps1")
 _TEXTS = (".txt", ".md", ".j2", ".json", ".jsonl", ".yaml", ".yml", ".csv")
 _SEPARATOR = re.compile(r"^---\s*$", re.MULTILINE)
-_FILE = re.compile(r"^(?:file://)?(?P<path>[^\n{}]+?)(?::(?P<name>\w+))?$")
+_FILE = re.compile(r"^(?:file://)?(?P<path>[^\n{}]+?)(?::(?P<name>\w+(?:\.\w+)?))?$")
 
 
 class PromptTemplate(msgspec.Struct, frozen=True):
-    """A prompt: an id that is unique in its configuration, its template, its label, and the messages of a chat."""
+    """A prompt: an id that is unique in its configuration, its template, its label, and the messages of a chat.
+
+    A function, and a chat with statements or variable images, has the `key` of a `PromptFunction`. A function that
+    depends on the provider is for one `target`.
+    """
 
     id: str
     text: str
     label: str = ""
     messages: tuple[dict[str, Any], ...] = ()
+    target: str = ""
+    key: str = ""
 
     @property
     def content(self) -> str | list[dict[str, Any]]:
         """The messages of a chat that is sent as such, otherwise the text."""
-        return list(self.messages) or self.text
+        return self.key or list(self.messages) or self.text
 
     @property
     def names(self) -> frozenset[str]:
@@ -46,57 +57,116 @@ class PromptTemplate(msgspec.Struct, frozen=True):
 
     def wrapped(self, prefix: str, suffix: str) -> PromptTemplate:
         """Return the prompt with a text before and after it."""
-        if not self.messages:
+        if (
+            self.key and not self.text
+        ):  # as in promptfoo: they belong to the text of a prompt, not to what a function returns
+            return self
+        if not self.messages and not self.key:
             return msgspec.structs.replace(self, text=f"{prefix}{self.text}{suffix}")
         raise ValueError("'prefix' and 'suffix' apply to prompts that are text, and this one is a chat")
 
-    def is_named(self, wanted: str) -> bool:
+    def is_named(self, pattern: str) -> bool:
         """Whether a filter of a test or a provider selects the prompt: its id, its label, or `group:*`."""
         names = (self.id, self.label)
-        if wanted.endswith("*"):
-            return any(name.startswith(wanted[:-1]) for name in names)
-        return wanted in names or any(name.startswith(f"{wanted}:") for name in names)
+        if pattern.endswith("*"):
+            return any(name.startswith(pattern[:-1]) for name in names)
+        return pattern in names or any(name.startswith(f"{pattern}:") for name in names)
 
 
-def read_prompts(value: Any, files: SuiteFiles, lose: Lose, sends_chats: bool) -> list[PromptTemplate]:
-    """Return all prompts; chats as messages if models receive them. Those that are programs are lost, by name."""
+class PromptTargets(msgspec.Struct, frozen=True):
+    """What prompts are read for: the targets with the ids of their providers, and whether models receive chats."""
+
+    ids: Mapping[str, str]
+    sends_chats: bool
+
+
+def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTargets) -> list[PromptTemplate]:
+    """Return all prompts; chats as messages if models receive them. Those of services are lost, by name."""
     prompts: list[PromptTemplate] = []
-    for label, raw in _written(value):
+    for label, raw, config in _written(value):
+        if config and not _function_of(raw, files):
+            lose(f"'config' of the prompt '{(label or raw)[:80]}': it belongs to the provider")
         try:
             for name, text in _contents_of(raw, files):
                 id = _unique(label or name or f"prompt-{len(prompts) + 1}", {prompt.id for prompt in prompts})
-                prompts.append(PromptTemplate(id, text, label, _chat(text) if sends_chats else ()))
+                if function := _function_of(text, files):
+                    context = {"config": config if isinstance(config, dict) else {}}
+                    source = PromptFunction(
+                        id=id,
+                        label=f"{os.path.basename(function[-2])}:{function[-1]}".removesuffix(":"),
+                        path=function[-2],
+                        function=function[-1],
+                        context=context,
+                        finder=files.finder,
+                        command=tuple(function[:-2]),
+                        as_chat=chat_of if targets.sends_chats else None,
+                    )
+                    prompts += _function_prompts(source, label, targets)
+                    continue
+                messages = chat_of(text) if targets.sends_chats else ()
+                is_built = targets.sends_chats and (_has_statements(text) or _has_image_variables(messages))
+                source = PromptFunction(id=id, finder=files.finder, template=text, as_chat=chat_of)
+                prompts.append(PromptTemplate(id, text, label, messages, key=source.key if is_built else ""))
         except ValueError as error:
             lose(str(error))
     return prompts
 
 
-def _written(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the label and the text or file name of each prompt."""
+def _function_prompts(source: PromptFunction, label: str, targets: PromptTargets) -> Iterator[PromptTemplate]:
+    """Yield the prompt of a function: one for each target if its file mentions the provider."""
+    depends = len(targets.ids) > 1 and "provider" in RecordFile(source.path).text
+    for target in targets.ids if depends else [next(iter(targets.ids), "")]:
+        provider = {"id": targets.ids.get(target, target)}
+        provider |= {"label": target} if provider["id"] != target else {}
+        own = msgspec.structs.replace(source, context={"provider": provider, **source.context})
+        id = f"{source.id} [{target}]" if depends else source.id
+        yield PromptTemplate(id, "", label, (), target if depends else "", own.key)
+
+
+def _function_of(raw: str, files: SuiteFiles) -> list[str]:
+    """Return the program of a prompt, its file, and the name of a function; empty for any other prompt."""
+    words = shlex.split(raw.removeprefix("exec:")) if raw.startswith("exec:") else []
+    match = _FILE.match(raw.strip())
+    suffix = os.path.splitext(match["path"])[1].lower() if match else ""
+    if not words and (match is None or suffix not in _PROGRAMS):
+        return []
+    path = os.path.abspath(files.path(words[-1] if match is None or words else match["path"]))
+    name = "" if match is None or words else match["name"] or ""
+    files.add_program(path, name)
+    if words:
+        return [*words, path, ""]
+    if suffix == ".py" and not name:
+        return [sys.executable, path, path, ""]
+    return [path, name] if suffix in _FUNCTIONS else [path, path, ""]
+
+
+def _written(value: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yield the label, the text or file name, and the config of each prompt."""
     if isinstance(value, dict):  # a file name and its label
-        yield from ((text_of(label), path) for path, label in value.items())
+        yield from ((text_of(label), path, None) for path, label in value.items())
         return
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, dict):
             raw = next((item[key] for key in ("raw", "prompt", "file", "id") if not is_blank(item.get(key))), "")
             label = next((item[key] for key in ("label", "display", "id") if not is_blank(item.get(key))), "")
-            yield text_of(label), text_of(raw)
+            yield text_of(label), text_of(raw), item.get("config")
         else:
-            yield "", text_of(item)
+            yield "", text_of(item), None
 
 
 def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, str]]:
-    """Yield a name and the text of each prompt in a text or a file. Raises ValueError."""
-    found = _FILE.match(raw.strip())
-    suffix = os.path.splitext(found["path"])[1].lower() if found else ""
-    if raw.startswith(("exec:", "langfuse://", "portkey://", "helicone://", "http://", "https://")):
-        raise ValueError(f"the prompt '{raw[:80]}': it is made by a program or a service")
-    if found is None or not (raw.startswith("file://") or suffix in (*_PROGRAMS, *_TEXTS) or "*" in raw):
+    """Yield a name and the text of each prompt in a text or a file; a program stays its name. Raises ValueError."""
+    match = _FILE.match(raw.strip())
+    suffix = os.path.splitext(match["path"])[1].lower() if match else ""
+    if raw.startswith(("langfuse://", "portkey://", "helicone://", "http://", "https://")):
+        raise ValueError(f"the prompt '{raw[:80]}': it is made by a service")
+    if raw.startswith("exec:") or (suffix in _PROGRAMS and "*" not in raw):
+        yield os.path.basename(raw), raw
+        return
+    if match is None or not (raw.startswith("file://") or suffix in (*_PROGRAMS, *_TEXTS) or "*" in raw):
         yield "", raw
         return
-    if suffix in _PROGRAMS:
-        raise ValueError(f"the prompt function '{raw}': write the prompt as text")
-    paths = files.matching(found["path"])
+    paths = files.matching(match["path"])
     if not paths and not raw.startswith("file://"):
         yield "", raw
         return
@@ -115,8 +185,8 @@ def _named(name: str, contents: list[str]) -> Iterable[tuple[str, str]]:
 def _in_file(path: str, files: SuiteFiles) -> Iterator[str]:
     suffix = os.path.splitext(path)[1].lower()
     if suffix in _PROGRAMS:
-        raise ValueError(f"the prompt function '{os.path.basename(path)}': write the prompt as text")
-    if suffix == ".txt":
+        yield path
+    elif suffix == ".txt":
         parts = [part.strip() for part in _SEPARATOR.split(files.text(path))]
         yield from filter(None, parts)
     elif suffix == ".jsonl":
@@ -127,34 +197,44 @@ def _in_file(path: str, files: SuiteFiles) -> Iterator[str]:
     elif suffix in (".yaml", ".yml") and not is_template(files.text(path).split("content:", 1)[0]):
         yield json.dumps(msgspec.to_builtins(files.data(path)), ensure_ascii=False)
     else:
-        yield files.text(path).strip()
+        yield files.text(path) if suffix in (".md", ".j2") else files.text(path).strip()
 
 
-def _chat(raw: str) -> tuple[dict[str, Any], ...]:
+def chat_of(raw: str) -> tuple[dict[str, Any], ...]:
     """Return the messages of a text that is JSON with them; none for any other text. Raises ValueError."""
-    try:
-        data = json.loads(raw) if raw.lstrip()[:1] in ("[", "{") else None
-    except (ValueError, RecursionError):
-        if raw.lstrip().startswith("[") and '"role"' in raw:
-            raise ValueError("a prompt that builds its messages with statements: write them as JSON") from None
-        return ()
+    data = _json(raw)
     data = data.get("messages") if isinstance(data, dict) and "messages" in data else data
     if not isinstance(data, list) or not all(isinstance(item, dict) and "role" in item for item in data):
         return ()
-    messages = tuple(messages_of(data, _refuse_part))
-    for content in (message.get("content") for message in messages):
-        if isinstance(content, list) and any(part["type"] != "text" and is_template(part["value"]) for part in content):
-            raise ValueError("a prompt with an image whose address is a variable")
-    return messages
+    return tuple(messages_of(data, _refuse_part))
+
+
+def _json(raw: str) -> Any:
+    """Return the data of a text that is a JSON list or object; None for any other text."""
+    try:
+        return json.loads(raw) if raw.lstrip()[:1] in ("[", "{") else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _has_image_variables(messages: tuple[dict[str, Any], ...]) -> bool:
+    """Whether the address of an image is a variable."""
+    contents = [content for message in messages if isinstance(content := message.get("content"), list)]
+    return any(part["type"] != "text" and is_template(part["value"]) for content in contents for part in content)
+
+
+def _has_statements(raw: str) -> bool:
+    """Whether a text is the JSON of a chat only after its statements and variables are replaced."""
+    return raw.lstrip()[:1] in ("[", "{") and is_template(raw) and '"role"' in raw and _json(raw) is None
 
 
 def _refuse_part(what: str) -> None:
     raise ValueError(f"a prompt with {what}")
 
 
-def _unique(name: str, taken: set[str]) -> str:
-    number, found = 1, name
-    while found in taken:
+def _unique(name: str, names: set[str]) -> str:
+    number, candidate = 1, name
+    while candidate in names:
         number += 1
-        found = f"{name}-{number}"
-    return found
+        candidate = f"{name}-{number}"
+    return candidate

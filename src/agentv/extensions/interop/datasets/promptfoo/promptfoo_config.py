@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, objects, record_file
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
 from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.foreign.values import is_blank, metadata_of, object_at, question_of, text_of
+from agentv.datasets.foreign.values import is_blank, metadata_of, object_at, text_of
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, Document, ReadOptions, Source
 from agentv.datasets.variables import insert_environment
 from agentv.errors import DatasetError, InvalidDatasetError
 from agentv.extensions.interop.datasets.promptfoo.assertion_entries import Grading, entries_of
 from agentv.extensions.interop.datasets.promptfoo.nunjucks import rendered, with_variable_marks
-from agentv.extensions.interop.datasets.promptfoo.prompt_sources import PromptTemplate, read_prompts
+from agentv.extensions.interop.datasets.promptfoo.prompt_sources import PromptTargets, PromptTemplate, read_prompts
 from agentv.extensions.interop.datasets.promptfoo.suite_files import SuiteFiles
 from agentv.extensions.interop.datasets.promptfoo.suite_targets import SuiteTargets
 from agentv.extensions.interop.datasets.promptfoo.test_sources import (
@@ -27,10 +27,13 @@ from agentv.extensions.interop.datasets.promptfoo.test_sources import (
     read_tests,
     resolved,
     scenario_tests,
-    test_of_row,
+    transformed_variables,
     with_files,
     with_variable_files,
 )
+from agentv.model.evaluator import EvaluatorFailure
+from agentv.support.user_code import importing_nothing
+from agentv.trust.inventory import NamedUse
 
 _LOST = {
     "sharing": "sharing: reports are local files",
@@ -54,9 +57,12 @@ _PROBLEM = "agentv:problem"
 class Suite:
     """An open configuration: its prompts, targets and tests. Losses of the settings are passed to `lose`."""
 
+    reads_dates = True
+
     def __init__(self, path: str, document: dict[str, Any], lose: Lose) -> None:
         self.path = path
-        self.files = SuiteFiles(os.path.dirname(path))
+        self.files = SuiteFiles(os.path.dirname(path), reads_dates=self.reads_dates)
+        document = self.files.with_dates(path, document)
         own = {str(key): value for key, value in object_at(document, "env").items()}
         providers = document.get("providers", document.get("targets"))
         marked = with_variable_marks({key: value for key, value in document.items() if key != "env"}, own)
@@ -65,7 +71,8 @@ class Suite:
         rest = {key: value for key, value in marked.items() if key not in hidden}
         self.data: dict[str, Any] = insert_environment(rest, path, self.files.folder)
         reasons: list[str] = []
-        self.prompts = read_prompts(self.data.get("prompts"), self.files, reasons.append, self.targets.sends_chats)
+        targets = PromptTargets(self.targets.ids, self.targets.sends_chats)
+        self.prompts = read_prompts(self.data.get("prompts"), self.files, reasons.append, targets)
         if reasons and not self.prompts:
             raise ValueError(f"No prompt can be used: {'; '.join(reasons)}")
         for reason in reasons:
@@ -75,11 +82,10 @@ class Suite:
         self.lines = document.get("tests")
 
     def _default_test(self) -> dict[str, Any]:
-        found = self.data.get("defaultTest")
-        if isinstance(found, str):
-            path = self.files.path(found)
-            found = self.files.data(path)
-        return dict(found) if isinstance(found, dict) else {}
+        test = self.data.get("defaultTest")
+        if isinstance(test, str):
+            test = self.files.data(self.files.path(test))
+        return dict(test) if isinstance(test, dict) else {}
 
     def tests(self, lose: Lose) -> Iterator[Record]:
         """Yield all tests, with the defaults merged in; one without variables if there are none."""
@@ -99,11 +105,11 @@ class Suite:
             if _is_inline(self.lines)
             else []
         )
-        found = itertools.chain(
+        records = itertools.chain(
             read_tests(tests, self.files, lose),
             [] if is_blank(scenarios) else scenario_tests(scenarios, self.files, lose),
         )
-        for number, record in enumerate(found):
+        for number, record in enumerate(records):
             line = lines[number] if number < len(lines) else 1
             data = record.data
             if isinstance(data, dict):
@@ -117,9 +123,10 @@ class Suite:
 def files_used(path: str, opened: Callable[[], Suite]) -> tuple[str, ...]:
     """Return a configuration and the files that it names; problems with these are reported when it is read."""
     try:
-        suite = opened()
-        for _ in suite.tests(_ignore):
-            pass
+        with importing_nothing():
+            suite = opened()
+            for _ in suite.tests(ignore):
+                pass
     except (DatasetError, ValueError):
         return (path,)
     return (path, *(used for used in suite.files.used if os.path.abspath(used) != os.path.abspath(path)))
@@ -147,10 +154,19 @@ class _PromptfooConfig(ForeignFormat):
 
     def files(self, path: str) -> tuple[str, ...]:
         """Return the configuration and the files that it names."""
-        return files_used(path, lambda: _suite(path, _ignore))
+        return files_used(path, lambda: _suite(path, ignore))
 
     def targets(self, source: Source) -> list[dict[str, Any]]:
-        return _with_graders(_suite(source.files[0], _ignore), _ignore).targets.entries
+        return _with_graders(_suite(source.files[0], ignore), ignore).targets.entries
+
+    def programs(self, source: Source) -> Iterable[NamedUse]:
+        """Return the functions of prompts, tests and variables."""
+        with importing_nothing():
+            suite = _suite(source.files[0], ignore)
+            for record in suite.tests(ignore):
+                with suppress(ValueError):
+                    list(case_rows(suite, record.data, ignore))
+        return suite.files.programs
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
         document = document_of(file)
@@ -159,6 +175,8 @@ class _PromptfooConfig(ForeignFormat):
             hint = "Generate the tests with promptfoo, and name the file that it writes under `tests`"
             raise InvalidDatasetError(f"No cases in {file.path}", what, hint, path=file.path)
         suite = _with_graders(_suite(file.path, lose), lose)
+        for path, text in suite.files.dates.items():
+            lose(f"the date {text} in {path}: without quotes it is an empty object in promptfoo, as it is here")
         for key, why in _LOST.items():
             if not is_blank(document.get(key)) and document[key] is not False:
                 lose(why)
@@ -181,10 +199,11 @@ class _PromptfooConfig(ForeignFormat):
         return header
 
     def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
-        return super().read(msgspec.structs.replace(document, source=_first_file(document.source)), options)
+        source = msgspec.structs.replace(document.source, files=document.source.files[:1])
+        return super().read(msgspec.structs.replace(document, source=source), options)
 
     def items(self, file: RecordFile) -> Iterator[Record]:
-        return _suite(file.path, _ignore).tests(_ignore)
+        return _suite(file.path, ignore).tests(ignore)
 
     def write(self, content: Content, path: str) -> None:
         from agentv.extensions.interop.datasets.promptfoo.promptfoo_writer import (
@@ -194,15 +213,11 @@ class _PromptfooConfig(ForeignFormat):
         write_config(content, path)
 
     def mapper(self, document: Document) -> Any:
-        suite = _with_graders(_suite(document.source.files[0], _ignore), _ignore)
+        suite = _with_graders(_suite(document.source.files[0], ignore), ignore)
         return lambda record, lose: case_rows(suite, record.data, lose)
 
 
 PROMPTFOO_CONFIG = _PromptfooConfig()
-
-
-def _first_file(source: Source) -> Source:
-    return msgspec.structs.replace(source, files=source.files[:1])
 
 
 def _suite(path: str, lose: Lose) -> Suite:
@@ -211,12 +226,11 @@ def _suite(path: str, lose: Lose) -> Suite:
     except (ValueError, FileNotFoundError) as error:
         raise InvalidDatasetError(f"Cannot read {path}", str(error), path=path) from None
     if not suite.prompts:
-        what = "It has no prompt that is text; prompts that are programs are not supported"
-        raise InvalidDatasetError(f"Cannot read {path}", what, "Write the prompts as text", path=path)
+        raise InvalidDatasetError(f"Cannot read {path}", "It has no prompt", "Add a list of `prompts`", path=path)
     return suite
 
 
-def _ignore(_: str) -> None:
+def ignore(_: str) -> None:
     """Drop a loss that is counted elsewhere."""
 
 
@@ -241,28 +255,27 @@ def case_rows(suite: Suite, test: dict[str, Any], lose: Lose) -> Iterable[dict[s
     options = object_at(test, "options")
     for key in options.keys() - set(_OPTIONS):
         lose(f"'{key}' in the options of a test")
-    for key in ("transformVars",):
-        if not is_blank(options.get(key)):
-            raise ValueError(f"'{key}' is JavaScript that changes the variables of a test. Write their values")
     if "providerOutput" in test:
         lose("'providerOutput': the target answers itself")
     variables = object_at(test, "vars")
     try:
         if _PROBLEM in test:
             raise ValueError(test[_PROBLEM])
-        variables = with_files(variables, suite.files)
-    except ValueError as error:
+        variables = transformed_variables(variables, options.get("transformVars"), suite.files)
+        texts = [prompt.text for prompt in suite.prompts if prompt.text]
+        variables = with_files(variables, suite.files, texts[0] if len(texts) == 1 else "")
+    except (ValueError, EvaluatorFailure) as error:
         yield _refused(error, _case_name(test, variables, ""), variables)
         return
-    found = [(variables, "")] if options.get("disableVarExpansion") else combinations(variables)
-    for values, told_apart in found:
+    value_sets = [(variables, "")] if options.get("disableVarExpansion") else combinations(variables)
+    for values, told_apart in value_sets:
         try:
             yield from _variants(suite, test, resolved(values), told_apart, lose)
         except ValueError as error:
             yield _refused(error, _case_name(test, values, told_apart), values)
 
 
-def _refused(error: ValueError, name: Any, values: dict[str, Any]) -> BadRow:
+def _refused(error: Exception, name: Any, values: dict[str, Any]) -> BadRow:
     hint = "The file was read as a configuration of promptfoo"
     return BadRow(str(error), hint=hint, row=_identified({"input": values}, name))
 
@@ -303,27 +316,32 @@ def _identified(row: dict[str, Any], name: Any) -> dict[str, Any]:
 
 
 def _prompts_for(suite: Suite, test: dict[str, Any]) -> list[PromptTemplate]:
-    wanted = test.get("prompts")
-    wanted = [wanted] if isinstance(wanted, str) else wanted
-    chosen = suite.prompts
-    if isinstance(wanted, list):
-        chosen = [prompt for prompt in chosen if any(prompt.is_named(str(name)) for name in wanted)]
-        if not chosen:
-            raise ValueError(f"'prompts' of the test selects none: {', '.join(map(str, wanted))}")
+    names = test.get("prompts")
+    names = [names] if isinstance(names, str) else names
+    prompts = suite.prompts
+    if isinstance(names, list):
+        prompts = [prompt for prompt in prompts if any(prompt.is_named(str(name)) for name in names)]
+        if not prompts:
+            raise ValueError(f"'prompts' of the test selects none: {', '.join(map(str, names))}")
     options = object_at(test, "options")
     prefix, suffix = text_of(options.get("prefix")), text_of(options.get("suffix"))
-    return [prompt.wrapped(prefix, suffix) for prompt in chosen] if prefix or suffix else chosen
+    return [prompt.wrapped(prefix, suffix) for prompt in prompts] if prefix or suffix else prompts
 
 
 def _targets_by_prompt(suite: Suite, test: dict[str, Any], prompts: list[PromptTemplate]) -> dict[str, list[str]]:
     names = suite.targets.names
-    wanted = test.get("providers")
-    if isinstance(wanted, list):
-        names = [name for name in names if suite.targets.is_selected(name, [str(each) for each in wanted])]
+    patterns = test.get("providers")
+    if isinstance(patterns, list):
+        names = [name for name in names if suite.targets.is_selected(name, [str(pattern) for pattern in patterns])]
     if not is_blank(test.get("provider")):
-        found = suite.targets.add(test["provider"])
-        names = [] if found is None else [found]
-    return {prompt.id: [name for name in names if suite.targets.accepts(name, prompt.is_named)] for prompt in prompts}
+        target = suite.targets.add(test["provider"])
+        names = [] if target is None else [target]
+    return {
+        prompt.id: [
+            name for name in names if prompt.target in ("", name) and suite.targets.accepts(name, prompt.is_named)
+        ]
+        for prompt in prompts
+    }
 
 
 def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lose) -> dict[str, Any]:
@@ -359,42 +377,3 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
     if not is_blank(test.get("assertScoringFunction")):
         lose("'assertScoringFunction': the score is the weighted mean")
     return {**row, "metadata": metadata} if metadata else row
-
-
-class _PromptfooTests(ForeignFormat):
-    title = "tests of promptfoo"
-    strength = 0.86
-    fields = "vars → input, assert → evaluators"
-
-    def fits(self, file: RecordFile) -> bool:
-        rows = objects(file)
-        if file.kind in ("table", "sheet"):
-            return bool(rows) and any(str(key).startswith("__expected") for key in rows[0])
-        return bool(rows) and all(isinstance(row.get("vars"), dict) and "input" not in row for row in rows)
-
-    def mapper(self, document: Document) -> Any:
-        path = document.source.files[0]
-        is_table = record_file(path).kind in ("table", "sheet")
-        suite = _LooseTests(path)
-
-        def rows(record: Record, lose: Lose) -> Iterator[dict[str, Any] | BadRow]:
-            test = merged_test({}, test_of_row(record.data) if is_table else record.data)
-            for row in case_rows(suite, test, lose):
-                if isinstance(row, dict):
-                    row = {**row, "input": question_of(dict(row["input"]), lose)}
-                yield row
-
-        return rows
-
-
-class _LooseTests(Suite):
-    """Tests without a configuration: the target gets the only variable, or all of them."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.files = SuiteFiles(os.path.dirname(path))
-        self.targets = SuiteTargets([], self.files, _ignore)
-        self.data, self.prompts, self.default, self.lines = {}, [], {}, None
-
-
-PROMPTFOO_TESTS = _PromptfooTests()

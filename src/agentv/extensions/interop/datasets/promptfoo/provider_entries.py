@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from typing import Any
 from urllib.parse import urlencode
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, text_of
 from agentv.extensions.interop.datasets.promptfoo.transform_code import response_path_of, transforms_of
+from agentv.support.javascript.values import stringify
+
+_WORDS = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")
+_OPTIONS = "PROMPTFOO_OPTIONS"
+"""The variable of a program with its options, which are not a part of the command because they may have secrets."""
 
 _SAME = {
     **dict.fromkeys(("openrouter", "groq", "deepseek", "mistral", "together", "fireworks", "xai", "ollama", "vllm")),
@@ -86,10 +92,10 @@ def target_entry(provider: Any, folder: str, lose: Lose) -> dict[str, Any]:
     id, options = provider_parts(provider)
     config = options.get("config") if isinstance(options.get("config"), dict) else {}
     assert isinstance(config, dict)
-    entry = _entry(id, config, folder, lose)
+    entry = _exec_entry(id, provider, folder) if id.startswith("exec:") else _entry(id, config, folder, lose)
     try:
-        trim = "output.trim()" if entry["provider"] == "cli" else None  # promptfoo trims what a program prints
-        transform = transforms_of(trim, options.get("transform") or options.get("postprocess"))
+        plain = {"strip": ["whitespace", "ansi"], "allow_empty": True} if entry["provider"] == "cli" else None
+        transform = transforms_of(plain, options.get("transform") or options.get("postprocess"))
     except ValueError as error:
         raise UnmappedProvider(str(error)) from None
     if not is_blank(options.get("delay")):
@@ -103,14 +109,27 @@ def _entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str
         return {"provider": "mock"}
     if id.startswith(("http://", "https://")) or kind in ("http", "https"):
         return _http_entry(id, config)
-    if kind == "exec":
-        return {"provider": "cli", "command_template": f"{rest} {{PROMPT}} '{{}}' '{{\"vars\":'{{VARIABLES}}'}}'"}
     if kind == "python" or (kind == "file" and ".py" in id):
         return _python_entry(rest.removeprefix("//"), config, folder)
     for prefix, agent in _AGENTS.items():
         if id.startswith(prefix):
             return {"provider": agent} | ({"model": config["model"]} if isinstance(config.get("model"), str) else {})
     return _api_entry(id, config, lose)
+
+
+def _exec_entry(id: str, provider: Any, folder: str) -> dict[str, Any]:
+    """Return the target for a program: its words without a shell, the prompt, its options, and the variables."""
+    words = [match[1] or match[2] or match[0] for match in _WORDS.finditer(id.removeprefix("exec:"))]
+    if not words:
+        raise UnmappedProvider("it has no command")
+    _, options = provider_parts(provider)
+    config = options["config"] if isinstance(options.get("config"), dict) else {}
+    own = {"id": id} if isinstance(provider, dict) else {}
+    env = options["env"] if isinstance(options.get("env"), dict) else {}
+    given = stringify({**own, "config": {**config, "basePath": folder}, "env": env})
+    command = " ".join(map(shlex.quote, words))
+    template = f"""{command} {{PROMPT}} "${_OPTIONS}" '{{"vars":'{{VARIABLES}}'}}'"""
+    return {"provider": "cli", "command_template": template, "plain_output": True, "env": {_OPTIONS: given}}
 
 
 def _api_entry(id: str, config: dict[str, Any], lose: Lose) -> dict[str, Any]:
@@ -138,7 +157,7 @@ def _api_entry(id: str, config: dict[str, Any], lose: Lose) -> dict[str, Any]:
 
 
 def _settings(provider: str, config: dict[str, Any], lose: Lose) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     extra = {key: config[key] for key in _PASSED_ON if not is_blank(config.get(key))}
     for more in ("passthrough", "extra_body"):
         extra |= config[more] if isinstance(config.get(more), dict) else {}
@@ -147,19 +166,19 @@ def _settings(provider: str, config: dict[str, Any], lose: Lose) -> dict[str, An
             if isinstance(value, str) and value.startswith("file://"):
                 lose(f"'{key}' of a provider: write the content of {value} into the configuration")
                 continue
-            found[_KEYS[key]] = value / 1000 if key == "timeoutMs" else value
+            settings[_KEYS[key]] = value / 1000 if key == "timeoutMs" else value
         elif key not in (*_KEYS, *_PASSED_ON, *_SILENT):
             lose(f"'{key}' in the config of a provider")
     if isinstance(config.get("apiKeyEnvar"), str):
-        found["api_key"] = f"${{{{ {config['apiKeyEnvar']} }}}}"
+        settings["api_key"] = f"${{{{ {config['apiKeyEnvar']} }}}}"
     host = config.get("apiHost")
     if isinstance(host, str):
         address = host if "://" in host else f"https://{host}"
-        found.update({"endpoint": address} if provider == "azure" else {"base_url": f"{address}/v1"})
+        settings.update({"endpoint": address} if provider == "azure" else {"base_url": f"{address}/v1"})
     if provider == "azure":
-        found = {"endpoint": found.pop("base_url", "https://${{ AZURE_API_HOST }}"), **found}
-        found.update({"version": config["apiVersion"]} if isinstance(config.get("apiVersion"), str) else {})
-    return {**found, "extra_body": extra} if extra else found
+        settings = {"endpoint": settings.pop("base_url", "https://${{ AZURE_API_HOST }}"), **settings}
+        settings.update({"version": config["apiVersion"]} if isinstance(config.get("apiVersion"), str) else {})
+    return {**settings, "extra_body": extra} if extra else settings
 
 
 def _http_entry(id: str, config: dict[str, Any]) -> dict[str, Any]:
@@ -196,9 +215,9 @@ def _with_variables(value: Any) -> Any:
     return _NAMES.sub(lambda found: _named(found["name"], found["rest"], found), value)
 
 
-def _named(name: str, rest: str, found: re.Match[str]) -> str:
-    if found.start() and found.string[found.start() - 1] == "$":
-        return found[0]  # a variable of the environment
+def _named(name: str, rest: str, match: re.Match[str]) -> str:
+    if match.start() and match.string[match.start() - 1] == "$":
+        return match[0]  # a variable of the environment
     rest = rest.strip().replace("| dump", "| tojson").replace("|dump", "| tojson")
     return f"{{{{ {name if name == 'prompt' else f'variables.{name}'}{f' {rest}' if rest else ''} }}}}"
 
@@ -206,5 +225,4 @@ def _named(name: str, rest: str, found: re.Match[str]) -> str:
 def _python_entry(reference: str, config: dict[str, Any], folder: str) -> dict[str, Any]:
     file, _, name = reference.partition(".py")
     path = os.path.abspath(os.path.join(folder, f"{file}.py"))
-    entry = {"provider": "python", "function": f"{path}:{name.removeprefix(':') or 'call_api'}"}
-    return {**entry, "config": config} if config else entry
+    return {"provider": "python", "function": f"{path}:{name.removeprefix(':') or 'call_api'}", "config": config}

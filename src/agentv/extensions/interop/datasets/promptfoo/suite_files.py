@@ -4,35 +4,54 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 from agentv.datasets.files import FileError, FileFinder
-from agentv.datasets.foreign.records import Record, RecordFile
+from agentv.datasets.foreign.records import Record, RecordFile, items_of
+from agentv.extensions.interop.functions.calls import FUNCTION_FILE, call_function, check_allowed
 from agentv.settings.project import project_root
+from agentv.support.yaml.yaml_file import read_yaml_file
+from agentv.support.yaml.yaml_parser import parse_yaml
+from agentv.support.yaml.yaml_writer import replace_written_integers, resolve
+from agentv.trust.inventory import NamedUse
 
 _MOST_FILES = 10_000
+_DATE = re.compile(rb"[0-9]{4}-[0-9]{1,2}-[0-9]")
+_TIMESTAMP = re.compile(
+    r"(?P<year>[0-9]{4})-(?P<month>[0-9]{1,2})-(?P<day>[0-9]{1,2})"
+    r"(?:(?<=-[0-9]{2}-[0-9]{2})|(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*)?"
+    r"(?:[ \t]*(?:Z|[-+][0-9]{1,2}(?::[0-9]{2})?))?)"
+)
 _GLOB = frozenset("*?[")
 
 
 class SuiteFiles:
-    """Finds and reads the files of one configuration. Every file that was found is in `used`."""
+    """Finds and reads the files of one configuration. Every file that was found is in `used`, and code in `programs`.
 
-    def __init__(self, folder: str) -> None:
+    With `reads_dates`, a date without quotes is an empty object, as in promptfoo; `dates` has the first of each file.
+    """
+
+    def __init__(self, folder: str, *, reads_dates: bool = False) -> None:
         self.folder = folder or "."
+        self._reads_dates = reads_dates
+        self.dates: dict[str, str] = {}
         self.used: dict[str, None] = {}
-        self._finder = FileFinder(self.folder, project_root(self.folder))
+        self.programs: dict[NamedUse, None] = {}
+        self.finder = FileFinder(self.folder, project_root(self.folder))
 
     def path(self, name: str) -> str:
         """Return the path of a file. Raises ValueError if it is missing or outside the project."""
         name = name.removeprefix("file://")
         try:
-            found = self._finder.find(name).path
+            real_path = self.finder.find(name).path
         except FileError as error:
             raise ValueError(f"{error.message}. {error.hint}".removesuffix(". ")) from None
-        shown = os.path.normpath(os.path.join(self.folder, os.path.relpath(found, os.path.realpath(self.folder))))
-        self.used[shown] = None
-        return shown
+        path = os.path.normpath(os.path.join(self.folder, os.path.relpath(real_path, os.path.realpath(self.folder))))
+        self.used[path] = None
+        return path
 
     def matching(self, pattern: str) -> list[str]:
         """Return the files that a path or pattern names; none if there is no such file."""
@@ -55,7 +74,42 @@ class SuiteFiles:
 
     def data(self, path: str) -> Any:
         """Return the content of a JSON or YAML file."""
-        return RecordFile(path).document
+        return self.with_dates(path, RecordFile(path).document)
+
+    def with_dates(self, path: str, document: Any) -> Any:
+        """Return the document in a file, with the dates of promptfoo."""
+        if not self._reads_dates or not path.lower().endswith((".yaml", ".yml")):
+            return document
+        data = read_yaml_file(path)
+
+        def value_of(text: str) -> Any:
+            if not _is_date(text):
+                return resolve(text)
+            self.dates.setdefault(path, text)
+            return {}
+
+        return replace_written_integers(parse_yaml(data, value_of)) if _DATE.search(data) else document
+
+    def call(self, reference: str, arguments: list[Any], default: str = "", *, is_transform: bool = False) -> Any:
+        """Return what `file.py:name` or `file.js:name` returns. Raises CodeNotRun or ValueError."""
+        match = FUNCTION_FILE.match(reference)
+        if match is None:
+            raise ValueError(f"'{reference}' does not name a function")
+        path, name = os.path.abspath(self.path(match["file"])), match["name"] or default
+        self.add_program(path, name)
+        return call_function(path, name, arguments, is_transform=is_transform)
+
+    def add_program(self, path: str, name: str = "") -> None:
+        """Note that a file is run, for the question of trust."""
+        if path.endswith(".py"):
+            self.programs["code", f"{path}:{name}" if name else path] = None
+        else:
+            self.programs["command", f"node {path}" if FUNCTION_FILE.match(path) else path] = None
+
+    def allow_script(self, code: str) -> None:
+        """Note inline code for the question of trust. Raises CodeNotRun or ValueError if it may not run."""
+        self.programs["script", code] = None
+        check_allowed("transformVars", self.folder)
 
     def content(self, name: str) -> Any:
         """Return the data in a JSON or YAML file, or the text of any other file. Raises ValueError."""
@@ -64,4 +118,14 @@ class SuiteFiles:
 
     def records(self, path: str) -> Iterator[Record]:
         """Yield the records of a table, a list, or lines of JSON."""
-        return RecordFile(path).records()
+        file = RecordFile(path)
+        return items_of(self.data(path)) if file.kind == "yaml" else file.records()
+
+
+def _is_date(text: str) -> bool:
+    """Whether promptfoo reads a scalar as a date: one of the calendar, and with seconds if it has a time."""
+    match = _TIMESTAMP.fullmatch(text)
+    try:
+        return match is not None and bool(date(*(int(match[name]) for name in ("year", "month", "day"))))
+    except ValueError:
+        return False

@@ -39,16 +39,16 @@ class SuiteTargets:
 
     def _listed(self, providers: Any) -> list[Any]:
         """Return the providers, including those in files."""
-        found: list[Any] = []
+        entries: list[Any] = []
         for provider in providers if isinstance(providers, list) else [] if is_blank(providers) else [providers]:
             is_file = isinstance(provider, str) and provider.startswith("file://")
             if is_file and provider.lower().endswith((".yaml", ".yml", ".json")):
                 for path in self._files.matching(provider):
                     content = self._files.data(path)
-                    found += content if isinstance(content, list) else [content]
+                    entries += content if isinstance(content, list) else [content]
             else:
-                found.append(provider)
-        return found
+                entries.append(provider)
+        return entries
 
     def add(self, provider: Any) -> str | None:
         """Return the name of the target for a provider; None if it cannot be mapped, which is a loss."""
@@ -66,16 +66,21 @@ class SuiteTargets:
             self._lose(f"the provider '{name}': {error}. Define a target, and pass --target")
             return None
         label = text_of(options.get("label")) or id
-        taken = {each["name"] for each in self.entries}
+        names = {item["name"] for item in self.entries}
         name, number = label, 1
-        while name in taken:
+        while name in names:
             number += 1
             name = f"{label}-{number}"
         self.entries.append({"name": name, **entry})
         self._ids[name] = id
         if isinstance(options.get("prompts"), list):
-            self._prompts[name] = [str(each) for each in options["prompts"]]
+            self._prompts[name] = [str(item) for item in options["prompts"]]
         return name
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """The ids of the providers that are evaluated, by the names of their targets."""
+        return {name: self._ids[name] for name in self.names}
 
     @property
     def sends_chats(self) -> bool:
@@ -86,7 +91,7 @@ class SuiteTargets:
 
     def set_chat_format(self, prompts: Sequence[PromptTemplate]) -> None:
         """Send chats to programs next to models as the JSON of their messages, if all prompts are plain chats."""
-        has_chats = any(prompt.messages for prompt in prompts)
+        has_chats = any(prompt.messages or (prompt.key and self.sends_chats) for prompt in prompts)
         is_exact = all(_is_plain_chat(prompt) for prompt in prompts)
         for entry in self.entries if has_chats else ():
             if entry["provider"] in _PROGRAMS and is_exact:
@@ -94,28 +99,28 @@ class SuiteTargets:
             elif entry["provider"] in (*_PROGRAMS, *_TEXT_TARGETS):
                 self._lose(f"the JSON of chat prompts for the provider '{entry['name']}': it receives their text")
 
-    def is_selected(self, name: str, wanted: list[str]) -> bool:
+    def is_selected(self, name: str, patterns: list[str]) -> bool:
         """Whether a test's filter selects a target: by its name, its id, or `prefix*`."""
         names = (name, self._ids[name])
         return any(
-            each in names or (each.endswith("*") and any(known.startswith(each[:-1]) for known in names))
-            for each in wanted
+            pattern in names or (pattern.endswith("*") and any(label.startswith(pattern[:-1]) for label in names))
+            for pattern in patterns
         )
 
     def accepts(self, name: str, is_named: Callable[[str], bool]) -> bool:
         """Whether a target gets a prompt: all targets get all prompts, unless the provider lists its own."""
-        wanted = self._prompts.get(name)
-        return wanted is None or any(map(is_named, wanted))
+        patterns = self._prompts.get(name)
+        return patterns is None or any(map(is_named, patterns))
 
-    def judge(self, given: Any, default: Any) -> str | None:
+    def judge(self, provider: Any, default: Any) -> str | None:
         """Return the target of a grader: that of the assertion, or else of the test; None if there is none."""
-        found = _grader(given, "text") or _grader(default, "text")
-        return None if found is None else self.add(found)
+        grader = _grader(provider, "text") or _grader(default, "text")
+        return None if grader is None else self.add(grader)
 
-    def embedder(self, given: Any, default: Any) -> str | None:
+    def embedder(self, provider: Any, default: Any) -> str | None:
         """Return the target that compares texts: the grader's, or the default of promptfoo."""
-        found = _grader(given, "embedding") or _grader(default, "embedding") or _EMBEDDINGS
-        return self.add(found)
+        grader = _grader(provider, "embedding") or _grader(default, "embedding") or _EMBEDDINGS
+        return self.add(grader)
 
     def add_graders(self, test: dict[str, Any], templates: Mapping[str, Any]) -> None:
         """Add the targets that a test names: its own provider, and the graders of its assertions."""
@@ -147,13 +152,13 @@ def _shown(provider: Any) -> str:
 
 
 def _flat(assertions: Any, templates: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for each in assertions if isinstance(assertions, list) else ():
-        if isinstance(each, dict):
-            name = text_of(each.get("$ref")).removeprefix("#/assertionTemplates/")
+    for assertion in assertions if isinstance(assertions, list) else ():
+        if isinstance(assertion, dict):
+            name = text_of(assertion.get("$ref")).removeprefix("#/assertionTemplates/")
             template = templates.get(name)
-            each = {**template, **each} if isinstance(template, dict) else each
-            yield each
-            yield from _flat(each.get("assert"), templates)
+            assertion = {**template, **assertion} if isinstance(template, dict) else assertion
+            yield assertion
+            yield from _flat(assertion.get("assert"), templates)
 
 
 def _grader(value: Any, use: str) -> Any:

@@ -10,63 +10,71 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.records import Record, items_of
-from agentv.datasets.foreign.values import is_blank, object_at, text_of
-from agentv.extensions.interop.datasets.promptfoo.assertion_entries import REFUSED
+from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
 from agentv.extensions.interop.datasets.promptfoo.suite_files import SuiteFiles
+from agentv.extensions.interop.datasets.promptfoo_cells import test_of_row
+from agentv.extensions.interop.functions.calls import FUNCTION_FILE, CodeNotRun
+from agentv.registry import service
 
 MOST_COMBINATIONS = 100_000
 MOST_CHARACTERS = 1_000_000
-_PROGRAMS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".py")
-_IMAGES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".svg")
+_IMAGES = {f".{name}": f"image/{name}" for name in ("jpeg", "png", "gif", "bmp", "webp")}
+_IMAGES |= {".jpg": "image/jpeg", ".svg": "image/svg+xml"}
+_MAGIC = {
+    "/9j/": "image/jpeg",
+    "iVBORw0KGgo": "image/png",
+    **dict.fromkeys(("R0lGODlh", "R0lGODdh"), "image/gif"),
+    "UklGR": "image/webp",
+    **dict.fromkeys(("Qk0", "Qk1"), "image/bmp"),
+    **dict.fromkeys(("SUkq", "TU0A"), "image/tiff"),
+    "AAABAA": "image/x-icon",
+}
+"""The types of images by how their Base64 begins, which promptfoo prefers to the ending of the name."""
+
+_MEDIA = (
+    *(".mp4", ".webm", ".ogg", ".mov", ".avi", ".wmv", ".mkv", ".m4v"),
+    *(".wav", ".mp3", ".aac", ".m4a", ".flac", ".wma", ".aiff", ".opus"),
+)
 _TABLES = (".csv", ".tsv", ".xlsx", ".xls")
 _REMOTE = ("http://", "https://", "huggingface://", "az://", "s3://", "sharepoint://")
-_CODE_CELL = re.compile(r"^(?:javascript|fn|eval):(?P<code>[\s\S]*)$")
-_TYPES = frozenset(
-    {
-        *REFUSED,
-        *("equals", "contains", "icontains", "contains-any", "contains-all", "icontains-any", "icontains-all", "regex"),
-        *("starts-with", "is-json", "contains-json", "similar", "levenshtein", "rouge-n", "bleu", "llm-rubric", "cost"),
-        *("factuality", "model-graded-factuality", "model-graded-closedqa", "answer-relevance", "context-recall"),
-        *("context-faithfulness", "context-relevance", "latency", "g-eval", "is-refusal", "word-count", "skill-used"),
-    }
-)
-_CELL = re.compile(
-    rf"^(?P<type>(?:not-)?(?:{'|'.join(sorted(_TYPES, key=len, reverse=True))}))"
-    r"(?:\((?P<threshold>\d+(?:\.\d+)?)\))?(?::(?P<value>[\s\S]*))?$"
-)
-_SCORED = (
-    *("answer-relevance", "context-faithfulness", "context-recall", "context-relevance", "cost", "latency"),
-    *("levenshtein", "rouge-n", "starts-with", "classifier", "perplexity", "perplexity-score"),
-)
-_VALUE = re.compile(r'\s*(?:"(?P<quoted>(?:[^"\\]|\\.|"")*)"\s*(?=,|$)|(?P<plain>[^,]+))')
-_ESCAPED = re.compile(r'\\(["\\])|"(")')
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
 def read_tests(value: Any, files: SuiteFiles, lose: Lose) -> Iterator[Record]:
-    """Yield the tests in a list, a file, a folder or a pattern. Tests that a program would make are lost, by name."""
-    if isinstance(value, dict) and isinstance(value.get("path"), str):
-        value = value["path"]
-    if isinstance(value, list):
-        for record in items_of(value):
-            if isinstance(record.data, str):
-                yield from _in_files(record.data, files, lose)
-            else:
-                yield record
-    elif isinstance(value, str):
-        yield from _in_files(value, files, lose)
+    """Yield the tests in a list, a file, a folder or a pattern, or those that a function returns."""
+    for record in items_of(value if isinstance(value, list) else [] if value is None else [value]):
+        if isinstance(record.data, str):
+            yield from _in_files(record.data, files, lose)
+        elif isinstance(record.data, dict) and isinstance(record.data.get("path"), str):
+            config = record.data.get("config")
+            yield from _in_files(record.data["path"], files, lose, [] if config is None else [config])
+        else:
+            yield record
 
 
-def _in_files(name: str, files: SuiteFiles, lose: Lose) -> Iterator[Record]:
+def _generated(reference: str, files: SuiteFiles, lose: Lose, arguments: list[Any]) -> Iterator[Record]:
+    """Yield the tests that a function returns."""
+    is_python = reference.partition(":")[0].endswith(".py")
+    try:
+        tests = files.call(reference, arguments, "generate_tests" if is_python else "")
+    except CodeNotRun:
+        lose(f"the tests that '{reference}' returns: they are checked when a run calls it")
+        return
+    if not isinstance(tests, list):
+        raise ValueError(f"'{reference}' must return a list of tests, got {text_of(tests)[:80]}")
+    yield from read_tests(tests, files, lose)
+
+
+def _in_files(name: str, files: SuiteFiles, lose: Lose, arguments: list[Any] | None = None) -> Iterator[Record]:
     bare = name.removeprefix("file://")
     if name.startswith(_REMOTE):
-        lose(f"tests at {name.partition('?')[0]}: download them, and name the file")
-        return
-    if re.search(r"\.(?:py|[cm]?[jt]s)(?::\w+)?$", bare):
-        lose(f"the test generator '{bare}': write its tests to a file")
+        raise ValueError(f"The tests are at {name.partition('?')[0]}. {_download(name)}")
+    if FUNCTION_FILE.match(bare):
+        yield from _generated(bare, files, lose, arguments or [])
         return
     bare, _, sheet = bare.partition("#")
     pattern = os.path.join(bare, "*") if os.path.isdir(os.path.join(files.folder, bare)) else bare
@@ -77,6 +85,25 @@ def _in_files(name: str, files: SuiteFiles, lose: Lose) -> Iterator[Record]:
         lose(f"the sheet '{sheet}' of {bare}: the first sheet is read")
     for path in paths:
         yield from _in_file(path, files)
+
+
+def _download(address: str) -> str:
+    """Return how to download tests, for a hint."""
+    file, command = "tests.csv", f"curl -L -o tests.csv '{address}'"
+    if address.startswith("huggingface://datasets/"):
+        parts = urlsplit(address.removeprefix("huggingface://datasets/"))
+        query = dict(parse_qsl(parts.query))
+        rows = {"dataset": parts.path, "split": query.get("split", "test"), "config": query.get("config", "default")}
+        rows |= {"offset": query.get("offset", "0"), "length": query.get("limit", "100")}
+        source = f"https://datasets-server.huggingface.co/rows?{urlencode(rows)}"
+        shape = "[.rows[] | {vars: .row, options: {disableVarExpansion: true}}]"
+        file, command = "tests.json", f"curl '{source}' | jq '{shape}' > tests.json"
+    elif sheet := re.match(r"https://docs\.google\.com/spreadsheets/d/[^/?#]+", address):
+        page = re.search(r"[?&#]gid=(\d+)", address)
+        command = f"curl -L -o tests.csv '{sheet[0]}/export?format=csv{f'&gid={page[1]}' if page else ''}'"
+    elif address.startswith("s3://"):
+        command = f"aws s3 cp '{address}' tests.csv"
+    return f"Download them, and name the file: {command}; then `tests: file://{file}`"
 
 
 def _in_file(path: str, files: SuiteFiles) -> Iterator[Record]:
@@ -91,101 +118,12 @@ def _in_file(path: str, files: SuiteFiles) -> Iterator[Record]:
             yield record
 
 
-def test_of_row(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the test in a row of a table: columns with two underscores are special, others are variables."""
-    test: dict[str, Any] = {"vars": {}, "assert": [], "options": {}, "metadata": {}}
-    metric, thresholds = "", {}
-    for key, value in row.items():
-        name, text = str(key).strip(), text_of(value)
-        if name.startswith("__expected"):
-            if text.strip():
-                test["assert"].append((name, assertion_of_cell(text)))
-        elif name in ("__prefix", "__suffix"):
-            test["options"][name[2:]] = text
-        elif name in ("__description", "__providerOutput", "__threshold"):
-            test[name[2:]] = text
-        elif name == "__metric":
-            metric = text
-        elif name.startswith("__metadata:"):
-            key = name.removeprefix("__metadata:")
-            test["metadata"][key.removesuffix("[]")] = _listed(text) if key.endswith("[]") else text
-        elif name.startswith("__config:"):
-            _, column, setting = f"{name}::".split(":")[:3]
-            thresholds[column] = text if setting == "threshold" else ""
-        elif name.startswith("__"):
-            continue
-        else:
-            test["vars"][name] = value if isinstance(value, str) or is_blank(value) else text
-    test["assert"] = [_with_column(column, each, metric, thresholds) for column, each in test["assert"]]
-    test["threshold"] = _number(test.get("threshold"))
-    return {key: value for key, value in test.items() if not is_blank(value)}
-
-
-def _with_column(column: str, assertion: dict[str, Any], metric: str, thresholds: dict[str, str]) -> dict[str, Any]:
-    limit = _number(thresholds.get(column, thresholds.get(f"{column}1" if column == "__expected" else column)))
-    more = {"metric": metric} if metric.strip() else {}
-    return {**assertion, **more, **({} if limit is None else {"threshold": limit})}
-
-
-def _number(text: Any) -> float | None:
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _listed(text: str) -> list[str]:
-    return [item.strip().replace("\\,", ",") for item in re.split(r"(?<!\\),", text) if item.strip()]
-
-
-def assertion_of_cell(text: str) -> dict[str, Any]:
-    """Return the assertion in a cell: `type(threshold):value`, code, a criterion for a judge, or the expected text."""
-    text = text.strip()
-    code = _CODE_CELL.match(text)
-    if code is not None:
-        return {"type": "javascript", "value": code["code"].strip()}
-    for prefix in ("grade:", "llm-rubric:"):
-        if text.startswith(prefix):
-            return {"type": "llm-rubric", "value": text.removeprefix(prefix)}
-    if text.startswith("python:"):
-        return {"type": "python", "value": text.removeprefix("python:").strip()}
-    if text.startswith("file://"):
-        return {"type": "python" if ".py" in text else "javascript", "value": text.strip()}
-    found = _CELL.match(text)
-    bare = found["type"].removeprefix("not-") if found else ""
-    if found is None:
-        return {"type": "equals", "value": text}
-    value: Any = found["value"]
-    if bare.endswith(("-any", "-all")):
-        value = _values(value or "")
-    elif value is not None and bare not in ("is-json", "contains-json"):
-        value = value.strip()
-    assertion: dict[str, Any] = {"type": found["type"], "value": value}
-    if bare == "similar" or bare in _SCORED:
-        assertion["threshold"] = _number(found["threshold"]) or (0.8 if bare == "similar" else 0.75)
-    return assertion
-
-
-def _values(text: str) -> list[str]:
-    """Return the texts between commas; those in quotes may contain commas. Empty ones are left out."""
-    values: list[str] = []
-    for match in _VALUE.finditer(text):
-        if match["quoted"] is not None:
-            values.append(_ESCAPED.sub(r"\1\2", match["quoted"]))
-        elif match["plain"].lstrip().startswith('"'):
-            raise ValueError(f"A quoted value in a cell is not closed, or not followed by a comma: {text[:80]}")
-        elif match["plain"].strip():
-            values.append(match["plain"].strip())
-    return values
-
-
 def scenario_tests(value: Any, files: SuiteFiles, lose: Lose) -> Iterator[Record]:
     """Yield each test of each scenario with each of its configurations."""
     for record in items_of(value if isinstance(value, list) else [value]):
         scenarios = [record.data]
         if isinstance(record.data, str):
-            scenarios = [each for path in files.matching(record.data) for each in _list(files.data(path))]
+            scenarios = [item for path in files.matching(record.data) for item in _list(files.data(path))]
         for scenario in scenarios:
             configs = _list(_loaded(scenario.get("config"), files)) if isinstance(scenario, dict) else []
             tests = list(read_tests(scenario.get("tests"), files, lose)) if isinstance(scenario, dict) else []
@@ -193,6 +131,10 @@ def scenario_tests(value: Any, files: SuiteFiles, lose: Lose) -> Iterator[Record
                 if not isinstance(config, dict) or not isinstance(test.data, dict):
                     raise ValueError("A scenario needs `config` and `tests`, which are lists of objects")
                 merged = {**config, **test.data, "vars": {**object_at(config, "vars"), **object_at(test.data, "vars")}}
+                if "id" in merged and len(configs) > 1:
+                    number = configs.index(config) + 1
+                    name = first_of(test.data, "id", "description") or tests.index(test) + 1
+                    merged["id"] = f"{text_of(name)} [{text_of(config.get('id', number))}]"
                 yield Record(record.line, merged)
 
 
@@ -211,11 +153,15 @@ def with_variable_files(test: dict[str, Any], files: SuiteFiles) -> dict[str, An
     if value is None or isinstance(value, dict):
         return test
     names = value if isinstance(value, list) else [value]
+    if any(isinstance(name, str) and name.startswith("file://") for name in names):
+        raise ValueError(
+            f"'vars' is {text_of(value)[:80]}, which promptfoo does not read. Name the file without file://"
+        )
     paths = [path for name in names if isinstance(name, str) for path in files.matching(name)]
-    found = [files.data(path) for path in paths if path.lower().endswith((".yaml", ".yml", ".json"))]
-    if not found or not all(isinstance(each, dict) for each in found):
+    contents = [files.data(path) for path in paths if path.lower().endswith((".yaml", ".yml", ".json"))]
+    if not contents or not all(isinstance(content, dict) for content in contents):
         raise ValueError(f"'vars' must be an object, or name a YAML or JSON file with one, got {text_of(value)[:80]}")
-    return {**test, "vars": {key: each[key] for each in found for key in each}}
+    return {**test, "vars": {key: content[key] for content in contents for key in content}}
 
 
 def merged_test(default: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
@@ -233,8 +179,8 @@ def merged_test(default: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]
 
 
 def _variables(test: dict[str, Any]) -> dict[str, Any]:
-    found = test.get("vars")
-    return dict(found) if isinstance(found, dict) else {}
+    variables = test.get("vars")
+    return dict(variables) if isinstance(variables, dict) else {}
 
 
 def combinations(variables: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
@@ -249,26 +195,32 @@ def combinations(variables: dict[str, Any]) -> Iterator[tuple[dict[str, Any], st
     if math.prod(map(len, lists.values())) > MOST_COMBINATIONS:
         raise ValueError(f"The lists in 'vars' make more than {MOST_COMBINATIONS:,} tests; set `disableVarExpansion`")
     for values in itertools.product(*lists.values()):
-        chosen = dict(zip(lists, values, strict=True))
-        yield {**variables, **chosen}, ", ".join(text_of(value)[:30] for value in chosen.values())
+        combination = dict(zip(lists, values, strict=True))
+        yield {**variables, **combination}, ", ".join(text_of(value)[:30] for value in combination.values())
 
 
 def _is_expanded(value: list[Any]) -> bool:
     return bool(value) and isinstance(value[0], str)
 
 
-def with_files(variables: dict[str, Any], files: SuiteFiles) -> dict[str, Any]:
-    """Return variables with the content of the files that they name; a pattern becomes a list. Raises ValueError."""
-    return {name: _file_value(name, value, files) for name, value in variables.items()}
+def with_files(variables: dict[str, Any], files: SuiteFiles, prompt: str = "") -> dict[str, Any]:
+    """Return variables with the content of the files that they name; a pattern becomes a list. Raises ValueError.
+
+    A function gets the name of its variable, the prompt, and the variables.
+    """
+    values = dict(variables)
+    for name, value in variables.items():
+        values[name] = _file_value(name, value, files, [prompt, values])
+    return values
 
 
-def _file_value(name: str, value: Any, files: SuiteFiles) -> Any:
+def _file_value(name: str, value: Any, files: SuiteFiles, arguments: list[Any]) -> Any:
     if isinstance(value, list):
-        return [_file_value(name, item, files) for item in value]
+        return [_file_value(name, item, files, arguments) for item in value]
     if not isinstance(value, str) or not value.startswith("file://"):
         return value
-    if value.rpartition(".")[2].split(":")[0].lower() in {each[1:] for each in _PROGRAMS}:
-        raise ValueError(f"The variable '{name}' is made by a program, {value}. Write its value")
+    if FUNCTION_FILE.match(value):
+        return _function_value(name, value, files, arguments)
     paths = files.matching(value)
     if not paths:
         raise ValueError(f"The file of the variable '{name}' was not found: {value}")
@@ -276,14 +228,65 @@ def _file_value(name: str, value: Any, files: SuiteFiles) -> Any:
     return contents[0] if len(contents) == 1 and "*" not in value else contents
 
 
+def _function_value(name: str, value: str, files: SuiteFiles, arguments: list[Any]) -> Any:
+    """Return what a function returns as `output`."""
+    is_python = value.endswith(".py")
+    try:
+        result = files.call(value, [name, *arguments], "get_var" if is_python else "")
+    except CodeNotRun:
+        return f"({value.removeprefix('file://')})"
+    output = result.get("output") if isinstance(result, dict) else None
+    if not output or result.get("error"):
+        reason = text_of(result.get("error")) if isinstance(result, dict) else text_of(result)[:80]
+        raise ValueError(f"{value} returned no output for the variable '{name}': {reason}")
+    if is_python and not isinstance(output, str):
+        raise ValueError(f"{value} must return a text for the variable '{name}', got {type(output).__name__}")
+    return output.strip() if is_python else output
+
+
+def transformed_variables(variables: dict[str, Any], code: Any, files: SuiteFiles) -> dict[str, Any]:
+    """Return variables with those that `transformVars` returns: JavaScript, or a function. Raises ValueError."""
+    if is_blank(code):
+        return variables
+    if not isinstance(code, str):
+        raise ValueError(f"'transformVars' must be text, got {type(code).__name__}")
+    try:
+        if code.startswith("file://"):
+            value = files.call(code, [variables, {"prompt": {}}], "get_transform", is_transform=True)
+        else:
+            files.allow_script(code)
+            value = _run_inline(code, variables)
+    except CodeNotRun:
+        return variables
+    if not isinstance(value, dict):
+        raise ValueError(f"'transformVars' must return an object, got {text_of(value)[:80]}")
+    return {**variables, **value}
+
+
+def _run_inline(code: str, variables: dict[str, Any]) -> Any:
+    """Return what the JavaScript of `transformVars` returns."""
+    body = code if "\n" in code else f"return {code}"
+    run_code = service("javascript-engine", "'transformVars'")
+    result = run_code(f"const vars = output;\n{body}", variables, {"prompt": {}}, syntax="transform")
+    if result.get("value") is None:
+        reason = result.get("syntax") or result.get("message") or f"it returned {result.get('odd', 'null')}"
+        raise ValueError(f"'transformVars' failed: {reason}")
+    return result["value"]
+
+
 def _content(path: str, files: SuiteFiles) -> str:
     suffix = os.path.splitext(path)[1].lower()
-    if suffix in _IMAGES:
-        return base64.b64encode(Path(path).read_bytes()).decode()
+    if suffix in _IMAGES or suffix in _MEDIA:
+        data = base64.b64encode(Path(path).read_bytes()).decode()
+        kind = next((kind for start, kind in _MAGIC.items() if data.startswith(start)), _IMAGES.get(suffix))
+        return data if suffix in _MEDIA else f"data:{kind};base64,{data}"
     if suffix == ".pdf":
         raise ValueError(f"{path} is a PDF. Convert it to text")
     if suffix in (".yaml", ".yml"):
-        return text_of(files.data(path))
+        data = files.data(path)
+        if path in files.dates:
+            raise ValueError(f"{path} has the date {files.dates[path]}, which promptfoo changes. Put it into quotes")
+        return text_of(data)
     return files.text(path).strip()
 
 
@@ -293,10 +296,10 @@ def resolved(variables: dict[str, Any]) -> dict[str, Any]:
         name: value.removesuffix("\n") if isinstance(value, str) else value for name, value in variables.items()
     }
     for _ in range(5):
-        found = {name: _inserted(name, value, variables) for name, value in variables.items()}
-        if found == variables:
+        new_values = {name: _inserted(name, value, variables) for name, value in variables.items()}
+        if new_values == variables:
             break
-        variables = found
+        variables = new_values
     return variables
 
 

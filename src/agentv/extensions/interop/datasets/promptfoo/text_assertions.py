@@ -182,10 +182,10 @@ def _schema(schema: Any) -> Any:
         raise ValueError(f"The schema has the unknown keyword '{unknown}'")
     if isinstance(schema.get("format"), str) and schema["format"] not in _FORMATS:
         raise ValueError(f"The schema has the format '{schema['format']}', which cannot be checked")
-    made = {key: value for key, value in schema.items() if key != "nullable"} | dict(_subschemas(schema))
+    result = {key: value for key, value in schema.items() if key != "nullable"} | dict(_subschemas(schema))
     if schema.get("nullable") is True and isinstance(schema.get("type"), str):
-        made["type"] = [schema["type"], "null"]
-    return made
+        result["type"] = [schema["type"], "null"]
+    return result
 
 
 def _subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -1,1 +1,0 @@
-"""Check judges against human labels and against probes."""

@@ -1,1 +1,0 @@
-"""Commands that analyse runs: reports, comparisons, plans, and searches for the cause of a change."""

@@ -1,0 +1,1 @@
+"""Cases that were drawn, and variants that were chosen among several."""

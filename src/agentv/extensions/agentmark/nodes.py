@@ -1,0 +1,45 @@
+"""Nodes of a parsed prompt: blocks and inline content of Markdown, and the tags and expressions of MDX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+PHRASING = frozenset(
+    ("text", "emphasis", "strong", "inlineCode", "link", "image", "break", "textTag", "textExpression")
+)
+"""Types of inline content."""
+
+
+class MdxError(Exception):
+    """A part of the text that cannot be parsed, with its line counted from 1."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+@dataclass(slots=True)
+class Node:
+    """One node, as in mdast: its type, its children or its text, and its settings such as the depth of a heading."""
+
+    type: str
+    children: list[Node] = field(default_factory=list)
+    value: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    line: int = 1
+
+    @property
+    def is_tag(self) -> bool:
+        """Whether the node is a tag of MDX, in a line of its own or in a text."""
+        return self.type in ("flowTag", "textTag")
+
+    @property
+    def is_expression(self) -> bool:
+        """Whether the node is an expression in braces."""
+        return self.type in ("flowExpression", "textExpression")
+
+
+def text_node(value: str) -> Node:
+    """Return a text."""
+    return Node("text", value=value)

@@ -1,0 +1,261 @@
+"""Render a parsed prompt: evaluate its tags and expressions, and write each message as Markdown."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agentv.extensions.agentmark.expressions import inserted_text, parse_expression
+from agentv.extensions.agentmark.markdown_writer import to_markdown
+from agentv.extensions.agentmark.mdx import parse_mdx
+from agentv.extensions.agentmark.nodes import MdxError, Node, text_node
+from agentv.model.message import ImagePart, Message, Role, TextPart
+from agentv.support.javascript.values import UNDEFINED
+from agentv.support.templates import TemplateProblem
+
+ROLES: dict[str, Role] = {"System": "system", "User": "user", "Assistant": "assistant"}
+ROLES |= {"ImagePrompt": "user", "SpeechPrompt": "user"}
+_TAGS = frozenset(("If", "ElseIf", "Else", "ForEach", "Raw", "ImageAttachment", "FileAttachment", *ROLES))
+_ARROW = re.compile(r"\s*\(?\s*(?P<item>[\w$]+)\s*(?:,\s*(?P<index>[\w$]+)\s*)?\)?\s*=>\s*")
+_PROPERTY = re.compile(r"props\.(\w+)")
+_LITERAL = re.compile(r"""['"].*['"]|\d+(\.\d+)?""", re.DOTALL)
+
+Components = Mapping[str, list[Node]]
+"""The blocks of imported components by name."""
+
+
+class MissingVariable(Exception):
+    """A variable that the prompt uses and the row lacks."""
+
+
+class Properties(dict[str, Any]):
+    """The variables of a row. A missing one is an error, unless it is optional."""
+
+    def __init__(self, variables: Mapping[str, Any], optional: frozenset[str]) -> None:
+        super().__init__(variables)
+        self._optional = optional
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if key not in self and key not in self._optional:
+            raise MissingVariable(key)
+        return super().get(key, default)
+
+
+@dataclass
+class _Scope:
+    """The names of one place, and whether a branch of its conditions was chosen."""
+
+    names: dict[str, Any]
+    has_branch: bool = False
+
+    def child(self, **names: Any) -> _Scope:
+        return _Scope({**self.names, **names})
+
+
+def check_nodes(nodes: Iterable[Node], components: Components) -> None:
+    """Raise MdxError for a tag or an expression that AgentMark's engine does not know."""
+    for node in nodes:
+        name = node.settings.get("name") if node.is_tag else None
+        if name == "Raw":
+            continue
+        if name and name[0].isupper() and name not in _TAGS and name not in components:
+            raise MdxError(f"<{name}> is not a tag of AgentMark, nor an imported component", node.line)
+        if name == "ForEach":
+            check_nodes(_loop_body(node)[1], components)
+            _check_expressions(node)
+            continue
+        _check_expressions(node)
+        check_nodes(node.children, components)
+
+
+def _check_expressions(node: Node) -> None:
+    attributes = node.settings.get("attributes", {}) if node.is_tag else {}
+    codes = [value for value, is_code in attributes.values() if is_code]
+    for code in [*codes, *([node.value] if node.is_expression and not _is_comment(node.value) else ())]:
+        try:
+            parse_expression(code)
+        except TemplateProblem as problem:
+            raise MdxError(str(problem), node.line) from None
+
+
+def _is_comment(code: str) -> bool:
+    code = code.strip()
+    return (code.startswith("/*") and code.endswith("*/")) or code.startswith("//")
+
+
+def _loop_body(node: Node) -> tuple[re.Match[str], list[Node]]:
+    """Return the parameters of the function in a ForEach, and its blocks. Raises MdxError."""
+    body = node.children
+    is_block = len(body) == 1 and body[0].type == "flowExpression"
+    arrow = _ARROW.match(body[0].value) if is_block else None
+    if arrow is None:
+        what = "<ForEach> needs lines of its own, with one function such as {(item) => …}"
+        raise MdxError(what, node.line)
+    code = body[0].value[arrow.end() :].strip()
+    is_enclosed = code.startswith("(") and code.endswith(")")
+    return arrow, _unwrap(parse_mdx(code[1:-1].strip() if is_enclosed else code, body[0].line))
+
+
+def inline_components(nodes: list[Node], components: Components) -> list[Node]:
+    """Replace the tags of components by their blocks."""
+    expanded: list[Node] = []
+    for node in nodes:
+        if node.is_tag and node.settings["name"] in components:
+            expanded += _component(node, {}, components)
+            continue
+        node.children = inline_components(node.children, components)
+        expanded.append(node)
+    return expanded
+
+
+def _component(tag: Node, outer: Mapping[str, str], components: Components) -> list[Node]:
+    attributes = {
+        name: _substitute(value, outer) if is_code else json.dumps(value)
+        for name, (value, is_code) in tag.settings["attributes"].items()
+    }
+    body = copy.deepcopy(components[tag.settings["name"]])
+    return [node for child in body for node in _with_properties(child, attributes, tag.children, components)]
+
+
+def _with_properties(
+    node: Node, attributes: Mapping[str, str], children: list[Node], components: Components
+) -> list[Node]:
+    if node.is_expression:
+        if node.value.strip() == "props.children":
+            return _paragraph(inline_components(copy.deepcopy(children), components))
+        if "props." in node.value:
+            code = _substitute(node.value, attributes)
+            if _LITERAL.fullmatch(code):
+                value = code[1:-1] if code[0] == "'" else json.loads(code)
+                return [text_node(str(value))]
+            node.value = code
+        return [node]
+    if node.is_tag and node.settings["name"] in components:
+        return _component(node, attributes, components)
+    parts = (_with_properties(child, attributes, children, components) for child in node.children)
+    node.children = [child for part in parts for child in part]
+    return [node]
+
+
+def _substitute(code: str, attributes: Mapping[str, str]) -> str:
+    return _PROPERTY.sub(lambda match: attributes.get(match[1], match[0]), code)
+
+
+def _paragraph(nodes: list[Node]) -> list[Node]:
+    """Return the children of a component as one paragraph."""
+    parts: list[Node] = []
+    for position, node in enumerate(nodes):
+        parts += [text_node("\n")] if position else []
+        parts += node.children if node.type in ("paragraph", "list") else [node]
+    return [Node("paragraph", parts)] if parts else []
+
+
+def render_messages(nodes: list[Node], properties: Properties) -> list[Message]:
+    """Return the messages for one row. Raises TemplateProblem or MissingVariable."""
+    return _Renderer().messages(nodes, _Scope({"props": properties}))
+
+
+class _Renderer:
+    """Evaluates nodes in document order, as conditions depend on it."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._images: list[ImagePart] = []
+        self._tags: dict[str, Callable[[Node, _Scope], list[Node]]] = {
+            "If": self._condition,
+            "ElseIf": self._condition,
+            "Else": self._condition,
+            "ForEach": self._loop,
+            "Raw": lambda node, _scope: [text_node(to_markdown(node.children) + "\n")],
+            "ImageAttachment": self._image,
+            "FileAttachment": self._file,
+            **dict.fromkeys(ROLES, self._message),
+        }
+
+    def messages(self, nodes: list[Node], scope: _Scope) -> list[Message]:
+        self._all(nodes, scope)
+        return self._messages
+
+    def _all(self, nodes: list[Node], scope: _Scope) -> list[Node]:
+        return [result for node in nodes for result in self._evaluate(node, scope)]
+
+    def _evaluate(self, node: Node, scope: _Scope) -> list[Node]:
+        if node.is_expression:
+            if _is_comment(node.value):
+                return []
+            return [text_node(inserted_text(parse_expression(node.value)(scope.names)))]
+        tag = self._tags.get(node.settings["name"] or "") if node.is_tag else None
+        if tag is not None:
+            return tag(node, scope)
+        if not node.children:
+            return [node]
+        return [Node(node.type, self._all(node.children, scope), node.value, node.settings, node.line)]
+
+    def _attributes(self, node: Node, scope: _Scope) -> dict[str, Any]:
+        return {
+            name: parse_expression(value)(scope.names) if is_code else value
+            for name, (value, is_code) in node.settings["attributes"].items()
+        }
+
+    def _message(self, node: Node, scope: _Scope) -> list[Node]:
+        name = node.settings["name"]
+        inner = scope.child() if name == "User" else scope
+        text = to_markdown(self._all(node.children, inner)).strip()
+        images = tuple(self._images) if name == "User" else ()
+        self._messages.append(Message(ROLES[name], (TextPart(text), *images) if images else text))
+        return []
+
+    def _condition(self, node: Node, scope: _Scope) -> list[Node]:
+        """Return the first branch of a scope that holds. AgentMark's engine renders one per scope."""
+        condition = node.settings["name"] == "Else" or self._attributes(node, scope).get("condition") is True
+        if scope.has_branch or not condition:
+            return []
+        scope.has_branch = True
+        return self._all(node.children, scope.child())
+
+    def _loop(self, node: Node, scope: _Scope) -> list[Node]:
+        arrow, template = _loop_body(node)
+        items = self._attributes(node, scope).get("arr", UNDEFINED)
+        results: list[Node] = []
+        for index, item in enumerate(items if isinstance(items, list | tuple) else ()):
+            names = {arrow["item"]: item} | ({arrow["index"]: index} if arrow["index"] else {})
+            results += self._all(copy.deepcopy(template), scope.child(**names))
+        if all(result.type in ("list", "listItem") for result in results):
+            entries = [entry for one in results for entry in (one.children if one.type == "list" else [one])]
+            return [Node("list", entries, settings={"ordered": False, "spread": False})]
+        return results
+
+    def _image(self, node: Node, scope: _Scope) -> list[Node]:
+        image = self._attributes(node, scope).get("image", UNDEFINED)
+        if image is UNDEFINED:
+            raise TemplateProblem("<ImageAttachment> needs the attribute 'image'")
+        if image:
+            self._images.append(ImagePart(str(image)))
+        return []
+
+    def _file(self, node: Node, scope: _Scope) -> list[Node]:
+        """Add a file that is an image. Other files are refused: targets receive texts and images."""
+        attributes = self._attributes(node, scope)
+        data, media_type = (attributes.get(name, UNDEFINED) for name in ("data", "mimeType"))
+        if UNDEFINED in (data, media_type):
+            raise TemplateProblem("<FileAttachment> needs the attributes 'data' and 'mimeType'")
+        if not str(media_type).startswith("image/"):
+            raise TemplateProblem(
+                f"<FileAttachment> of type '{media_type}' is not supported; add the file as a part of the input"
+            )
+        is_address = str(data).startswith(("https://", "http://", "data:"))
+        self._images.append(ImagePart(str(data) if is_address else f"data:{media_type};base64,{data}"))
+        return []
+
+
+def _unwrap(nodes: list[Node]) -> list[Node]:
+    """Replace fragments by their blocks."""
+    unwrapped: list[Node] = []
+    for node in nodes:
+        is_fragment = node.type == "flowTag" and node.settings["name"] is None
+        unwrapped += _unwrap(node.children) if is_fragment else [node]
+    return unwrapped

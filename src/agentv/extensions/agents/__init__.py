@@ -1,0 +1,14 @@
+"""Coding agents as targets: Claude Code, Codex, Copilot CLI, Gemini CLI, OpenCode and pi."""
+
+_AGENTS = "agentv.extensions.agents"
+
+ROWS = {
+    "agentv.targets": {
+        "claude-code": f"{_AGENTS}.vendor_agents:ClaudeCode claude claude-cli claude-sdk",
+        "codex": f"{_AGENTS}.vendor_agents:Codex codex-cli codex-sdk",
+        "copilot-cli": f"{_AGENTS}.multi_model_agents:CopilotCli copilot copilot-sdk",
+        "gemini-cli": f"{_AGENTS}.vendor_agents:GeminiCli",
+        "pi-coding-agent": f"{_AGENTS}.multi_model_agents:PiCodingAgent pi pi-cli",
+        "opencode": f"{_AGENTS}.multi_model_agents:OpenCode",
+    },
+}

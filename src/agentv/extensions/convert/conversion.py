@@ -1,0 +1,265 @@
+"""Convert a dataset to another format: write it next to its destination, read it back, and then move it there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from agentv.datasets.case.keys import CASE_LIST_KEYS, LIST_KEYS, OUTCOME_KEYS
+from agentv.datasets.case.shorthand import AGENTMARK
+from agentv.datasets.dataset import Dataset, Options
+from agentv.datasets.detection import unsupported
+from agentv.datasets.formats import dataset_format as formats
+from agentv.datasets.formats.dataset_format import Batch, Content, DatasetFormat, PlainRow, ReadOptions, Row, WrittenRow
+from agentv.datasets.loader import StrictSink, ignore
+from agentv.errors import AgentvError, DatasetError, DatasetWarning, LossWarning, MappedNote, UsageError, plural
+from agentv.model.case import NO_DETAILS, EvalCase, case_to_data
+from agentv.model.diagnostics import did_you_mean
+from agentv.model.evaluator import execution_to_data
+from agentv.model.values import to_json
+from agentv.registry import FOREIGN_FORMATS
+from agentv.settings.evaluator_reader import with_agentv_defaults
+from agentv.support.hash_table import PackedIds
+from agentv.support.yaml.yaml_writer import WrittenInt
+
+_MOST_SETTINGS = 1024
+
+
+class ContentHash:
+    """Computes a hash of everything in a case that equality compares. A case's own hash covers its id only."""
+
+    def __init__(self) -> None:
+        self._settings: dict[tuple[int, int], tuple[int, EvalCase]] = {}
+
+    def __call__(self, case: EvalCase) -> int:
+        if case.details is not NO_DETAILS:
+            return hash(to_json(case_to_data(case)))
+        shared = self._settings.get((id(case.execution), id(case.evaluators)))
+        settings = self._add(case) if shared is None else shared[0]
+        texts = (case.id, case.expected_outcome, case.input, case.expected_output, case.conversation_id)
+        return hash((texts, case.metadata, case.tags, settings))
+
+    def _add(self, case: EvalCase) -> int:
+        """Return the hash of settings that many cases share. The case is kept, so that no other object gets its ids."""
+        if len(self._settings) >= _MOST_SETTINGS:
+            self._settings.clear()
+        evaluators = [to_json(spec.to_data()) for spec in case.evaluators]
+        settings_hash = hash((to_json(execution_to_data(case.execution)), *evaluators))
+        self._settings[id(case.execution), id(case.evaluators)] = settings_hash, case
+        return settings_hash
+
+
+class ConvertedDataset(msgspec.Struct, frozen=True):
+    """The files that were written, and the number of cases in them. `is_same`: all cases equal those of the source."""
+
+    files: tuple[str, ...]
+    cases: int
+    is_same: bool = True
+
+
+class Conversion:
+    """A conversion of one dataset. Creating it checks the settings of the dataset and the output paths.
+
+    `write` writes temporary files next to the destination and verifies them; `keep` moves them there. At the end of a
+    `with` statement, files that were not kept are removed.
+    """
+
+    def __init__(
+        self, source: formats.Source, target: str, options: Options, *, overwrite: bool, kind: str = ""
+    ) -> None:
+        self._options = options
+        self._found: list[DatasetWarning] = []
+        self._source = source
+        self._dataset = Dataset(source, options, StrictSink(self._found.append))
+        self._target = target
+        kind = _foreign_kind(kind, target) if kind else _writable_kind(target)
+        self._format = formats.load_format(kind)
+        folder, name = os.path.split(target)
+        self._partial = formats.source_of(os.path.join(folder, f".partial-{os.getpid()}-{name}"), kind)
+        sidecar = (formats.SIDECAR_SUFFIXES[0],) if self._format.has_sidecar else ()
+        self._outputs = (target, *(formats.base_of(target) + suffix for suffix in sidecar))
+        self._partials = (self._partial.path, *(self._partial.base + suffix for suffix in sidecar))
+        self._hash = ContentHash()
+        self._hashes = array("q")
+        self._losses: Counter[str] = Counter()
+        self._check_outputs(overwrite)
+        if functions := [value for _, value in source.format.programs(source)]:
+            what = f"Functions return its prompts, tests or variables: {', '.join(functions)}"
+            raise UsageError(f"Cannot convert {source.path}", what, "Evaluate it as it is, or write what they return")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for path in self._partials:
+            with suppress(OSError):
+                Path(path).unlink(missing_ok=True)
+
+    def write(self) -> list[DatasetWarning]:
+        """Write the dataset, and read it back. Return what is not kept, and notes. Raises DatasetError."""
+        rows = self._rows() if self._format.is_lossless else self._some_rows()
+        document = self._dataset.document if self._source.kind == self._partial.kind else None
+        try:
+            self._format.write(Content(self._header(), rows, document, self._lose), self._partial.path)
+        except OSError as error:
+            reason = error.strerror or ""
+            raise UsageError(f"Cannot write {self._outputs[0]}", reason) from error
+        for _ in rows:
+            pass  # a format that keeps the text of the source leaves the rows unread
+        self._compare()
+        lost = (
+            LossWarning(f"{self._target}: not written: {what} ({plural(count, 'time')})", path=self._target)
+            for what, count in self._losses.most_common()
+        )
+        return [*(warning for warning in self._found if isinstance(warning, MappedNote | LossWarning)), *lost]
+
+    def keep(self) -> ConvertedDataset:
+        """Move the files to their destination, the sidecar first."""
+        for partial, path in reversed(list(zip(self._partials, self._outputs, strict=True))):
+            try:
+                if os.path.exists(path):
+                    shutil.copymode(path, partial)
+                os.replace(partial, os.path.realpath(path))
+            except OSError as error:
+                raise UsageError(f"Cannot write {path}", error.strerror or "") from error
+        return ConvertedDataset(self._outputs, len(self._hashes), self._format.is_lossless)
+
+    def _check_outputs(self, overwrite: bool) -> None:
+        inputs = {os.path.realpath(path) for path in self._source.files}
+        sidecar = self._dataset.document.header_path
+        for path in self._outputs:
+            real = os.path.realpath(path)
+            if real in inputs and (path == self._outputs[0] or not overwrite):
+                hint = "Choose another name or folder"
+                if path != self._outputs[0]:
+                    hint += f", or --force to turn {path} into the sidecar of {self._outputs[0]}"
+                raise UsageError(f"Writing {self._outputs[0]} would overwrite its source {path}", hint=hint)
+            if os.path.isdir(path):
+                raise UsageError(f"{path} is a folder", hint="Choose another name")
+            if not overwrite and os.path.exists(path):
+                what = f"{path} is the sidecar of {self._source.path}" if path == sidecar else f"{path} already exists"
+                raise UsageError(what, hint="Choose another name, or --force to replace it")
+        folder = os.path.dirname(self._outputs[0]) or "."
+        if not os.path.isdir(folder):
+            raise UsageError(f"No such folder: {folder}", hint=f"mkdir -p {folder}")
+
+    def _header(self) -> dict[str, Any]:
+        """Return the settings to write, including those implied by the file name or the rows."""
+        left_out = (*CASE_LIST_KEYS, "dataset", "name")
+        settings = _plain(self._dataset.document.header)
+        header: dict[str, Any] = {"dataset": self._dataset.header.dataset}
+        header |= {key: value for key, value in self._with_defaults(settings).items() if key not in left_out}
+        if self._dataset.is_agentmark:
+            header["format"] = AGENTMARK
+        if self._dataset.header.inherit_evaluators:  # only the default under `tests`
+            header["execution"] = {**header.get("execution", {}), "inherit_evaluators": True}
+        return header
+
+    def _rows(self) -> Iterator[WrittenRow]:
+        """Yield the rows, and remember a hash of each case.
+
+        An outcome that is optional under `tests` is written out, because other formats require it.
+        """
+        plain = self._dataset.read_options.plain and self._format.writes_plain_rows
+        options = ReadOptions(plain, self._options.max_line_bytes)
+        needs_outcome = self._dataset.document.lists_tests and not self._dataset.is_agentmark
+        for batch, cases in self._dataset.rows_and_cases(PackedIds(), options):
+            for (offset, row), case in zip(_given(batch), cases, strict=True):
+                if case.case_error is not None and not self._format.is_lossless:
+                    self._lose("a refused case: the other tool would run it, without its evaluators")
+                    continue
+                self._hashes.append(self._hash(case))
+                if isinstance(row, PlainRow):
+                    data: Any = row
+                else:
+                    data = self._with_defaults(_plain(row))
+                    if needs_outcome and all(data.get(key) is None for key in OUTCOME_KEYS):
+                        data["expected_outcome"] = ""
+                yield WrittenRow(data, batch.lines[offset] if batch.lines else None, case)
+
+    def _some_rows(self) -> Iterator[WrittenRow]:
+        """Return the rows for another tool. Raises UsageError if there are none."""
+        rows = self._rows()
+        first = next(rows, None)
+        if first is None:
+            raise UsageError("No case is left to write", "The dataset has no cases, or all of them are refused")
+        return chain((first,), rows)
+
+    def _with_defaults(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return a header, a case or a turn with the defaults of evaluators that only files with `tests` have."""
+        if not self._dataset.document.lists_tests:
+            return data
+        changed = {key: with_agentv_defaults(data[key], lists_tests=True) for key in LIST_KEYS if key in data}
+        if isinstance(data.get("execution"), dict):
+            changed["execution"] = self._with_defaults(data["execution"])
+        if isinstance(data.get("turns"), list):
+            changed["turns"] = [self._with_defaults(turn) for turn in data["turns"]]
+        return {**data, **changed}
+
+    def _lose(self, what: str) -> None:
+        self._losses[what] += 1
+
+    def _compare(self) -> None:
+        """Check that each case equals its source; of a format of another tool, that it has as many cases."""
+        count = 0
+        try:
+            copy = Dataset(self._partial, self._options, StrictSink(ignore))
+            for cases in copy.batches(PackedIds()):
+                if self._format.is_lossless:
+                    self._check_same(cases, count)
+                count += len(cases)
+        except DatasetError as error:
+            message = f"Cannot read {self._target} back; it was removed"
+            hint = "Files in cases are looked up next to the dataset: write the output to the same folder"
+            raise AgentvError(message, error.detail or error.headline, hint) from None
+        same_name = copy.header.dataset == self._dataset.header.dataset or not self._format.is_lossless
+        if count != len(self._hashes) or not same_name:
+            raise RuntimeError(f"{self._target} has {count} cases, and {self._source.path} {len(self._hashes)}")
+
+    def _check_same(self, cases: list[EvalCase], start: int) -> None:
+        if array("q", map(self._hash, cases)) != self._hashes[start : start + len(cases)]:
+            raise RuntimeError(f"a case after number {start} of {self._source.path} changed in {self._target}")
+
+
+def _writable_kind(target: str) -> str:
+    """Return the format for the extension of a file to write. Raises DatasetError."""
+    for name in formats.suggested(target):
+        if type(formats.load_format(name)).write is not DatasetFormat.write:
+            return name
+    raise unsupported(target)
+
+
+def _foreign_kind(kind: str, target: str) -> str:
+    """Return the name of another tool's format that can be written to a file of this name. Raises UsageError."""
+    writable = {name: fmt.writes for name in FOREIGN_FORMATS.names() if (fmt := formats.load_format(name)).writes}
+    if kind not in writable:
+        hint = did_you_mean(kind, writable) or f"Formats: {', '.join(writable)}; leave out --to for our own"
+        raise UsageError(f"--to: cannot write '{kind}'", hint=hint)
+    if not target.endswith(writable[kind]):
+        raise UsageError(f"--to {kind}: {target} must end with {' or '.join(writable[kind])}")
+    return kind
+
+
+def _given(batch: Batch) -> Iterator[tuple[int, Row]]:
+    """Yield the rows that are not blank, with their offsets."""
+    return ((offset, row) for offset, row in enumerate(batch.rows) if row is not None)
+
+
+def _plain(value: Any, key: str = "") -> Any:
+    """Return data without line numbers. An id keeps the digits it was written with."""
+    if isinstance(value, dict):
+        return {name: _plain(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, WrittenInt):
+        return value.written if key == "id" else int(value)
+    return value

@@ -1,0 +1,128 @@
+"""The command lines of AgentV (TypeScript) and AgentMark: the same option here, or what to use instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from agentv.errors import UsageError
+
+EQUIVALENTS: Mapping[str, Mapping[str, str]] = {
+    "eval": {
+        "--test-id --eval-id ID": "--filter ID",
+        "--output -o DIR": "--out DIR",
+        "--provider NAME": "--target NAME",
+        "--providers FILE": "--targets FILE",
+        "--grader-target --grader-provider NAME": "--judge NAME",
+        "--agent-timeout SECONDS": "--timeout SECONDS",
+        "--max-concurrency N": "--workers N",
+        "--record-replay FILE": "--record FILE",
+        "--no-cache": "",
+        "--no-results-push": "",
+    },
+    "compare": {"-t X": "--threshold X"},
+    "convert": {"--out -o FILE": "FILE"},
+    "init": {"--path DIR": "DIR"},
+}
+"""Options with an equivalent, by command. A word in capitals is the value. An empty text is the default here."""
+
+AGENTMARK: Mapping[str, Mapping[str, str]] = {"eval": {"--baseline-commit COMMIT": "--baseline @COMMIT"}}
+"""The same for options of AgentMark."""
+
+_OTEL = "Pass the address of a collector: --otel http://localhost:4318"
+_PUSH = "Runs are folders: commit them, or upload them as an artifact of the CI job"
+_WORKSPACE = "Set `workspace` in the case or suite: `template`, `isolation`, `keep`"
+_REMOVED = "AgentV removed it too; pass --out DIR"
+_DELAY = "--dry-run calls nothing here. For answers without a model, use a target with `provider: mock`"
+
+SUCCESSORS: Mapping[str, Mapping[str, str]] = {
+    "eval": {
+        "--rerun-failed": "Pass --only failed --from RUN to repeat failures, or --retry-errors RUN to repeat errors",
+        "--cache-path": "The cache is in .agentv/cache; pass --cache",
+        "--model": "Set `model` of the judge's target in .agentv/targets.yaml",
+        "--output-messages": "Pass --include-trace to store all messages",
+        "--keep-workspaces": "Set `workspace: {keep: true}` in the case or suite",
+        "--workspace-mode --workspace-path": _WORKSPACE,
+        "--otel-file --otel-backend --export-otel --otel-capture-content --otel-group-turns": _OTEL,
+        "--results-repo --results-branch --results-remote --results-push --results-require-push": _PUSH,
+        "--output-format --artifacts": _REMOVED,
+        "--dry-run-delay --dry-run-delay-min --dry-run-delay-max": _DELAY,
+        "--record-replay-variant": "A recording here has the whole request of each answer; pass --record FILE",
+        "assert": "Score stored answers with: agentv rescore RUN --evaluator '{type: code_judge, …}'",
+        "aggregate": "Summaries are always up to date here; print one with: agentv report RUN --json",
+        "bundle": "Copy the run folder: it has its cases, and can be resumed, rescored and compared from there",
+    },
+    "compare": {
+        "--candidate -c": "Name targets of a run as RUN:TARGET: agentv compare RUN:old RUN:new",
+        "--targets": "Name targets of a run as RUN:TARGET: agentv compare RUN:old RUN:new",
+        "--format -f": "Pass --json or --markdown",
+    },
+    "validate": {"--max-warnings": "Pass --strict to fail on any warning"},
+}
+"""Options and subcommands without an equivalent, and what to do instead, by command."""
+
+COMMANDS: Mapping[str, str] = {
+    "dashboard serve studio": "agentv view",
+    "results": "agentv report RUN (reports), agentv runs (list, merge, prune, check) or agentv view",
+    "inspect trace": "agentv view, agentv report RUN, or agentv rescore RUN --evaluator … to score again",
+    "import": "agentv eval --transcript FILE scores recorded sessions, agentv generate from-sessions makes cases of "
+    "them, agentv runs import keeps results of other tools, and datasets of other tools are read as they are",
+    "trend": "agentv runs trend",
+    "prepare": "agentv eval PATHS --dry-run --dump-prompts DIR",
+    "grade pipeline": "agentv eval PATHS --replay FILE, or --transcript FILE, scores answers that exist already",
+    "create": "agentv init",
+    "doctor": "agentv targets check",
+    "transpile": "agentv convert FILE OUT",
+    "trim": "Not needed: agentv compare reads whole run folders",
+    "self": "pip install --upgrade agentv",
+    "workspace": "Not needed: workspaces are copies that are removed after the job",
+    "skills": "The skill for coding agents is in the folder skills/agentv of the repository",
+}
+"""Commands of AgentV (TypeScript) that have another name here."""
+
+
+def successor(command: str) -> str | None:
+    """Return what to use instead of a command; None if it is unknown."""
+    return next((text for names, text in COMMANDS.items() if command in names.split()), None)
+
+
+def translate(command: str, arguments: list[str]) -> list[str]:
+    """Return the arguments with AgentV's options replaced; raise UsageError for those without an equivalent."""
+    equivalents = {
+        name: (is_valued, here)
+        for names, here in (*EQUIVALENTS.get(command, {}).items(), *AGENTMARK.get(command, {}).items())
+        for is_valued in (names.split()[-1].isupper(),)
+        for name in names.split()
+        if name.startswith("-")
+    }
+    refused = {name: text for names, text in SUCCESSORS.get(command, {}).items() for name in names.split()}
+    if command == "eval" and arguments[:1] == ["run"]:
+        arguments = arguments[1:]
+    elif arguments and arguments[0] in refused and not arguments[0].startswith("-"):
+        raise UsageError(f"`agentv {command} {arguments[0]}` does not exist", hint=refused[arguments[0]])
+    translated: list[str] = []
+    values: dict[str, list[str]] = {}
+    rest = iter(arguments)
+    for argument in rest:
+        name, separator, value = argument.partition("=")
+        if name in refused:
+            raise UsageError(f"`agentv {command}` has no option {name}", hint=refused[name])
+        if name not in equivalents:
+            translated.append(argument)
+            translated += rest if argument == "--" else ()
+            continue
+        is_valued, here = equivalents[name]
+        if is_valued and not separator:
+            value = next(rest, "")
+        if is_valued and not value:
+            raise UsageError(f"Option {name} needs a value")
+        if here:
+            mark = "@" if here.endswith(" @COMMIT") else ""
+            values.setdefault(here.rpartition(" ")[0], []).append(mark + value)
+    return [*_options(values), *translated] if command != "convert" else [*translated, *_options(values)]
+
+
+def _options(values: Mapping[str, list[str]]) -> Iterator[str]:
+    """Yield the options here. Several ids are alternatives, as in AgentV."""
+    for option, texts in values.items():
+        for text in [",".join(texts)] if option == "--filter" else texts:
+            yield from (option, text) if option else (text,)

@@ -1,0 +1,61 @@
+"""Provider files of AgentV (TypeScript) 5 (`.agentv/providers.yaml`) as targets files."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any
+
+from agentv.datasets.variables import replace_texts
+from agentv.registry import TARGETS
+from agentv.settings.settings_reader import field_of
+from agentv.support.yaml.yaml_parser import Map, Seq
+
+_VARIABLE = re.compile(r"\{\{-?\s*env\.(\w+)\s*-?\}\}")
+_NAMES = {
+    "batch_requests": "provider_batching",
+    "reasoning_effort": "model_reasoning_effort",
+    "subprovider": "pi_provider",
+}
+"""Settings with another name here, if the provider has them."""
+
+
+def targets_of_providers(data: Any) -> Any:
+    """Return the data of a targets file for a list of providers; other data as it is."""
+    providers = data.get("providers") if isinstance(data, Map) and "targets" not in data else data
+    if not isinstance(providers, Seq):
+        return data
+    targets = Seq(_target(entry) if isinstance(entry, Map) else entry for entry in providers)
+    targets.start, targets.marks = providers.start, providers.marks
+    document = Map({"targets": targets})
+    document.start, document.marks = providers.start, {"targets": providers.start}
+    return document
+
+
+def _target(entry: Map) -> Map:
+    id = str(entry.get("id", ""))
+    settings = {**entry, **(entry["config"] if isinstance(entry.get("config"), dict) else {})}
+    provider, model = _parts(id)
+    kind = TARGETS.canonical(provider)
+    has_field = partial(field_of, TARGETS.find(kind)) if kind is not None else None
+    own = {
+        _NAMES[key] if has_field and key in _NAMES and has_field(_NAMES[key]) and not has_field(key) else key: value
+        for key, value in settings.items()
+        if key not in ("id", "label", "config")
+    }
+    if own.get("runtime") == "host":  # the only one here
+        del own["runtime"]
+    command = own.get("command")
+    if isinstance(command, list) and command and provider != "cli":
+        own = {key: value for key, value in own.items() if key != "command"} | {"executable": command[0]}
+        own |= {"args": command[1:]} if command[1:] else {}
+    target = {"name": str(entry.get("label") or id), "provider": provider, **({"model": model} if model else {})}
+    return entry.with_values(replace_texts({**target, **own}, lambda text, _: _VARIABLE.sub(r"${{ \1 }}", text)))
+
+
+def _parts(id: str) -> tuple[str, str]:
+    """Return the provider of an id such as `azure`, `agentv:codex-cli` or `openai:gpt-5-mini`, and its model."""
+    first, _, rest = id.partition(":")
+    if not rest or TARGETS.canonical(rest) is not None:
+        return rest or first, ""
+    return (first, rest) if TARGETS.canonical(first) is not None else (id, "")

@@ -1,0 +1,150 @@
+"""Multiple-choice questions, asked as the solver `multiple_choice` of Inspect and scored as its scorer `choice`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import permutations
+from string import ascii_uppercase
+from typing import Any
+
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, objects
+from agentv.datasets.foreign.records import Record, RecordFile
+from agentv.datasets.foreign.values import cell_value, filled, first_of, is_blank, metadata_of, text_of, texts_of
+
+_MOST_LETTERS = 4
+"""More correct choices than these have too many orders."""
+
+_ONE = "where LETTER is one of"
+_SEVERAL = "where LETTERS is one or more of"
+_QUESTIONS = ("question", "question_stem", "ctx", "query", "prompt")
+_CHOICES = ("choices", "options", "endings")
+_ANSWERS = ("answer", "answerKey", "answer_key", "correct_option", "label", "correct_answer", "answer_index")
+_OPTION = re.compile(r"(?:(?:option|choice|opt)[_ ]?)?([A-J]|(?<=[a-z _])[a-j1-9])", re.IGNORECASE)
+_USED = ("id", *_QUESTIONS, *_CHOICES, *_ANSWERS)
+
+
+class _MultipleChoice(ForeignFormat):
+    title = "multiple-choice questions"
+    strength = 0.61
+    fields = "question and choices → input, answer → a check of its letter"
+
+    def fits(self, file: RecordFile) -> bool:
+        rows = [_with_options(row) for row in objects(file)]
+        keys = [(a, b, c) for a in _QUESTIONS for b in _CHOICES for c in _ANSWERS if all_have(rows, a, b, c)]
+        return bool(keys) and all(_texts(row[keys[0][1]]) for row in rows) and not all_have(rows, "input")
+
+    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:  # noqa: ARG002
+        data = _with_options(record.data)
+        options, answer = first_of(data, *_CHOICES), first_of(data, *_ANSWERS)
+        texts, labels = _texts(options), _labels(options)
+        letter = _letter(answer, texts, labels)
+        row = {
+            "id": data.get("id"),
+            **choice_parts(text_of(first_of(data, *_QUESTIONS)), texts, [letter]),
+            "metadata": {**metadata_of(data, _USED), "choices": texts},
+        }
+        return [filled(row)]
+
+
+MULTIPLE_CHOICE = _MultipleChoice()
+
+
+def _with_options(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record whose choices are one value: some tables have a column for each, such as A, B, C or option_a."""
+    data = {key: cell_value(value) for key, value in record.items()}
+    matches = {name: match for name in data if (match := _OPTION.fullmatch(str(name)))}
+    if len(matches) < 2 or any(name in data for name in _CHOICES):
+        return data
+    texts = {match[1].upper(): text_of(data[name]) for name, match in matches.items() if not is_blank(data[name])}
+    return {**{name: value for name, value in data.items() if name not in matches}, "choices": texts}
+
+
+def choice_parts(question: Any, choices: list[str], targets: list[str]) -> dict[str, Any]:
+    """Return the input and the check of a multiple-choice question. Raises ValueError for a target without a choice."""
+    allowed = _characters(len(choices))
+    letters = [letter for target in targets for letter in _target_letters(target)]
+    for letter in letters:
+        if letter not in allowed:
+            raise ValueError(f"The target '{letter}' is not the letter of one of the {len(choices)} choices")
+    if not letters or len(letters) > _MOST_LETTERS:
+        raise ValueError(f"A multiple-choice question needs 1 to {_MOST_LETTERS} correct choices")
+    several = " where multiple answers may be correct" if len(letters) > 1 else ""
+    form = f"'ANSWER: ${'LETTERS' if several else 'LETTER'}' (without quotes) {_SEVERAL if several else _ONE}"
+    intro = (
+        f"Answer the following multiple choice question{several}. The entire content of your response should be of the "
+        f"following format: {form} {','.join(allowed)}."
+    )
+    options = "\n".join(f"{letter}) {text}" for letter, text in zip(allowed, choices, strict=True))
+    return {
+        "input": _asked(question, intro, options),
+        "expected_output": ", ".join(letters),
+        "assertions": [{"type": "regex", "name": "choice", "value": _pattern(letters)}],
+    }
+
+
+def _pattern(letters: list[str]) -> str:
+    """Return the expression for an answer whose last `ANSWER:` line, or else last `ANSWER:`, has these letters."""
+    orders = "|".join(_SEPARATOR.join(map(_wrapped, order)) for order in permutations(letters))
+    own = rf"ANSWER\s*:\s*(?:{orders})[ ,]*(?:\*\*|\$)?"
+    any_line, any_text = rf"^ANSWER\s*:\s*{_ANY}\s*(?:$|\.)", rf"ANSWER\s*:\s*{_ANY}"
+    strict = rf"^{own}\s*(?:$|\.)(?![\s\S]*{any_line})"
+    twice = r"ANSWER\s*:\s*[A-Za-z\d ,]+ANSWER\s*:"  # of two in a row, Inspect does not see the second
+    loose = rf"\A(?![\s\S]*{any_line})(?![\s\S]*{twice})[\s\S]*{own}(?![\w])(?![\s\S]*{any_text})"
+    return f"(?im)(?:{strict})|(?:{loose})"
+
+
+_SEPARATOR = r"(?:\s*,\s*(?:and\s+)?|\s+and\s+|\s*)"
+_ANY = r"(?:\*\*|\$|\()?\s*[A-Za-z\d][A-Za-z\d ,]*"
+
+
+def _wrapped(letter: str) -> str:
+    return rf"(?:\*\*|\$|\()?\s*{re.escape(letter)}\s*(?:\*\*|\$|\))?"
+
+
+def _characters(count: int) -> list[str]:
+    return [*ascii_uppercase, *map(str, range(1, count))][:count]
+
+
+def _target_letters(target: str) -> list[str]:
+    return [letter for word in target.replace(",", " ").split() for letter in ([word] if word.isnumeric() else word)]
+
+
+def _asked(question: Any, intro: str, options: str) -> Any:
+    """Return the question between the introduction and its choices; of messages, the last one of the user."""
+    if isinstance(question, str):
+        return f"{intro}\n\n{question}\n\n{options}"
+    places = [place for place, message in enumerate(question) if message["role"] == "user"]
+    if not places or not isinstance(question[places[-1]].get("content"), str):
+        raise ValueError("A multiple-choice question needs a message of the user with text")
+    last = question[places[-1]]
+    changed = {**last, "content": f"{intro}\n\n{last['content']}\n\n{options}"}
+    return [*question[: places[-1]], changed, *question[places[-1] + 1 :]]
+
+
+def _texts(options: Any) -> list[str]:
+    """Return the texts of choices: a list, or an object of texts by letter, or with `text` and `label`."""
+    if isinstance(options, dict):
+        return texts_of(options["text"]) if isinstance(options.get("text"), list) else texts_of(list(options.values()))
+    items = options if isinstance(options, list) else []
+    return [text_of(item.get("text") if isinstance(item, dict) else item) for item in items]
+
+
+def _labels(options: Any) -> list[str]:
+    if isinstance(options, dict):
+        return texts_of(options["label"]) if isinstance(options.get("label"), list) else list(map(str, options))
+    return [text_of(item.get("label")) for item in options if isinstance(item, dict)]
+
+
+def _letter(answer: Any, texts: list[str], labels: list[str]) -> str:
+    """Return the letter of an answer: a label, a number from 0, a letter, or the text of one choice."""
+    text = text_of(answer).strip()
+    if text in labels:
+        return _characters(len(texts))[labels.index(text)]
+    if text.isdigit() and not labels and int(text) < len(texts):
+        return _characters(len(texts))[int(text)]
+    if len(text) == 1 and text.upper() in _characters(len(texts)):
+        return text.upper()
+    if texts.count(text) == 1:
+        return _characters(len(texts))[texts.index(text)]
+    raise ValueError(f"The answer '{text[:80]}' is not one of the {len(texts)} choices")

@@ -1,0 +1,120 @@
+"""The tests of promptfoo in rows of tables: assertions in cells, and columns with a special name."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from agentv.datasets.foreign.values import is_blank, text_of
+from agentv.extensions.interop.datasets.promptfoo.assertion_entries import REFUSED
+
+_CODE_CELL = re.compile(r"^(?:javascript|fn|eval):(?P<code>[\s\S]*)$")
+_TYPES = frozenset(
+    {
+        *REFUSED,
+        *("equals", "contains", "icontains", "contains-any", "contains-all", "icontains-any", "icontains-all", "regex"),
+        *("starts-with", "is-json", "contains-json", "similar", "levenshtein", "rouge-n", "bleu", "llm-rubric", "cost"),
+        *("factuality", "model-graded-factuality", "model-graded-closedqa", "answer-relevance", "context-recall"),
+        *("context-faithfulness", "context-relevance", "latency", "g-eval", "is-refusal", "word-count", "skill-used"),
+    }
+)
+_CELL = re.compile(
+    rf"^(?P<type>(?:not-)?(?:{'|'.join(sorted(_TYPES, key=len, reverse=True))}))"
+    r"(?:\((?P<threshold>\d+(?:\.\d+)?)\))?(?::(?P<value>[\s\S]*))?$"
+)
+_SCORED = (
+    *("answer-relevance", "context-faithfulness", "context-recall", "context-relevance", "cost", "latency"),
+    *("levenshtein", "rouge-n", "starts-with", "classifier", "perplexity", "perplexity-score"),
+)
+_VALUE = re.compile(r'\s*(?:"(?P<quoted>(?:[^"\\]|\\.|"")*)"\s*(?=,|$)|(?P<plain>[^,]+))')
+_ESCAPED = re.compile(r'\\(["\\])|"(")')
+
+
+def test_of_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the test in a row of a table: columns with two underscores are special, others are variables."""
+    test: dict[str, Any] = {"vars": {}, "assert": [], "options": {}, "metadata": {}}
+    metric, thresholds = "", {}
+    for key, value in row.items():
+        name, text = str(key).strip(), text_of(value)
+        if name.startswith("__expected"):
+            if text.strip():
+                test["assert"].append((name, assertion_of_cell(text)))
+        elif name in ("__prefix", "__suffix"):
+            test["options"][name[2:]] = text
+        elif name in ("__description", "__providerOutput", "__threshold"):
+            test[name[2:]] = text
+        elif name == "__metric":
+            metric = text
+        elif name.startswith("__metadata:"):
+            key = name.removeprefix("__metadata:")
+            test["metadata"][key.removesuffix("[]")] = _listed(text) if key.endswith("[]") else text
+        elif name.startswith("__config:"):
+            _, column, setting = f"{name}::".split(":")[:3]
+            thresholds[column] = text if setting == "threshold" else ""
+        elif name.startswith("__"):
+            continue
+        else:
+            test["vars"][name] = value if isinstance(value, str) or is_blank(value) else text
+    test["assert"] = [_with_column(column, assertion, metric, thresholds) for column, assertion in test["assert"]]
+    test["threshold"] = _number(test.get("threshold"))
+    return {key: value for key, value in test.items() if not is_blank(value)}
+
+
+def _with_column(column: str, assertion: dict[str, Any], metric: str, thresholds: dict[str, str]) -> dict[str, Any]:
+    limit = _number(thresholds.get(column, thresholds.get(f"{column}1" if column == "__expected" else column)))
+    more = {"metric": metric} if metric.strip() else {}
+    return {**assertion, **more, **({} if limit is None else {"threshold": limit})}
+
+
+def _number(text: Any) -> float | None:
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _listed(text: str) -> list[str]:
+    return [item.strip().replace("\\,", ",") for item in re.split(r"(?<!\\),", text) if item.strip()]
+
+
+def assertion_of_cell(text: str) -> dict[str, Any]:
+    """Return the assertion in a cell: `type(threshold):value`, code, a criterion for a judge, or the expected text."""
+    text = text.strip()
+    code = _CODE_CELL.match(text)
+    if code is not None:
+        return {"type": "javascript", "value": code["code"].strip()}
+    for prefix in ("grade:", "llm-rubric:"):
+        if text.startswith(prefix):
+            return {"type": "llm-rubric", "value": text.removeprefix(prefix)}
+    if text.startswith("python:"):
+        return {"type": "python", "value": text.removeprefix("python:").strip()}
+    if text.startswith("file://"):
+        return {"type": "python" if ".py" in text else "javascript", "value": text.strip()}
+    match = _CELL.match(text)
+    bare = match["type"].removeprefix("not-") if match else ""
+    if match is None:
+        return {"type": "equals", "value": text}
+    value: Any = match["value"]
+    if bare.endswith(("-any", "-all")):
+        value = _values(value or "")
+    elif value is not None and bare not in ("is-json", "contains-json"):
+        value = value.strip()
+    assertion: dict[str, Any] = {"type": match["type"], "value": value}
+    if bare == "similar" or bare in _SCORED:
+        assertion["threshold"] = _number(match["threshold"]) or (0.8 if bare == "similar" else 0.75)
+    return assertion
+
+
+def _values(text: str) -> list[str]:
+    """Return the texts between commas; those in quotes may contain commas. Empty ones are left out."""
+    values: list[str] = []
+    for match in _VALUE.finditer(text):
+        if match["quoted"] is not None:
+            values.append(_ESCAPED.sub(r"\1\2", match["quoted"]))
+        elif match["plain"].lstrip().startswith('"'):
+            raise ValueError(f"A quoted value in a cell is not closed, or not followed by a comma: {text[:80]}")
+        elif match["plain"].strip():
+            values.append(match["plain"].strip())
+    return values

@@ -1,0 +1,56 @@
+"""Tests of promptfoo without a configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, objects, record_file
+from agentv.datasets.foreign.records import Record, RecordFile
+from agentv.datasets.foreign.values import question_of
+from agentv.datasets.formats.dataset_format import BadRow, Document
+from agentv.extensions.interop.datasets.promptfoo.promptfoo_config import Suite, case_rows, ignore
+from agentv.extensions.interop.datasets.promptfoo.suite_files import SuiteFiles
+from agentv.extensions.interop.datasets.promptfoo.suite_targets import SuiteTargets
+from agentv.extensions.interop.datasets.promptfoo.test_sources import merged_test
+from agentv.extensions.interop.datasets.promptfoo_cells import test_of_row
+
+
+class _PromptfooTests(ForeignFormat):
+    title = "tests of promptfoo"
+    strength = 0.86
+    fields = "vars → input, assert → evaluators"
+
+    def fits(self, file: RecordFile) -> bool:
+        rows = objects(file)
+        if file.kind in ("table", "sheet"):
+            return bool(rows) and any(str(key).startswith("__expected") for key in rows[0])
+        return bool(rows) and all(isinstance(row.get("vars"), dict) and "input" not in row for row in rows)
+
+    def mapper(self, document: Document) -> Any:
+        path = document.source.files[0]
+        is_table = record_file(path).kind in ("table", "sheet")
+        suite = _LooseTests(path)
+
+        def rows(record: Record, lose: Lose) -> Iterator[dict[str, Any] | BadRow]:
+            test = merged_test({}, test_of_row(record.data) if is_table else record.data)
+            for row in case_rows(suite, test, lose):
+                if isinstance(row, dict):
+                    row = {**row, "input": question_of(dict(row["input"]), lose)}
+                yield row
+
+        return rows
+
+
+class _LooseTests(Suite):
+    """Tests without a configuration: the target gets the only variable, or all of them."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.files = SuiteFiles(os.path.dirname(path))
+        self.targets = SuiteTargets([], self.files, ignore)
+        self.data, self.prompts, self.default, self.lines = {}, [], {}, None
+
+
+PROMPTFOO_TESTS = _PromptfooTests()

@@ -1,0 +1,319 @@
+"""Formats that are lists of keys: how their records are recognized, and which key becomes which part of a case.
+
+A part of a case is `reader: key key`: the first key with a value is read with this function of `keyed_records`, and
+without a reader the value is unchanged. ` | ` separates readers for different keys, and `a.b` is a key of an object.
+Keys that are not named go to the metadata.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class Signature(TypedDict, total=False):
+    """The keys of a file's first records; several are separated by spaces."""
+
+    all: str
+    """Keys of every record."""
+
+    any: str
+    """Keys of which at least one record has at least one."""
+
+    none: str
+    """Keys that no record has."""
+
+    objects: str
+    """Keys whose values are objects."""
+
+    lists: str
+    """Keys whose values are lists."""
+
+
+class RecordKeys(TypedDict, total=False):
+    """One format."""
+
+    title: str
+    """The name of the tool and of its file, for messages."""
+
+    strength: float
+    """How specific the format is, from 0 to 1."""
+
+    fields: str
+    """What becomes what, for messages."""
+
+    fits: tuple[Signature, ...]
+    """A file has the format if one of these describes its first records."""
+
+    case: dict[str, str]
+    """The parts of a case, and where they are."""
+
+    pages: str
+    """Where the records are in a document, such as a page of the tool's API."""
+
+    in_documents: bool
+    """Whether a document is one record, or an object of records by id."""
+
+    refused: dict[str, tuple[str, str]]
+    """Keys of files of the tool that have no cases: what they are, and what to do."""
+
+    unused: str
+    """Keys that have no meaning outside of the tool."""
+
+    losses: dict[str, str]
+    """What is reported as lost if a record has one of these keys."""
+
+    skipped: tuple[str, str, str]
+    """A key, the value in lower case of records that are left out, and what they are called."""
+
+    outcome: str
+    """The expected outcome of every case."""
+
+
+RECORD_FORMATS: dict[str, RecordKeys] = {
+    "langfuse": {
+        "title": "dataset items of Langfuse",
+        "strength": 0.74,
+        "fields": "input → input, expectedOutput → expected_output",
+        "fits": (
+            {
+                "all": "input",
+                "any": "expectedOutput datasetName dataset_name sourceTraceId source_trace_id validFrom",
+                "none": "retrievalContext",
+            },
+        ),
+        "case": {
+            "id": "id",
+            "input": "question: input",
+            "expected_output": "reference: expectedOutput expected_output",
+            "metadata": "json: metadata",
+        },
+        "pages": "data",
+        "skipped": ("status", "archived", "archived items"),
+    },
+    "braintrust": {
+        "title": "a dataset of Braintrust",
+        "strength": 0.72,
+        "fields": "input → input, expected → expected_output",
+        "fits": ({"all": "input", "any": "expected _xact_id upsert_id", "none": "expected_outcome target"},),
+        "case": {
+            "id": "id",
+            "input": "question: input",
+            "expected_output": "json: expected",
+            "tags": "texts: tags",
+            "metadata": "json: metadata",
+        },
+        "pages": "events data",
+        "unused": "_xact_id created origin _pagination_key is_root dataset_id project_id root_span_id span_id",
+        "skipped": ("is_root", "false", "spans that are not the root of their trace"),
+    },
+    "mlflow": {
+        "title": "an evaluation dataset of MLflow",
+        "strength": 0.7,
+        "fields": "inputs → input, expected_response → expected_output, expected_facts and guidelines → rubrics",
+        "fits": (
+            {"all": "inputs", "any": "expectations"},
+            {"all": "inputs", "any": "ground_truth targets predictions", "none": "outputs reference_outputs"},
+        ),
+        "case": {
+            "id": "dataset_record_id",
+            "input": "question: inputs",
+            "expected_output": "expectations.expected_response ground_truth targets",
+            "rubrics": "all_texts: expectations.expected_facts expectations.guidelines",
+            "context": "passages: expectations.expected_retrieved_context",
+            "tags": "labels: tags",
+            "metadata": "json: metadata",
+        },
+    },
+    "langsmith": {
+        "title": "examples of LangSmith",
+        "strength": 0.68,
+        "fields": "inputs → input, reference_outputs or outputs → expected_output, split → tags",
+        "fits": (
+            {"all": "inputs", "any": "outputs reference_outputs", "none": "expectations expected_output evaluators"},
+            {"all": "inputs", "objects": "inputs", "none": "expectations expected_output evaluators"},
+        ),
+        "case": {
+            "id": "id",
+            "input": "question: inputs",
+            "expected_output": "reference: reference_outputs outputs",
+            "tags": "texts: split",
+            "metadata": "json: metadata",
+        },
+        "unused": "attachments",
+        "losses": {"attachments": "attachments, which are stored in LangSmith"},
+    },
+    "ragas": {
+        "title": "a test set of Ragas",
+        "strength": 0.64,
+        "fields": "user_input → input, reference → expected_output, contexts → context",
+        "fits": ({"all": "user_input"}, {"all": "question", "any": "ground_truth ground_truths"}),
+        "case": {
+            "id": "id",
+            "input": "dialogue: user_input question",
+            "expected_output": "reference ground_truth | first: ground_truths",
+            "context": "lines: reference_contexts retrieved_contexts contexts ground_truth_context",
+            "assertions": "calls: reference_tool_calls",
+            "metadata.rubrics": "json: rubrics",
+            "metadata": "json: metadata",
+        },
+        "losses": {"rubrics": "rubrics with a description per score: they are in the metadata"},
+    },
+    "azure": {
+        "title": "a dataset of Azure AI evaluation",
+        "strength": 0.62,
+        "fields": "query → input, ground_truth → expected_output, context → context",
+        "fits": (
+            {"all": "conversation.messages"},
+            {
+                "all": "query",
+                "any": "ground_truth response context tool_definitions",
+                "none": "should_trigger input conversation",
+            },
+        ),
+        "case": {
+            "id": "id",
+            "input": "dialogue: conversation.messages | question: query",
+            "expected_output": "ground_truth",
+            "context": "texts: context",
+            "metadata.recorded_response": "response",
+            "metadata": "json: metadata",
+        },
+    },
+    "phoenix": {
+        "title": "examples of Phoenix",
+        "strength": 0.6,
+        "fields": "input → input, output → expected_output, splits → tags",
+        "pages": "data.examples",
+        "fits": ({"all": "input output", "objects": "input"},),
+        "case": {
+            "id": "id example_id",
+            "input": "question: input",
+            "expected_output": "reference: output",
+            "tags": "texts: splits",
+            "metadata": "json: metadata",
+        },
+        "unused": "node_id span_id example_id",
+    },
+    "letta": {
+        "title": "rows of letta-evals",
+        "strength": 0.66,
+        "fields": "input → input and turns, ground_truth → expected_output",
+        "fits": ({"all": "input", "any": "ground_truth agent_args rubric_vars rubric_path", "none": "target"},),
+        "case": {
+            "id": "id",
+            "input": "turns: input",
+            "references": "texts: ground_truth",
+            "tags": "texts: tags",
+            "metadata": "json: metadata",
+        },
+        "losses": {
+            "agent_args": "arguments of the agent: they are in the metadata",
+            "rubric rubric_path": "the prompt of a grader (rubric)",
+        },
+    },
+    "nemo-gym": {
+        "title": "tasks of NeMo Gym",
+        "strength": 0.86,
+        "fields": "responses_create_params.input → input, expected_answer or answer → expected_output",
+        "fits": ({"all": "responses_create_params.input", "none": "reward response"},),
+        "refused": {
+            "responses_create_params response reward": (
+                "The file has rollouts of NeMo Gym",
+                "Answers of a model are not cases: to see them as a run, use `agentv report`",
+            )
+        },
+        "case": {
+            "id": "id",
+            "input": "responses: responses_create_params.input",
+            "system": "text: responses_create_params.instructions",
+            "expected_output": "expected_answer answer",
+        },
+        "losses": {
+            "responses_create_params": "the verifier of an environment, which computes the reward, and its tools",
+        },
+    },
+    "swe-bench": {
+        "title": "tasks of SWE-bench",
+        "strength": 0.58,
+        "fields": "problem_statement → input, patch → expected_output",
+        "fits": ({"all": "instance_id problem_statement", "none": "model_patch"},),
+        "in_documents": True,
+        "refused": {
+            "instance_id model_patch": (
+                "The file has predictions of SWE-bench",
+                "Answers of a model are not cases: to see them as a run, use `agentv report`",
+            )
+        },
+        "case": {
+            "id": "instance_id",
+            "input": "text: text problem_statement",
+            "expected_output": "patch",
+            "tags": "texts: difficulty",
+            "metadata.FAIL_TO_PASS": "cells: FAIL_TO_PASS",
+            "metadata.PASS_TO_PASS": "cells: PASS_TO_PASS",
+        },
+        "losses": {
+            "FAIL_TO_PASS PASS_TO_PASS": "the tests of a task, which run in its container: they are in the metadata"
+        },
+        "outcome": "Fixes the problem, as the reference patch does",
+    },
+    "human-eval": {
+        "title": "problems of HumanEval",
+        "strength": 0.57,
+        "fields": "prompt → input, canonical_solution → expected_output",
+        "fits": ({"all": "task_id prompt test entry_point"},),
+        "case": {"id": "text: task_id", "input": "text: prompt", "expected_output": "canonical_solution"},
+        "losses": {
+            "test": "the tests of a problem, which are in the metadata: run them with a `command` or `python` evaluator"
+        },
+    },
+    "mt-bench": {
+        "title": "questions of MT-bench",
+        "strength": 0.56,
+        "fields": "turns → input and turns, category → tags, reference → expected_output of each turn",
+        "fits": (
+            {"all": "question_id turns", "none": "choices judge model_id"},
+            {"all": "prompt_id prompt category", "lists": "prompt"},
+        ),
+        "refused": {
+            "question_id model_id": (
+                "The file has answers of MT-bench",
+                "Answers of a model are not cases: use the file with the questions",
+            ),
+            "question_id judge": (
+                "The file has judgements of MT-bench",
+                "Verdicts are not cases: use the file with the questions",
+            ),
+        },
+        "case": {
+            "id": "question_id prompt_id",
+            "input": "turns: turns prompt",
+            "references": "texts: reference",
+            "tags": "texts: category",
+        },
+    },
+    "sharegpt": {
+        "title": "conversations in the format of ShareGPT",
+        "strength": 0.4,
+        "fields": "the last reply → expected_output, earlier messages → input",
+        "fits": ({"all": "conversations", "lists": "conversations"},),
+        "case": {"id": "id", "input": "last_reply: conversations", "system": "text: system"},
+    },
+    "alpaca": {
+        "title": "instruction data in the format of Alpaca",
+        "strength": 0.3,
+        "fields": "instruction and input → input, output → expected_output",
+        "fits": ({"all": "instruction", "any": "output"},),
+        "case": {"id": "id", "input": "paragraphs: instruction input", "expected_output": "output"},
+    },
+    "chat": {
+        "title": "chat training data",
+        "strength": 0.2,
+        "fields": "the last reply → expected_output, earlier messages → input",
+        "fits": ({"all": "messages", "none": "ideal testData input preferred_output"},),
+        "case": {"id": "id", "input": "last_reply: messages", "metadata": "json: metadata"},
+        "unused": "weight parallel_tool_calls",
+        "losses": {"tools": "tools that the model could call: they are in the metadata"},
+    },
+}
+"""The formats by name."""

@@ -1,1 +1,0 @@
-"""Training data for chat models, used as cases."""

@@ -1,0 +1,83 @@
+"""Prompts that are rendered for each case: functions that return a template, and templates of a chat."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from agentv.datasets.case.shorthand import MessageReader
+from agentv.datasets.files import FileFinder
+from agentv.extensions.interop.functions.calls import CodeNotRun, call_function, run_program
+from agentv.extensions.interop.nunjucks.prompt import PromptfooPrompt, read_promptfoo_prompt, rendered_prompt
+from agentv.model.diagnostics import KeyPath, Problems
+from agentv.model.message import Message
+from agentv.support.javascript.values import stringify
+from agentv.support.templates import TemplateProblem
+
+_TOKEN = secrets.token_hex(8)
+_functions: dict[str, PromptFunction] = {}
+
+
+class PromptFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """A function of a file, a program with a `command`, or a `template` whose result is the JSON of a chat.
+
+    `as_chat` returns the messages of a text that is a chat, if models receive chats.
+    """
+
+    id: str
+    finder: FileFinder
+    label: str = ""
+    path: str = ""
+    function: str = ""
+    context: dict[str, Any] = {}
+    template: str = ""
+    command: tuple[str, ...] = ()
+    as_chat: Callable[[str], tuple[dict[str, Any], ...]] | None = None
+
+    @property
+    def key(self) -> str:
+        """The text that the function is registered by, as a prompt. It is random, so that no file can have it."""
+        place = f"{self.path}:{self.function} {stringify(self.context)}{self.template}"
+        key = f"(the prompt that {self.label} returns) {_TOKEN} {place}"
+        _functions[key] = self
+        return key
+
+    def render(self, variables: dict[str, Any], problems: Problems) -> tuple[Message, ...] | None:
+        """Return the messages for one row; None after adding an error to `problems`."""
+        path: KeyPath = ("prompt",)
+        try:
+            text = rendered_prompt(self._template(variables, problems), variables)
+            chat = self.as_chat(text) if self.as_chat else ()
+        except CodeNotRun:
+            return (Message("user", f"(the prompt that {self.label} returns)"),)
+        except (ValueError, TemplateProblem) as error:
+            problems.error(path, f"Cannot render the prompt: {error}")
+            return None
+        return MessageReader(self.finder).messages(list(chat), path, problems) if chat else (Message("user", text),)
+
+    def _template(self, variables: dict[str, Any], problems: Problems) -> str:
+        """Return the text that the function returns; the JSON of an object. Raises ValueError."""
+        if self.template:
+            return self.template
+        context = {"vars": variables, **self.context}
+        if self.command:
+            return run_program(list(self.command), self.path, context)
+        result = call_function(self.path, self.function, [context])
+        if isinstance(result, dict) and "prompt" in result:
+            if result.get("config"):
+                problems.warning(("prompt",), f"The config that '{self.label}' returns is not applied to the target")
+            result = result["prompt"]
+        if not isinstance(result, str | dict | list):
+            raise ValueError(f"'{self.label}' must return a text or an object, got {stringify(result)}")
+        return result if isinstance(result, str) else str(stringify(result))
+
+
+def read_prompt(value: Any, path: KeyPath, problems: Problems, id: str) -> PromptfooPrompt | PromptFunction | None:
+    """Return a prompt that is text, messages, or the key of a function; None after adding an error to `problems`."""
+    source = _functions.get(value) if isinstance(value, str) else None
+    return (
+        read_promptfoo_prompt(value, path, problems, id) if source is None else msgspec.structs.replace(source, id=id)
+    )

@@ -1,0 +1,115 @@
+"""Read files of other tools: JSON documents of any size, and JSON Lines, also grouped by a key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from pathlib import Path
+from typing import Any
+
+from agentv.datasets.foreign.records import RecordFile, items_of
+from agentv.errors import AgentvError
+from agentv.support.json_stream import JsonProblem, decode_json, json_parts, top_level
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+def problem(path: Path, what: str, hint: str = "") -> AgentvError:
+    """Build the error for results that cannot be read."""
+    return AgentvError(f"Cannot read {path}", what[:1].upper() + what[1:], hint)
+
+
+def read_document(path: Path, most_bytes: int, kind: Any = Any) -> Any:
+    """Return a JSON file as data. Raises AgentvError, also for a file that is too large."""
+    size = path.stat().st_size
+    if size > most_bytes:
+        raise problem(path, f"The file has {size / 2**20:,.0f} MB; at most {most_bytes // 2**20} MB are read at once")
+    try:
+        return decode_json(path.read_bytes().removeprefix(_BOM), kind)
+    except JsonProblem as error:
+        raise problem(path, f"Invalid JSON: {error}") from error
+
+
+def read_parts(path: Path, opened: set[tuple[str, ...]]) -> Iterator[tuple[tuple[str, ...], bytes]]:
+    """Yield the parts of a JSON file of any size. Raises AgentvError."""
+    try:
+        with path.open("rb") as stream:
+            yield from json_parts(stream, opened)
+    except JsonProblem as error:
+        raise problem(path, f"Invalid JSON: {error}") from error
+
+
+def read_lines(path: Path, kind: Any = Any) -> Iterator[tuple[int, Any]]:
+    """Yield the lines of a JSON Lines file with their numbers. Raises AgentvError."""
+    for number, line in numbered_lines(path):
+        if not line.isspace():
+            yield number, decoded(path, line, f"line {number}", kind)
+
+
+def read_rows(path: Path, *lists: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of JSON Lines, of an array, of a list in a document, or by id, each with its line or number.
+
+    Raises AgentvError.
+    """
+    file = RecordFile(str(path))
+    if file.kind == "json" and not file.is_array:
+        document = file.document
+        items = next((document[key] for key in lists if isinstance(document.get(key), list)), None)
+        is_by_id = items is None and all(isinstance(item, dict) for item in document.values())
+        records = items_of(items or (list(document.values()) if is_by_id else [document]))
+    else:
+        records = file.records()
+    for line, row in records:
+        if not isinstance(row, dict):
+            raise problem(path, f"Entry {line} is not an object")
+        yield line, row
+
+
+def row_keys(head: bytes, *lists: str) -> dict[str, bytes]:
+    """Return the keys of the first row, each with the start of its value: of a line, an array or a list."""
+    text = head.removeprefix(_BOM).lstrip()
+    document = top_level(text)
+    for key in lists:
+        if document.get(key, b"").startswith(b"["):
+            text = text[text.index(b"[", text.index(f'"{key}"'.encode())) :]
+    return top_level(text[1:]) if text.startswith(b"[") else document
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file with their ends and numbers. Raises AgentvError for a line that is too long."""
+    with path.open("rb", buffering=1 << 18) as stream:
+        number = 0
+        while line := stream.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            if len(line) > MAX_LINE_BYTES:
+                raise problem(path, f"Line {number} is longer than {MAX_LINE_BYTES // 2**20} MB")
+            yield number, line
+
+
+def decoded(path: Path, data: bytes, place: str, kind: Any = Any) -> Any:
+    """Decode one part of a file. Raises AgentvError that names the place."""
+    try:
+        return decode_json(data.removeprefix(_BOM), kind)
+    except JsonProblem as error:
+        raise problem(path, f"Invalid JSON at {place}: {error}") from error
+
+
+def grouped_lines(path: Path, key: Callable[[Any], Hashable | None]) -> Iterator[tuple[Hashable, list[Any]]]:
+    """Yield the lines of a JSON Lines file by key, in the order of their first lines; a key of None is left out.
+
+    Only the positions of the lines are held. Raises AgentvError.
+    """
+    places: dict[Hashable, list[int]] = {}
+    start = 0
+    for number, line in numbered_lines(path):
+        group = key(decoded(path, line, f"line {number}")) if not line.isspace() else None
+        if group is not None:
+            places.setdefault(group, []).append(start)
+        start += len(line)
+    with path.open("rb") as stream:
+        for name, offsets in places.items():
+            rows = []
+            for offset in offsets:
+                stream.seek(offset)
+                rows.append(decoded(path, stream.readline(), f"byte {offset:,}"))
+            yield name, rows

@@ -1,0 +1,126 @@
+"""Convert values in files of other tools, which may be anything: numbers, texts, errors, token counts and messages."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from agentv.datasets.foreign.values import text_of as text_of
+from agentv.model.message import ROLES, Message, ToolCall
+from agentv.model.result import ErrorClass, ErrorInfo, Stage, TokenUsage
+from agentv.support.json_stream import JsonProblem, decode_json
+
+_UNSAFE = re.compile(r"[^\w.-]+")
+# Many tools store an error as a message only; its class is guessed from these words.
+_CLASSES: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
+    ("timeout", re.compile(r"time[d]?[\s_-]?out", re.I)),
+    ("rate_limit", re.compile(r"\b429\b|rate[\s_-]?limit|too many requests", re.I)),
+    ("auth", re.compile(r"\b40[13]\b|unauthori[sz]ed|forbidden|api[\s_-]?key", re.I)),
+    ("server", re.compile(r"\b5\d\d\b|overloaded|server[\s_]error", re.I)),
+    ("network", re.compile(r"ECONN|ENOTFOUND|EAI_AGAIN|network|fetch failed|socket", re.I)),
+    ("invalid_response", re.compile(r"JSON|parse|missing (?:batch )?(?:id|output)", re.I)),
+)
+
+
+def unique_names(names: Iterable[str]) -> Iterator[str]:
+    """Yield names, with a number added to those that repeat an earlier one."""
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+        yield name if counts[name] == 1 else f"{name}-{counts[name]}"
+
+
+def dict_of(value: Any) -> dict[str, Any]:
+    """Return an object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(value: Any) -> list[Any]:
+    """Return a list; an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
+def number_or_none(value: Any) -> float | None:
+    """Return a finite number; None for anything else, also for a truth value."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else None
+
+
+def grade_value(value: Any) -> float | bool | None:
+    """Return a number or truth value; None for anything else."""
+    return value if isinstance(value, bool) else number_or_none(value)
+
+
+def token_usage(input_tokens: Any, output_tokens: Any, **more: Any) -> TokenUsage | None:
+    """Return token counts; None if neither is known."""
+    counts = [number_or_none(value) for value in (input_tokens, output_tokens)]
+    if counts == [None, None]:
+        return None
+    others = {name: int(number) for name, value in more.items() if (number := number_or_none(value)) is not None}
+    return TokenUsage(int(counts[0] or 0), int(counts[1] or 0), **others)
+
+
+def error_info(message: Any, stage: Stage = "target") -> ErrorInfo:
+    """Return an error, with the class that its words suggest."""
+    text = text_of(message).strip() or "no message"
+    return ErrorInfo("evaluator" if stage == "evaluator" else error_class_in(text), text, stage)
+
+
+def error_class_in(words: str) -> ErrorClass:
+    """Return the class that the words of an error message suggest."""
+    return next((name for name, pattern in _CLASSES if pattern.search(words)), "process")
+
+
+def chat_messages(items: Any) -> tuple[Message, ...]:
+    """Return chat messages of OpenAI's shape as messages, with their tool calls. Other items are left out."""
+    return tuple(
+        message for item in list_of(items) if isinstance(item, dict) and (message := chat_message(item)) is not None
+    )
+
+
+def chat_message(item: dict[str, Any]) -> Message | None:
+    """Return one chat message; None if it has no known role."""
+    role = {"developer": "system", "function": "tool", "model": "assistant", "ai": "assistant", "human": "user"}.get(
+        str(item.get("role")), item.get("role")
+    )
+    if role not in ROLES:
+        return None
+    calls = tuple(call for entry in list_of(item.get("tool_calls")) if (call := _tool_call(entry)) is not None)
+    content = content_text_of(item.get("content"))
+    return Message(role, content if content or not calls else None, calls)  # type: ignore[arg-type]
+
+
+def content_text_of(content: Any) -> str:
+    """Return the content of a chat message as text: text parts on separate lines; other parts by their type."""
+    if not isinstance(content, list):
+        return text_of(content)
+    return "\n".join(_part_text(part) for part in content)
+
+
+def _part_text(part: Any) -> str:
+    if not isinstance(part, dict):
+        return text_of(part)
+    text = next((part[key] for key in ("text", "reasoning", "value") if isinstance(part.get(key), str)), None)
+    return text if text is not None else f"[{part.get('type', 'part')}]"
+
+
+def _tool_call(call: Any) -> ToolCall | None:
+    if not isinstance(call, dict):
+        return None
+    function = call.get("function")
+    source = function if isinstance(function, dict) else call
+    name = function if isinstance(function, str) else source.get("name") or source.get("tool")
+    arguments = next((source[key] for key in ("arguments", "input", "args") if key in source), None)
+    if isinstance(arguments, str) and arguments.lstrip().startswith("{"):
+        with suppress(JsonProblem):
+            arguments = decode_json(arguments.encode())
+    id = call.get("id")
+    return ToolCall(tool=str(name), input=arguments, id=None if id is None else str(id)) if name else None
+
+
+def safe_name(text: str) -> str:
+    """Return a text as a part of a file name."""
+    return _UNSAFE.sub("-", text).strip("-.")[:80]

@@ -1,0 +1,108 @@
+"""Read predictions of SWE-bench, which have no scores, and the reports of its harness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agentv.extensions.interop.imports.foreign_files import problem, read_document, read_rows, row_keys
+from agentv.extensions.interop.imports.foreign_run import (
+    ForeignCase,
+    ForeignGrade,
+    ForeignJob,
+    ForeignResults,
+    ForeignRun,
+)
+from agentv.extensions.interop.imports.foreign_values import dict_of, error_info, list_of, text_of
+from agentv.support.json_stream import top_level
+
+_MOST_BYTES = 256 * 1024 * 1024
+_REPORT = {"resolved_instances", "submitted_instances"}
+_UNSCORED = "Predictions have no scores: run the harness of SWE-bench on them, and open its report"
+
+
+class SweBenchResults(ForeignResults):
+    """Predictions (a list, lines, or an object by id), or the report of a run or of instances."""
+
+    title = "results of SWE-bench"
+    unit = "instance"
+
+    def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
+        keys = row_keys(head)
+        if {"instance_id", "model_patch"} <= keys.keys() or {
+            "resolved_instances",
+            "submitted_instances",
+        } <= keys.keys():
+            return True
+        first = next(iter(keys), "").encode()
+        inner = top_level(head[head.find(b"{", head.find(first)) :]) if first else {}
+        return {"instance_id", "model_patch"} <= inner.keys() or {"resolved", "patch_exists"} <= inner.keys()
+
+    def open(self, path: Path) -> ForeignRun:
+        run = ForeignRun(jobs=(), id=path.stem, targets={}, notes=[])
+        run.jobs = self._jobs(path, run)
+        return run
+
+    def _jobs(self, path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
+        with path.open("rb") as stream:
+            keys = row_keys(stream.read(65536))
+        if "model_patch" in keys:
+            yield from _predictions(path, run)
+            return
+        document = read_document(path, _MOST_BYTES)
+        values = [dict_of(value) for value in dict_of(document).values()]
+        if "submitted_ids" in document:
+            yield from _report(path, document, run)
+        elif values and all("resolved" in value for value in values):
+            target = _target(path.parent.parent.name or "model", run)
+            for id, value in document.items():
+                yield _job(id, target, (value["resolved"] is True, ""), dict_of(value))
+        else:
+            yield from _predictions(path, run)
+
+
+def _predictions(path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
+    run.notes.append(_UNSCORED)
+    for number, row in read_rows(path):
+        if not isinstance(row.get("instance_id"), str):
+            raise problem(path, f"Entry {number} has no 'instance_id'")
+        target = _target(text_of(row.get("model_name_or_path")) or "model", run)
+        case = ForeignCase(id=row["instance_id"], dataset="swe-bench")
+        yield ForeignJob(case=case, target=target, answer=text_of(row.get("model_patch")), place=f"entry {number}")
+
+
+def _report(path: Path, document: dict[str, Any], run: ForeignRun) -> Iterator[ForeignJob]:
+    target = _target(path.name.split(".")[0], run)
+    names = ("resolved_ids", "unresolved_ids", "empty_patch_ids")
+    resolved, unresolved, empty = (set(list_of(document.get(name))) for name in names)
+    for id in map(text_of, list_of(document["submitted_ids"])):
+        reason = "The patch is empty" if id in empty else ""
+        yield _job(id, target, (id in resolved, reason), {}, is_error=id not in resolved | unresolved | empty)
+
+
+def _job(
+    id: str, target: str, verdict: tuple[bool, str], details: dict[str, Any], *, is_error: bool = False
+) -> ForeignJob:
+    resolved, reason = verdict
+    grade = ForeignGrade(
+        name="resolved",
+        type="swe-bench:resolved",
+        value=resolved,
+        passed=resolved,
+        reasoning=reason or None,
+        settings={"tool": "swe-bench"},
+    )
+    return ForeignJob(
+        case=ForeignCase(id=id, dataset="swe-bench"),
+        target=target,
+        grades=() if is_error else (grade,),
+        error=error_info("The harness of SWE-bench could not run the tests") if is_error else None,
+        metadata={"report": details} if details else {},
+        place=f"instance {id}",
+    )
+
+
+def _target(name: str, run: ForeignRun) -> str:
+    run.targets.setdefault(name, {"provider": "swe-bench", "model": name})
+    return name

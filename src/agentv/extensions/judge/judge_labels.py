@@ -1,0 +1,99 @@
+"""The labels of the project as evidence in comparisons: the judge's agreement, and labelled pairs of answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from agentv.comparison.joined_cases import JoinedCases
+from agentv.comparison.judge_evidence import Agreement
+from agentv.comparison.scores import JudgeUse, RunScores
+from agentv.engine.named_runs import run_path
+from agentv.engine.run_defaults import load_defaults
+from agentv.extensions.judge.calibrate import Answers, answers_of, calibrate
+from agentv.extensions.judge.label_file import read_labels
+from agentv.extensions.judge.labels import LABELS_FILE, Labels, answer_key
+from agentv.model.result import Result
+from agentv.runs.folder import RunFolder
+from agentv.settings.project import project_root
+from agentv.stats.labelled_difference import LabelledPairs
+
+Name = tuple[str | None, ...]
+
+
+class ProjectLabels:
+    """The service `judge-labels`, with the labels in `.agentv/labels.jsonl`."""
+
+    def __init__(self, labels: Labels | None = None) -> None:
+        root = project_root(".")
+        file = os.path.join(root, LABELS_FILE)
+        self.must_agree = load_defaults(".", root, lambda _: None).judge_must_agree
+        self.labels = Labels(read_labels(file) if os.path.exists(file) else ()) if labels is None else labels
+
+    def agreement(self, runs: Sequence[RunScores]) -> Agreement:
+        """Return the agreement with the labels of these runs, and of others that the same judges scored.
+
+        Only runs with labels count, with all their answers.
+        """
+        if not self.labels.keys:
+            return Agreement()
+        sides = [answers_of(results_of(run)) for run in (*runs, *self._runs_like(runs[0]))]
+        sides = [side for side in sides if any(self.labels.verdict(each.key) for each in side.judged)]
+        answers = Answers(judged=list({each.key: each for side in sides for each in side.judged}.values()))
+        found = calibrate(answers, self.labels, "", 0)
+        if found.kappa is None:
+            return Agreement(labels=found.labelled)
+        return Agreement(labels=found.labelled, kappa=found.kappa.value, kappa_ci95=found.kappa.ci95)
+
+    def pairs(self, joined: JoinedCases) -> LabelledPairs | None:
+        """Return the labelled cases of both runs; None without any."""
+        means = [self._means(side.run, joined.parts) for side in joined.sides]
+        names = (joined.name(row) for row in range(len(joined.index)))
+        rows = [row for row, name in enumerate(names) if all(name in side for side in means)]
+        if not rows:
+            return None
+        first, second = (np.array([np.mean(side[joined.name(row)]) for row in rows]) for side in means)
+        return LabelledPairs(np.array(rows), second - first, not self._has_suggested(joined))
+
+    def _runs_like(self, run: RunScores) -> Iterator[RunScores]:
+        """Yield the other labelled runs of the project with the same judges, of the same fingerprints."""
+        measure = _judges(run)
+        for run_id in sorted({run_id for key in self.labels.keys for run_id in self.labels.runs(key)}):
+            path = run_path(run_id) if run_id and run_id != run.run.run_id else ""
+            if measure[1] and path and RunFolder(path).manifest_path.is_file():
+                other = RunScores(path, run_id)
+                if _judges(other) == measure:
+                    yield other
+
+    def _means(self, run: RunScores, parts: Sequence[int]) -> dict[Name, list[float]]:
+        """Return the labels of each case of a run, 1 for pass and 0 for fail, without answers that people picked."""
+        labels: dict[Name, list[float]] = {}
+        for result in results_of(run):
+            key = answer_key(result)
+            verdict = None if key is None else self.labels.verdict(key)
+            if key is None or verdict not in ("pass", "fail") or self.labels.drawn(key) == "chosen":
+                continue
+            name = (result.dataset, result.eval_id, result.target, result.prompt)
+            labels.setdefault(tuple(name[part] for part in parts), []).append(float(verdict == "pass"))
+        return labels
+
+    def _has_suggested(self, joined: JoinedCases) -> bool:
+        keys = filter(None, (answer_key(result) for side in joined.sides for result in results_of(side.run)))
+        return any(self.labels.verdict(key) is not None and self.labels.drawn(key) == "suggested" for key in keys)
+
+
+def _judges(run: RunScores) -> tuple[frozenset[JudgeUse], frozenset[str]]:
+    """Return the calls of judges in a run, and the fingerprints of the evaluators that made them."""
+    uses = frozenset(use for uses in run.judge_sets for use in uses)
+    names = {name for name, _, _ in uses}
+    prints = (case.evaluator_fingerprints for case in run.run.cases())
+    return uses, frozenset(value for each in prints for name, value in each.items() if name in names)
+
+
+def results_of(run: RunScores) -> Iterator[Result]:
+    """Yield the results of a run, of the selected target or prompt."""
+    for _, result in run.run.entries():
+        if run.picked is None or run.picked in (result.target, result.prompt):
+            yield result

@@ -1,0 +1,57 @@
+"""Choose the cases whose answers in two runs help most to decide which run is better."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agentv.comparison.joined_cases import JoinedCases
+from agentv.comparison.scores import RunScores
+from agentv.extensions.judge.judge_labels import Name, ProjectLabels, results_of
+from agentv.extensions.judge.label_order import draw_order
+from agentv.extensions.judge.labels import AnswerKey, Card, Labels, answer_key, cards
+from agentv.stats.judge_calibration import Labelled, Stratum, next_labels
+
+_KINDS = {-1: "loss", 0: "tie", 1: "win"}
+
+
+def pair_cards(runs: tuple[RunScores, RunScores], labels: Labels, labeller: str, count: int, seed: int) -> list[Card]:
+    """Return the answers of up to `count` cases in both runs, pair by pair, without those that have a label.
+
+    The numbers of the judge's wins, ties and losses are chosen to narrow the interval of the difference most: labels
+    go where they disagreed with the judge, or where there are few. Within them, cases are drawn at random, and so is
+    the order of the two answers.
+    """
+    joined = JoinedCases(*runs)
+    ranks = {name: place for place, name in enumerate(_suggested_cases(joined, labels, count, seed))}
+    places: dict[AnswerKey, bytes] = {}
+    for run in runs:
+        for result in results_of(run):
+            key = answer_key(result)
+            fields = (result.dataset, result.eval_id, result.target, result.prompt)
+            rank = ranks.get(tuple(fields[part] for part in joined.parts))
+            if key is not None and rank is not None and labels.of(key, labeller) is None:
+                places[key] = rank.to_bytes(4) + draw_order(key, seed)
+    answers = [(run.run.run_id, card) for run in runs for card in cards(results_of(run), len(places), places.get)]
+    ordered = sorted(answers, key=lambda each: places[each[1].key])
+    return [card.from_run(run_id) for run_id, card in ordered]
+
+
+def _suggested_cases(joined: JoinedCases, labels: Labels, count: int, seed: int) -> list[Name]:
+    """Return the names of the cases to label next, in random order."""
+    first, second = joined.scores
+    signs = np.sign(np.round(second - first, 9)).astype(int)
+    pairs = ProjectLabels(labels).pairs(joined)
+    known = {} if pairs is None else dict(zip(pairs.rows.tolist(), pairs.labels.tolist(), strict=True))
+    strata, rest = [], []
+    for kind, title in _KINDS.items():
+        rows = np.flatnonzero(signs == kind).tolist()
+        labelled = tuple(Labelled(bool(np.sign(known[row]) != kind), True, 0.0) for row in rows if row in known)
+        strata.append(Stratum(title, len(rows), labelled))
+        rest.append([joined.name(row) for row in rows if row not in known])
+    order = {name: draw_order(AnswerKey(str(name[0]), str(name[-1]), ""), seed) for names in rest for name in names}
+    names = [
+        name
+        for open_names, number in zip(rest, next_labels(strata, count), strict=True)
+        for name in sorted(open_names, key=order.__getitem__)[:number]
+    ]
+    return sorted(names, key=order.__getitem__)

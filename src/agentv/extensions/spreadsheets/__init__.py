@@ -1,0 +1,7 @@
+"""Read the records of spreadsheets and Parquet files."""
+
+ROWS = {
+    "agentv.services": {
+        "spreadsheets": "agentv.extensions.spreadsheets.spreadsheets:records",
+    },
+}

@@ -1,1 +1,0 @@
-"""Export runs to collectors, and notes about the spans that a run received."""

@@ -1,1 +1,0 @@
-"""Check, repair and merge run folders."""

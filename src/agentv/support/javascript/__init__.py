@@ -1,0 +1,1 @@
+"""Values of JavaScript, for the templates of other tools."""

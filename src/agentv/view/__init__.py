@@ -1,1 +1,0 @@
-"""The served page: `agentv view`."""

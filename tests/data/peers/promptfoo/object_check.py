@@ -1,0 +1,5 @@
+"""An assertion that reads an object."""
+
+
+def get_assert(output, context):
+    return output["a"] == 1

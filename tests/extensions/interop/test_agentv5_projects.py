@@ -1,0 +1,123 @@
+"""Projects of AgentV (TypeScript) 5: provider files, lifecycle extensions, scenarios, repeats and lists of cases."""
+
+import json
+import shutil
+
+import pytest
+
+SUITE = {"providers": ["default"], "prompts": ["{{ input }}"]}
+TEST = {"id": "one", "vars": {"input": "hello"}, "assert": [{"type": "contains", "value": "hello"}]}
+ECHO = "echo hello > {OUTPUT_FILE}"
+
+
+def cases(folder, command, **suite):
+    folder.write("suite.eval.yaml", {**SUITE, **suite})
+    outcome = command("cases", "suite.eval.yaml")
+    assert outcome.code == 0, outcome.stderr
+    return outcome.printed
+
+
+@pytest.mark.parametrize("is_list", [True, False])
+def test_providers_are_targets(folder, command, is_list):
+    providers = [
+        {"id": "azure", "label": "judge", "api_key": "{{ env.MY_KEY }}", "model": "m", "endpoint": "https://x.test"},
+        {"id": "agentv:codex-cli", "label": "codex", "command": ["my-codex", "-v"], "reasoning_effort": "low"},
+        {"id": "openai:gpt-5-mini", "label": "mini", "runtime": "host", "config": {"temperature": 0}},
+        {"id": "cli", "label": "default", "command": ECHO, "batch_requests": True},
+    ]
+    folder.write(".agentv/providers.yaml", json.dumps(providers if is_list else {"providers": providers}))
+    outcome = command("targets", "--json")
+    rows = {row["name"]: row for row in outcome.printed}
+    assert {name: row["provider"] for name, row in rows.items()} == {
+        "judge": "azure",
+        "codex": "codex-cli",
+        "mini": "openai",
+        "default": "cli",
+    }
+    assert rows["mini"]["model"] == "gpt-5-mini" and "${{ MY_KEY }}" in rows["judge"]["problem"]
+
+
+def test_a_problem_of_a_provider_has_its_line(folder, command):
+    folder.write(".agentv/providers.yaml", "- id: cli\n  label: a\n  command: x\n  comand: y\n")
+    outcome = command("validate", ".agentv/providers.yaml")
+    assert outcome.code == 1 and "4:3  error  Unknown field 'targets[0].comand'" in outcome.stdout
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+def test_extensions_run_around_jobs_and_stage_rules(folder, command):
+    command_line = "cat *.txt .agentv/agent-rules/*/* > {OUTPUT_FILE}"
+    folder.write(".agentv/providers.yaml", {"providers": [{"id": "cli", "label": "default", "command": command_line}]})
+    hook = "writeFileSync(`${context.workspace_path}/${hookName}.txt`, `${context.test_id} `);"
+    functions = (
+        f"export function {name}(context, {{ hookName }}) {{ {hook} }}" for name in ("beforeAll", "beforeEach")
+    )
+    folder.write("hooks.mjs", "\n".join(('import { writeFileSync } from "node:fs";', *functions)))
+    folder.write("AGENTS.md", "Be kind\n")
+    extensions = [
+        "file://hooks.mjs:beforeAll",
+        "file://hooks.mjs:beforeEach",
+        {"id": "agentv:agent-rules", "rules": "AGENTS.md"},
+    ]
+    check = {"type": "equals", "value": "__before_all__ one Be kind"}
+    folder.write("s.yaml", {**SUITE, "extensions": extensions, "tests": [{**TEST, "assert": [check]}]})
+    outcome = command("eval", "s.yaml", "--out", "out")
+    assert "Passed 100 %" in outcome.stdout, (folder.path / "out/results.jsonl").read_text()
+
+
+@pytest.mark.parametrize("extension", ["file://hooks.py:beforeAll", "file://hooks.mjs:sometime", "other:thing", 3])
+def test_other_extensions_are_refused_by_name(folder, command, extension):
+    folder.write("s.yaml", {**SUITE, "extensions": [extension], "tests": [TEST]})
+    outcome = command("cases", "s.yaml")
+    assert outcome.code == 2 and str(extension) in outcome.stderr
+
+
+def test_a_repeat_policy_is_the_number_of_trials_and_its_strategy_a_loss(folder, command):
+    repeat = {"count": 2, "strategy": "pass_any"}
+    (case,) = cases(folder, command, evaluate_options={"repeat": repeat}, tests=[TEST])
+    assert case["execution"]["trials"] == 2
+    outcome = command("cases", "suite.eval.yaml", "--strict")
+    assert outcome.code == 2 and "repeat.strategy 'pass_any'" in outcome.stderr
+
+
+def test_the_configurations_of_a_scenario_tell_its_cases_apart(folder, command):
+    configs = [{"id": name, "vars": {"input": name}} for name in ("es", "fr")]
+    check = {"assert": TEST["assert"]}
+    tests = [{"id": "a", **check}, {"description": "greets", **check}]
+    rows = cases(folder, command, scenarios=[{"config": configs, "tests": tests}])
+    assert [row["id"] for row in rows] == ["a [es]", "greets [es]", "a [fr]", "greets [fr]"]
+
+
+def test_variables_have_a_namespace_and_a_suite_names_the_dataset(folder, command):
+    (case,) = cases(
+        folder,
+        command,
+        suite="refunds",
+        prompts=["Say {{ vars.input }} to {{ name }}"],
+        tests=[{**TEST, "vars": {"input": "hi", "name": "Bo"}}],
+    )
+    assert case["dataset"] == "refunds" and case["input"][0]["content"] == "Say hi to Bo"
+
+
+def test_a_list_of_cases_without_a_key_is_a_dataset(folder, command):
+    rows = [{"id": "a", "input": "x", "criteria": "y"}, {"id": "b", "input": "x", "assert": ["Says hi"]}]
+    folder.write("cases.yaml", json.dumps(rows))
+    assert [json.loads(line)["id"] for line in command("cases", "cases.yaml").stdout.splitlines()] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "suite",
+    [
+        {"evalcases": [{"id": "a", "expected_outcome": "x", "evaluators": [], "turns": "TURNS"}]},
+        {**SUITE, "tests": [{"id": "a", "mode": "conversation", "turns": "TURNS"}]},
+    ],
+)
+def test_a_conversation_may_begin_with_its_first_turn(folder, command, suite):
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": ["1", "2"]}]})
+    key = "evaluators" if "evalcases" in suite else "assert"
+    turns = [{"input": text, key: [{"type": "equals", "value": reply}]} for text, reply in (("one", "1"), ("two", "2"))]
+    folder.write("s.yaml", json.dumps(suite).replace('"TURNS"', json.dumps(turns)))
+    outcome = command("eval", "s.yaml", "--out", "out")
+    assert "Passed 100 % of the 1 case" in outcome.stdout, outcome.stderr
+    (record,) = [json.loads(line) for line in (folder.path / "out/results.jsonl").read_text().splitlines()]
+    assert [message["content"] for message in record["output_messages"]] == ["one", "1", "two", "2"]
+    assert [result["name"] for result in record["evaluator_results"]] == ["turn-1.equals", "turn-2.equals"]

@@ -1,0 +1,62 @@
+"""Command lines of AgentV (TypeScript): translated, or refused with what to use instead."""
+
+import pytest
+
+from agentv.errors import UsageError
+from agentv.extensions.interop.agentv_commands import COMMANDS, SUCCESSORS, translate
+
+
+@pytest.mark.parametrize(
+    ("command", "theirs", "ours"),
+    [
+        ("eval", "run a.yaml", "a.yaml"),
+        ("eval", "--test-id x --test-id y* a.yaml", "--filter x,y* a.yaml"),
+        ("eval", "a.yaml --test-id=x -o out", "--filter x --out out a.yaml"),
+        ("eval", "a.yaml --grader-target j --no-cache", "--judge j a.yaml"),
+        ("eval", "a.yaml --agent-timeout 5 --workers 2", "--timeout 5 a.yaml --workers 2"),
+        ("eval", "-- --test-id x", "-- --test-id x"),
+        ("eval", "a.yaml --unknown", "a.yaml --unknown"),
+        ("convert", "a.jsonl --out b.yaml", "a.jsonl b.yaml"),
+        ("init", "--path shop", "shop"),
+        ("view", "--port 1", "--port 1"),
+    ],
+)
+def test_options_are_translated(command, theirs, ours):
+    assert translate(command, theirs.split()) == ours.split()
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [(command, name) for command in SUCCESSORS for row in SUCCESSORS[command] for name in row.split()],
+)
+def test_what_has_no_equivalent_is_refused_with_a_hint(command, name):
+    with pytest.raises(UsageError) as error:
+        translate(command, [name, "value"])
+    assert name in str(error.value) and error.value.hint
+
+
+@pytest.mark.parametrize("arguments", [["a.yaml", "--test-id"], ["--test-id=", "a.yaml"]])
+def test_an_option_without_its_value_is_an_error(arguments):
+    with pytest.raises(UsageError, match="Option --test-id needs a value"):
+        translate("eval", arguments)
+
+
+@pytest.mark.parametrize("name", [name for names in COMMANDS for name in names.split()])
+def test_a_command_of_agentv_names_its_successor(command, name):
+    outcome = command(name, "--json")
+    assert outcome.code == 2 and f"No such command '{name}'. Use instead: " in outcome.stderr
+
+
+def test_a_command_line_of_agentv_runs_as_it_is(folder, command):
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": "yes"}]})
+    case = {"criteria": "x", "input": "y", "assertions": [{"type": "contains", "value": "yes"}]}
+    folder.write("d.yaml", {"tests": [{"id": name, **case} for name in ("a", "b", "c")]})
+    outcome = command("eval", "run", "d.yaml", "--test-id", "a", "--test-id", "c", "-o", "out", "--no-cache")
+    assert outcome.code == 0 and "Passed 100 % of the 2 cases" in outcome.stdout
+    assert "Read as: agentv eval --filter a,c --out out d.yaml" in outcome.stderr
+
+
+def test_a_folder_with_the_name_run_is_evaluated(folder, command):
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": "yes"}]})
+    folder.write("run/d.yaml", {"evaluator": "is_json", "evalcases": [{"id": "a", "criteria": "x", "input": "y"}]})
+    assert "of the 1 case" in command("eval", "run").stdout
