@@ -185,8 +185,8 @@ def plain_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         for name in list(os.environ):
             if name in SURROUNDINGS or name.startswith(BEGINNINGS) or name.lower().endswith("_proxy"):
                 patch.delenv(name)
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        for name in ("CONFIG", "STATE", "CACHE"):  # a folder that is trusted in one run is not trusted in the next
+            patch.setenv(f"XDG_{name}_HOME", str(tmp_path_factory.mktemp(name.lower())))
         yield
 
 
