@@ -145,7 +145,7 @@ def outcomes(settings: dict, folder: Path) -> dict[str, bool]:
     has_namespaces = settings.pop("namespaces", True)
     project, home = folder / "project", folder / "home"
     project.mkdir(), home.mkdir()
-    os.environ["HOME"] = str(home)
+    os.environ |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home / "config")}
     chosen = msgspec.convert(settings, SandboxSettings)
     sandbox = opened(chosen, Environment(sandbox=RunSandbox(default=chosen, root=str(project))))
     confinement = msgspec.structs.replace(sandbox.confinement, has_namespaces=has_namespaces)

@@ -43,3 +43,14 @@ def test_results_are_imported_again_if_the_code_of_their_format_changed(tmp_path
     folders = [imported_folder(toy(answer), file) for answer in ("old", "new")]
     answers = [json.loads((folder.path / "results.jsonl").read_text())["candidate_answer"] for folder in folders]
     assert answers == ["old", "new"]
+
+
+def test_equal_reports_of_two_models_keep_the_names_of_their_folders(tmp_path, command, monkeypatch):
+    targets = []
+    for model in ("one", "two"):
+        folder = tmp_path / "logs" / model / "o__r-1"
+        folder.mkdir(parents=True)
+        (folder / "report.json").write_text('{"o__r-1": {"patch_exists": true, "resolved": true}}')
+        monkeypatch.chdir(folder)
+        targets += json.loads(command("report", "report.json", "--json").stdout)["summary"]["targets"]
+    assert targets == ["one", "two"]

@@ -75,7 +75,7 @@ def test_figures_of_a_part_of_the_records_say_how_many_they_cover(folder, server
             assert sum(target["scored"] for target in targets) == n
             assert sum(target["cost_usd"] for target in targets) == n / 2
             assert head["complete"] == (head["covers"] is None)
-        assert len(covered) > 1 and max(covered[:-1]) < total
+        assert max(covered[:-1], default=0) < total  # a busy machine may have read all of them before the first request
 
 
 def test_results_of_every_other_tool_are_shown(tmp_path, server):

@@ -29,7 +29,8 @@ def imported_folder(importer: ForeignResults, path: Path) -> RunFolder:
     """
     source = source_digest(importer, path)
     root = _cache_folder()
-    final = root / digest([source, type(importer).__name__, path.name, __version__, _code_digest(importer)])
+    names = path.absolute().parts[-3:]  # some tools name the model or the task only there
+    final = root / digest([source, type(importer).__name__, names, __version__, _code_digest(importer)])
     if (final / "run.json").is_file():
         with suppress(OSError):
             os.utime(final)

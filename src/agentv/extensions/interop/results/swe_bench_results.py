@@ -55,11 +55,17 @@ class SweBenchResults(ForeignResults):
         if "submitted_ids" in document:
             yield from _report(path, document, run)
         elif values and all("resolved" in value for value in values):
-            target = _target(path.parent.parent.name or "model", run)
+            target = _target(_model_of(path, document), run)
             for id, value in document.items():
                 yield _job(id, target, (value["resolved"] is True, ""), dict_of(value))
         else:
             yield from _predictions(path, run)
+
+
+def _model_of(path: Path, report: dict[str, Any]) -> str:
+    """Return the model of a report: in the harness's logs, the folder above that of the instance."""
+    folder = path.absolute().parent
+    return folder.parent.name if folder.name in report else "model"
 
 
 def _predictions(path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
