@@ -421,7 +421,7 @@ _SUFFIXES = {
 PACKAGES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("jsonl", "yaml"), ("datasets/case", "datasets/formats", "support/yaml")),
     "prompt_mdx": ("datasets/case", "datasets/formats", "support/yaml", "extensions/agentmark"),
-    "foreign": ("datasets/foreign", "extensions/interop/datasets"),
+    "foreign": ("datasets/foreign", "extensions/interop/datasets", "extensions/promptfoo"),
     **dict.fromkeys(("xlsx", "ods"), ("extensions/spreadsheets/spreadsheets", "datasets/foreign/records")),
     "foreign_results": ("extensions/interop/imports", "extensions/interop/results"),
     "sessions": ("sessions", "extensions/interop/sessions", "extensions/otel"),

@@ -11,10 +11,10 @@ import yaml
 import agentv
 from agentv.datasets.dataset import Options
 from agentv.datasets.discovery import GivenFormat, find_datasets
+from agentv.datasets.foreign.case_parts import first_input, text_in
 from agentv.datasets.loader import case_source
 from agentv.errors import LossWarning, UsageError
 from agentv.extensions.convert.conversion import Conversion
-from agentv.extensions.interop.datasets.written_case import first_input, text_in
 from agentv.model.case import case_to_data
 from test_golden import foreign_examples, write_example
 

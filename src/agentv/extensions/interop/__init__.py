@@ -14,9 +14,6 @@ ROWS = {
         "agent-skills": f"{_DATASETS}.agent_skills:AGENT_SKILLS",
         "skill-triggers": f"{_DATASETS}.skill_triggers:SKILL_TRIGGERS",
         "github-prompt": f"{_DATASETS}.github_prompt:GITHUB_PROMPT",
-        "agentv-5": f"{_DATASETS}.promptfoo.agentv_suite:AGENTV_SUITE",
-        "promptfoo": f"{_DATASETS}.promptfoo.promptfoo_config:PROMPTFOO_CONFIG",
-        "promptfoo-tests": f"{_DATASETS}.promptfoo_tests:PROMPTFOO_TESTS",
         "openai-hosted": f"{_DATASETS}.openai_evals:OPENAI_HOSTED",
         "openai-evals": f"{_DATASETS}.openai_evals:OPENAI_SAMPLES",
         "inspect": f"{_DATASETS}.inspect_samples:INSPECT_SAMPLES",
@@ -73,6 +70,5 @@ ROWS = {
         "command-successor": "agentv.extensions.interop.agentv_commands:successor",
         "option-translation": "agentv.extensions.interop.agentv_commands:translate",
         "run-import": "agentv.extensions.interop.imports.import_cache:imported_folder",
-        "promptfoo-prompts": "agentv.extensions.interop.functions.prompt_function:read_prompt",
     },
 }

@@ -5,19 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from agentv.datasets.foreign.case_parts import NO_CHECK, count_losses, question_in, text_in
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import text_of
 from agentv.datasets.formats.dataset_format import Content
-from agentv.extensions.interop.datasets.written_case import (
-    NO_CHECK,
-    calls_of,
-    count_losses,
-    criteria_of,
-    is_call_list,
-    question_in,
-    seal,
-    text_in,
-)
+from agentv.extensions.interop.datasets.written_case import calls_of, criteria_of, is_call_list, seal
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.values import to_json

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
+from agentv.datasets.foreign.case_parts import chat_messages, count_losses, first_input, question_in, text_in
 from agentv.datasets.foreign.foreign_format import (
     ForeignFormat,
     Lose,
@@ -31,17 +32,7 @@ from agentv.datasets.foreign.values import (
     with_outcome,
 )
 from agentv.datasets.formats.dataset_format import Content, Document
-from agentv.extensions.interop.datasets.written_case import (
-    calls_of,
-    chat_messages,
-    count_losses,
-    first_input,
-    is_call_list,
-    question_in,
-    restore,
-    seal,
-    text_in,
-)
+from agentv.extensions.interop.datasets.written_case import calls_of, is_call_list, restore, seal
 from agentv.model.case import EvalCase
 
 _MARKS = (

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from string import ascii_uppercase
 from typing import Any
 
+from agentv.datasets.foreign.case_parts import NO_CHECK, chat_messages, count_losses, first_input, text_in
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, objects, write_records
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import (
@@ -19,16 +20,7 @@ from agentv.datasets.foreign.values import (
 )
 from agentv.datasets.formats.dataset_format import Content
 from agentv.extensions.interop.datasets.multiple_choice import choice_parts
-from agentv.extensions.interop.datasets.written_case import (
-    NO_CHECK,
-    chat_messages,
-    count_losses,
-    first_input,
-    is_text,
-    restore,
-    seal,
-    text_in,
-)
+from agentv.extensions.interop.datasets.written_case import is_text, restore, seal
 from agentv.model.case import EvalCase
 
 _USED = ("id", "input", "target", "choices", "metadata", "files", "setup", "sandbox")

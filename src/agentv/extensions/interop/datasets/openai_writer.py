@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from agentv.datasets.foreign.case_parts import NO_CHECK, chat_messages, count_losses, first_input, text_in
 from agentv.datasets.foreign.foreign_format import Lose, write_records
 from agentv.datasets.formats.dataset_format import Content
-from agentv.extensions.interop.datasets.written_case import (
-    NO_CHECK,
-    chat_messages,
-    count_losses,
-    first_input,
-    seal,
-    text_in,
-)
+from agentv.extensions.interop.datasets.written_case import seal
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 

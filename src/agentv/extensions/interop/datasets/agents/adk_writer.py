@@ -6,17 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from agentv.datasets.foreign.case_parts import count_losses, text_in
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import filled, text_of
 from agentv.datasets.formats.dataset_format import Content
-from agentv.extensions.interop.datasets.written_case import (
-    calls_of,
-    count_losses,
-    criteria_of,
-    is_call_list,
-    seal,
-    text_in,
-)
+from agentv.extensions.interop.datasets.written_case import calls_of, criteria_of, is_call_list, seal
 from agentv.model.case import EvalCase, SimulatedUser, Turn
 from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec
 from agentv.model.message import Message

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from agentv.extensions.interop.nunjucks.filters import FILTERS, test_named
-from agentv.extensions.interop.nunjucks.methods import call_method, member
-from agentv.extensions.interop.nunjucks.scope import Expression, Scope
+from agentv.extensions.promptfoo.nunjucks.filters import FILTERS, test_named
+from agentv.extensions.promptfoo.nunjucks.methods import call_method, member
+from agentv.extensions.promptfoo.nunjucks.scope import Expression, Scope
 from agentv.support.javascript.values import (
     UNDEFINED,
     calculate,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from agentv.extensions.interop.nunjucks.expressions import Code, Tag, read_tag
-from agentv.extensions.interop.nunjucks.filters import FUNCTIONS
-from agentv.extensions.interop.nunjucks.methods import member
-from agentv.extensions.interop.nunjucks.scope import Expression, Rendering, Scope, Statement
+from agentv.extensions.promptfoo.nunjucks.expressions import Code, Tag, read_tag
+from agentv.extensions.promptfoo.nunjucks.filters import FUNCTIONS
+from agentv.extensions.promptfoo.nunjucks.methods import member
+from agentv.extensions.promptfoo.nunjucks.scope import Expression, Rendering, Scope, Statement
 from agentv.support.javascript.values import (
     SPACES,
     UNDEFINED,

@@ -16,8 +16,8 @@ from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import is_blank, object_at
 from agentv.datasets.formats.dataset_format import Batch, Document, ReadOptions, Source
 from agentv.errors import InvalidDatasetError
-from agentv.extensions.interop.datasets.promptfoo.agentv_hooks import with_extensions
-from agentv.extensions.interop.datasets.promptfoo.agentv_tests import (
+from agentv.extensions.promptfoo.agentv5.agentv_hooks import with_extensions
+from agentv.extensions.promptfoo.agentv5.agentv_tests import (
     AgentvSuite,
     case_rows,
     imported_tests,
@@ -26,7 +26,7 @@ from agentv.extensions.interop.datasets.promptfoo.agentv_tests import (
     trials_of,
     workspace_of,
 )
-from agentv.extensions.interop.datasets.promptfoo.promptfoo_config import files_used
+from agentv.extensions.promptfoo.promptfoo_config import files_used
 
 _OWN_KEYS = frozenset({"default_test", "evaluate_options", "environment", "derived_metrics", "output_path"})
 _OF_PROMPTFOO = frozenset(

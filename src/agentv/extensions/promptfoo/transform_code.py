@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from agentv.extensions.interop.functions.calls import FUNCTION_FILE
+from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 
 _ARROW = re.compile(r"^\(?\s*(?P<name>\w+)(?:\s*,\s*\w+)*\s*\)?\s*=>\s*(?P<body>[^{].*)$", re.DOTALL)
 _TRIMS = re.compile(r"\.(?:trim|trimEnd|trimStart|toString)\(\)$")

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, text_of
-from agentv.extensions.interop.datasets.promptfoo.transform_code import response_path_of, transforms_of
+from agentv.extensions.promptfoo.transform_code import response_path_of, transforms_of
 from agentv.support.javascript.values import stringify
 
 _WORDS = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")

@@ -8,10 +8,10 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
-from agentv.extensions.interop.datasets.promptfoo.assertion_entries import EMBEDDED, JUDGED
-from agentv.extensions.interop.datasets.promptfoo.prompt_sources import PromptTemplate
-from agentv.extensions.interop.datasets.promptfoo.provider_entries import UnmappedProvider, provider_parts, target_entry
-from agentv.extensions.interop.datasets.promptfoo.suite_files import SuiteFiles
+from agentv.extensions.promptfoo.assertion_entries import EMBEDDED, JUDGED
+from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
+from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, provider_parts, target_entry
+from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.model.values import to_json
 
 _EMBEDDINGS = "openai:embedding:text-embedding-3-large"

@@ -10,11 +10,11 @@ from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, objects,
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import question_of
 from agentv.datasets.formats.dataset_format import BadRow, Document
-from agentv.extensions.interop.datasets.promptfoo.promptfoo_config import Suite, case_rows, ignore
-from agentv.extensions.interop.datasets.promptfoo.suite_files import SuiteFiles
-from agentv.extensions.interop.datasets.promptfoo.suite_targets import SuiteTargets
-from agentv.extensions.interop.datasets.promptfoo.test_sources import merged_test
-from agentv.extensions.interop.datasets.promptfoo_cells import test_of_row
+from agentv.extensions.promptfoo.promptfoo_cells import test_of_row
+from agentv.extensions.promptfoo.promptfoo_config import Suite, case_rows, ignore
+from agentv.extensions.promptfoo.suite_files import SuiteFiles
+from agentv.extensions.promptfoo.suite_targets import SuiteTargets
+from agentv.extensions.promptfoo.test_sources import merged_test
 
 
 class _PromptfooTests(ForeignFormat):

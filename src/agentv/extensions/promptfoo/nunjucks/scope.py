@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agentv.extensions.interop.nunjucks.filters import FUNCTIONS
+from agentv.extensions.promptfoo.nunjucks.filters import FUNCTIONS
 from agentv.support.javascript.values import MAX_CHARACTERS, UNDEFINED, printed
 from agentv.support.templates import TemplateProblem
 

@@ -11,12 +11,12 @@ from agentv.datasets.case.shorthand import is_message
 from agentv.datasets.foreign.foreign_format import Lose, document_of, record_file
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
 from agentv.datasets.variables import replace_texts
-from agentv.extensions.interop.datasets.promptfoo.agentv_assertions import evaluators_of
-from agentv.extensions.interop.datasets.promptfoo.assertion_entries import Grading
-from agentv.extensions.interop.datasets.promptfoo.nunjucks import rendered_strictly
-from agentv.extensions.interop.datasets.promptfoo.promptfoo_config import Suite
-from agentv.extensions.interop.datasets.promptfoo.suite_files import SuiteFiles
-from agentv.extensions.interop.datasets.promptfoo.test_sources import combinations, resolved, with_files
+from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of
+from agentv.extensions.promptfoo.assertion_entries import Grading
+from agentv.extensions.promptfoo.config_templates import rendered_strictly
+from agentv.extensions.promptfoo.promptfoo_config import Suite
+from agentv.extensions.promptfoo.suite_files import SuiteFiles
+from agentv.extensions.promptfoo.test_sources import combinations, resolved, with_files
 from agentv.model.diagnostics import KeyPath
 from agentv.settings.project import project_root
 from agentv.trust.env_file import load_environment

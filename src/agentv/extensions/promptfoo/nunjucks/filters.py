@@ -10,7 +10,7 @@ from functools import cmp_to_key
 from typing import Any
 from urllib.parse import quote
 
-from agentv.extensions.interop.nunjucks.methods import member
+from agentv.extensions.promptfoo.nunjucks.methods import member
 from agentv.support.javascript.values import (
     SPACES,
     UNDEFINED,

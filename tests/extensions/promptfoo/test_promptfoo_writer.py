@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import agentv
-from agentv.extensions.interop.datasets.written_case import NO_CHECK
+from agentv.datasets.foreign.case_parts import NO_CHECK
 
 DATA = Path(__file__).parents[2] / "data" / "promptfoo"
 

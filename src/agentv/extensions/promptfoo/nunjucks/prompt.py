@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.extensions.interop.nunjucks.template import Template, read_template
+from agentv.extensions.promptfoo.nunjucks.template import Template, read_template
 from agentv.model.diagnostics import KeyPath, Problems
 from agentv.model.message import Message, TextPart
 from agentv.support.javascript.values import stringify

@@ -14,9 +14,9 @@ import msgspec
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, text_of
-from agentv.extensions.interop.datasets.promptfoo.nunjucks import check_templates, rendered
-from agentv.extensions.interop.datasets.promptfoo.text_assertions import OVERLAP, TEXT_TYPES, is_number, text_entry
-from agentv.extensions.interop.datasets.promptfoo.transform_code import transforms_of
+from agentv.extensions.promptfoo.config_templates import check_templates, rendered
+from agentv.extensions.promptfoo.text_assertions import OVERLAP, TEXT_TYPES, is_number, text_entry
+from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.model.diagnostics import did_you_mean
 
 ABOVE_ZERO = 1e-9

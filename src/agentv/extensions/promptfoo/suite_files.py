@@ -11,7 +11,7 @@ from typing import Any
 
 from agentv.datasets.files import FileError, FileFinder
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
-from agentv.extensions.interop.functions.calls import FUNCTION_FILE, call_function, check_allowed
+from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE, call_function, check_allowed
 from agentv.settings.project import project_root
 from agentv.support.yaml.yaml_file import read_yaml_file
 from agentv.support.yaml.yaml_parser import parse_yaml

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from agentv.datasets.foreign.values import is_blank, text_of
-from agentv.extensions.interop.datasets.promptfoo.assertion_entries import REFUSED
+from agentv.extensions.promptfoo.assertion_entries import REFUSED
 
 _CODE_CELL = re.compile(r"^(?:javascript|fn|eval):(?P<code>[\s\S]*)$")
 _TYPES = frozenset(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agentv.extensions.interop.nunjucks.template import read_template
+from agentv.extensions.promptfoo.nunjucks.template import read_template
 from agentv.model.values import to_json
 from agentv.support.javascript.values import UNDEFINED, is_list, printed
 from agentv.support.templates import TemplateProblem

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agentv.errors import LossWarning
-from agentv.extensions.interop.datasets.promptfoo.provider_entries import UnmappedProvider, target_entry
-from agentv.extensions.interop.datasets.promptfoo.transform_code import response_path_of, transforms_of
-from agentv.extensions.interop.datasets.promptfoo_cells import assertion_of_cell
+from agentv.extensions.promptfoo.promptfoo_cells import assertion_of_cell
+from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, target_entry
+from agentv.extensions.promptfoo.transform_code import response_path_of, transforms_of
 
 DATA = Path(__file__).parents[2] / "data" / "promptfoo"
 REMOTE = "prompts: [x]\nproviders: [echo]\ntests: 'PLACE'\n"

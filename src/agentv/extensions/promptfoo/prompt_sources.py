@@ -15,10 +15,10 @@ import msgspec
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.records import RecordFile
 from agentv.datasets.foreign.values import is_blank, messages_of, text_of
-from agentv.extensions.interop.datasets.promptfoo.nunjucks import is_template
-from agentv.extensions.interop.datasets.promptfoo.suite_files import SuiteFiles
-from agentv.extensions.interop.functions.prompt_function import PromptFunction
-from agentv.extensions.interop.nunjucks.prompt import prompt_names
+from agentv.extensions.promptfoo.config_templates import is_template
+from agentv.extensions.promptfoo.functions.prompt_function import PromptFunction
+from agentv.extensions.promptfoo.nunjucks.prompt import prompt_names
+from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.support.templates import TemplateProblem
 
 _FUNCTIONS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".py")

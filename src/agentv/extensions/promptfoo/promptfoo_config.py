@@ -16,12 +16,12 @@ from agentv.datasets.foreign.values import is_blank, metadata_of, object_at, tex
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, Document, ReadOptions, Source
 from agentv.datasets.variables import insert_environment
 from agentv.errors import DatasetError, InvalidDatasetError
-from agentv.extensions.interop.datasets.promptfoo.assertion_entries import Grading, entries_of
-from agentv.extensions.interop.datasets.promptfoo.nunjucks import rendered, with_variable_marks
-from agentv.extensions.interop.datasets.promptfoo.prompt_sources import PromptTargets, PromptTemplate, read_prompts
-from agentv.extensions.interop.datasets.promptfoo.suite_files import SuiteFiles
-from agentv.extensions.interop.datasets.promptfoo.suite_targets import SuiteTargets
-from agentv.extensions.interop.datasets.promptfoo.test_sources import (
+from agentv.extensions.promptfoo.assertion_entries import Grading, entries_of
+from agentv.extensions.promptfoo.config_templates import rendered, with_variable_marks
+from agentv.extensions.promptfoo.prompt_sources import PromptTargets, PromptTemplate, read_prompts
+from agentv.extensions.promptfoo.suite_files import SuiteFiles
+from agentv.extensions.promptfoo.suite_targets import SuiteTargets
+from agentv.extensions.promptfoo.test_sources import (
     combinations,
     merged_test,
     read_tests,
@@ -206,7 +206,7 @@ class _PromptfooConfig(ForeignFormat):
         return _suite(file.path, ignore).tests(ignore)
 
     def write(self, content: Content, path: str) -> None:
-        from agentv.extensions.interop.datasets.promptfoo.promptfoo_writer import (
+        from agentv.extensions.promptfoo.promptfoo_writer import (
             write_config,  # late: few conversions need it
         )
 

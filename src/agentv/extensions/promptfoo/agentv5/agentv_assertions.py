@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from agentv.datasets.foreign.values import is_blank, text_of
-from agentv.extensions.interop.datasets.promptfoo.assertion_entries import (
+from agentv.extensions.promptfoo.assertion_entries import (
     EMBEDDED,
     JUDGED,
     REFUSED,
     Grading,
     entries_of,
 )
-from agentv.extensions.interop.datasets.promptfoo.nunjucks import names_of, rendered_strictly
-from agentv.extensions.interop.datasets.promptfoo.transform_code import transforms_of
+from agentv.extensions.promptfoo.config_templates import names_of, rendered_strictly
+from agentv.extensions.promptfoo.transform_code import transforms_of
 
 _RUBRIC = "llm-rubric"
 _GATES = ("required", "min_score", "negate")

@@ -1,1 +1,0 @@
-"""Configurations of promptfoo: prompts, providers and tests in one file, read as a dataset with its own targets."""

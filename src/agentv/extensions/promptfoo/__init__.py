@@ -1,0 +1,12 @@
+"""Run projects of promptfoo, and suites of AgentV 5, which are written in its language."""
+
+_HERE = "agentv.extensions.promptfoo"
+
+ROWS = {
+    "agentv.foreign_formats": {
+        "agentv-5": f"{_HERE}.agentv5.agentv_suite:AGENTV_SUITE",
+        "promptfoo": f"{_HERE}.promptfoo_config:PROMPTFOO_CONFIG",
+        "promptfoo-tests": f"{_HERE}.promptfoo_tests:PROMPTFOO_TESTS",
+    },
+    "agentv.services": {"promptfoo-prompts": f"{_HERE}.functions.prompt_function:read_prompt"},
+}
