@@ -11,10 +11,11 @@ from writing.reference import NOTE, pages
 def main() -> None:
     """Replace every generated page and table."""
     folder = DOCS / "reference"
+    texts = pages()
     for page in folder.rglob("*.md"):
         if page.read_text(encoding="utf-8").startswith(NOTE):
             page.unlink()
-    for name, text in pages().items():
+    for name, text in texts.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")

@@ -50,8 +50,7 @@ def index() -> Lines:
     yield from ("```yaml", "targets:", "  - name: default", "    provider: openai", "    model: gpt-5-mini")
     yield from ("    api_key: ${{ OPENAI_API_KEY }}", "```", "")
     yield "`${{ NAME }}` in any setting is replaced by the variable from the environment or `.env`. Unknown keys are"
-    yield "errors. Settings can also be written in camelCase or kebab-case. See"
-    yield "[Configure targets](../how-to/targets.md)."
+    yield "errors. Settings can also be in camelCase or kebab-case. See [Configure targets](../how-to/targets.md)."
     for title, kind in _SHARED.items():
         yield from ("", f"## {title}", "", *setting_table(kind, () if kind is Target else (Target,), _of_targets))
         yield from refused_besides(kind, OTHER_TOOLS)

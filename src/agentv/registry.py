@@ -21,7 +21,7 @@ EXTENSIONS = {
     "generate": "commands",
     "github": "commands",
     "interop": "commands foreign_formats foreign_folders result_formats session_formats services",
-    "javascript": "evaluators services",
+    "javascript": "evaluators services targets",
     "judge": "commands services",
     "maintenance": "commands",
     "mcp": "commands services",

@@ -40,6 +40,13 @@ def broken(prompt):
     raise ValueError("broken")
 """
 
+METHODS = {
+    "plain": "return { output: 'Hello' };",
+    "stuck": "await new Promise(() => setInterval(() => {}, 1000));",
+    "broken": "throw new Error('broken');",
+}
+"""Methods of JavaScript providers."""
+
 PROGRAM = """#!/bin/sh
 test -z "$WAITS" || { tail -f /dev/null & tail -f /dev/null; }
 cat > /dev/null
@@ -83,6 +90,7 @@ PROGRAMS = {
         {"command_template": "tail -f /dev/null & tail -f /dev/null"},
         {"command_template": "exit 1"},
     ),
+    "javascript": ({"file": "plain.cjs"}, {"file": "stuck.cjs"}, {"file": "broken.cjs"}),
     "replay": ({"source": "results.jsonl"}, None, {"source": "others.jsonl"}),
 }
 VARIANTS = {
@@ -136,6 +144,8 @@ def made(servers):
 @pytest.fixture
 def home(tmp_path):
     (tmp_path / "agent.py").write_text(AGENT)
+    for name, code in METHODS.items():
+        (tmp_path / f"{name}.cjs").write_text(f"module.exports = class {{ async callApi() {{ {code} }} }};")
     for name, events in EVENTS.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))

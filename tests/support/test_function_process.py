@@ -1,6 +1,7 @@
 """Functions in processes that stay open."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -9,13 +10,18 @@ from agentv.support.processes.function_process import CallFailure, function_proc
 RUNNER = """
 import json, os, sys
 file, mark = sys.argv[1:]
+held = []
 for line in sys.stdin:
     request = json.loads(line)
-    if request == "end":
+    word, call = request["word"], request["call"]
+    if word == "end":
         os._exit(1)
-    while request == "wait":
+    while word == "wait":
         pass
-    print("noise", mark, json.dumps([open(file).read(), os.getpid(), request]), sep="", flush=True)
+    held.append({"call": call, "value": [open(file).read(), os.getpid(), word]})
+    for reply in [] if word == "hold" else reversed(held):
+        print("noise", mark, json.dumps(reply), sep="", flush=True)
+    held = held if word == "hold" else []
 """
 
 
@@ -24,9 +30,9 @@ def call(tmp_path):
     (tmp_path / "runner.py").write_text(RUNNER, "utf-8")
     (tmp_path / "file").write_text("a", "utf-8")
 
-    def called(request, timeout_s=30.0):
+    def called(word, timeout_s=30.0):
         process = function_process([sys.executable, str(tmp_path / "runner.py")], str(tmp_path / "file"), {})
-        return process.call(request, timeout_s)
+        return process.call({"word": word}, timeout_s)["value"]
 
     yield called
     with pytest.raises(CallFailure):
@@ -39,6 +45,14 @@ def test_a_process_stays_open_until_its_file_changes(call, tmp_path):
     (tmp_path / "file").write_text("changed", "utf-8")
     third = call("x")
     assert third[0] == "changed" and third[1] != first[1]
+
+
+def test_a_reply_reaches_its_call_when_replies_have_another_order(call):
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(call, "hold")
+        while not first.done():
+            assert call("x")[2] == "x"
+    assert first.result()[2] == "hold"
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,13 @@ def stranger(tmp_path, monkeypatch):
 @pytest.mark.parametrize("provider", sorted(set(TARGETS.names()) - USES_NOTHING))
 def test_a_strangers_target_of_any_provider_is_refused(stranger, command, provider):
     entry = {"name": "c", "provider": provider, "model": "m"}
-    if provider in ("cli", "http", "python"):
-        entry |= {"command_template": "true", "url": "http://127.0.0.1:1", "function": "agent.py:answer"}
+    if provider in ("cli", "http", "javascript", "python"):
+        entry |= {
+            "command_template": "true",
+            "url": "http://127.0.0.1:1",
+            "function": "agent.py:answer",
+            "file": "a.js",
+        }
     theirs = stranger.write(stranger.theirs, ".agentv/targets.yaml", {"targets": [entry]})
     ended = command("eval", "evals.yaml", "--targets", str(theirs), "--target", "c", "--max-retries", "0")
     assert (ended.code, "is outside your project" in ended.stderr) == (2, True), ended.stderr
@@ -61,7 +66,7 @@ def test_an_api_names_its_hosts_and_other_providers_their_programs(name):
     kinds = {kind for kind, _ in registered(name)}
     if TARGETS.find(name).is_api:
         assert "host" in kinds
-    settings = {"command_template": "true", "function": "agent.py:answer", "executable": "agent"}
+    settings = {"command_template": "true", "function": "agent.py:answer", "executable": "agent", "file": "a.js"}
     assert bool(registered(name, **settings)) == (name not in USES_NOTHING)
 
 

@@ -262,7 +262,7 @@ def test_providers_become_targets(provider, expected):
 
 
 @pytest.mark.parametrize(
-    "provider", ["promptfoo:redteam:crescendo", "openai:image:dall-e-3", "file://mine.js", "webhook:http://x", 3, {}]
+    "provider", ["promptfoo:redteam:crescendo", "openai:image:dall-e-3", "webhook:http://x", 3, {}]
 )
 def test_a_provider_without_a_counterpart_is_refused_by_name(provider):
     with pytest.raises(UnmappedProvider):
@@ -593,11 +593,12 @@ BROKEN = {
     START + "tests:\n  - vars: {q: a}\n    description: one ? 1 : 0\n": "Line 5: Invalid YAML",
     START.replace("'{{q}}'", "file://missing.txt") + "tests: [{vars: {q: a}}]\n": "prompt file 'missing.txt' does not",
     START + "tests: [{vars: {q: a}, assert: [{type: equalz, value: a}]}]\n": "'equalz'. Did you mean 'equals'?",
-    START.replace("echo", "{id: 'file://p.mjs', label: local}"): "the provider 'local = file://p.mjs'",
+    START.replace("echo", "{id: 'webhook:x', label: local}"): "the provider 'local = webhook:x'",
+    START.replace("echo", "file://p.mjs"): "p.mjs was not found",
 }
 
 
-@pytest.mark.parametrize(("text", "message"), BROKEN.items(), ids=["yaml", "prompt", "assertion", "provider"])
+@pytest.mark.parametrize(("text", "message"), BROKEN.items(), ids=["yaml", "prompt", "assertion", "provider", "file"])
 def test_a_run_names_what_is_wrong_with_a_configuration(folder, command, text, message):
     folder.write("promptfooconfig.yaml", text)
     ended = command("eval", "promptfooconfig.yaml")

@@ -1,10 +1,13 @@
-"""Score and transform answers with JavaScript."""
+"""Score and transform answers with JavaScript, and get them from providers written in it."""
 
 _JAVASCRIPT = "agentv.extensions.javascript"
 
 ROWS = {
     "agentv.evaluators": {
         "javascript": f"{_JAVASCRIPT}.javascript:JavaScriptCheck",
+    },
+    "agentv.targets": {
+        "javascript": f"{_JAVASCRIPT}.javascript_target:JavaScriptTarget | a promptfoo provider in a JavaScript file",
     },
     "agentv.services": {
         "javascript-engine": f"{_JAVASCRIPT}.quickjs_engine:run_code",

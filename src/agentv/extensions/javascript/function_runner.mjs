@@ -17,17 +17,36 @@ const pick = (module, name, isTransform) => {
   return typeof module === "function" ? module : module.default;
 };
 
-const answer = async ({ name, arguments: values, isTransform }) => {
+const called = async ({ name, arguments: values, isTransform }) => {
+  const picked = pick(await load(), name, isTransform);
+  if (picked === undefined) throw `it does not export ${name || "a function"}`;
+  return typeof picked === "function" ? picked(...values) : picked;
+};
+
+// Providers of promptfoo are classes. Each is made once, with the options of its entry.
+const providers = new Map();
+
+const provided = async ({ provider: options, arguments: values }) => {
+  const key = JSON.stringify(options);
+  if (!providers.has(key)) {
+    const Provider = await load();
+    if (typeof Provider !== "function") throw "its default export is not a class";
+    providers.set(key, new Provider(options));
+  }
+  const provider = providers.get(key);
+  if (typeof provider.callApi !== "function") throw "its class has no method callApi";
+  return provider.callApi(...values);
+};
+
+const reply = async ({ call, ...request }) => {
   try {
-    const picked = pick(await load(), name, isTransform);
-    if (picked === undefined) return { error: `it does not export ${name || "a function"}` };
-    const value = typeof picked === "function" ? await picked(...values) : picked;
-    return value === undefined ? { error: "it returned undefined" } : { value };
+    const value = await (request.provider ? provided : called)(request);
+    return JSON.stringify(value === undefined ? { call, error: "it returned undefined" } : { call, value });
   } catch (error) {
-    return { error: error instanceof Error ? `${error.name}: ${error.message}` : String(error) };
+    return JSON.stringify({ call, error: error instanceof Error ? `${error.name}: ${error.message}` : String(error) });
   }
 };
 
 for await (const line of createInterface({ input: process.stdin })) {
-  process.stdout.write(`\n${mark}${JSON.stringify(await answer(JSON.parse(line)))}\n`);
+  reply(JSON.parse(line)).then((text) => process.stdout.write(`\n${mark}${text}\n`));
 }

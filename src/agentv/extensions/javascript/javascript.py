@@ -14,6 +14,7 @@ from agentv.evaluators.code.judge_host import host_of
 from agentv.evaluators.code.judge_io import Setup
 from agentv.evaluators.code.program import Program, SandboxedEvaluator, confinement_for, with_level
 from agentv.extensions.javascript.javascript_engine import score_of_value
+from agentv.extensions.javascript.javascript_files import program_of
 from agentv.extensions.javascript.quickjs_engine import INSTALL
 from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
@@ -120,14 +121,18 @@ class JavaScriptCheck(SandboxedEvaluator, frozen=True, kw_only=True):
             raise EvaluatorFailure(str(failure).replace(_REFERENCE, "The JavaScript code")) from None
         return with_level(score, self.sandbox, confinement)
 
+    def _engine_options(self, program: str) -> list[str]:
+        return [f"--max-old-space-size={self.memory_mb}"] if os.path.basename(program).startswith("node") else []
+
     async def _with_node(self, judgement: Judgement, data: dict[str, Any]) -> Score:
         try:
             path = os.path.abspath(find_path(judgement, self._path))
+            words = program_of(path)
         except Exception as error:
             raise EvaluatorFailure(str(error)) from None
         confinement = confinement_for(self.sandbox, judgement)
         program = Program(
-            script=["node", f"--max-old-space-size={self.memory_mb}", _RUNNER, path, self._function],
+            script=[*words, *self._engine_options(words[0]), _RUNNER, path, self._function],
             cwd=os.path.dirname(path),
             timeout_s=self.timeout_seconds,
             environment=judgement.environment,

@@ -11,6 +11,8 @@ from agentv.model.values import to_json
 from agentv.support.javascript.values import UNDEFINED, is_list, printed
 from agentv.support.templates import TemplateProblem
 
+_PLACEHOLDER = re.compile(r"\{\{(?:[^}]|\}(?!\}))*\}\}")
+_VARIABLE = re.compile(r"""\benv(?:\.(\w+)|\[\s*['"]([^'"]+)['"]\s*\])""")
 _ENV = re.compile(r"""\{\{\s*env(?:\.(\w+)|\[\s*['"](\w+)['"]\s*\])\s*\}\}""")
 
 
@@ -25,6 +27,28 @@ def with_variable_marks(value: Any, own: Mapping[str, Any]) -> Any:
 
 def _marked(name: str, own: Mapping[str, Any]) -> str:
     return str(own[name]) if name in own else f"${{{{ {name} }}}}"
+
+
+def with_provider_ids(providers: Any, env: Mapping[str, str]) -> Any:
+    """Return providers with the variables in their ids replaced, as promptfoo does before it looks them up."""
+    if isinstance(providers, str):
+        return _PLACEHOLDER.sub(lambda match: _with_value(match[0], env), providers)
+    if isinstance(providers, list):
+        return [with_provider_ids(item, env) for item in providers]
+    if isinstance(providers, dict) and isinstance(providers.get("id"), str):
+        return {**providers, "id": with_provider_ids(providers["id"], env)}
+    return providers
+
+
+def _with_value(template: str, env: Mapping[str, str]) -> str:
+    """Return the text of a placeholder for a variable that is set, or that has a filter; otherwise itself."""
+    name = _VARIABLE.search(template)
+    if name is None or not ("|" in template or (name[1] or name[2]) in env):
+        return template
+    try:
+        return read_template(template).render({"env": dict(env)}, printed)
+    except TemplateProblem:
+        return template
 
 
 def is_template(text: str) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -14,22 +12,16 @@ from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import is_blank, metadata_of, object_at, text_of
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, Document, ReadOptions, Source
-from agentv.datasets.variables import insert_environment
-from agentv.errors import DatasetError, InvalidDatasetError
+from agentv.errors import InvalidDatasetError
 from agentv.extensions.promptfoo.assertion_entries import Grading, entries_of
-from agentv.extensions.promptfoo.config_templates import rendered, with_variable_marks
-from agentv.extensions.promptfoo.prompt_sources import PromptTargets, PromptTemplate, read_prompts
-from agentv.extensions.promptfoo.suite_files import SuiteFiles
-from agentv.extensions.promptfoo.suite_targets import SuiteTargets
+from agentv.extensions.promptfoo.config_templates import rendered
+from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
+from agentv.extensions.promptfoo.suite import PROBLEM, Suite, files_used, ignore
 from agentv.extensions.promptfoo.test_sources import (
     combinations,
-    merged_test,
-    read_tests,
     resolved,
-    scenario_tests,
     transformed_variables,
     with_files,
-    with_variable_files,
 )
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.support.user_code import importing_nothing
@@ -50,91 +42,6 @@ _OPTIONS = (
     *("disableDefaultAsserts", "runSerially", "disableConversationVar"),
 )
 
-_PROBLEM = "agentv:problem"
-"""The key of a test with the reason why its variables cannot be read."""
-
-
-class Suite:
-    """An open configuration: its prompts, targets and tests. Losses of the settings are passed to `lose`."""
-
-    reads_dates = True
-
-    def __init__(self, path: str, document: dict[str, Any], lose: Lose) -> None:
-        self.path = path
-        self.files = SuiteFiles(os.path.dirname(path), reads_dates=self.reads_dates)
-        document = self.files.with_dates(path, document)
-        own = {str(key): value for key, value in object_at(document, "env").items()}
-        providers = document.get("providers", document.get("targets"))
-        marked = with_variable_marks({key: value for key, value in document.items() if key != "env"}, own)
-        self.targets = SuiteTargets(with_variable_marks(providers, own), self.files, lose)
-        hidden = ("providers", "targets")
-        rest = {key: value for key, value in marked.items() if key not in hidden}
-        self.data: dict[str, Any] = insert_environment(rest, path, self.files.folder)
-        reasons: list[str] = []
-        targets = PromptTargets(self.targets.ids, self.targets.sends_chats)
-        self.prompts = read_prompts(self.data.get("prompts"), self.files, reasons.append, targets)
-        if reasons and not self.prompts:
-            raise ValueError(f"No prompt can be used: {'; '.join(reasons)}")
-        for reason in reasons:
-            lose(reason)
-        self.targets.set_chat_format(self.prompts)
-        self.default = self._default_test()
-        self.lines = document.get("tests")
-
-    def _default_test(self) -> dict[str, Any]:
-        test = self.data.get("defaultTest")
-        if isinstance(test, str):
-            test = self.files.data(self.files.path(test))
-        return dict(test) if isinstance(test, dict) else {}
-
-    def tests(self, lose: Lose) -> Iterator[Record]:
-        """Yield all tests, with the defaults merged in; one without variables if there are none."""
-        try:
-            yield from self._tests(lose)
-        except ValueError as error:
-            raise InvalidDatasetError(f"Cannot read {self.path}", str(error), path=self.path) from None
-
-    def _tests(self, lose: Lose) -> Iterator[Record]:
-        tests = self.data.get("tests")
-        scenarios = self.data.get("scenarios")
-        if is_blank(tests) and is_blank(scenarios):
-            yield Record(1, merged_test(self.default, {}))
-            return
-        lines = (
-            [record.line for record in read_tests(self.lines, self.files, lambda _: None)]
-            if _is_inline(self.lines)
-            else []
-        )
-        records = itertools.chain(
-            read_tests(tests, self.files, lose),
-            [] if is_blank(scenarios) else scenario_tests(scenarios, self.files, lose),
-        )
-        for number, record in enumerate(records):
-            line = lines[number] if number < len(lines) else 1
-            data = record.data
-            if isinstance(data, dict):
-                try:
-                    data = merged_test(self.default, with_variable_files(data, self.files))
-                except ValueError as error:
-                    data = {**merged_test(self.default, {**data, "vars": {}}), _PROBLEM: str(error)}
-            yield Record(line, data)
-
-
-def files_used(path: str, opened: Callable[[], Suite]) -> tuple[str, ...]:
-    """Return a configuration and the files that it names; problems with these are reported when it is read."""
-    try:
-        with importing_nothing():
-            suite = opened()
-            for _ in suite.tests(ignore):
-                pass
-    except (DatasetError, ValueError):
-        return (path,)
-    return (path, *(used for used in suite.files.used if os.path.abspath(used) != os.path.abspath(path)))
-
-
-def _is_inline(tests: Any) -> bool:
-    return isinstance(tests, list) and all(isinstance(test, dict) for test in tests)
-
 
 class _PromptfooConfig(ForeignFormat):
     title = "a configuration of promptfoo"
@@ -147,10 +54,11 @@ class _PromptfooConfig(ForeignFormat):
         document = document_of(file)
         if "redteam" in document and ("targets" in document or "providers" in document):
             return True
-        if is_blank(document.get("prompts")) or "evalcases" in document:
+        if "evalcases" in document or _is_ours(document):
             return False
-        others = ("providers", "targets", "tests", "scenarios", "defaultTest")
-        return any(key in document for key in others) and not _is_ours(document)
+        if is_blank(document.get("prompts")):
+            return ("providers" in document or "targets" in document) and _is_test(_first_test(document))
+        return any(key in document for key in ("providers", "targets", "tests", "scenarios", "defaultTest"))
 
     def files(self, path: str) -> tuple[str, ...]:
         """Return the configuration and the files that it names."""
@@ -230,10 +138,6 @@ def _suite(path: str, lose: Lose) -> Suite:
     return suite
 
 
-def ignore(_: str) -> None:
-    """Drop a loss that is counted elsewhere."""
-
-
 def _with_graders(suite: Suite, lose: Lose) -> Suite:
     """Add the targets that tests name: all passes over a configuration must give them the same names."""
     templates = object_at(suite.data, "assertionTemplates")
@@ -243,11 +147,20 @@ def _with_graders(suite: Suite, lose: Lose) -> Suite:
     return suite
 
 
-def _is_ours(document: dict[str, Any]) -> bool:
-    """Whether the tests are cases of AgentV: with an input of their own."""
+def _first_test(document: dict[str, Any]) -> dict[str, Any]:
     tests = document.get("tests")
     first = tests[0] if isinstance(tests, list) and tests else None
-    return isinstance(first, dict) and "input" in first
+    return first if isinstance(first, dict) else {}
+
+
+def _is_ours(document: dict[str, Any]) -> bool:
+    """Whether the tests are cases of AgentV: with an input of their own."""
+    return "input" in _first_test(document)
+
+
+def _is_test(test: dict[str, Any]) -> bool:
+    """Whether a test is one of promptfoo, also without a prompt: with variables or assertions, and without an id."""
+    return "id" not in test and ("vars" in test or "assert" in test)
 
 
 def case_rows(suite: Suite, test: dict[str, Any], lose: Lose) -> Iterable[dict[str, Any] | BadRow]:
@@ -259,8 +172,8 @@ def case_rows(suite: Suite, test: dict[str, Any], lose: Lose) -> Iterable[dict[s
         lose("'providerOutput': the target answers itself")
     variables = object_at(test, "vars")
     try:
-        if _PROBLEM in test:
-            raise ValueError(test[_PROBLEM])
+        if PROBLEM in test:
+            raise ValueError(test[PROBLEM])
         variables = transformed_variables(variables, options.get("transformVars"), suite.files)
         texts = [prompt.text for prompt in suite.prompts if prompt.text]
         variables = with_files(variables, suite.files, texts[0] if len(texts) == 1 else "")

@@ -65,6 +65,7 @@ _PASSED_ON = (
     *("parallel_tool_calls", "tool_choice", "metadata", "verbosity", "service_tier", "min_p", "repetition_penalty"),
 )
 _SILENT = ("apiHost", "apiKeyEnvar", "apiVersion", "extra_body", "passthrough", "showThinking", "cost", "type")
+_JAVASCRIPT = re.compile(r"\.[cm]?[jt]s$")
 _NAMES = re.compile(r"\{\{\s*(?P<name>[A-Za-z_]\w*)(?P<rest>[^}]*)\}\}")
 
 
@@ -111,6 +112,8 @@ def _entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str
         return _http_entry(id, config)
     if kind == "python" or (kind == "file" and ".py" in id):
         return _python_entry(rest.removeprefix("//"), config, folder)
+    if _JAVASCRIPT.search(id):
+        return _javascript_entry(id, config, folder)
     for prefix, agent in _AGENTS.items():
         if id.startswith(prefix):
             return {"provider": agent} | ({"model": config["model"]} if isinstance(config.get("model"), str) else {})
@@ -226,3 +229,8 @@ def _python_entry(reference: str, config: dict[str, Any], folder: str) -> dict[s
     file, _, name = reference.partition(".py")
     path = os.path.abspath(os.path.join(folder, f"{file}.py"))
     return {"provider": "python", "function": f"{path}:{name.removeprefix(':') or 'call_api'}", "config": config}
+
+
+def _javascript_entry(id: str, config: dict[str, Any], folder: str) -> dict[str, Any]:
+    path = os.path.abspath(os.path.join(folder, id.removeprefix("file://")))
+    return {"provider": "javascript", "file": path, "id": id, "config": config}

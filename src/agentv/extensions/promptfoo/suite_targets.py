@@ -17,7 +17,7 @@ from agentv.model.values import to_json
 _EMBEDDINGS = "openai:embedding:text-embedding-3-large"
 """The model that promptfoo compares texts with by default."""
 
-_PROGRAMS = ("python", "cli")
+_PROGRAMS = ("python", "cli", "javascript")
 _TEXT_TARGETS = ("http", "mock")
 
 

@@ -26,7 +26,7 @@ from agentv.extensions.promptfoo.agentv5.agentv_tests import (
     trials_of,
     workspace_of,
 )
-from agentv.extensions.promptfoo.promptfoo_config import files_used
+from agentv.extensions.promptfoo.suite import files_used
 
 _OWN_KEYS = frozenset({"default_test", "evaluate_options", "environment", "derived_metrics", "output_path"})
 _OF_PROMPTFOO = frozenset(

@@ -14,7 +14,7 @@ from agentv.datasets.variables import replace_texts
 from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of
 from agentv.extensions.promptfoo.assertion_entries import Grading
 from agentv.extensions.promptfoo.config_templates import rendered_strictly
-from agentv.extensions.promptfoo.promptfoo_config import Suite
+from agentv.extensions.promptfoo.suite import Suite
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.extensions.promptfoo.test_sources import combinations, resolved, with_files
 from agentv.model.diagnostics import KeyPath

@@ -34,11 +34,13 @@ def main(path: str, mark: str) -> None:
     os.dup2(2, 1)
     module = None
     for line in sys.stdin:
+        request = json.loads(line)
+        call = {"call": request["call"]}
         try:
             module = module or _imported(path)
-            reply = json.dumps({"value": _called(module, json.loads(line))}, allow_nan=False)
+            reply = json.dumps({**call, "value": _called(module, request)}, allow_nan=False)
         except BaseException as error:  # also `sys.exit` of the file
-            reply = json.dumps({"error": f"{type(error).__name__}: {error}"})
+            reply = json.dumps({**call, "error": f"{type(error).__name__}: {error}"})
         replies.write(f"{mark}{reply}\n")
         replies.flush()
 

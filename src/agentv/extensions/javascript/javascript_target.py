@@ -1,0 +1,44 @@
+"""The settings of a JavaScript target: a provider of promptfoo, a class with the method `callApi`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from agentv.errors import UsageError
+from agentv.model.message import ChatFormat
+from agentv.targets.target import OTHER_TOOLS, Target
+from agentv.trust.inventory import NamedUse
+
+
+class JavaScriptTarget(Target, frozen=True, kw_only=True):
+    """A provider of promptfoo in a JavaScript or TypeScript file, run with Node.js.
+
+    The file exports a class: `new Provider(options)` is called once, and `callApi(prompt, context)` for each case. It
+    returns `{output}` or `{error}`, and optionally `tokenUsage` and `cost`. `options` has `id` and `config`. With
+    `chat_format: json`, the prompt is the JSON list of the messages.
+    """
+
+    unsupported: ClassVar[dict[str, str]] = {key: hint for key, hint in OTHER_TOOLS.items() if key != "config"}
+    responder: ClassVar[str] = "agentv.extensions.javascript.javascript_provider:ProviderResponder"
+
+    file: str
+    id: str | None = None
+    config: dict[str, Any] = {}
+    chat_format: ChatFormat = "text"
+
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:
+        """Return the file."""
+        return (("code", str(settings["file"])),) if settings.get("file") else ()
+
+    def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
+        """Return the provider's file."""
+        return (os.path.join(home, self.file),)
+
+    def check_ready(self, home: str) -> None:
+        """Raise UsageError if the file does not exist."""
+        path = os.path.join(home, self.file)
+        if not os.path.isfile(path):
+            raise UsageError(f"Target '{self.name}': the file {self.file} was not found", f"Looked for {path}")

@@ -1,0 +1,124 @@
+"""An open configuration of promptfoo: its prompts, targets and tests."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from agentv.datasets.foreign.foreign_format import Lose
+from agentv.datasets.foreign.records import Record
+from agentv.datasets.foreign.values import is_blank, object_at
+from agentv.datasets.variables import insert_environment
+from agentv.errors import DatasetError, InvalidDatasetError
+from agentv.extensions.promptfoo.config_templates import with_provider_ids, with_variable_marks
+from agentv.extensions.promptfoo.prompt_sources import PromptTargets, read_prompts
+from agentv.extensions.promptfoo.suite_files import SuiteFiles
+from agentv.extensions.promptfoo.suite_targets import SuiteTargets
+from agentv.extensions.promptfoo.test_sources import merged_test, read_tests, scenario_tests, with_variable_files
+from agentv.settings.project import project_root
+from agentv.support.user_code import importing_nothing
+from agentv.trust.env_file import load_environment
+from agentv.trust.roots import is_trusted
+
+_PROMPT = "{{prompt}}"
+"""The prompt of a configuration that has none."""
+
+PROBLEM = "agentv:problem"
+"""The key of a test with the reason why its variables cannot be read."""
+
+
+class Suite:
+    """An open configuration: its prompts, targets and tests. Losses of the settings are passed to `lose`."""
+
+    reads_dates = True
+
+    def __init__(self, path: str, document: dict[str, Any], lose: Lose) -> None:
+        self.path = path
+        self.files = SuiteFiles(os.path.dirname(path), reads_dates=self.reads_dates)
+        document = self.files.with_dates(path, document)
+        own = {str(key): value for key, value in object_at(document, "env").items()}
+        providers = document.get("providers", document.get("targets"))
+        marked = with_variable_marks({key: value for key, value in document.items() if key != "env"}, own)
+        providers = with_provider_ids(providers, {**_public_variables(path, self.files.folder or "."), **own})
+        self.targets = SuiteTargets(with_variable_marks(providers, own), self.files, lose)
+        hidden = ("providers", "targets")
+        rest = {key: value for key, value in marked.items() if key not in hidden}
+        self.data: dict[str, Any] = insert_environment(rest, path, self.files.folder)
+        reasons: list[str] = []
+        targets = PromptTargets(self.targets.ids, self.targets.sends_chats)
+        self.prompts = read_prompts(self.data.get("prompts") or _PROMPT, self.files, reasons.append, targets)
+        if reasons and not self.prompts:
+            raise ValueError(f"No prompt can be used: {'; '.join(reasons)}")
+        for reason in reasons:
+            lose(reason)
+        self.targets.set_chat_format(self.prompts)
+        self.default = self._default_test()
+        self.lines = document.get("tests")
+
+    def _default_test(self) -> dict[str, Any]:
+        test = self.data.get("defaultTest")
+        if isinstance(test, str):
+            test = self.files.data(self.files.path(test))
+        return dict(test) if isinstance(test, dict) else {}
+
+    def tests(self, lose: Lose) -> Iterator[Record]:
+        """Yield all tests, with the defaults merged in; one without variables if there are none."""
+        try:
+            yield from self._tests(lose)
+        except ValueError as error:
+            raise InvalidDatasetError(f"Cannot read {self.path}", str(error), path=self.path) from None
+
+    def _tests(self, lose: Lose) -> Iterator[Record]:
+        tests = self.data.get("tests")
+        scenarios = self.data.get("scenarios")
+        if is_blank(tests) and is_blank(scenarios):
+            yield Record(1, merged_test(self.default, {}))
+            return
+        lines = (
+            [record.line for record in read_tests(self.lines, self.files, lambda _: None)]
+            if _is_inline(self.lines)
+            else []
+        )
+        records = itertools.chain(
+            read_tests(tests, self.files, lose),
+            [] if is_blank(scenarios) else scenario_tests(scenarios, self.files, lose),
+        )
+        for number, record in enumerate(records):
+            line = lines[number] if number < len(lines) else 1
+            data = record.data
+            if isinstance(data, dict):
+                try:
+                    data = merged_test(self.default, with_variable_files(data, self.files))
+                except ValueError as error:
+                    data = {**merged_test(self.default, {**data, "vars": {}}), PROBLEM: str(error)}
+            yield Record(line, data)
+
+
+def _public_variables(path: str, folder: str) -> dict[str, str]:
+    """Return the variables of the environment that are not secret; none for a file that is not trusted."""
+    if not is_trusted(path):
+        return {}
+    environment = load_environment(folder, project_root(folder))
+    return {name: value for name, value in environment.variables.items() if not environment.is_secret(name)}
+
+
+def files_used(path: str, opened: Callable[[], Suite]) -> tuple[str, ...]:
+    """Return a configuration and the files that it names; problems with these are reported when it is read."""
+    try:
+        with importing_nothing():
+            suite = opened()
+            for _ in suite.tests(ignore):
+                pass
+    except (DatasetError, ValueError):
+        return (path,)
+    return (path, *(used for used in suite.files.used if os.path.abspath(used) != os.path.abspath(path)))
+
+
+def _is_inline(tests: Any) -> bool:
+    return isinstance(tests, list) and all(isinstance(test, dict) for test in tests)
+
+
+def ignore(_: str) -> None:
+    """Drop a loss that is counted elsewhere."""
