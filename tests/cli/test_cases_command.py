@@ -175,6 +175,7 @@ def test_a_guess_shows_rows_without_an_input_as_such(folder, command):
         ("text,labels\nI love it,positive\n", "--map input=text,expected_output=labels"),
         ("utterance,intent\nbook,reserve\n", "--map input=utterance,expected_output=intent"),
         ("prompt,response\nq,a\n", "--map input=prompt,expected_output=response"),
+        ("question,expected_sources,ideal_answer\nq,s,a\n", "--map 'input=question,expected_output=ideal_answer,"),
         ("""question,answers\nq,"{""text"": [""a""]}"\n""", "--map 'input=question,expected_output=answers.text[0],"),
         ("question,must_contain,labels\nq,a,b\n", "--map input=question,contains_all=must_contain,tags=labels"),
     ],

@@ -232,7 +232,8 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
         *("target", "output", "outputs", "expected_answer", "gold", "gold_answer", "solution", "label", "completion"),
         *("expected_response", "expected_result", "reference_output", "golden_answer", "correct_answer"),
         *("ground_truth_answer", "targets", "output_text", "gold_label", "class", "sentiment", "intent", "summary"),
-        *("highlights", "translation", "sql", "assistant", "response"),
+        *("ideal_answer", "ideal_response", "golden_output", "reference_response", "expected_text", "highlights"),
+        *("translation", "sql", "assistant", "response"),
     ),
     "expected_outcome": (
         *("expected_outcome", "criteria", "outcome", "expected_behavior", "success_criteria", "rubric", "check"),
