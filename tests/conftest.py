@@ -5,6 +5,7 @@ import gc
 import json
 import math
 import os
+import site
 import subprocess
 import sys
 import threading
@@ -180,8 +181,10 @@ BEGINNINGS = ("AGENTV_", "GITHUB_", "OPENAI_", "ANTHROPIC_", "AZURE_", "GEMINI_"
 
 @pytest.fixture(scope="session", autouse=True)
 def plain_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No variable of this machine decides how a test ends."""
+    """No variable of this machine decides how a test ends, and no file of the home folder."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONUSERBASE", site.getuserbase())  # packages installed with `pip install --user`
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         for name in list(os.environ):
             if name in SURROUNDINGS or name.startswith(BEGINNINGS) or name.lower().endswith("_proxy"):
                 patch.delenv(name)

@@ -37,7 +37,7 @@ def podman_problem(folder: Path) -> str:
     archive = folder / "image.tar"
     _write_image(folder / "root", archive)
     for command in (["import", str(archive), IMAGE], ["run", "--rm", "--network", "none", IMAGE, "/bin/true"]):
-        done = subprocess.run(["podman", *command], capture_output=True, text=True, timeout=120)
+        done = subprocess.run(["podman", *command], capture_output=True, text=True, timeout=200)
         if done.returncode:
             return f"podman {command[0]} failed: {done.stderr.strip()[-300:]}"
     return ""

@@ -301,7 +301,7 @@ def test_ctrl_c_raises_keyboard_interrupt_and_keeps_records(folder, where):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         wait_until((folder.path / "started").exists, process)
         process.send_signal(signal.SIGINT)
-        out, said = process.communicate(timeout=60)
+        out, said = process.communicate(timeout=200)
     assert "interrupted" in out, said
     manifest = json.loads((folder.path / "out" / "run.json").read_bytes())
     assert "finished_at" not in manifest

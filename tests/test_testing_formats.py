@@ -281,7 +281,7 @@ def test_a_gemini_stream_without_events_is_an_array():
 
 def post(server, path, body):
     request = urllib.request.Request(server.origin + path, json.dumps(body).encode())
-    with urllib.request.urlopen(request, timeout=30) as reply:
+    with urllib.request.urlopen(request, timeout=200) as reply:
         return json.load(reply)
 
 

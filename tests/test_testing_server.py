@@ -46,7 +46,7 @@ def post(server: FaultyServer, text="Hello", **fields) -> dict:
     """Send a request with the standard library and return the answer."""
     body = {"messages": [{"role": "user", "content": text}], **fields}
     request = urllib.request.Request(f"{server.url}/chat/completions", json.dumps(body).encode())
-    with urllib.request.urlopen(request, timeout=30) as reply:
+    with urllib.request.urlopen(request, timeout=200) as reply:
         return json.load(reply)
 
 
@@ -203,14 +203,14 @@ def test_a_failing_script_is_a_server_error():
 )
 def test_requests_that_openai_rejects_are_rejected(body):
     with FaultyServer() as server, pytest.raises(urllib.error.HTTPError) as raised:
-        urllib.request.urlopen(f"{server.url}/chat/completions", body, timeout=30)
+        urllib.request.urlopen(f"{server.url}/chat/completions", body, timeout=200)
     with raised.value as reply:
         assert reply.status == 400
 
 
 def test_an_unknown_path_is_not_found():
     with FaultyServer() as server, pytest.raises(urllib.error.HTTPError) as raised:
-        urllib.request.urlopen(f"{server.url}/models", timeout=30)
+        urllib.request.urlopen(f"{server.url}/models", timeout=200)
     with raised.value as reply:
         assert reply.status == 404
 
@@ -324,10 +324,10 @@ def test_a_custom_wire_format():
             return {"oh": message}
 
     with FaultyServer(formats=[Shout()], faults=[None, "503"]) as server:
-        with urllib.request.urlopen(f"{server.origin}/shout", b"hello", timeout=30) as reply:
+        with urllib.request.urlopen(f"{server.origin}/shout", b"hello", timeout=200) as reply:
             assert json.load(reply) == {"shouted": "HELLO"}
         with pytest.raises(urllib.error.HTTPError) as raised:
-            urllib.request.urlopen(f"{server.origin}/shout", b"hello", timeout=30)
+            urllib.request.urlopen(f"{server.origin}/shout", b"hello", timeout=200)
         with raised.value as reply:
             assert json.load(reply) == {"oh": "Simulated failure"}
         assert answer_to(server, "plain") == "plain"
@@ -377,7 +377,7 @@ def test_a_client_that_disconnects_early_is_only_counted(caplog):
 
     def answers(_):
         arrived.set()
-        left.wait(30)
+        left.wait(200)
         return "word " * 1000
 
     with FaultyServer(answers) as server:
@@ -385,7 +385,7 @@ def test_a_client_that_disconnects_early_is_only_counted(caplog):
         body = json.dumps({"messages": HELLO, "stream": True}).encode()
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
         caller.sendall(head.encode() + body)
-        assert arrived.wait(30)
+        assert arrived.wait(200)
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         caller.close()  # with a reset
         left.set()

@@ -10,7 +10,7 @@ HANGS = "tail -f /dev/null"
 """A command that never ends on its own."""
 
 
-def wait_until(condition, process=None, within_s=60.0):
+def wait_until(condition, process=None, within_s=200.0):
     """Wait until a condition is true. Fail after a timeout, or if `process` ends before."""
     pause, deadline = threading.Event(), time.monotonic() + within_s
     while not condition():
@@ -19,7 +19,7 @@ def wait_until(condition, process=None, within_s=60.0):
         pause.wait(0.002)
 
 
-async def wait_until_async(condition, within_s=60.0):
+async def wait_until_async(condition, within_s=200.0):
     """Wait until a condition is true without blocking the event loop."""
     await asyncio.to_thread(wait_until, condition, None, within_s)
 
@@ -40,7 +40,7 @@ def whole_lines(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def still_running(pids, within_s=60.0):
+def still_running(pids, within_s=200.0):
     """Return the processes that still run after a while; a killed process takes a moment to end."""
     try:
         wait_until(lambda: not any(map(_runs, pids)), within_s=within_s)

@@ -156,7 +156,7 @@ def test_a_terminal_gets_a_table(dataset):
             break
         shown += data
     os.close(main)
-    assert process.wait(timeout=120) == 0
+    assert process.wait(timeout=200) == 0
     assert b"case-3" in shown
     assert b"10 cases" in shown
     assert b"{" not in shown

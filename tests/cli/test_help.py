@@ -28,7 +28,7 @@ def test_commands_work_with_any_stream_encoding_and_keep_minus_signs(tmp_path, e
     (tmp_path / "targets.yaml").write_text("targets: [{name: default, provider: mock}]")
 
     def output_of(*arguments):
-        ended = agentv(*arguments, cwd=tmp_path, env=environment, errors="replace", timeout=60)
+        ended = agentv(*arguments, cwd=tmp_path, env=environment, errors="replace", timeout=200)
         assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
         return ended.stdout
 
@@ -148,7 +148,7 @@ def small(ran, tmp_path):
 
 def in_shell(folder, line):
     command = ["bash", "-o", "pipefail", "-c", f'"{sys.executable}" -m agentv {line}']
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=200)
 
 
 CLOSED = (
@@ -203,10 +203,10 @@ def test_ctrl_c_ends_a_command_with_130_and_no_traceback(tmp_path):
     with (tmp_path / "ids").open("wb"):
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(timeout=60)
+            process.wait(timeout=200)
         except subprocess.TimeoutExpired:  # it came just before the command began to read
             process.send_signal(signal.SIGINT)
-            process.wait(timeout=60)
+            process.wait(timeout=200)
     assert process.returncode == 130
     assert "Traceback" not in process.stderr.read()
     process.stderr.close()
@@ -225,7 +225,7 @@ def test_no_color_turns_colour_off_on_a_terminal(small, no_color, coloured):
     with subprocess.Popen(
         [sys.executable, "-m", "agentv", "cases", "d.yaml"], cwd=small, stdout=writer, stderr=writer, env=environment
     ) as process:
-        process.wait(timeout=60)
+        process.wait(timeout=200)
     os.close(writer)
     shown = os.read(reader, 65536).decode()
     os.close(reader)

@@ -82,7 +82,7 @@ def project(tmp_path_factory):
 
 def agentv(place, *arguments):
     command = [sys.executable, "-m", "agentv", *arguments]
-    return subprocess.run(command, cwd=place, env={**os.environ, "EVIL": EVIL}, capture_output=True, timeout=60)
+    return subprocess.run(command, cwd=place, env={**os.environ, "EVIL": EVIL}, capture_output=True, timeout=200)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -141,7 +141,7 @@ def test_a_terminal_asks_what_is_evaluated(folder):
     command = [sys.executable, "-m", "agentv", "init"]
     with subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower) as process:
         os.write(leader, b"function\n")
-        assert process.wait(60) == 0
+        assert process.wait(200) == 0
     os.close(follower)
     shown = os.read(leader, 65536).decode()
     os.close(leader)

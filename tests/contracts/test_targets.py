@@ -173,7 +173,7 @@ def test_every_provider_of_the_registry_is_in_this_suite():
     assert {name for name, kind in kinds.items() if kind.takes_skills} == set(EVENTS).intersection(PROVIDERS)
 
 
-def question(timeout_s=30.0):
+def question(timeout_s=200.0):
     question = CaseRequest(EvalCase("one", input="Hello"))
     question.timeout_s = timeout_s
     return question

@@ -30,7 +30,7 @@ def run(project, kind, workers, bad, cases=60, *options):
     with FaultyServer(reply, latency_s=0.02) as server:
         project.targets(target(server, max_retries=RETRIES, workers=workers))
         project.dataset(*(f"question {number}" for number in range(cases)))
-        ended = project.eval("--out", "out", "--deadline", "60", "--quiet", *options)
+        ended = project.eval("--out", "out", "--deadline", "200", "--quiet", *options)
     return ended, calls
 
 
@@ -73,7 +73,7 @@ def test_a_judge_that_fails_for_some_cases_ends_those_cases(project):
         project.dataset(
             *(f"question {number}" for number in range(40)), evaluators=[{"type": "llm_judge", "name": "j"}]
         )
-        ended = project.eval("--out", "out", "--deadline", "60", "--quiet")
+        ended = project.eval("--out", "out", "--deadline", "200", "--quiet")
     scores = {int(record["eval_id"][1:]): record["score"] for record in project.records()}
     assert ended.code == 0 and {number for number, score in scores.items() if score is None} == bad
     assert len(scores) == 40

@@ -117,7 +117,7 @@ def test_a_batch_command_ends_with_the_run(batching, number):
     with batching.spawn("d.yaml", "--out", "out") as process:
         wait_until((batching.path / "started").exists, process)
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=200)
     assert process.returncode == (130 if number == signal.SIGINT else -9)
     wait_until(lambda: processes_with(marker) == [])
     assert batching.records() == []

@@ -17,7 +17,7 @@ from agentv.sandbox import methods
 from agentv.sandbox.sandbox import open_sandbox
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from virtual_time import skipped_ahead
-from waiting import whole_lines
+from waiting import HANGS, whole_lines
 
 KEY = "sk-planted-4711-0815"
 
@@ -75,7 +75,7 @@ def test_the_container_has_no_network_no_privileges_and_only_the_workspace(engin
     project.mkdir(), work.mkdir()
     (project / ".env").write_text("MY_API_KEY=planted")
     env = {**os.environ, "MY_OWN": "1", "MY_TOKEN": "planted-token"}
-    spec = ProcessSpec(command="pwd; echo $MY_OWN; touch made", cwd=str(work), env=env, timeout_s=30)
+    spec = ProcessSpec(command="pwd; echo $MY_OWN; touch made", cwd=str(work), env=env, timeout_s=200)
     confined = sandbox_by(name, project).confine(spec, (str(work),), (), ("MY_TOKEN",))
     assert asyncio.run(run_process(confined)).stdout.split() == [str(work), "1"]
     assert (work / "made").exists()
@@ -102,9 +102,9 @@ def test_the_container_has_no_network_no_privileges_and_only_the_workspace(engin
 
 def test_a_container_whose_program_is_stopped_is_removed(engine, tmp_path):
     name, commands = engine
-    spec = ProcessSpec(command="sleep 60", cwd=str(tmp_path), env=dict(os.environ), timeout_s=60, grace_s=0)
+    spec = ProcessSpec(command=HANGS, cwd=str(tmp_path), env=dict(os.environ), timeout_s=200, grace_s=0)
     # The engine logs `version`, then `run`.
-    with skipped_ahead(lambda: whole_lines(tmp_path / "log") == 2), pytest.raises(ProcessFailure, match="within 60 s"):
+    with skipped_ahead(lambda: whole_lines(tmp_path / "log") == 2), pytest.raises(ProcessFailure, match="within 200 s"):
         asyncio.run(run_process(sandbox_by(name, tmp_path).confine(spec, ())))
     run, removal = commands()[-2:]
     assert removal == ["rm", "--force", "--volumes", options_in(run)["--name"][0]]
@@ -131,7 +131,7 @@ def test_a_container_reaches_its_hosts_through_the_proxy(engine, tmp_path, monke
         api = f"http://127.0.0.1:{server.server_port}"
         sandbox = sandbox_by(name, tmp_path, hosts=(api,), keys={api: HostKey(variable="MY_API_KEY")})
         code = GET.format(api.removeprefix("http://"))
-        spec = ProcessSpec(command=[sys.executable, "-c", code], cwd=str(tmp_path), env=dict(os.environ), timeout_s=30)
+        spec = ProcessSpec(command=[sys.executable, "-c", code], cwd=str(tmp_path), env=dict(os.environ), timeout_s=200)
         assert asyncio.run(run_process(sandbox.confine(spec, ()))).stdout.strip() == f"b'Bearer {KEY}'"
         server.shutdown()
     run = commands()[-1]

@@ -71,7 +71,7 @@ def sandbox(request, api, monkeypatch):
 
 
 def ran(sandbox, code, *arguments):
-    spec = ProcessSpec(command=[sys.executable, "-c", code, *arguments], cwd="/usr", env={"PATH": "/bin"}, timeout_s=30)
+    spec = ProcessSpec(command=[sys.executable, "-c", code, *arguments], cwd="/usr", env={"PATH": "/bin"}, timeout_s=200)
     return asyncio.run(run_process(sandbox.confine(spec, ()))).stdout
 
 
@@ -79,7 +79,7 @@ POST = """
 import os, sys, urllib.error, urllib.request
 request = urllib.request.Request(sys.argv[1].format(**os.environ), b"x" * 100_000, {"x-api-key": "mine", "X-Own": "1"})
 try:
-    print(urllib.request.urlopen(request, timeout=20).read().decode())
+    print(urllib.request.urlopen(request, timeout=200).read().decode())
 except urllib.error.HTTPError as error:
     print(error.code, error.read().decode())
 """
@@ -151,7 +151,7 @@ def test_broken_requests_are_answered_with_an_error(sandbox, request_bytes, stat
     code = "import socket, sys; s = socket.create_connection(('127.0.0.1', 8765)); "
     code += "s.sendall(bytes.fromhex(sys.stdin.read())); print(s.recv(100))"
     spec = ProcessSpec(
-        command=[sys.executable, "-c", code], cwd="/usr", env={"PATH": "/bin"}, timeout_s=30,
+        command=[sys.executable, "-c", code], cwd="/usr", env={"PATH": "/bin"}, timeout_s=200,
         stdin=request_bytes.hex().encode(),
     )  # fmt: skip
     assert f"HTTP/1.1 {status.decode()}" in asyncio.run(run_process(sandbox.confine(spec, ()))).stdout
@@ -179,7 +179,7 @@ AGENT = """#!{python}
 import json, os, sys, urllib.request
 sys.stdin.read()
 request = urllib.request.Request(os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages", b"hi")
-seen = urllib.request.urlopen(request, timeout=20).read().decode()
+seen = urllib.request.urlopen(request, timeout=200).read().decode()
 key = json.loads(seen)["headers"].get("x-api-key")
 tried = []
 for path in ({key_file!r}, "/proc/%d/environ" % os.getppid()):

@@ -48,7 +48,7 @@ def run(project, faults, *options, cases=CASES, answers="yes", **settings):
 @pytest.mark.parametrize("retries", [0, 3])
 def test_with_30_percent_faults_no_fault_becomes_a_score(project, retries):
     assert sum(EVERY_KIND.values()) == pytest.approx(0.3)
-    ended, counts = run(project, EVERY_KIND, max_retries=retries, timeout_seconds=0.5)
+    ended, counts = run(project, EVERY_KIND, max_retries=retries, timeout_seconds=3)
     assert ended.code == 0
     assert set(counts.by_fault) == {fault if isinstance(fault, str) else fault.kind for fault in EVERY_KIND}
     records = project.records()
@@ -377,7 +377,7 @@ def test_no_server_error_makes_a_run_wait_longer_than_an_outage_may_last(project
     with FaultyServer(lambda _: next(replies), latency_s=0.01) as server:
         project.targets(target(server, workers=8))
         project.dataset(*(["q"] * 40))
-        ended = project.eval("--out", "out", "--max-outage", "2", "--deadline", "60")
+        ended = project.eval("--out", "out", "--max-outage", "2", "--deadline", "200")
     assert ended.code == 0 and len(project.records()) == 40
 
 

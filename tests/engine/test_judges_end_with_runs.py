@@ -32,7 +32,7 @@ def test_no_process_of_a_judge_outlives_its_run(project, entry, number):
         pids = project.path / "pids"
         wait_until(lambda: len(words_in(pids)) >= 6, process)
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=200)
     assert process.returncode == (130 if number == signal.SIGINT else -9)
     assert still_running(pids.read_text().split()) == []
 

@@ -159,7 +159,7 @@ def test_estimated_costs_count_against_the_budget_after_a_resume(project, agentv
 def test_a_call_that_timed_out_counts_in_the_budget_as_its_expected_cost(project, agentv_server):
     project.targets(openai(agentv_server(Answer("yes", usage=USAGE), faults=(None, "hang")), max_retries=0))
     project.dataset("yes 1", "yes 2", "yes 3", "yes 4", "yes 5")
-    limits = ("--timeout", "0.5", "--budget-usd", str(2.5 * COST), "--max-outage", "0")
+    limits = ("--timeout", "3", "--budget-usd", str(2.5 * COST), "--max-outage", "0")
     ended = project.eval("--out", "out", *limits)
     assert ended.code == 4, ended.stderr
     assert [record["status"] for record in project.records()] == ["ok", "error", "ok"]

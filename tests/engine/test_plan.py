@@ -97,7 +97,8 @@ def test_trials_of_the_command_override_those_of_a_case(project, arguments, expe
     ],
 )
 def test_the_timeout_is_the_commands_else_the_cases_else_the_targets(project, case, target, arguments, timed_out):
-    project.targets({"name": "default", "provider": "mock", "delay_ms": 60, "max_retries": 0, **target})
+    delay_ms = 60_000 if timed_out else 60
+    project.targets({"name": "default", "provider": "mock", "delay_ms": delay_ms, "max_retries": 0, **target})
     project.dataset({"input": "yes", "execution": case})
     project.eval("--out", "out", "--quiet", *arguments)
     (record,) = project.records()

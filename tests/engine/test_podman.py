@@ -35,7 +35,7 @@ def sandbox_with(root, **settings):
     return open_sandbox(Environment(sandbox=RunSandbox(default=chosen, root=str(root)), path=str(root / ".env")))
 
 
-def ran(sandbox, command, work, timeout_s=60, **env):
+def ran(sandbox, command, work, timeout_s=200, **env):
     spec = ProcessSpec(command=command, cwd=str(work), env={**os.environ, **env}, timeout_s=timeout_s, grace_s=0)
     return asyncio.run(run_process(sandbox.confine(spec, (str(work),)))).stdout
 

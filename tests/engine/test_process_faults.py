@@ -107,7 +107,7 @@ def test_a_hangup_ends_the_run_with_a_summary(project):
     wait_until((project.path / "out" / "cases.jsonl").exists, process)
     wait_until(lambda: whole_lines(project.path / "out" / "cases.jsonl") == 1, process)
     process.send_signal(signal.SIGHUP)
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
     assert process.returncode == 130 and (project.path / "out" / "summary.json").exists()
 
 
@@ -119,7 +119,7 @@ def test_a_terminal_that_is_not_read_does_not_block_the_run(project, options):
     try:
         process = project.spawn("d.yaml", "--out", "out", *options, stderr=writing, stdout=-3)
         summary = project.path / "out" / "summary.json"
-        wait_until(summary.exists, process, within_s=60)
+        wait_until(summary.exists, process, within_s=200)
         assert whole_lines(project.path / "out" / "results.jsonl") == 600
         process.kill()
         process.wait()
@@ -173,7 +173,7 @@ def test_ctrl_c_stops_a_run_whose_terminal_is_frozen(project, open_stream, print
             results = project.path / "out" / "results.jsonl"
             wait_until((project.path / "printed").exists if prints else lambda: whole_lines(results) == 20, process)
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=60) == 130
+            assert process.wait(timeout=200) == 130
         finally:
             process.kill()
             os.close(reading)
@@ -191,7 +191,7 @@ def test_ctrl_c_ends_a_command_whose_summary_is_not_read(project):
         try:
             wait_until((project.path / "out" / "summary.json").exists, process)
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=60) == 130
+            assert process.wait(timeout=200) == 130
         finally:
             process.kill()
             os.close(reading)

@@ -68,7 +68,7 @@ def test_an_isolated_program_that_exceeds_a_limit_is_stopped(engine, tmp_path, m
     sandbox = open_sandbox(Environment(sandbox=RunSandbox(default=settings)))
     # The pause lets the first measurement of the folders be made before anything is written.
     command = [sys.executable, "-c", FILL + "time.sleep(0.5)\n" + code, str(tmp_path)]
-    spec = ProcessSpec(command=command, cwd=str(tmp_path), env=dict(os.environ), timeout_s=50, grace_s=0)
+    spec = ProcessSpec(command=command, cwd=str(tmp_path), env=dict(os.environ), timeout_s=200, grace_s=0)
     with pytest.raises(ProcessFailure, match=message):
         asyncio.run(run_process(sandbox.confine(spec, (str(tmp_path),))))
 
@@ -79,7 +79,7 @@ def test_memory_that_processes_share_is_counted_once(engine, tmp_path):
     code = FILL + "x = b'x' * (100 * MB)\n" + CHILDREN.format(4, "time.sleep(0.5); os._exit(0)")
     code = code.removesuffix("time.sleep(60)\n") + "for _ in range(4): os.wait()\nprint('done')\n"
     command = [sys.executable, "-c", code]
-    spec = ProcessSpec(command=command, cwd=str(tmp_path), env=dict(os.environ), timeout_s=50)
+    spec = ProcessSpec(command=command, cwd=str(tmp_path), env=dict(os.environ), timeout_s=200)
     assert asyncio.run(run_process(sandbox.confine(spec, ()))).stdout == "done\n"
 
 

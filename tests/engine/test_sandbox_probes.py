@@ -61,7 +61,7 @@ def test_the_page_lists_what_programs_can_do_with_an_engine(name, tmp_path_facto
             command = command_as_nobody([*command, folder])
         else:
             command = [*command, folder]
-        done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     outcomes = {probe: "allowed" if it else "blocked" for probe, it in json.loads(done.stdout).items()}
     assert outcomes == {probe: cell.split()[0] for probe, cell in table()[name].items()}

@@ -23,7 +23,7 @@ def call(path, body=None, **headers):
         {"Authorization": "Bearer " + os.environ["AGENTV_TARGET_PROXY_TOKEN"], **headers},
     )
     try:
-        return json.load(urllib.request.urlopen(request, timeout=20))
+        return json.load(urllib.request.urlopen(request, timeout=200))
     except urllib.error.HTTPError as error:
         return {"status": error.code, **json.load(error)}
 """

@@ -256,7 +256,7 @@ other = json.load(sys.stdin)["config"]["server"]
 request = urllib.request.Request(
     os.environ["AGENTV_TARGET_PROXY_URL"] + "/invoke", json.dumps({"question": "hi"}).encode(),
     {"Authorization": "Bearer " + os.environ["AGENTV_TARGET_PROXY_TOKEN"]})
-text = json.load(urllib.request.urlopen(request, timeout=20))["rawText"]
+text = json.load(urllib.request.urlopen(request, timeout=200))["rawText"]
 try:
     socket.create_connection(tuple(other), 2)
     text += " and more"

@@ -116,7 +116,7 @@ def test_two_processes_stay_within_the_limit_of_an_endpoint(project, is_judged):
     ) as server:
         prepare(project, server, is_judged=is_judged)
         runs = [project.spawn("d.yaml", "--out", out, "--quiet") for out in ("a", "b")]
-        assert [run.communicate(timeout=100) for run in runs] == [("", ""), ("", "")]
+        assert [run.communicate(timeout=200) for run in runs] == [("", ""), ("", "")]
     assert server.counts.requests == 80 and server.counts.most_at_once == 4
 
 
@@ -132,5 +132,5 @@ def test_the_calls_of_a_killed_process_are_free_again(project, is_judged):
         wait_until(lambda: server.counts.at_once == 0)
         server.counts.most_at_once = 0
         other.send_signal(signal.SIGCONT)
-        assert other.communicate(timeout=100) == ("", "")
+        assert other.communicate(timeout=200) == ("", "")
     assert server.counts.most_at_once == 4

@@ -74,7 +74,7 @@ def test_a_worker_gets_calls_that_another_one_keeps_using():
                 await use(first, 1, [0])
 
         busy = asyncio.create_task(greedy())
-        await asyncio.wait_for(use(second, 20, [0]), 30)
+        await asyncio.wait_for(use(second, 20, [0]), 200)
         stop = True
         await busy
 
@@ -90,7 +90,7 @@ def test_the_calls_of_a_lost_worker_are_free_again():
         waiting = asyncio.create_task(enter(other))
         await asyncio.sleep(0)
         hub.lose("a")
-        await asyncio.wait_for(waiting, 30)
+        await asyncio.wait_for(waiting, 200)
 
     asyncio.run(main())
 

@@ -132,7 +132,7 @@ def test_no_process_started_by_a_worker_outlives_the_run(project, number):
         pids = project.path / "pids"
         wait_until(lambda: len(words_in(pids)) >= 4, driver)
         driver.send_signal(number)
-        driver.communicate(timeout=60)
+        driver.communicate(timeout=200)
     assert driver.returncode == (130 if number == signal.SIGINT else -9)
     assert all(wait_for_end(int(pid)) for pid in pids.read_text().split())
 

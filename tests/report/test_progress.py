@@ -98,7 +98,7 @@ def test_plain_lines_are_printed_on_a_timer_if_something_changed():
     with Progress(snapshot, stream, False, plain_interval_s=0.001) as progress:
         progress.note("Error: the first one")
         wait_until(lambda: "Error: the first one\n" in stream.getvalue())
-        assert stream.there.wait(30)
+        assert stream.there.wait(200)
     progress.stop()
     lines = stream.getvalue().splitlines()
     assert lines[-1].startswith("2/2 (100 %)")
@@ -148,7 +148,7 @@ def test_a_terminal_redraws_the_line_below_notes_and_erases_it(monkeypatch):
         before = sys.stdout
         with Progress(snapshot, stream, True) as progress:
             progress.note("Error: [bold] the first one")
-            assert drawn.wait(30)
+            assert drawn.wait(200)
             assert sys.stdout is before
         stream.flush()
         os.set_blocking(ours, False)

@@ -119,7 +119,7 @@ def test_a_failed_sync_is_reported_and_is_an_error_of_the_next_write(tmp_path, m
     writer = ResultWriter(tmp_path / "results.jsonl")
     writer.watch(failed.set)
     writer.write(encode_record(record()))
-    assert failed.wait(30)
+    assert failed.wait(200)
     for use in (writer.check, lambda: writer.write(encode_record(record())), writer.close):
         with pytest.raises(AgentvError, match="Input/output error"):
             use()
@@ -140,7 +140,7 @@ def test_a_deleted_or_moved_file_is_noticed_at_the_next_sync(tmp_path, monkeypat
     else:
         (tmp_path / "other").write_bytes(b"")
         (tmp_path / "other").replace(path)
-    assert failed.wait(30)
+    assert failed.wait(200)
     with pytest.raises(AgentvError, match=r"Cannot write .*\n  The file was deleted, moved or replaced"):
         writer.close()
 

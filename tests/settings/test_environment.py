@@ -248,7 +248,7 @@ def test_a_child_process_gets_pass_env_and_env(monkeypatch):
 def test_a_program_that_fails_without_a_variable_is_explained(monkeypatch):
     monkeypatch.setenv("COLLEAGUE_NOTES", "here")
     program = [sys.executable, "-c", "import os; os.environ['COLLEAGUE_NOTES']"]
-    spec = ProcessSpec(command=program, cwd=".", env=child_environment(), timeout_s=30)
+    spec = ProcessSpec(command=program, cwd=".", env=child_environment(), timeout_s=200)
     with pytest.raises(ProcessFailure, match=r"COLLEAGUE_NOTES is set, but was not passed .* `pass_env`"):
         asyncio.run(run_process(spec))
 

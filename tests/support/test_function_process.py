@@ -30,7 +30,7 @@ def call(tmp_path):
     (tmp_path / "runner.py").write_text(RUNNER, "utf-8")
     (tmp_path / "file").write_text("a", "utf-8")
 
-    def called(word, timeout_s=30.0):
+    def called(word, timeout_s=200.0):
         process = function_process([sys.executable, str(tmp_path / "runner.py")], str(tmp_path / "file"), {})
         return process.call({"word": word}, timeout_s)["value"]
 

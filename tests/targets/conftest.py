@@ -10,7 +10,7 @@ from agentv.model.case import EvalCase
 from agentv.model.origin import Origin, Place
 
 
-def make_request(id="one", text="Hello", *, trial=1, attempt=1, timeout_s=30.0, folder="", dataset="", **case):
+def make_request(id="one", text="Hello", *, trial=1, attempt=1, timeout_s=200.0, folder="", dataset="", **case):
     place = Place(Origin(base_dir=str(folder), dataset=dataset, path=case.pop("path", "")), 1)
     new_request = CaseRequest(EvalCase(id, input=text, place=place, **case), trial=trial)
     new_request.attempt, new_request.timeout_s = attempt, timeout_s

@@ -364,7 +364,7 @@ def quick(monkeypatch):
 @pytest.mark.parametrize("template", [FAMILY, STUBBORN], ids=["willing", "stubborn"])
 def test_a_timeout_ends_the_whole_group(ask, tmp_path, still_running, pids_in, quick, template):
     with skipped_ahead(lambda: len(words_in(tmp_path / "pids")) == 3):
-        failure = failure_of(ask, cli(template + "; true"), folder=tmp_path, timeout_s=60)
+        failure = failure_of(ask, cli(template + "; true"), folder=tmp_path, timeout_s=200)
     assert failure.error_class == "timeout"
     assert "did not finish within 60 s" in failure.message
     assert still_running(pids_in(tmp_path / "pids", 3)) == []
@@ -375,7 +375,7 @@ def test_a_timeout_ends_processes_outside_the_group(ask, tmp_path, still_running
     orphan = "(setsid sh -c 'echo $$ >> pids; tail -f /dev/null' > /dev/null 2>&1 &)"
     command = f"{orphan}; setsid sh -c 'echo $$ >> pids; {HANGS}'"
     with skipped_ahead(lambda: len(words_in(tmp_path / "pids")) == 2):
-        failure = failure_of(ask, cli(command), folder=tmp_path, timeout_s=60)
+        failure = failure_of(ask, cli(command), folder=tmp_path, timeout_s=200)
     assert failure.error_class == "timeout"
     assert still_running(pids_in(tmp_path / "pids", 2)) == []
 

@@ -39,7 +39,7 @@ def place(tmp_path):
     return tmp_path
 
 
-def ask(place, prompt, *, timeout_s=30.0, **settings):
+def ask(place, prompt, *, timeout_s=200.0, **settings):
     """Run the scripted agent and return its answer or failure."""
     request = SampleRequest(prompt, timeout_s=timeout_s)
     env = {"CHILDREN": str(place / "children"), **settings.pop("env", {})}
@@ -85,7 +85,7 @@ def test_events_become_the_answer(place):
 
 def test_a_hanging_agent_times_out_and_its_children_are_ended(place):
     with pytest.raises(TargetFailure) as raised, skipped_ahead(lambda: len(words_in(place / "children")) == 3):
-        ask(place, "children, then hang", timeout_s=60)
+        ask(place, "children, then hang", timeout_s=200)
     assert raised.value.error_class == "timeout"
     assert surviving_children(place) == []
 

@@ -28,7 +28,7 @@ def chat(server: FaultyServer) -> str:
     return f"{server.url}/chat/completions"
 
 
-def call(url, timeout_s=30.0, key=KEY, **options):
+def call(url, timeout_s=200.0, key=KEY, **options):
     async def once():
         http = HttpClient(url, {"Content-Type": "application/json", "Authorization": f"Bearer {key}"})
         try:
@@ -39,7 +39,7 @@ def call(url, timeout_s=30.0, key=KEY, **options):
     return asyncio.run(once())
 
 
-def failure(url, timeout_s=30.0) -> TargetFailure:
+def failure(url, timeout_s=200.0) -> TargetFailure:
     with pytest.raises(TargetFailure) as raised:
         call(url, timeout_s)
     assert KEY not in str(raised.value)

@@ -286,7 +286,7 @@ def test_every_exception_is_a_failure(ask, error, error_class, message, kind):
 
 
 def test_sync_functions_run_concurrently(new_request):
-    meeting = threading.Barrier(8, timeout=60)
+    meeting = threading.Barrier(8, timeout=200)
 
     async def run_concurrently():
         responder = given(lambda: str(meeting.wait() >= 0)).open(".")
@@ -338,7 +338,7 @@ async def main():
 
 asyncio.run(main())
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=False)
     assert "did not return within 0.02 s" in ended.stderr
 
 

@@ -46,7 +46,7 @@ def test_a_real_session_is_read(agent, tmp_path):
             **settings.get("env", {}),
         }
         command = [*COMMANDS[agent.provider], "--model", settings["model"], *settings.get("args", ())]
-        subprocess.run(command, cwd=work, env=env, stdin=subprocess.DEVNULL, timeout=100, check=True)
+        subprocess.run(command, cwd=work, env=env, stdin=subprocess.DEVNULL, timeout=200, check=True)
     log = ReadLog()
     folders = [str(path) for path in Path(tmp_path).iterdir() if path.name.startswith(".")]
     [session] = read_sessions(folders, log)

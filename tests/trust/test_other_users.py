@@ -66,7 +66,7 @@ class Shared:
         if not as_root:
             command = ["setpriv", *AS_ME, *CAPABILITY, *command]
         env = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
-        return subprocess.run(command, cwd=cwd or self.own, env=env, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, cwd=cwd or self.own, env=env, capture_output=True, text=True, timeout=200)
 
     @property
     def has_run(self):

@@ -232,7 +232,7 @@ def test_a_run_killed_at_any_stage_pays_for_each_request_once(project, batched, 
     project.dataset(*["one", "two", "three", "four"])
     killer = Killer(batched, stage)
     killer.process = project.spawn("d.yaml", "--out", "out")
-    assert killer.is_killed.wait(60)
+    assert killer.is_killed.wait(200)
     killer.process.communicate()
     batched.batches.watch = lambda _: None
     assert project.eval("--resume", "--out", "out").code == 0

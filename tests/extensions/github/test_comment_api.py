@@ -99,12 +99,12 @@ def test_two_jobs_at_once_end_with_one_comment(runs, server, program):
 
     def wait(method, path):
         if method == "POST":
-            together.wait(30)
+            together.wait(200)
 
     server.before = wait
     commands = [[program, "comment", runs, "--pr", "7", "--report-url", f"https://x.test/{n}"] for n in (1, 2)]
     jobs = [subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for words in commands]
-    errors = [job.communicate(timeout=60)[1] for job in jobs]
+    errors = [job.communicate(timeout=200)[1] for job in jobs]
     assert [job.returncode for job in jobs] == [0, 0], errors
     assert sum(method == "POST" for method, _ in server.requests) == 2, "both saw no comment, and created one"
     assert len(server.comments) == 1

@@ -147,7 +147,7 @@ def test_one_key_is_enough_on_a_terminal(judged):
             read_until(ours, then)
             os.write(ours, key)
         read_until(ours, "calibrate")
-        assert process.wait(timeout=120) == 0
+        assert process.wait(timeout=200) == 0
     finally:
         process.kill()
         process.wait()
@@ -550,7 +550,7 @@ def test_an_interrupted_probe_fails_the_command(probing):
     with subprocess.Popen(command, cwd=probing.folder.path, stderr=subprocess.PIPE, text=True) as process:
         wait_until((probing.folder.path / "started").exists, process)
         process.send_signal(signal.SIGINT)
-        stderr = process.communicate(timeout=60)[1]
+        stderr = process.communicate(timeout=200)[1]
     assert process.returncode == 130 and "Interrupted. Finished probes are saved in out." in stderr
 
 

@@ -107,7 +107,7 @@ for n in range(15):
                                   labeller=sys.argv[1], comment="x" * 5000))
 """
     writers = [subprocess.Popen([sys.executable, "-c", program, name], cwd=folder.path) for name in ("ann", "bob")]
-    assert [writer.wait(60) for writer in writers] == [0, 0]
+    assert [writer.wait(200) for writer in writers] == [0, 0]
     assert Labels(read_labels(folder.path / "labels.jsonl")).labellers() == {"ann": 15, "bob": 15}
     assert stat.S_IMODE((folder.path / "labels.jsonl").stat().st_mode) == 0o600
 

@@ -130,7 +130,7 @@ def test_requests_that_are_not_http_are_refused_and_not_printed(receiver, caplog
     host, port = receiver.address.url.removeprefix("http://").split(":")
     http2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9)
     for request in (http2, b"\x16\x03\x01SECRET\r\n\r\n", b"GET / HTTP/1.1\r\nSECRET\r\n\r\n"):
-        with socket.create_connection((host, int(port)), timeout=30) as connection:
+        with socket.create_connection((host, int(port)), timeout=200) as connection:
             connection.sendall(request)
             reply = connection.makefile("rb").read()
         assert b" 400 " in reply.splitlines()[0] and b"SECRET" not in reply

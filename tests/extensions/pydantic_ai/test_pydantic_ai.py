@@ -197,8 +197,8 @@ def first_bytes_sent(settings):
         listening = threading.Thread(target=listen)
         listening.start()
         with pytest.raises(TargetFailure):
-            ask(settings(f"http://127.0.0.1:{server.getsockname()[1]}"), SampleRequest(timeout_s=30.0))
-        listening.join(60)
+            ask(settings(f"http://127.0.0.1:{server.getsockname()[1]}"), SampleRequest(timeout_s=200.0))
+        listening.join(200)
     return heard[0]
 
 

@@ -34,7 +34,7 @@ def run_pytest(program, *arguments, code):
     command = [*program, "-q", *plugins, *arguments]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COLUMNS"))}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # loading all installed plugins takes most of the time
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, timeout=200, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -303,7 +303,7 @@ def test_the_unused_plugin_imports_little(project):
 def test_an_unknown_report_format_is_rejected_at_startup(project):
     plugin = [] if installed() else ["-p", "agentv.pytest_plugin.plugin"]
     command = [sys.executable, "-m", "pytest", *plugin, "--agentv-report-to", "out.pdf"]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=200, check=False)
     assert done.returncode == 4
     assert "Cannot write a report to out.pdf" in done.stderr and "Traceback" not in done.stderr
 

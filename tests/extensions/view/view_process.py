@@ -51,7 +51,7 @@ class Server:
         """Send one request. A header that is None is left out; `_` in a name means `-`."""
         known = {"Host": f"127.0.0.1:{self.port}", "Cookie": self.cookie}
         known |= {name.replace("_", "-"): value for name, value in headers.items()}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=200)
         try:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in known.items():
@@ -66,7 +66,7 @@ class Server:
 
     def raw_request(self, request):
         """Send these bytes, and return the answer."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=200) as connection:
             connection.sendall(request)
             answer = http.client.HTTPResponse(connection)
             answer.begin()
@@ -96,7 +96,7 @@ class Server:
     @contextmanager
     def events(self):
         """Connect to the events, and yield an iterator of their kinds and data."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=200)
         connection.request("GET", "/api/events", headers={"Cookie": self.cookie})
         try:
             yield _events(connection.getresponse())
@@ -110,7 +110,7 @@ class Server:
     def stop(self):
         """Press Ctrl-C, and return the exit code."""
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=200)
 
 
 def _events(stream):
