@@ -123,7 +123,10 @@ def attacked(project: Path, home: Path):
         libc, key = ctypes.CDLL(None), _SHARED_KEY + os.getpid()
         segment = libc.shmget(key, 4096, _CREATE | 0o600)
         stack.callback(libc.shmctl, segment, _REMOVE, None)
-        libc.mq_open(queue.encode(), os.O_RDWR | os.O_CREAT, 0o600, None)
+        one_byte = (ctypes.c_long * 8)(0, 1, 1)  # the queues of a user may have 800 kB together, open ones included
+        descriptor = libc.mq_open(queue.encode(), os.O_RDWR | os.O_CREAT, 0o600, one_byte)
+        assert descriptor >= 0
+        stack.callback(libc.mq_close, descriptor)
         stack.callback(libc.mq_unlink, queue.encode())
         yield {
             "path": str(project / "file"), "key": str(home / ".ssh" / "id"), "server": server.getsockname(),
