@@ -149,7 +149,7 @@ def test_precedence_of_timeouts(options, case, target, config, timeout_s):
     ],
 )
 def test_apis_have_a_shorter_timeout_than_agents(settings):
-    assert timeout_of_a_call(settings) == API_TIMEOUT_S
+    assert timeout_of_a_call(settings, max_outage_s=0.0) == API_TIMEOUT_S
 
 
 def test_a_timeout_of_the_dataset_applies_to_its_cases(run):

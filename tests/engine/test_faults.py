@@ -344,20 +344,20 @@ class Outage(list):
 @pytest.mark.parametrize("executor", [(), ("--executor", "process", "--processes", "2")])
 @pytest.mark.parametrize("fault", ["reset", "503"])
 def test_jobs_wait_for_a_server_that_is_down(project, fault, executor):
-    with FaultyServer("yes", faults=Outage(40, fault, 30), latency_s=0.01) as server:
-        project.targets(target(server, workers=8))
-        project.dataset(*(["q"] * 150))
+    with FaultyServer("yes", faults=Outage(20, fault, 18), latency_s=0.01) as server:
+        project.targets(target(server, workers=4))
+        project.dataset(*(["q"] * 80))
         ended = project.eval("--out", "out", *executor)
-        assert server.counts.by_fault[fault] == 30
+        assert server.counts.by_fault[fault] == 18
     assert ended.code == 0 and project.summary()["errors"] == 0
 
 
 @pytest.mark.parametrize("body", [b"<!doctype html><h1>Back soon</h1>", b""])
 def test_a_page_instead_of_an_answer_is_an_outage_if_the_endpoint_answered_before(project, body):
-    replies = chain(["yes"] * 40, [RawReply(body)] * 30, repeat("yes"))
+    replies = chain(["yes"] * 20, [RawReply(body)] * 10, repeat("yes"))
     with FaultyServer(lambda _: next(replies), latency_s=0.01) as server:
-        project.targets(target(server, workers=8))
-        project.dataset(*(["q"] * 150))
+        project.targets(target(server, workers=2))
+        project.dataset(*(["q"] * 60))
         ended = project.eval("--out", "out")
     assert ended.code == 0 and project.summary()["errors"] == 0
 
