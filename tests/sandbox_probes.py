@@ -157,7 +157,7 @@ def outcomes(settings: dict, folder: Path) -> dict[str, bool]:
     with attacked(project, home) as config:
         tries = {name: code for name, (code, _) in TRIES.items()}
         spec = ProcessSpec(
-            command=[sys.executable, "-c", code], cwd=str(project), env={"PATH": os.defpath}, timeout_s=60,
+            command=[sys.executable, "-c", code], cwd=str(project), env={"PATH": os.defpath}, timeout_s=200,
             stdin=json.dumps({**config, "tries": tries}).encode(),
         )  # fmt: skip
         return json.loads(asyncio.run(run_process(sandbox.confine(spec, ()))).stdout)

@@ -262,7 +262,9 @@ def test_a_dead_judge_holds_back_the_target_and_stops_a_run_that_can_be_resumed(
         project.targets(target(server, workers=4), target(address, name="judge", workers=4))
         project.dataset(*(["q"] * 100), evaluators=[{"type": "llm_judge", "name": "j"}])
         ended = project.eval("--out", "out", "--max-outage", "1", "--executor", executor, "--processes", "2")
-        assert server.counts.requests < 50 and ended.code == 3 and len(project.records()) <= answered
+        # A worker that starts late has no verdict before the judge dies: its first calls, at most 4, are errors.
+        late = 0 if executor == "local" else 4
+        assert server.counts.requests < 50 and ended.code == 3 and len(project.records()) <= answered + late
         assert "Stopped: the judge 'judge' does not answer" in ended.stderr
         assert "agentv eval --resume --out out" in ended.stdout
         assert answered or "agentv targets check judge" in ended.stderr
@@ -350,6 +352,7 @@ def test_jobs_wait_for_a_server_that_is_down(project, fault, executor):
         ended = project.eval("--out", "out", *executor)
         assert server.counts.by_fault[fault] == 18
     assert ended.code == 0 and project.summary()["errors"] == 0
+    assert "Task was destroyed" not in ended.stderr
 
 
 @pytest.mark.parametrize("body", [b"<!doctype html><h1>Back soon</h1>", b""])

@@ -82,8 +82,10 @@ class HubLease:
     def release(self) -> None:
         """Give the share back, unless the driver or the event loop is gone."""
         with suppress(RuntimeError):
-            task = asyncio.get_running_loop().create_task(self.update(Owner(0, 0, 0)))
-            task.add_done_callback(lambda task: task.cancelled() or task.exception())
+            loop = asyncio.get_running_loop()
+            reply = self._limits.call("share", self._endpoint, Owner(0, 0, 0), self._limits.load())
+            # No task for a reply that is a future: the loop may close before it arrives, and would complain about one.
+            asyncio.ensure_future(reply, loop=loop).add_done_callback(lambda sent: sent.cancelled() or sent.exception())
 
 
 class LeasedLimits(LocalLimits):

@@ -351,4 +351,5 @@ def test_a_comparison_hides_verdicts_until_both_answers_are_labelled(evaluated, 
         page.locator(".compare-figures").wait_for(state="attached")
         page.get_by_label("Show verdicts before labelling").uncheck()
         page.locator(".compare-figures").wait_for(state="detached")
-        assert page.locator(".case-panel .badge").count() == 2
+        panel.locator(".badge").nth(1).wait_for()  # the panel is drawn after the list
+        assert panel.locator(".badge").count() == 2
