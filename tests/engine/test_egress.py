@@ -71,7 +71,9 @@ def sandbox(request, api, monkeypatch):
 
 
 def ran(sandbox, code, *arguments):
-    spec = ProcessSpec(command=[sys.executable, "-c", code, *arguments], cwd="/usr", env={"PATH": "/bin"}, timeout_s=200)
+    spec = ProcessSpec(
+        command=[sys.executable, "-c", code, *arguments], cwd="/usr", env={"PATH": "/bin"}, timeout_s=200
+    )
     return asyncio.run(run_process(sandbox.confine(spec, ()))).stdout
 
 
