@@ -65,7 +65,7 @@ def test_a_single_worker_needs_few_messages():
 
 def test_a_worker_gets_calls_that_another_one_keeps_using():
     async def main():
-        hub = Hub()
+        hub, running = Hub(), [0]
         first, second = limit_of(hub, "a", 1), limit_of(hub, "b", 1)
         stop = False
 
@@ -74,11 +74,12 @@ def test_a_worker_gets_calls_that_another_one_keeps_using():
                 await use(first, 1, [0])
 
         busy = asyncio.create_task(greedy())
-        await asyncio.wait_for(use(second, 20, [0]), 200)
+        await asyncio.wait_for(use(second, 20, running), 200)
         stop = True
         await busy
+        return running
 
-    asyncio.run(main())
+    assert asyncio.run(main()) == [0] + [1, 0] * 20
 
 
 def test_the_calls_of_a_lost_worker_are_free_again():
@@ -89,10 +90,11 @@ def test_the_calls_of_a_lost_worker_are_free_again():
         await enter(lost)
         waiting = asyncio.create_task(enter(other))
         await asyncio.sleep(0)
+        assert not waiting.done()
         hub.lose("a")
-        await asyncio.wait_for(waiting, 200)
+        return await asyncio.wait_for(waiting, 200)
 
-    asyncio.run(main())
+    assert asyncio.run(main()).has_place
 
 
 def test_calls_fail_when_the_hub_is_gone():

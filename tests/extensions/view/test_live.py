@@ -119,6 +119,7 @@ def test_many_runs_in_progress_are_followed_at_once(runs, server):
         view = stack.enter_context(server())
         events = stack.enter_context(view.login().events())
         waiting = set(view.run_ids())
+        assert len(waiting) == 12
         while waiting:
             waiting.discard(until(events, "progress", lambda data: data["done"] == 1)["id"])
 
