@@ -67,9 +67,9 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Twice as many workers as cores, up to 4 more: many tests wait for the processes they start."""
+    """Three times as many workers as cores, up to 4 more: many tests wait, for processes they start or for a time."""
     cores = os.cpu_count() or 1
-    return cores + min(cores, 4)
+    return cores + min(2 * cores, 4)
 
 
 @pytest.hookimpl(optionalhook=True)

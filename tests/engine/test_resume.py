@@ -74,6 +74,7 @@ def check_complete(project, jobs):
     assert not (project.path / "out" / ".lock").exists()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_run_killed_at_random_runs_every_job_exactly_once(slow, seed):
     chance, hold = random.Random(seed), slow.path / "hold"

@@ -26,6 +26,8 @@ def engine(request):
 
 
 FILL = "import mmap, os, sys, time\nMB = 1024 * 1024\n"
+WRITE = "for i in range(1000):\n    {}.write(b'x' * MB); time.sleep(0.01)"
+"""Writes until it is stopped: what was written before the first measurement of the folders does not count."""
 CHILDREN = "for _ in range({}):\n    if os.fork() == 0: {}; time.sleep(60)\ntime.sleep(60)\n"
 
 EXCESSIVE = {
@@ -42,20 +44,19 @@ EXCESSIVE = {
         "used more than 200 MiB of memory",
     ),
     "files": (
-        "for i in range(300): open(f'{sys.argv[1]}/{i}', 'wb').write(b'x' * MB)\ntime.sleep(60)",
+        WRITE.format("open(f'{sys.argv[1]}/{i}', 'wb')"),
         "wrote more than 50 MiB",
     ),
     "temporary files": (
-        "for i in range(300): open(f\"{os.environ['TMPDIR']}/{i}\", 'wb').write(b'x' * MB)\ntime.sleep(60)",
+        WRITE.format("open(f\"{os.environ['TMPDIR']}/{i}\", 'wb')"),
         "wrote more than 50 MiB",
     ),
     "deleted files": (
-        "f = open(sys.argv[1] + '/x', 'wb'); os.remove(f.name)\nfor i in range(300): f.write(b'x' * MB)\n"
-        "f.flush(); time.sleep(60)",
+        "f = open(sys.argv[1] + '/x', 'wb', 0); os.remove(f.name)\n" + WRITE.format("f"),
         "wrote more than 50 MiB",
     ),
     "files in memory": (
-        "f = os.memfd_create('x')\nfor i in range(300): os.write(f, b'x' * MB)\ntime.sleep(60)",
+        "f = open(os.memfd_create('x'), 'wb', 0)\n" + WRITE.format("f"),
         "wrote more than 50 MiB",
     ),
 }  # fmt: skip
@@ -66,8 +67,7 @@ def test_an_isolated_program_that_exceeds_a_limit_is_stopped(engine, tmp_path, m
     monkeypatch.setattr("agentv.support.processes.process_limits.MAX_PROCESSES", 100)
     settings = SandboxSettings(engine=engine, memory_mb=200, disk_mb=50)
     sandbox = open_sandbox(Environment(sandbox=RunSandbox(default=settings)))
-    # The pause lets the first measurement of the folders be made before anything is written.
-    command = [sys.executable, "-c", FILL + "time.sleep(0.5)\n" + code, str(tmp_path)]
+    command = [sys.executable, "-c", FILL + code, str(tmp_path)]
     spec = ProcessSpec(command=command, cwd=str(tmp_path), env=dict(os.environ), timeout_s=200, grace_s=0)
     with pytest.raises(ProcessFailure, match=message):
         asyncio.run(run_process(sandbox.confine(spec, (str(tmp_path),))))
