@@ -195,6 +195,7 @@ HOSTILE_VARIABLES = {
 }  # fmt: skip
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has files in memory")
 @pytest.mark.parametrize("confinement", CONFINEMENTS.values(), ids=CONFINEMENTS)
 def test_the_launcher_starts_with_an_empty_environment(confinement, tmp_path):
     launch = confinement.launch(["true"], str(tmp_path), {**HOSTILE_VARIABLES, "AGENTV_PROCESS": "1"})

@@ -1,5 +1,6 @@
 """Regular expressions with a time limit."""
 
+import os
 import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,12 @@ SLOW = {
 }
 
 
+needs_fork = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="needs fork: a search is tried in a process that may end"
+)
+
+
+@needs_fork
 @pytest.mark.parametrize("name", SLOW)
 def test_a_slow_search_is_stopped_in_every_thread(name):
     pattern, text = re.compile(SLOW[name][0]), SLOW[name][1]
@@ -53,6 +60,7 @@ def test_other_threads_find_the_same():
         assert threads.submit(search, ENDLESS, "aab").result() is None
 
 
+@needs_fork
 def test_a_slow_pattern_is_an_error_in_its_case_only(folder, monkeypatch):
     import agentv
 
