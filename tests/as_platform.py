@@ -72,7 +72,8 @@ def descendants(pid):
 
 def become_windows():
     """Take away what POSIX adds. Parts of the standard library that need it keep what they had imported before."""
-    kill, lock, program, pair, unix = os.kill, fcntl.lockf, shutil.which, socket.socketpair, socket.AF_UNIX
+    kill, flock, program, pair, unix = os.kill, fcntl.flock, shutil.which, socket.socketpair, socket.AF_UNIX
+    unlock, exclusive, immediate = fcntl.LOCK_UN, fcntl.LOCK_EX, fcntl.LOCK_NB
     socket.socketpair = lambda *_: pair(unix)  # event loops need one; on Windows it is of the family AF_INET
 
     def end(process):
@@ -83,8 +84,8 @@ def become_windows():
 
     subprocess.Popen.kill = subprocess.Popen.terminate = end
 
-    def locking(handle, mode, length):
-        lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, length)
+    def locking(handle, mode, _):
+        flock(handle, {0: unlock, 1: exclusive, 2: exclusive | immediate}[mode])
 
     def add_signal_handler(loop, number, callback, *arguments):
         raise NotImplementedError
@@ -111,6 +112,7 @@ def without_linux_programs(which):
 MISSING = re.compile(
     r"import of (\w+) halted|(?:'(?:os|signal|select|socket|asyncio)'|type object '\w+') has no attribute '(\w+)'"
 )
+REFUSAL = "--executor process does not run on Windows"
 TESTS = Path(__file__).parent
 
 
@@ -145,12 +147,16 @@ class Platform:
     def pytest_runtest_makereport(self, item, call):
         """Skip a test that itself uses what is taken away, and name it. If agentv uses it, the test fails."""
         report = yield
-        missing = call.excinfo and MISSING.search(str(call.excinfo.value))
-        if report.failed and missing and TESTS in Path(call.excinfo.traceback[-1].path).parents:
+        if report.failed and call.excinfo and (reason := self._reason(call.excinfo, report.longreprtext)):
             report.outcome = "skipped"
-            reason = f"Skipped: {self.name} lacks {missing[1] or missing[2]}"
-            report.longrepr = (str(item.path), item.location[1] or 0, reason)
+            report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {reason}")
         return report
+
+    def _reason(self, error, text):
+        missing = MISSING.search(str(error.value))
+        if missing and TESTS in Path(error.traceback[-1].path).parents:
+            return f"{self.name} lacks {missing[1] or missing[2]}"
+        return REFUSAL if REFUSAL in text else None
 
 
 def main(platform, *arguments):

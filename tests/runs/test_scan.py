@@ -80,7 +80,7 @@ def test_blank_lines_are_skipped(tmp_path):
     assert len(DoneJobs.read(path)) == 2
 
 
-def test_scanning_many_records_is_about_as_fast_as_decoding_them(tmp_path, capsys):
+def test_scanning_many_records_is_about_as_fast_as_decoding_them(tmp_path):
     judged = EvaluatorResult(name="c", type="contains", score=1.0, weight=1.0, verdict="pass", hits=("contains x",))
     usual = {
         "candidate_answer": "x" * 100,
@@ -89,20 +89,23 @@ def test_scanning_many_records_is_about_as_fast_as_decoding_them(tmp_path, capsy
     }
     path = tmp_path / "results.jsonl"
     with path.open("wb") as file:
-        for number in range(200_000):
+        for number in range(20_000):
             file.write(encode_record(made(eval_id=f"case-{number}", **usual)))
     decode = msgspec.json.Decoder(RecordKey).decode
 
-    start = time.process_time()
-    with path.open("rb") as file:
-        for line in file:
-            decode(line)
-    bare = time.process_time() - start
-    start = time.process_time()
+    def decode_all():
+        with path.open("rb") as file:
+            for line in file:
+                decode(line)
+
+    def cpu_s(call):
+        start = time.process_time()
+        call()
+        return time.process_time() - start
+
+    ours, floor = (min(cpu_s(call) for _ in range(5)) for call in (lambda: DoneJobs.read(path), decode_all))
+    assert ours < 5 * floor
     done = DoneJobs.read(path)
-    ours = time.process_time() - start
-    with capsys.disabled():
-        print(f"\n200,000 records: bare {bare:.2f} s, scan {ours:.2f} s, ratio {ours / bare:.2f}")
-    assert len(done) == 200_000
+    assert len(done) == 20_000
     # At most 24 bytes per job.
-    assert len(done._done._slots) * 8 <= 24 * 200_000
+    assert len(done._done._slots) * 8 <= 24 * 20_000
