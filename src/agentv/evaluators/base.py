@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from agentv.errors import start_of
+from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import COMMON_KEYS as RESERVED
 from agentv.model.evaluator import OTHER_TOOLS, Evaluator, EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
@@ -20,6 +21,8 @@ __all__ = ["OTHER_TOOLS", "RESERVED", "Evaluator"]
 
 CALLS_UNKNOWN = "The calls of the target are unknown: it did not report 'output_messages'"
 NEEDS_CONTEXT = "needs the case's 'context', which is empty"
+
+_SCRIPT_SUFFIXES = (".py", ".js", ".ts", ".mjs", ".cjs", ".sh", ".rb")
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Limit = Annotated[float, Meta(ge=0)]
@@ -85,6 +88,17 @@ def program_complaints(field: str, program: str | list[str]) -> list[str]:
     if isinstance(program, str):
         return [] if program.strip() else [f"'{field}' is blank"]
     return [] if program and program[0].strip() else [f"'{field}' must name a program"]
+
+
+def script_problems(script: str | list[str], folder: str) -> Problems:
+    """Warn about each word of a command that looks like a script but does not exist."""
+    problems = Problems()
+    folder = os.path.normpath(folder)
+    for index, word in enumerate(script.split() if isinstance(script, str) else script):
+        if word.endswith(_SCRIPT_SUFFIXES) and not os.path.exists(os.path.join(folder, word)):
+            place = () if isinstance(script, str) else (index,)
+            problems.warning(place, f"The script '{word}' was not found in {folder}")
+    return problems
 
 
 def prompt_complaints(prompt: Prompt | None) -> list[str]:

@@ -28,6 +28,11 @@ def interval(bounds: tuple[float, float] | None) -> str:
     return NONE if bounds is None else f"{bounds[0]:.3f} to {bounds[1]:.3f}"
 
 
+def letter(index: int) -> str:
+    """Return the name of a run in a comparison: A, B, …, then #27, #28, …"""
+    return chr(ord("A") + index) if index < 26 else f"#{index + 1}"
+
+
 def signed(value: float | None) -> str:
     """Format a difference with its sign."""
     return NONE if value is None else f"{value:+.3f}".replace("-", "−") if round(value, 3) else "0.000"

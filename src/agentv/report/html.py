@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from agentv.model.result import Result
+from agentv.report.comparisons.frontier_text import frontier_data, run_frontier
 from agentv.report.formats import ReportFormat
 from agentv.report.page_bundle import BlockPile, joined, page_beginning, page_end, page_file, write_block
 from agentv.report.row_blocks import RowColumns, case_fields, packed_columns, remaining_fields
@@ -51,8 +52,6 @@ def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
     table.close()
     head = page_head(run, figures, table.rows.names(), table.results.count)
     if len(figures.summary.targets) > 2:
-        from agentv.report.comparisons.frontier_text import frontier_data, run_frontier  # late: imports numpy
-
         head["frontier"] = frontier_data(run_frontier(run, figures), list(figures.summary.targets))
     write_block(stream, "head", _encode(head))
     stream.write(page_end(script))

@@ -12,6 +12,7 @@ import msgspec
 
 from agentv.errors import file_errors, plural
 from agentv.model.result import Result, reason_of, transformed_answer
+from agentv.report.comparisons.frontier_text import TITLE, frontier_rows, frontier_sentence, run_frontier
 from agentv.report.figures import (
     cell,
     interval,
@@ -120,15 +121,6 @@ def _targets(figures: Figures) -> Iterator[str]:
 
 
 def _frontier(run: RunStore, figures: Figures) -> Iterator[str]:
-    if len(figures.summary.targets) < 3:
-        return
-    from agentv.report.comparisons.frontier_text import (  # late: imports numpy
-        TITLE,
-        frontier_rows,
-        frontier_sentence,
-        run_frontier,
-    )
-
     if points := run_frontier(run, figures):
         head, *rows = frontier_rows(points, [cell(name, _LONGEST_NAME) for name in figures.summary.targets])
         yield from (f"### {TITLE}", "", *markdown_table(head, rows), "")

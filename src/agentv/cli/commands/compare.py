@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 import click
 
@@ -70,9 +70,7 @@ def _compare_many(args: CompareArguments, loaded: list[RunScores], fail_on: Fail
     )
     code = _exit_code(args, matrix, fail_on)
     if args.html is not None:
-        from agentv.report.comparisons.comparison_page import write_matrix  # late: rarely needed
-
-        _write_file(args.html, partial(write_matrix, matrix, code))
+        _write_html(args.html, matrix, code)
     data, markdown = partial(matrix_data, matrix, code), partial(matrix_markdown, matrix)
     _print(args, data, markdown, partial(matrix_lines, matrix))
     return code
@@ -85,10 +83,7 @@ def _compare_two(args: CompareArguments, loaded: list[RunScores], fail_on: FailO
     comparison = correct_selection(compare_joined(joined, options), loaded[0], loaded[1])
     code = _exit_code(args, comparison, fail_on)
     if args.html is not None:
-        from agentv.report.comparisons.comparison_page import write_comparison  # late: rarely needed
-        from agentv.report.comparisons.comparison_view import ComparedRuns
-
-        _write_file(args.html, partial(write_comparison, ComparedRuns(comparison, joined), code))
+        _write_html(args.html, (comparison, joined), code)
     data, markdown = partial(comparison_data, comparison, code, as_list=False), partial(comparison_markdown, comparison)
     _print(args, data, markdown, partial(comparison_lines, comparison))
     return code
@@ -124,9 +119,14 @@ def _print(
         print_lines(lines(), sys.stdout, sys.stdout.isatty())
 
 
-def _write_file(file: str, write: Callable[[BinaryIO], None]) -> None:
+def _write_html(file: str, compared: Matrix | tuple[Comparison, JoinedCases], code: int) -> None:
+    from agentv.report.comparisons.comparison_page import write_comparison, write_matrix  # late: rarely needed
+
     with complete_file(file) as stream:
-        write(stream)
+        if isinstance(compared, Matrix):
+            write_matrix(compared, code, stream)
+        else:
+            write_comparison(*compared, code, stream)
     output.message(f"Wrote {file}")
 
 

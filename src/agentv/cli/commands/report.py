@@ -16,6 +16,7 @@ from agentv.cli.options import PATH, Arguments, argument, declare, flag, option
 from agentv.engine.named_runs import run_path
 from agentv.errors import UsageError
 from agentv.registry import REPORTS
+from agentv.report.comparisons.frontier_text import frontier_lines
 from agentv.report.formats import format_of, report_format, write_report
 from agentv.report.markdown import append_step_summary, notes_of
 from agentv.report.services import open_export
@@ -161,10 +162,7 @@ def _print_summary(run: RunStore, figures: Figures) -> None:
     )
     ending = Ending(summary=figures.summary, details=figures.details, notes=notes, failures=groups)
     print_ending(ending, sys.stdout, sys.stdout.isatty())
-    if len(figures.summary.targets) > 2:
-        from agentv.report.comparisons.frontier_text import frontier_lines  # late: imports numpy
-
-        print_lines(frontier_lines(run, figures), sys.stdout, sys.stdout.isatty())
+    print_lines(frontier_lines(run, figures), sys.stdout, sys.stdout.isatty())
     sys.stdout.flush()
     output.echo(f"\nResults: {run.path}")
 

@@ -29,7 +29,7 @@ from agentv.support.yaml.yaml_file import parse_yaml_file
 from agentv.support.yaml.yaml_parser import YamlError, locate, parse_yaml
 
 if TYPE_CHECKING:
-    from agentv.datasets.case.prompts import RenderablePrompt
+    from agentv.datasets.case.prompts import PromptReader, RenderablePrompt
 
 _DEFAULTS_OF_5X = frozenset({"provider", "target", "grader"})
 _FILES = (".yaml", ".yml", ".json")
@@ -78,9 +78,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
     def read_prompt(self, value: Any, finder: FileFinder, problems: Problems) -> RenderablePrompt | None:
         """Return the prompt of a case; None after adding an error to `problems`."""
-        from agentv.datasets.case.prompts import PromptReader  # late: minijinja is slow to import
-
-        return PromptReader(finder, self.prompt_syntax).read(value, ("prompt",), problems)
+        return _prompt_reader(finder, self.prompt_syntax).read(value, ("prompt",), problems)
 
 
 def read_header(
@@ -152,11 +150,15 @@ def _read_prompts(
         entries.append((data["prompts"][index]["prompt"], ("prompts", index, "prompt"), entry.id))
     if not entries:
         return ()
-    from agentv.datasets.case.prompts import PromptReader  # late: as above
-
-    reader = PromptReader(finder, keys.prompt_syntax)
+    reader = _prompt_reader(finder, keys.prompt_syntax)
     read = [reader.read(value, path, problems, id) for value, path, id in entries]
     return tuple(prompt for prompt in read if prompt is not None)
+
+
+def _prompt_reader(finder: FileFinder, syntax: str | None) -> PromptReader:
+    from agentv.datasets.case import prompts  # late: minijinja is slow to import
+
+    return prompts.PromptReader(finder, syntax)
 
 
 def guideline_patterns(folder: str, root: str) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from agentv.model.result import Stage
 from agentv.model.values import digest, to_json
 from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace, WorkspaceFile
 from agentv.sandbox.methods import CannotConfine
+from agentv.sandbox.sandbox import open_sandbox
 from agentv.sandbox.subprocesses import ProcessSpec
 from agentv.settings.child_environment import child_environment
 from agentv.settings.project import is_inside
@@ -92,8 +93,6 @@ class HookRunner(msgspec.Struct, frozen=True):
         """Isolate a command that works in a workspace, if the run has a sandbox. Raises TargetFailure if it cannot."""
         if self.environment.sandbox.of() is None:
             return spec
-        from agentv.sandbox.sandbox import open_sandbox  # late: few runs have a sandbox
-
         try:
             sandbox = open_sandbox(self.environment)
         except CannotConfine as error:

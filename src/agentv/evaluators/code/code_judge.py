@@ -12,7 +12,17 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec.structs import replace
 
-from agentv.evaluators.base import LONGEST_REASON, Count, cut, find_path, missed, passed, program_complaints, stamp_of
+from agentv.evaluators.base import (
+    LONGEST_REASON,
+    Count,
+    cut,
+    find_path,
+    missed,
+    passed,
+    program_complaints,
+    script_problems,
+    stamp_of,
+)
 from agentv.evaluators.code.judge_host import JudgeHost, host_of
 from agentv.evaluators.code.judge_io import Setup, read_score
 from agentv.evaluators.code.payload import grader_input, program_input
@@ -21,7 +31,6 @@ from agentv.evaluators.code.program import (
     Program,
     SandboxedEvaluator,
     confinement_for,
-    script_problems,
     warm_script,
     with_level,
 )

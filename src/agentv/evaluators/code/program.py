@@ -17,7 +17,6 @@ import msgspec
 from msgspec.structs import replace
 
 from agentv.evaluators.base import Evaluator, Seconds, stamp_of
-from agentv.model.diagnostics import Problems
 from agentv.model.environment import Environment
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
@@ -207,20 +206,6 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
             if code is not None and self.exit_hint:
                 message = message.replace(ending_of(code), f"{ending_of(code)} ({self.exit_hint})", 1)
             raise EvaluatorFailure(message) from None
-
-
-_SCRIPT_SUFFIXES = (".py", ".js", ".ts", ".mjs", ".cjs", ".sh", ".rb")
-
-
-def script_problems(script: str | list[str], folder: str) -> Problems:
-    """Warn about each word of a command that looks like a script but does not exist."""
-    problems = Problems()
-    folder = os.path.normpath(folder)
-    for index, word in enumerate(script.split() if isinstance(script, str) else script):
-        if word.endswith(_SCRIPT_SUFFIXES) and not os.path.exists(os.path.join(folder, word)):
-            place = () if isinstance(script, str) else (index,)
-            problems.warning(place, f"The script '{word}' was not found in {folder}")
-    return problems
 
 
 def warm_script(script: str | list[str], cwd: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from agentv.evaluators.base import Seconds, program_complaints
+from agentv.evaluators.base import Seconds, program_complaints, script_problems
 from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import EvaluatorFailure, FileReference, FindFile
 from agentv.model.job import Judgement
@@ -60,8 +60,6 @@ def preprocessor_references(preprocessors: Sequence[Preprocessor]) -> Iterator[F
 
 
 def _script_problems(command: str | list[str], _: FindFile, folder: str) -> Problems:
-    from agentv.evaluators.code.program import script_problems  # late: it needs asyncio
-
     return script_problems(command, folder)
 
 

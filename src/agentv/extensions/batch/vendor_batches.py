@@ -14,6 +14,7 @@ from agentv.model.response import Request, TargetFailure
 from agentv.model.values import to_json
 from agentv.support.json_values import json_or
 from agentv.targets.apis.batch_api import BatchState, Outcome, Submission, UnreadableResults
+from agentv.targets.apis.http_client import HttpResponse
 
 if TYPE_CHECKING:
     from agentv.targets.apis.model_api import ApiResponder
@@ -218,8 +219,6 @@ class _Endpoint:
 
     def outcome(self, status: int, body: bytes) -> Outcome:
         """Return the response in a result, or its failure."""
-        from agentv.targets.apis.http_client import HttpResponse  # late: aiohttp takes a quarter of a second to import
-
         if status >= 300:
             return self.reported(body, status)
         whole = HttpResponse(status, cast("Any", {"content-length": str(len(body))}), body, self._base)

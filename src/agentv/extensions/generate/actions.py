@@ -17,7 +17,7 @@ from agentv.datasets.foreign.field_map import check_fields, parse_map
 from agentv.datasets.foreign.records import SAMPLE
 from agentv.datasets.loader import InMemoryCases
 from agentv.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, AgentvError, UsageError, plural
-from agentv.extensions.generate.command import EvalsArguments, FromOpenAIArguments, RubricsArguments
+from agentv.extensions.generate.command import EvalsArguments, RubricsArguments
 from agentv.extensions.generate.generator import (
     GenerationResult,
     ProjectModel,
@@ -32,8 +32,6 @@ from agentv.extensions.generate.generator import (
 )
 from agentv.model.values import to_json
 from agentv.runs.writer import ResultWriter
-from agentv.settings.project import project_root
-from agentv.trust.env_file import load_environment
 
 
 def rubrics(args: RubricsArguments) -> None:
@@ -106,33 +104,6 @@ def evals(args: EvalsArguments) -> None:
     output.message(f"Wrote {plural(case_count, 'case')} from {plural(len(rows), 'row')} to {args.out}{before}")
     again = "the same command" if args.resume else "the same command with --resume"
     _exit(result.interrupted, result.failed + writer.failed, again)
-
-
-def from_openai(args: FromOpenAIArguments) -> None:
-    """Download hosted evals to a folder."""
-    from agentv.extensions.generate.hosted_evals import (  # late: only this command uses it
-        DownloadedEval,
-        HostedEvals,
-        download,
-    )
-
-    variables = load_environment(os.getcwd(), project_root(os.getcwd())).variables
-    key = variables.get("OPENAI_API_KEY")
-    if not key:
-        raise UsageError("OPENAI_API_KEY is not set", hint="Export the key of the project whose evals you want to keep")
-    base_url = args.base_url or variables.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
-    note = output.discard if args.quiet else output.note
-
-    async def run() -> list[DownloadedEval]:
-        async with aclosing(HostedEvals(base_url, key)) as api:
-            return await download(api, args.out, args.evals, note)
-
-    downloads = asyncio.run(run())
-    for dataset in downloads:
-        runs = f"{plural(dataset.runs, 'run')}, {dataset.new_runs:,} new"
-        output.message(f"Wrote {dataset.path}: {plural(dataset.items, 'item')}, {runs}")
-    if not downloads:
-        output.message("There are no evals with items")
 
 
 def _exit(interrupted: bool, failed: int, again: str) -> None:

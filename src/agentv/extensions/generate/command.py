@@ -95,7 +95,7 @@ class FromOpenAIArguments(Arguments):
     same command continues: runs that are complete are not downloaded again.
     """
 
-    action = "agentv.extensions.generate.actions:from_openai"
+    action = "agentv.extensions.generate.hosted_evals:from_openai"
     examples = (
         "agentv generate from-openai --out evals/openai",
         "agentv generate from-openai eval_68a1 --out evals/openai",

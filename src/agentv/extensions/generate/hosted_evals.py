@@ -6,25 +6,51 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
+from agentv.cli import output
 from agentv.datasets.foreign.values import object_at
 from agentv.engine.calls.retry import RetryPolicy
-from agentv.errors import AgentvError
+from agentv.errors import AgentvError, UsageError, plural
+from agentv.extensions.generate.command import FromOpenAIArguments
 from agentv.model.response import TargetFailure
 from agentv.model.values import to_json
+from agentv.settings.project import project_root
 from agentv.support.json_values import json_or
 from agentv.targets.apis.http_client import HttpClient
+from agentv.trust.env_file import load_environment
 
 _PAGE = 100
 _TIMEOUT_S = 120.0
 _STATUS_CODES = (408, 429, 500, 502, 503, 504)
 _KEPT = ("id", "name", "testing_criteria", "data_source_config", "metadata")
 _UNSAFE = re.compile(r"[^\w.-]+")
+
+
+def from_openai(args: FromOpenAIArguments) -> None:
+    """Download hosted evals to a folder."""
+    variables = load_environment(os.getcwd(), project_root(os.getcwd())).variables
+    key = variables.get("OPENAI_API_KEY")
+    if not key:
+        raise UsageError("OPENAI_API_KEY is not set", hint="Export the key of the project whose evals you want to keep")
+    base_url = args.base_url or variables.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+    note = output.discard if args.quiet else output.note
+
+    async def run() -> list[DownloadedEval]:
+        async with aclosing(HostedEvals(base_url, key)) as api:
+            return await download(api, args.out, args.evals, note)
+
+    downloads = asyncio.run(run())
+    for dataset in downloads:
+        runs = f"{plural(dataset.runs, 'run')}, {dataset.new_runs:,} new"
+        output.message(f"Wrote {dataset.path}: {plural(dataset.items, 'item')}, {runs}")
+    if not downloads:
+        output.message("There are no evals with items")
 
 
 class DownloadedEval(msgspec.Struct):

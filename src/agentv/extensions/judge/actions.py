@@ -114,11 +114,9 @@ def _cards(run: RunStore, labels: Labels, args: LabelArguments) -> list[Card]:
     """Return the answers to label, of one run or of two."""
     if args.against is None:
         return cards(run.records(), args.count, _order(run, labels, args))
-    from agentv.comparison.scores import RunScores  # late: imports numpy
-    from agentv.extensions.judge.label_pairs import pair_cards  # late: as above
+    from agentv.extensions.judge.label_pairs import pair_cards  # late: imports numpy
 
-    before, after = (RunScores(existing_run(name), name) for name in (args.against, args.run))
-    return pair_cards((before, after), labels, args.labeller, args.count // 2, args.seed)
+    return pair_cards((args.against, args.run), labels, args.labeller, args.count // 2, args.seed)
 
 
 def _order(run: RunStore, labels: Labels, args: LabelArguments) -> Callable[[AnswerKey], bytes | None]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from agentv.comparison.joined_cases import JoinedCases
 from agentv.comparison.scores import RunScores
+from agentv.engine.named_runs import existing_run
 from agentv.extensions.judge.judge_labels import Name, ProjectLabels, results_of
 from agentv.extensions.judge.label_order import draw_order
 from agentv.extensions.judge.labels import AnswerKey, Card, Labels, answer_key, cards
@@ -14,13 +15,14 @@ from agentv.stats.judge_calibration import Labelled, Stratum, next_labels
 _KINDS = {-1: "loss", 0: "tie", 1: "win"}
 
 
-def pair_cards(runs: tuple[RunScores, RunScores], labels: Labels, labeller: str, count: int, seed: int) -> list[Card]:
+def pair_cards(names: tuple[str, str], labels: Labels, labeller: str, count: int, seed: int) -> list[Card]:
     """Return the answers of up to `count` cases in both runs, pair by pair, without those that have a label.
 
     The numbers of the judge's wins, ties and losses are chosen to narrow the interval of the difference most: labels
     go where they disagreed with the judge, or where there are few. Within them, cases are drawn at random, and so is
     the order of the two answers.
     """
+    runs = [RunScores(existing_run(name), name) for name in names]
     joined = JoinedCases(*runs)
     ranks = {name: place for place, name in enumerate(_suggested_cases(joined, labels, count, seed))}
     places: dict[AnswerKey, bytes] = {}

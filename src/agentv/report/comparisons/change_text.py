@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from string import ascii_uppercase
 from typing import Any
 
 import msgspec
@@ -11,7 +10,7 @@ import msgspec
 from agentv.comparison.changes.run_change import RunChange
 from agentv.comparison.comparison import Comparison, Matrix, Side
 from agentv.errors import plural
-from agentv.report.figures import fenced, markdown, one_line, visible
+from agentv.report.figures import fenced, letter, markdown, one_line, visible
 from agentv.report.figures import lines as text_lines
 from agentv.report.terminal import Line
 
@@ -27,11 +26,6 @@ _STOPPED = {
     "fail-fast": "stopped by --fail-fast",
     "stopped": "stopped",
 }
-
-
-def letter(index: int) -> str:
-    """Return the name of a run in a comparison: A, B, …, then #27, #28, …"""
-    return ascii_uppercase[index] if index < len(ascii_uppercase) else f"#{index + 1}"
 
 
 class _Between:

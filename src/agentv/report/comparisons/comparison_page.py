@@ -10,7 +10,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from agentv.comparison.comparison import Matrix
+from agentv.comparison.comparison import Comparison, Matrix
+from agentv.comparison.joined_cases import JoinedCases
 from agentv.comparison.scores import RunScores
 from agentv.errors import plural
 from agentv.report.comparisons.comparison_view import ROWS_A_BLOCK, ComparedRuns, matrix_head
@@ -28,10 +29,11 @@ _encode = msgspec.json.Encoder().encode
 _CASE_FIELDS = ("input", "expected_output", "expected_outcome")
 
 
-def write_comparison(compared: ComparedRuns, exit_code: int, stream: BinaryIO) -> None:
+def write_comparison(comparison: Comparison, cases: JoinedCases, exit_code: int, stream: BinaryIO) -> None:
     """Write two compared runs as a page."""
+    compared = ComparedRuns(comparison, cases)
     head = compared.head(exit_code)
-    labels = [side.label for side in compared.comparison.sides]
+    labels = [side.label for side in comparison.sides]
     script = joined(page_file, "comparison.js")
     stream.write(page_beginning(" → ".join(labels), script))
     row_count = min(len(compared.pairs), MOST_LISTED)

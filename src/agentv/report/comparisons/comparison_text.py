@@ -16,7 +16,6 @@ from agentv.report.comparisons.behaviour_text import (
 from agentv.report.comparisons.change_text import (
     change_lines,
     change_markdown,
-    letter,
     no_verdict_lines,
     no_verdict_markdown,
 )
@@ -39,6 +38,7 @@ from agentv.report.figures import (
     duration,
     fenced,
     interval,
+    letter,
     markdown,
     markdown_table,
     number,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agentv.comparison.frontier import FEWEST_RUNS, CostPoint, cost_frontier
-from agentv.comparison.scores import RunScores
 from agentv.errors import AgentvError
-from agentv.report.comparisons.change_text import letter
-from agentv.report.figures import aligned, number, one_line, usd
+from agentv.report.figures import aligned, letter, number, one_line, usd
 from agentv.report.terminal import Line
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 from agentv.stats.distributions import Interval
+
+if TYPE_CHECKING:
+    from agentv.comparison.frontier import CostPoint  # its module imports numpy
 
 TITLE = "Cost and quality"
 _LONGEST_NAME = 40
@@ -80,10 +80,12 @@ def frontier_data(points: Sequence[CostPoint], names: Sequence[str]) -> dict[str
 def run_frontier(run: RunStore, figures: Figures) -> tuple[CostPoint, ...]:
     """Return the cost and quality of the targets of a run; empty with fewer than three, or without costs."""
     targets = figures.summary.targets
-    if len(targets) < FEWEST_RUNS or any(target.cost_usd is None for target in targets.values()):
+    if len(targets) < 3 or any(target.cost_usd is None for target in targets.values()):
         return ()
+    from agentv.comparison import frontier, scores  # late: they import numpy
+
     try:
-        return cost_frontier([RunScores(run.path, name, name) for name in targets])
+        return frontier.cost_frontier([scores.RunScores(run.path, name, name) for name in targets])
     except AgentvError:
         return ()  # damaged records, which the report names elsewhere
 

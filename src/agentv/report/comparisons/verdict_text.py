@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from agentv.comparison.comparison import Comparison, Matrix, Side
 from agentv.comparison.error_bounds import ErrorBounds
 from agentv.errors import plural
-from agentv.report.comparisons.change_text import letter, run_notes
-from agentv.report.figures import interval, number, p_equals, percent, signed, signed_interval
+from agentv.report.comparisons.change_text import run_notes
+from agentv.report.figures import interval, letter, number, p_equals, percent, signed, signed_interval
 from agentv.stats.paired_comparison import Paired, mcnemar_exact
 from agentv.stats.power import ALPHA, FEWEST_CHANGES
 

@@ -16,10 +16,12 @@ from agentv.errors import AgentvError, UsageError
 from agentv.model.response import TargetFailure
 from agentv.model.values import to_json
 from agentv.registry import service
+from agentv.sandbox.sandbox import open_sandbox
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.settings.child_environment import child_environment
 from agentv.support.function_call import DaemonThreads, is_cancelled
 from agentv.support.user_code import describe, import_reference
+from agentv.targets.tools.recorded_tools import open_recorded
 from agentv.targets.tools.tool import (
     CommandTool,
     DeclaredTool,
@@ -63,8 +65,6 @@ class Toolbox:
             if isinstance(tool, McpServer):
                 self._servers.append(service("mcp-connection", f"The tool {tool.mcp}")(tool, home))
             elif isinstance(tool, RecordedTools):
-                from agentv.targets.tools.recorded_tools import open_recorded  # late: few targets have them
-
                 for runner in open_recorded(tool, home):
                     self._add(runner)
             else:
@@ -198,8 +198,6 @@ class _CommandRunner:
     def _confined(self, spec: ProcessSpec, workspace: str | None) -> ProcessSpec:
         if self._environment.sandbox.of() is None:
             return spec
-        from agentv.sandbox.sandbox import open_sandbox  # late: few runs isolate their tools
-
         sandbox = open_sandbox(self._environment)
         assert sandbox is not None
         return sandbox.confine(spec, (workspace,) if workspace else (), (self._home,), self._tool.pass_env)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from itertools import dropwhile
+from pathlib import Path
 from typing import Any
 
+from agentv.datasets.foreign.case_parts import NO_CHECK, count_losses, question_in, text_in
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, document_of, objects
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import OUTCOME, filled, first_of, is_blank, metadata_of, text_of, texts_of
 from agentv.datasets.formats.dataset_format import Content
 from agentv.extensions.interop.datasets.skill_triggers import skill_of, skills_wanted, trigger_checks
-from agentv.extensions.interop.datasets.written_case import restore
+from agentv.extensions.interop.datasets.written_case import calls_of, criteria_of, is_call_list, restore, seal
+from agentv.model.case import EvalCase
+from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.values import to_json
 
 _LISTS = ("evals", "cases", "test_cases", "tests", "scenarios")
 _CHECKS = ("expectations", "assertions", "deterministic_assertions", "rubric", "rubrics", "scorers", "checks")
@@ -85,9 +90,10 @@ class _AgentSkills(ForeignFormat):
         return [restore(filled(row), data, "metadata", lose)]
 
     def write(self, content: Content, path: str) -> None:
-        from agentv.extensions.interop.datasets.agent_skills_writer import write_evals  # late: few conversions need it
-
-        write_evals(content, path)
+        """Write the evals of a skill, named as the dataset. Its grader is a model, so that checks become sentences."""
+        evals = [_eval(row.case, content.lose) for row in content.rows]
+        document = {"skill_name": text_of(content.header.get("dataset")), "evals": evals}
+        Path(path).write_bytes(to_json(document) + b"\n")
 
 
 AGENT_SKILLS = _AgentSkills()
@@ -174,3 +180,55 @@ def _entry(kind: str, check: dict[str, Any], lose: Lose) -> dict[str, Any] | Non
     if kind not in _JUDGED and first_of(check, *_RUBRIC_TEXTS) is not None:
         lose(f"the type '{kind}' of a check: its text is judged by a model")
     return None
+
+
+_SENTENCES = {
+    "contains": "contains",
+    "icontains": "contains, in any case,",
+    "equals": "equals",
+    "starts_with": "starts with",
+    "ends_with": "ends with",
+    "regex": "matches the regular expression",
+    "contains_any": "contains one of",
+    "contains_all": "contains all of",
+    "icontains_any": "contains, in any case, one of",
+    "icontains_all": "contains, in any case, all of",
+}
+
+
+def _eval(case: EvalCase, lose: Lose) -> dict[str, Any]:
+    reference = text_in(case.expected_output, lose) if case.expected_output else ""
+    specs = {_sentence(spec, reference): spec for spec in case.evaluators if _sentence(spec, reference)}
+    for spec in specs.values():
+        lose(f"that `{spec.type}` needs no judge: a model grades it as a sentence")
+
+    def keeps(spec: EvaluatorSpec) -> bool:
+        return spec in specs.values() or (spec.type == "rubric" and not spec.negate)
+
+    count_losses(case, lose, ("workspace",), keeps)
+    outcome = "\n\n".join(filter(None, (case.expected_outcome, reference and f"Reference answer: {reference}")))
+    files = [file.source for file in case.workspace.files if file.source] if case.workspace else []
+    if case.workspace is not None and case.workspace.template:
+        lose("the template of a workspace")
+    record = {
+        "id": int(case.id) if case.id.isdecimal() and str(int(case.id)) == case.id else case.id,
+        "prompt": question_in(case, lose),
+        "expected_output": outcome,
+        "files": files,
+        "assertions": [*criteria_of(case), *specs],
+    }
+    if not outcome and not record["assertions"]:
+        lose("every check of a case: its only assertion tells the grader to fail it")
+        record["assertions"] = [NO_CHECK]
+    fields = ("id", "input", "evaluators", *(() if reference else ("expected_output", "expected_outcome")))
+    return seal(record, "metadata", case, fields)
+
+
+def _sentence(spec: EvaluatorSpec, reference: str) -> str:
+    """Return a check as a sentence about the answer; an empty text if there is none."""
+    if is_call_list(spec):
+        return f"The agent calls these tools: {', '.join(call['name'] for call in calls_of((spec,)))}"
+    if spec.type not in _SENTENCES:
+        return ""
+    text = text_of(spec.settings.get("value", reference))
+    return f"{'It is not true that the' if spec.negate else 'The'} answer {_SENTENCES[spec.type]}: {text}"

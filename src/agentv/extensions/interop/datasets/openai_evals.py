@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from agentv.datasets.foreign.case_parts import NO_CHECK, chat_messages, count_losses, first_input, text_in
 from agentv.datasets.foreign.foreign_format import (
     ForeignFormat,
     Lose,
@@ -15,6 +16,7 @@ from agentv.datasets.foreign.foreign_format import (
     document_of,
     objects,
     record_file,
+    write_records,
 )
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import (
@@ -30,10 +32,13 @@ from agentv.datasets.foreign.values import (
 )
 from agentv.datasets.formats.dataset_format import Content, Document, Source
 from agentv.errors import InvalidDatasetError
-from agentv.extensions.interop.datasets.written_case import restore
+from agentv.extensions.interop.datasets.written_case import restore, seal
+from agentv.model.case import EvalCase
+from agentv.model.evaluator import EvaluatorSpec
 
 _MARKS = ("ideal", "sample", "criteria")
 _USED = ("id", "input", "messages", "ideal", "criteria", "metadata")
+_LAXER = "that an answer must equal the reference: `Match` of OpenAI Evals accepts one that begins with it"
 _VARIABLE = re.compile(r"\{\{\s*(item|sample)\.([\w.]+)\s*\}\}")
 
 
@@ -94,12 +99,31 @@ class _OpenAISamples(ForeignFormat):
         return [restore(with_outcome(row), data, "metadata", lose)]
 
     def write(self, content: Content, path: str) -> None:
-        from agentv.extensions.interop.datasets.openai_writer import write_samples  # late: few conversions need it
-
-        write_samples(content, path)
+        """Write one sample per case. A model can grade by `criteria`, and other classes compare with `ideal`."""
+        write_records((_sample(row.case, content.lose) for row in content.rows), path)
 
 
 OPENAI_SAMPLES = _OpenAISamples()
+
+
+def _sample(case: EvalCase, lose: Lose) -> dict[str, Any]:
+    reference = text_in(case.expected_output, lose) if case.expected_output else ""
+
+    def is_exact(spec: EvaluatorSpec) -> bool:
+        is_reference = bool(reference) and spec.settings.get("value", reference) == reference
+        return spec.type == "equals" and not spec.negate and is_reference and spec in case.evaluators
+
+    count_losses(case, lose, keeps=is_exact)
+    if any(map(is_exact, case.evaluators)):
+        lose(_LAXER)
+    if not reference:
+        lose("an ideal answer: classes that compare with `ideal` end with an error, and a model grades by `criteria`")
+    record = {  # without the id: with `criteria`, it would be a case of ours
+        "input": chat_messages(first_input(case), lose),
+        "ideal": reference,
+        "criteria": case.expected_outcome if reference else case.expected_outcome or NO_CHECK,
+    }
+    return seal(record, "metadata", case, ("input", "chat", *(("expected_output",) if reference else ())))
 
 
 def _example(data: dict[str, Any]) -> dict[str, Any]:
