@@ -49,7 +49,6 @@ class Number(click.ParamType):  # type: ignore[type-arg]  # generic only in rece
 
 AT_LEAST_0 = Number(Range(0, whole=True))
 AT_LEAST_1 = Number(diagnostics.AT_LEAST_1)
-POSITIVE = Number(Range(0, exclusive=True))
 PORT = Number(Range(0, 65535, whole=True))
 SHARE = Number(diagnostics.SHARE)
 PATH = click.Path()

@@ -14,16 +14,7 @@ from agentv.engine.checks.preflight import ProjectFacts
 from agentv.engine.named_runs import open_run
 from agentv.engine.run_defaults import first_given
 from agentv.engine.run_options import EvalOptions
-from agentv.engine.run_plan import (
-    Cases,
-    ChangedCases,
-    CheckResult,
-    JobSource,
-    LiveJobs,
-    RunPlan,
-    check,
-    evaluators_of,
-)
+from agentv.engine.run_plan import Cases, ChangedCases, CheckResult, JobSource, LiveJobs, RunPlan, check, evaluators_of
 from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.errors import UsageError

@@ -13,14 +13,7 @@ from msgspec import Meta
 
 from agentv.datasets.dataset import Options as Reading
 from agentv.datasets.loader import CaseSource, case_source
-from agentv.datasets.selection import (
-    Selection,
-    parse_rows,
-    parse_sample,
-    parse_shard,
-    parse_split,
-    read_case_list,
-)
+from agentv.datasets.selection import Selection, parse_rows, parse_sample, parse_shard, parse_split, read_case_list
 from agentv.engine.gates.gate_options import Gates
 from agentv.engine.named_runs import Ended, cases_that_ended, check_run_name, lasting_baseline, lasting_name
 from agentv.errors import DatasetWarning, UsageError

@@ -13,16 +13,7 @@ import msgspec
 from agentv.errors import file_errors, plural
 from agentv.model.result import Result, reason_of, transformed_answer
 from agentv.report.comparisons.frontier_text import TITLE, frontier_rows, frontier_sentence, run_frontier
-from agentv.report.figures import (
-    cell,
-    interval,
-    job_name,
-    markdown,
-    markdown_table,
-    number,
-    one_line,
-    visible,
-)
+from agentv.report.figures import cell, interval, job_name, markdown, markdown_table, number, one_line, visible
 from agentv.report.formats import ReportFormat
 from agentv.report.summary_text import (
     answer_notes,

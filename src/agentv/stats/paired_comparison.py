@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from agentv.stats.distributions import (
-    Z95,
-    Interval,
-    binomial_cdf,
-    binomial_pmf,
-    bisect,
-    check_fraction,
-    vector,
-)
+from agentv.stats.distributions import Z95, Interval, binomial_cdf, binomial_pmf, bisect, check_fraction, vector
 from agentv.stats.intervals import ROUNDING_ERROR, rare_limit
 from agentv.stats.means import Estimate, cluster_sums, clustered_mean, correlation, paired_vectors, t_test
 from agentv.stats.power import ALPHA, FEWEST_CHANGES, Noise, detectable_difference, restricted_variance

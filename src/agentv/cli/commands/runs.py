@@ -13,13 +13,7 @@ import click
 import msgspec
 
 from agentv.cli import output
-from agentv.cli.analysis_options import (
-    PruneArguments,
-    RunFilters,
-    RunsArguments,
-    TagArguments,
-    TrendArguments,
-)
+from agentv.cli.analysis_options import PruneArguments, RunFilters, RunsArguments, TagArguments, TrendArguments
 from agentv.engine.named_runs import check_run_name, existing_run, run_name
 from agentv.errors import EXIT_USAGE, AgentvError, UsageError, plural
 from agentv.report.figures import can_show_bars

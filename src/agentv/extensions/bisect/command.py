@@ -15,16 +15,7 @@ import msgspec
 
 from agentv.cli import output
 from agentv.cli.evaluation_options import EvaluatedTargets, JudgeOptions, ReadingOptions, SelectionOptions
-from agentv.cli.options import (
-    AT_LEAST_1,
-    PATH,
-    Number,
-    argument,
-    declare,
-    flag,
-    option,
-    options_of,
-)
+from agentv.cli.options import AT_LEAST_1, PATH, Number, argument, declare, flag, option, options_of
 from agentv.engine.prepare import prepare
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import RunPlan

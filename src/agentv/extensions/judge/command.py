@@ -3,18 +3,7 @@
 from __future__ import annotations
 
 from agentv.cli.evaluation_options import EvaluatorsOption, JudgeOptions, ReadingOptions, SelectionOptions
-from agentv.cli.options import (
-    AT_LEAST_0,
-    AT_LEAST_1,
-    FILE,
-    FOLDER,
-    Arguments,
-    Number,
-    argument,
-    declare,
-    flag,
-    option,
-)
+from agentv.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER, Arguments, Number, argument, declare, flag, option
 from agentv.model.diagnostics import Range
 
 CORRELATION = Number(Range(-1, 1))

@@ -19,12 +19,7 @@ from agentv.settings.environment import redacted
 from agentv.support.json_values import json_or
 from agentv.targets.apis import api_messages
 from agentv.targets.apis.api_errors import reported_failure
-from agentv.targets.apis.model_api import (
-    assistant_message,
-    drop_none,
-    find_api_key,
-    require_content,
-)
+from agentv.targets.apis.model_api import assistant_message, drop_none, find_api_key, require_content
 from agentv.targets.target import HostedApi, ModelApi, PriceKey
 from agentv.trust.env_file import environment_of
 from agentv.trust.inventory import ANY_HOST, NamedUse

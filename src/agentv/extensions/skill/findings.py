@@ -46,11 +46,7 @@ class Triggers(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_data(self) -> dict[str, Any]:
         """Return the counts as JSON."""
-        return {
-            **msgspec.to_builtins(self),
-            "precision": self.precision.to_data(),
-            "recall": self.recall.to_data(),
-        }
+        return {**msgspec.to_builtins(self), "precision": self.precision.to_data(), "recall": self.recall.to_data()}
 
 
 class TargetFindings(msgspec.Struct, frozen=True, kw_only=True):

@@ -117,11 +117,7 @@ def swap_rows(figures: SwapFigures) -> Iterator[list[str]]:
     if (
         passes is not None
         and paired is not None
-        and (passes.mean_before, passes.mean_delta)
-        != (
-            paired.mean_before,
-            paired.mean_delta,
-        )
+        and (passes.mean_before, passes.mean_delta) != (paired.mean_before, paired.mean_delta)
     ):
         yield from _quality("pass rate", passes)
     if comparison.cost is not None:

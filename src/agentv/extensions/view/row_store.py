@@ -13,14 +13,7 @@ import msgspec
 
 from agentv.errors import file_errors
 from agentv.model.result import Result
-from agentv.report.row_blocks import (
-    NAMED_COLUMNS,
-    Columns,
-    RowColumns,
-    RowRecord,
-    packed_columns,
-    unpacked_columns,
-)
+from agentv.report.row_blocks import NAMED_COLUMNS, Columns, RowColumns, RowRecord, packed_columns, unpacked_columns
 
 ROWS_A_BLOCK = 16_384
 _CASE_BYTES = 2 << 20

@@ -13,12 +13,7 @@ from agentv.report.comparisons.behaviour_text import (
     regression_lines,
     regression_markdown,
 )
-from agentv.report.comparisons.change_text import (
-    change_lines,
-    change_markdown,
-    no_verdict_lines,
-    no_verdict_markdown,
-)
+from agentv.report.comparisons.change_text import change_lines, change_markdown, no_verdict_lines, no_verdict_markdown
 from agentv.report.comparisons.frontier_text import TITLE, frontier_rows, frontier_sentence
 from agentv.report.comparisons.verdict_text import (
     SCORED,

@@ -18,14 +18,7 @@ from agentv.registry import service
 from agentv.settings.addresses import address_complaints, host_of, is_loopback
 from agentv.targets.apis.model_api import ApiResponder, WireApi, embeddings_wire, find_api_key, open_api
 from agentv.targets.apis.openai_wire import Dialect, chat_wire, responses_wire
-from agentv.targets.target import (
-    HostedApi,
-    ModelApi,
-    NonNegative,
-    PriceKey,
-    Target,
-    missing_keys,
-)
+from agentv.targets.target import HostedApi, ModelApi, NonNegative, PriceKey, Target, missing_keys
 from agentv.trust.env_file import environment_of
 from agentv.trust.inventory import ANY_HOST, NamedUse
 

@@ -7,15 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentv.model.token_counts import CLAUDE_CODE_USAGE, usage
-from agentv.sessions.session import (
-    ReadLog,
-    Session,
-    SessionBuilder,
-    SessionFormat,
-    attachments_in,
-    kind_of,
-    objects_in,
-)
+from agentv.sessions.session import ReadLog, Session, SessionBuilder, SessionFormat, attachments_in, kind_of, objects_in
 from agentv.sessions.session_file import SessionFile
 from agentv.sessions.turns import text_of, text_or_none
 
