@@ -234,8 +234,9 @@ class CommandGroup(click.Group):
 
 def declare(name: str, arguments: type[Arguments], *commands: click.Command) -> click.Command:
     """Return the command that takes these arguments; with `commands`, a group of them."""
+    declared = _declared(arguments)
     settings: dict[str, Any] = {
-        "params": _parameters(arguments),
+        "params": [entry.kind([*entry.names, field], **entry.settings) for field, entry in declared.items()],
         "callback": partial(_run, arguments),
         "help": "\n\n".join(filter(None, (COMMANDS.summary(name), cleandoc(arguments.__doc__ or "")))),
         "epilog": "\n".join(("\b", "Examples:", *(f"  {example}" for example in arguments.examples))),
@@ -243,7 +244,7 @@ def declare(name: str, arguments: type[Arguments], *commands: click.Command) -> 
     if commands:
         return CommandGroup(name, list(commands), invoke_without_command=bool(arguments.action), **settings)
     if arguments.grouped:
-        groups = {field: declared.group for field, declared in _declared(arguments).items()}
+        groups = {field: entry.group for field, entry in declared.items()}
         return (SeparatedCommand if arguments.has_separator else GroupedCommand)(name, groups, **settings)
     return TranslatedCommand(name, **settings)
 
@@ -264,10 +265,6 @@ def _declared(arguments: type[Arguments]) -> dict[str, _Declared]:
             if name not in declared and (name not in bases or value.kind is click.Argument)
         }
     return declared
-
-
-def _parameters(arguments: type[Arguments]) -> list[click.Parameter]:
-    return [value.kind([*value.names, name], **value.settings) for name, value in _declared(arguments).items()]
 
 
 def _run(arguments: type[Arguments], **values: Any) -> None:

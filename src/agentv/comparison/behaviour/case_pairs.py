@@ -56,7 +56,8 @@ class CasePairs:
     def __init__(self, joined: JoinedCases, threshold: float) -> None:
         self._joined = joined
         self.sides = joined.sides
-        means = [_or_nan(side.means(side.run.scores)) for side in self.sides]
+        # A case that is not in a run has the row -1, the number at the end.
+        means = [np.append(side.means(side.run.scores), np.nan) for side in self.sides]
         failed = [np.append(side.means(side.run.failures) > 0, False) for side in self.sides]
         kinds, rows = self._found(means)
         self.before, self.after = (mean[rows[:, place]] for place, mean in enumerate(means))
@@ -147,11 +148,6 @@ class CasePairs:
         if scores.picked is None and scores.records == len(side) and scores.starts[case] >= 0:
             return [(case, scores.starts[case])]  # one record for each case, in order: no need to read the run again
         return self._places[place].of(group)
-
-
-def _or_nan(means: NDArray[Any]) -> NDArray[Any]:
-    """Add a number for cases that are not in the run, which have the row -1."""
-    return np.append(means, np.nan)
 
 
 def _alone(groups: NDArray[Any], place: int) -> NDArray[Any]:

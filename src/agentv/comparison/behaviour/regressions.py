@@ -77,6 +77,7 @@ def find_regressions(joined: JoinedCases, deltas: NDArray[Any], threshold: float
         with_calls += bool(first or second)
         if (divergence := first_divergence(first, second)) is not None:
             divergences.setdefault(divergence.tool, []).append((after[row].eval_id, divergence))
+    tags = {tag: len(cases) for tag, cases in joined.tags().items()}
     return Regressions(
         total=len(lost),
         examined=len(rows),
@@ -84,12 +85,8 @@ def find_regressions(joined: JoinedCases, deltas: NDArray[Any], threshold: float
         diverged=sum(map(len, divergences.values())),
         divergences=_counted(divergences),
         still_pass=sum(1 for result in after.values() if result.verdict == "pass"),
-        failures=group_failures(after.values(), TagCounts(len(joined.index), _tag_counts(joined))),
+        failures=group_failures(after.values(), TagCounts(len(joined.index), tags)),
     )
-
-
-def _tag_counts(joined: JoinedCases) -> dict[str, int]:
-    return {tag: len(rows) for tag, rows in joined.tags().items()}
 
 
 def _counted(divergences: Mapping[str, Sequence[tuple[str, Divergence]]]) -> tuple[DivergenceCount, ...]:

@@ -95,17 +95,12 @@ def changed_entries(
     if same and answers_only:
         return []
     left_out = _CALL_SETTINGS if answers_only else ("name",)
-    first, second = (
-        {key: value for key, value in _settings(entry).items() if key not in left_out} for entry in (before, after)
-    )
+    settings = ({"provider": entry.provider, **entry.settings} for entry in (before, after))
+    first, second = ({key: value for key, value in data.items() if key not in left_out} for data in settings)
     changes = [*changed_values(first, second), *changed_values(before.files, after.files)]
     if not changes and not same and before.fingerprint and after.fingerprint:
         changes.append(ValueChange("settings"))  # they are not stored for targets given in Python
     return changes
-
-
-def _settings(entry: TargetEntry) -> dict[str, Any]:
-    return {"provider": entry.provider, **entry.settings}
 
 
 def text_diff(before: Any, after: Any) -> str:

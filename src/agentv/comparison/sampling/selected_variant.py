@@ -45,7 +45,7 @@ def correct_selection(comparison: Comparison, before: RunScores, after: RunScore
     family = _Family.of(best)
     if family is None:
         return comparison
-    in_family = other.picked is not None and _is_same_file(best, other)
+    in_family = other.picked is not None and str(best.path) == str(other.path)
     size = len(family.means)
     comparisons = size - 1 if in_family else size
     lead = abs(paired.mean_delta)
@@ -61,10 +61,6 @@ def correct_selection(comparison: Comparison, before: RunScores, after: RunScore
     adjusted = paired._replace(p_value=p_value)
     notes = (*comparison.notes, _note(selected, paired))
     return msgspec.structs.replace(comparison, paired=adjusted, selected=selected._asdict(), notes=notes)
-
-
-def _is_same_file(first: RunScores, second: RunScores) -> bool:
-    return str(first.path) == str(second.path)
 
 
 def _note(selected: SelectedVariant, paired: Paired) -> str:

@@ -87,7 +87,9 @@ def _summary(trace: Any, durations: Any, messages: list[dict[str, Any]]) -> dict
 def _messages(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return messages whose content is a text, an object or a list of objects; other data becomes JSON text."""
     return [
-        message if _is_content(message.get("content", "")) else {**message, "content": _json_text(message["content"])}
+        message
+        if _is_content(message.get("content", ""))
+        else {**message, "content": msgspec.json.encode(message["content"]).decode()}
         for message in messages
     ]
 
@@ -96,10 +98,6 @@ def _is_content(content: Any) -> bool:
     if isinstance(content, list):
         return all(isinstance(part, dict) for part in content)
     return isinstance(content, str | dict)
-
-
-def _json_text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _events(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

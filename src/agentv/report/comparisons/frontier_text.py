@@ -28,7 +28,8 @@ def letters(points: Sequence[CostPoint]) -> list[str]:
 def frontier_sentence(points: Sequence[CostPoint], names: Sequence[str] | None = None) -> str:
     """State which runs are on the frontier: no other one costs less and scores more. The names are letters if None."""
     names = names or letters(points)
-    best = sorted((place for place, point in enumerate(points) if point.dominated_by is None), key=_cost(points))
+    leaders = [place for place, point in enumerate(points) if point.dominated_by is None]
+    best = sorted(leaders, key=lambda place: points[place].cost)
     verb = "is" if len(best) == 1 else "are"
     rest = len(points) - len(best)
     others = f"; {rest} {'is' if rest == 1 else 'are'} dominated" if rest else ""
@@ -105,10 +106,6 @@ def _status(point: CostPoint, names: Sequence[str]) -> str:
     if point.dominated_by is None:
         return "on it"
     return f"dominated by {names[point.dominated_by]}" + ("" if point.is_shown else " (not shown)")
-
-
-def _cost(points: Sequence[CostPoint]) -> Any:
-    return lambda place: points[place].cost
 
 
 def _bounds(bounds: Interval | None) -> str:

@@ -44,7 +44,9 @@ def open_pool(members: Sequence[PoolMember], picked: str | None = None) -> Poole
     model = _newest(runs)
     accepted, left_out = list[_PoolRun](), dict[str, list[str]]()
     for run in reversed(runs):
-        problem = run.problem or (None if run is model else _difference(model, run) or _repeated(accepted, run))
+        problem = run.problem
+        if problem is None and run is not model:
+            problem = next(_differences(model, run), None) or _repeated(accepted, run)
         if problem is None:
             accepted.append(run)
         elif run.member.named_by == "branch" or (run.member.named_by == "experiment" and not run.is_finished):
@@ -174,12 +176,8 @@ class _PoolRun:
         return hashes
 
 
-def _difference(model: _PoolRun, run: _PoolRun) -> str | None:
-    """Return how a run differs from the one it is pooled with; None if target, cases and measure are the same."""
-    return next(_differences(model, run), None)
-
-
 def _differences(model: _PoolRun, run: _PoolRun) -> Iterator[str]:
+    """Yield how a run differs from the one it is pooled with, in target, cases or measure."""
     first, second = model.manifest, run.manifest
     assert first is not None and second is not None
     yield from _other_settings("target", model.targets, run.targets)
