@@ -1,4 +1,5 @@
-"""Run tests in copies of the repository that lack one extension each: its folder, and its line in the registry.
+"""Run tests in copies of the repository that lack one extension each: its folder, and its lines in the registry and in
+the source map.
 
     python tests/without_extension.py                       the tests in TESTS, for every extension
     python tests/without_extension.py otel ray --tests tests/engine
@@ -48,11 +49,11 @@ def copied(name: str, folder: Path) -> None:
         if source.is_file() and not file.startswith(f"src/agentv/extensions/{name}/"):
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, copy)
-    registry = folder / "src/agentv/registry.py"
-    lines = registry.read_text(encoding="utf-8").splitlines(keepends=True)
-    rest = [line for line in lines if not line.startswith(f'    "{name}": "')]
-    assert len(rest) == len(lines) - 1, name
-    registry.write_text("".join(rest), encoding="utf-8")
+    for file, start in (("src/agentv/registry.py", f'    "{name}": "'), ("CONTRIBUTING.md", f"    {name}/ ")):
+        lines = (folder / file).read_text(encoding="utf-8").splitlines(keepends=True)
+        rest = [line for line in lines if not line.startswith(start)]
+        assert len(rest) == len(lines) - 1, (file, name)
+        (folder / file).write_text("".join(rest), encoding="utf-8")
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
