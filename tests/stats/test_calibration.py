@@ -6,20 +6,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from agentv.extensions.judge.corrected_rate import balance_p_value, next_labels, prediction_powered, rogan_gladen
 from agentv.stats.intervals import wilson
-from agentv.stats.judge_calibration import (
-    Labelled,
-    Stratum,
-    accuracy,
-    balance_p_value,
-    cohen_kappa,
-    confusion,
-    kappa,
-    kappa_value,
-    next_labels,
-    prediction_powered,
-    rogan_gladen,
-)
+from agentv.stats.judge_calibration import Labelled, Stratum, accuracy, cohen_kappa, confusion, kappa, kappa_value
 from late import Late
 
 stats, raters = Late("scipy.stats"), Late("statsmodels.stats.inter_rater")
