@@ -6,6 +6,7 @@ from draw_rows import curse_rows, history_rows, select_rows, until_rows
 from recorded_rows import recorded_rows
 
 from agentv.stats.case_draw import draw_probabilities, draw_units, expected_spread
+from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.means import clustered_mean
 from agentv.stats.paired_comparison import compare_paired
 from agentv.stats.weighted_comparison import compare_weighted
@@ -46,6 +47,14 @@ def test_equal_weights_give_the_ordinary_mean():
     weighted, plain = clustered_mean(values, clusters, weights=np.full(30, 8.0)), clustered_mean(values, clusters)
     assert weighted.value == pytest.approx(plain.value)
     assert weighted.ci95 == pytest.approx(plain.ci95, abs=0.02)
+
+
+@pytest.mark.parametrize("probabilities", [[0.3] * 10 + [0.7] * 5, [0.1, 0.2, 0.3] * 7, [1.0, 0.7, 0.1] * 30])
+def test_drawn_cases_that_all_pass_have_a_mean_of_1_and_an_interval(probabilities):
+    mean = MeanAccumulator()
+    for case, probability in enumerate(probabilities):
+        mean.add(1.0, case, 1 / probability)
+    assert mean.mean == 1 == mean.ci95[1]
 
 
 def test_the_weighted_difference_and_its_error_are_those_of_the_formula():

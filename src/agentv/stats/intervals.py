@@ -34,7 +34,7 @@ class MeanAccumulator:
 
     __slots__ = (
         *("_bin_counts", "_bin_sums", "_binary", "_clustered", "_counts", "_ones", "_other_mean", "_other_squares"),
-        *("_others", "_squares", "_sums", "_weight", "_weighted", "_zeros"),
+        *("_others", "_squares", "_sums", "_weighted", "_zeros"),
     )
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class MeanAccumulator:
         self._other_mean = self._other_squares = 0.0
         self._bin_counts, self._bin_sums = [0] * _BINS, [0.0] * _BINS
         self._binary = True
-        self._clustered, self._squares, self._weight, self._weighted = 0, 0.0, 0.0, False
+        self._clustered, self._squares, self._weighted = 0, 0.0, False
         self._counts, self._sums = array("d"), array("d")
 
     def add(self, score: float, cluster: int | None = None, weight: float = 1.0) -> None:
@@ -72,7 +72,6 @@ class MeanAccumulator:
             self._counts.frombytes(room)
             self._sums.frombytes(room)
         self._clustered += 1
-        self._weight += weight
         self._weighted = self._weighted or weight != 1.0
         self._counts[cluster] += weight
         self._sums[cluster] += weight * score
@@ -91,8 +90,8 @@ class MeanAccumulator:
 
     @property
     def _total(self) -> float:
-        """The sum of the weights."""
-        return self._unclustered + self._weight
+        """The sum of the weights, rounded as the sum of the scores is: scores of 1 have a mean of exactly 1."""
+        return self._unclustered + math.fsum(self._counts)
 
     @property
     def _unclustered(self) -> int:
@@ -155,11 +154,11 @@ class MeanAccumulator:
 
     def _rare_bound(self, mean: float, end: float, clusters: int) -> float:
         """Return the bound of the mean towards `end`. Values nearer to `end` than to the mean count as rare."""
-        middle = (mean + end) / 2
+        middle, total = (mean + end) / 2, self._total
         rare, rare_sum, others, others_sum = 0.0, 0.0, 0.0, 0.0
         for multiplicity, size, value in self._groups():
             if (value < middle) if end < mean else (value > middle):
-                count = multiplicity * (size * clusters / self._total if self._weighted else 1.0)
+                count = multiplicity * (size * clusters / total if self._weighted else 1.0)
                 rare += count
                 rare_sum += count * value
             else:
