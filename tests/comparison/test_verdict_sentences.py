@@ -54,6 +54,12 @@ def test_worse_but_within_the_margin(compared, margin, text, sentence):
     assert margin_sentence(found).startswith(sentence)
 
 
+def test_a_run_that_is_not_shown_to_be_worse_is_not_worse_than_the_margin(compared):
+    found = compared([1.0] * 10, [0.0] * 5 + [1.0] * 5, margin=0.05)
+    assert found.answer == "cannot tell" and found.exit_code("regression") == 0
+    assert margin_sentence(found) == "Can't tell whether B is more than 0.05 worse than A: 10 cases are too few."
+
+
 def test_a_small_suite_states_the_weaker_truth_in_its_own_sentence(compared):
     before = [0.5 + 0.01 * (n % 7) for n in range(20)]
     after = [score + 0.1 for score in before[:19]] + [before[19] - 0.01]

@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,7 +18,13 @@ from agentv.stats.distributions import (
 )
 from agentv.stats.intervals import clopper_pearson, pass_at_k, pass_hat_k, proportion_interval, rare_limit, wilson
 from agentv.stats.means import Estimate, clustered_mean, paired_difference, t_test
-from agentv.stats.paired_comparison import mcnemar_exact, mcnemar_mid_p, share_difference, sign_flip_test
+from agentv.stats.paired_comparison import (
+    compare_paired,
+    mcnemar_exact,
+    mcnemar_mid_p,
+    share_difference,
+    sign_flip_test,
+)
 from agentv.stats.power import (
     Noise,
     cases_for_gate,
@@ -289,6 +296,27 @@ class TestPower:
     def test_a_difference_of_zero_is_an_error(self):
         with pytest.raises(ValueError, match="difference of 0"):
             cases_needed(0, Noise(1))
+
+    @pytest.mark.parametrize(
+        ("n", "margin", "changed"), [(200, 0.02, 0.03), (100, 0.1, 0.1), (50, 0.2, 0.23), (30, 0.3, 0.33)]
+    )
+    def test_claims_at_the_margin_are_rarely_false(self, n, margin, changed):
+        """All numbers of wins and losses with their probabilities. The nominal rate of 2.5 % is approximate."""
+        false = dict.fromkeys(("shown", "refuted", "inconclusive"), 0.0)
+        outcomes = stats.multinomial(n, ((changed - margin) / 2, (changed + margin) / 2, 1 - changed))
+        for wins, losses in product(range(n + 1), range(n + 1)):
+            probability = outcomes.pmf((wins, losses, n - wins - losses)) if wins + losses <= n else 0
+            if probability > 1e-6:
+                before, after = [0] * wins + [1] * (n - wins), [1] * wins + [0] * losses + [1] * (n - wins - losses)
+                estimate = compare_paired(before, after, test=False).estimate
+                false[non_inferiority(estimate, margin).outcome] += probability
+        assert max(false["shown"], false["refuted"]) < 0.03
+
+    @pytest.mark.parametrize(("clusters", "outcome"), [(7, "inconclusive"), (8, "shown")])
+    def test_few_clusters_show_no_margin(self, clusters, outcome):
+        differences = np.random.default_rng(3).normal(0, 0.01, 6 * clusters)
+        estimate = clustered_mean(differences, np.arange(6 * clusters) // 6)
+        assert non_inferiority(estimate, 0.1).outcome == outcome
 
     @pytest.mark.parametrize(("margin", "outcome"), [(0.2, "shown"), (0.05, "inconclusive"), (0.0, "inconclusive")])
     def test_non_inferiority_outcomes(self, margin, outcome):

@@ -148,12 +148,12 @@ def compare_joined(joined: JoinedCases, options: CompareOptions = CompareOptions
 
 
 def _non_inferiority(paired: Paired, margin: float, errors: ErrorBounds | None) -> NonInferiority:
-    """Test the margin. The outcome must be the same if the excess of errors counts against it."""
+    """Test the margin. A run beyond it must be worse, and the outcome the same with the excess of errors against it."""
     result = non_inferiority(paired.estimate, margin)
-    if errors is None:
-        return result
-    worst = errors.against if result.outcome == "shown" else errors.in_favour
-    is_same = non_inferiority(worst.estimate, margin).outcome == result.outcome
+    is_same = result.outcome != "refuted" or paired.answer == "worse"
+    if errors is not None:
+        worst = errors.against if result.outcome == "shown" else errors.in_favour
+        is_same = is_same and non_inferiority(worst.estimate, margin).outcome == result.outcome
     return result if is_same else result._replace(outcome="inconclusive")
 
 

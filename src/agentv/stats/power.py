@@ -30,10 +30,11 @@ FEWEST_CHANGES = 6
 """No test of six signs or fewer reaches 5 % unless all six agree, so fewer changed cases never show a difference."""
 
 _MOST_CASES = 1 << 40
+_FEWEST_CLUSTERS = 8
 
 
 class NonInferiority(NamedTuple):
-    """Whether a difference is above -margin; `shown` and `refuted` mean that the whole 95 % interval agrees."""
+    """Whether a difference is above -margin; `shown` and `refuted` mean that the 95 % interval and the test agree."""
 
     outcome: Literal["shown", "refuted", "inconclusive"]
     margin: float
@@ -226,17 +227,22 @@ def variance_of_difference(between: float, within_before: float, within_after: f
 def non_inferiority(difference: Estimate, margin: float) -> NonInferiority:
     """Test whether the new side is worse by less than a margin: shown if the interval lies above -margin.
 
-    The p-value is one-sided, for "worse by the margin or more"; None for differences that do not vary. ICH E9 (1998),
-    Statistical Principles for Clinical Trials, 3.3.2.
+    The p-value is one-sided, for "worse by the margin or more"; None for differences that do not vary. Interval and
+    test must agree, because score intervals end too early if few pairs change. Fewer than eight clusters show nothing:
+    in simulations, 3.4 % of the claims of six were false instead of 2.5 %. ICH E9 (1998), Statistical Principles for
+    Clinical Trials, 3.3.2.
     """
     check_nonnegative(margin, "A margin")
     error, interval = difference.standard_error, difference.ci95
-    if error is None or interval is None:
+    if error is None or interval is None or difference.clusters < min(_FEWEST_CLUSTERS, difference.n):
         return NonInferiority("inconclusive", margin, None)
     off = difference.value + margin
     p = 1 - t_cdf(off / error, difference.degrees) if error > 0 else None
     low, high = interval
-    return NonInferiority("shown" if low > -margin else "refuted" if high < -margin else "inconclusive", margin, p)
+    if low > -margin and (p is None or p < ALPHA / 2):
+        return NonInferiority("shown", margin, p)
+    is_refuted = high < -margin and (p is None or p > 1 - ALPHA / 2)
+    return NonInferiority("refuted" if is_refuted else "inconclusive", margin, p)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -160,15 +160,20 @@ def margin_sentence(comparison: Comparison) -> str | None:
         return None
     limit = f"{tested.margin:g}"
     errors = comparison.errors
-    excess = errors is not None and errors.excess
-    why = "the interval, with the excess of errors counted as 0 or 1, contains" if excess else "the interval contains"
+    paired, why = comparison.paired, f"the interval contains −{limit}"
+    if errors is not None and errors.excess:
+        why = f"the interval, with the excess of errors counted as 0 or 1, contains −{limit}"
+    elif paired is None or paired.ci95 is None:
+        why = "there is no interval"
+    elif not paired.ci95[0] <= -tested.margin <= paired.ci95[1]:
+        why = f"{units(paired)} are too few"
     is_worse = comparison.answer == "worse"
     result = {
         "shown": f"Worse, but within the margin: B is at most {limit} worse than A"
         if is_worse
         else f"No worse than the margin: B is at most {limit} worse than A, or better",
         "refuted": f"Worse than the margin: B is more than {limit} worse than A",
-        "inconclusive": f"Can't tell whether B is more than {limit} worse than A: {why} −{limit}",
+        "inconclusive": f"Can't tell whether B is more than {limit} worse than A: {why}",
     }[tested.outcome]
     if is_judged_only(comparison):
         result = f"By the judge's scores: {result[0].lower()}{result[1:]}"
