@@ -76,13 +76,14 @@ def test_instructions_in_every_case_are_not_a_shared_document(folder, command):
     assert "share long texts" not in command("validate", "d.jsonl").stdout
 
 
-def test_compare_warns_until_the_documents_are_declared_as_clusters(folder, command):
+def test_eval_and_compare_warn_until_the_documents_are_declared_as_clusters(folder, command):
     folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": "x"}]})
     folder.write("d.yaml", {"evaluators": [{"name": "x", "type": "contains", "value": "x"}]})
     for name, more in (("plain", {}), ("declared", {"cluster": "document {}"})):
         folder.write("d.jsonl", list(rows(**more)))
         for run in "ab":
-            command("eval", "d.jsonl", "--out", f"{name}-{run}")
+            printed = command("eval", "d.jsonl", "--out", f"{name}-{run}").stderr
+            assert ("24 of 24 cases share long texts" in printed) == (name == "plain")
     assert "24 of 24 cases share long texts" in command("compare", "plain-a", "plain-b").stdout
     printed = command("compare", "declared-a", "declared-b").stdout
     assert "share long texts" not in printed and "6 clusters" in printed

@@ -16,12 +16,13 @@ from agentv.engine.gates.case_gates import CaseGates, case_gates
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import Project
 from agentv.errors import DatasetWarning, InvalidCaseError, InvalidDatasetError, RefusedCaseWarning, UsageError
-from agentv.model.case import NO_DETAILS, USER_TARGET, EvalCase, refused_case
+from agentv.model.case import NO_DETAILS, USER_TARGET, EvalCase, refused_case, stored_input
 from agentv.model.diagnostics import Problem
 from agentv.model.evaluator import EvaluatorSpec, Execution, turn_evaluator_name
 from agentv.model.job import AnswerSource, Job
 from agentv.model.manifest import DatasetEntry, TargetEntry, merged_contents
 from agentv.model.response import content_text
+from agentv.stats.shared_texts import HINT, LENGTH, SharedTexts
 from agentv.targets.target import Target
 from agentv.trust.inventory import Inventory
 
@@ -304,6 +305,7 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
             totals[case.path].add(case)
     checked.repeat(counts, repeats)
     _check_refusals(checked, datasets, cases, whole=whole)
+    _warn_about_shared_texts(datasets, cases.sink)
     if facts.judge is not None and facts.judge not in facts.may_judge:
         raise UsageError(f"Unknown judge '{facts.judge}'", hint=known_targets(facts.judge, facts.may_judge))
     if dependents:
@@ -360,6 +362,13 @@ def _characters_for_judges(case: EvalCase) -> int:
     return len(case.expected_outcome) + sum(map(len, case.context)) + sum(map(len, map(content_text, contents)))
 
 
+def _warn_about_shared_texts(datasets: dict[str, _DatasetTotals], sink: StrictSink) -> None:
+    for path, totals in datasets.items():
+        totals.texts.cases = totals.cases
+        if warning := totals.texts.warning():
+            sink.warning(DatasetWarning(warning, hint=HINT, path=path))
+
+
 class _DatasetTotals:
     """Totals of one dataset. `contents` is a hash of the cases that name files."""
 
@@ -369,6 +378,7 @@ class _DatasetTotals:
         self.contents = ""
         self.weight = 1.0
         self.refused = 0
+        self.texts = SharedTexts()
 
     def add(self, case: EvalCase) -> None:
         self.cases += 1
@@ -378,3 +388,8 @@ class _DatasetTotals:
             self.weight = case.execution.weight
         if case.names_files:
             self.contents = merged_contents(self.contents, case.fingerprint)
+        if case.details.cluster is None and case.conversation_id is None:
+            text = stored_input(case)
+            if len(text) >= LENGTH or type(text) is not str:  # most cases have only a short text
+                self.texts.cases = self.cases - 1
+                self.texts.add(message.text or "" for message in case.input)

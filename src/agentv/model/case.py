@@ -88,7 +88,7 @@ class _CaseFields(ComparedByContent, frozen=True, gc=False, eq=False):
     offset: int = 0
 
 
-_stored_input = _CaseFields.__dict__["input"].__get__
+stored_input = _CaseFields.__dict__["input"].__get__  # a plain text, or messages
 _stored_expected_output = _CaseFields.__dict__["expected_output"].__get__
 
 
@@ -101,7 +101,7 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
     @property  # type: ignore[misc]
     def input(self) -> tuple[Message, ...]:
         """The messages sent to a target; empty if several prompts each render their own (`prompts`)."""
-        value = _stored_input(self)
+        value = stored_input(self)
         return (Message("user", value),) if type(value) is str else value
 
     @property  # type: ignore[misc]
@@ -198,7 +198,7 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
     @property
     def fingerprints(self) -> tuple[str, str]:
         """`input_fingerprint` and `fingerprint`, computed together."""
-        case_input, expected = _stored_input(self), _stored_expected_output(self)
+        case_input, expected = stored_input(self), _stored_expected_output(self)
         if self.details is NO_DETAILS and type(case_input) is str and (type(expected) is str or not expected):
             return _text_fingerprints(case_input, expected, self.expected_outcome)
         input_data = _input_data(self)
@@ -224,7 +224,7 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
         """Whether any message may name files. Fast, because most cases have none."""
         if self.details is not NO_DETAILS:
             return True
-        case_input, expected = _stored_input(self), _stored_expected_output(self)
+        case_input, expected = stored_input(self), _stored_expected_output(self)
         if type(case_input) is str and (type(expected) is str or not expected):
             return False
         return any(message.parts for message in (*self.input, *self.expected_output))
@@ -288,7 +288,7 @@ def _plain_to_data(case: EvalCase) -> dict[str, Any]:
         data["conversation_id"] = case.conversation_id
     if case.expected_outcome:
         data["expected_outcome"] = case.expected_outcome
-    case_input, expected = _stored_input(case), _stored_expected_output(case)
+    case_input, expected = stored_input(case), _stored_expected_output(case)
     if case_input or case_input == "":
         data["input"] = _stored_to_data(case_input, "user")
     if expected or expected == "":
@@ -325,7 +325,7 @@ def text_case_json(case: EvalCase, fingerprints: tuple[str, str] = ("", "")) -> 
 
     The JSON has the place of the case, and no evaluators.
     """
-    case_input, expected = _stored_input(case), _stored_expected_output(case)
+    case_input, expected = stored_input(case), _stored_expected_output(case)
     if case.details is not NO_DETAILS or type(case_input) is not str or (expected and type(expected) is not str):
         return None
     reference = ({"role": "assistant", "content": expected},) if type(expected) is str else ()
