@@ -48,6 +48,23 @@ def test_an_error_costs_money_and_does_not_pass(folder, command):
     assert data["cost_and_quality"][1]["cost_per_pass"] == pytest.approx(3.0 / passed)
 
 
+def test_drawn_cases_have_the_same_mean_in_both_tables_and_a_weighted_cost(folder, command):
+    for target in SCORES:
+        drawn = [
+            record(n, float(n % k > 0), target=target, probability=probability, execution_metrics=used(n / 40, 1))
+            for n, k, probability in [*((n, 4, 0.8) for n in range(20)), *((n, 2, 0.2) for n in range(20, 40))]
+        ]
+        write_run(folder.path / f"{target}.jsonl", *drawn)
+    data = json.loads(command("compare", *(f"{target}.jsonl" for target in SCORES), "--json").stdout)
+    weights = np.array([1.25] * 20 + [5.0] * 20)
+    for run, point in zip(data["runs"], data["cost_and_quality"], strict=True):
+        assert point["mean"] == pytest.approx(run["mean"]["value"]) != 0.625
+        assert point["mean_ci95"] == pytest.approx(run["mean"]["ci95"])
+        assert point["cost"] == pytest.approx(np.average(np.arange(40) / 40, weights=weights))
+    data = json.loads(command("compare", "cheap.jsonl", "dear.jsonl", "--json").stdout)
+    assert data["cost_usd"]["after"] == pytest.approx(point["cost"])
+
+
 def test_two_runs_or_runs_without_costs_have_no_frontier(folder, runs, command):
     assert "frontier" not in command("compare", *runs[:2]).stdout
     write_run(folder.path / "free.jsonl", *(record(number, 1.0) for number in range(200)))

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from agentv.comparison.joined_cases import name_parts, shared_by_all
+from agentv.comparison.sampling.drawn_cases import weights_of
 from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
 from agentv.stats.distributions import Interval
 from agentv.stats.intervals import MeanAccumulator
@@ -52,14 +53,17 @@ class _Plane:
         there = ~np.isnan(scores).any(axis=0) & ~np.isnan(costs).any(axis=0)
         self.scores, self.costs = scores[:, there], costs[:, there]
         self.passes = (passes * (1 - failures))[:, there]
-        self.clusters = clusters_of(sides, rows[there])
+        self.clusters, self.weights = clusters_of(sides, rows[there]), weights_of(sides, rows[there])
 
     def point(self, label: str, place: int) -> CostPoint:
-        mean = MeanAccumulator()
+        mean, clusters, weights = MeanAccumulator(), self.clusters, self.weights
         for case, score in enumerate(self.scores[place].tolist()):
-            mean.add(score, None if self.clusters is None else int(self.clusters[case]))
-        cost = clustered_mean(self.costs[place], self.clusters)
-        ratio = ratio_of_means(self.costs[place], self.passes[place], self.clusters)
+            if weights is not None:
+                mean.add(score, case if clusters is None else int(clusters[case]), float(weights[case]))
+            else:
+                mean.add(score, None if clusters is None else int(clusters[case]))
+        cost = clustered_mean(self.costs[place], clusters, weights=weights)
+        ratio = ratio_of_means(self.costs[place], self.passes[place], clusters, weights)
         better = self._best_dominator(place)
         return CostPoint(
             label=label,
@@ -74,7 +78,7 @@ class _Plane:
         )
 
     def _best_dominator(self, place: int) -> int | None:
-        costs, scores = self.costs.mean(axis=1), self.scores.mean(axis=1)
+        costs, scores = (np.average(each, axis=1, weights=self.weights) for each in (self.costs, self.scores))
         others = [
             other
             for other in range(len(costs))
@@ -86,7 +90,7 @@ class _Plane:
 
     def _is_shown(self, better: int, place: int) -> bool:
         gains = (self.scores[better] - self.scores[place], self.costs[place] - self.costs[better])
-        bounds = [clustered_mean(gain, self.clusters).ci95 for gain in gains]
+        bounds = [clustered_mean(gain, self.clusters, weights=self.weights).ci95 for gain in gains]
         # Costs that do not vary have no interval.
         always = [len(gain) >= FEWEST_CHANGES and bool((gain >= 0).all()) for gain in gains]
         return all(same or (ci95 is not None and ci95[0] >= 0) for same, ci95 in zip(always, bounds, strict=True))

@@ -10,7 +10,7 @@ import numpy as np
 
 from agentv.errors import plural
 from agentv.stats.distributions import Interval
-from agentv.stats.means import Estimate, paired_difference, quantile_interval
+from agentv.stats.means import Estimate, clustered_mean, quantile_interval
 from agentv.stats.paired_comparison import Paired
 from agentv.stats.power import holm
 
@@ -175,15 +175,15 @@ def adjusted_p_values(comparisons: Iterable[Paired]) -> Iterator[float | None]:
 
 def usage_change(joined: JoinedCases, before: Column, after: Column) -> UsageChange | None:
     """Compare the cost or time per case. The ratio and the percentiles are not affected by outliers."""
-    first, second, clusters, _ = joined.column(before, after)
+    first, second, clusters, weights = joined.column(before, after)
     if not len(first):
         return None
     positive = (first > 0) & (second > 0)
     return UsageChange(
         n=len(first),
-        before=float(first.mean()),
-        after=float(second.mean()),
-        difference=paired_difference(first, second, clusters).estimate,
+        before=float(np.average(first, weights=weights)),
+        after=float(np.average(second, weights=weights)),
+        difference=clustered_mean(second - first, clusters, weights=weights),
         ratio=_percentile(second[positive] / first[positive], 0.5) if positive.any() else None,
         percentiles=tuple((_percentile(first, share), _percentile(second, share)) for share in _PERCENTILES),
     )

@@ -51,10 +51,16 @@ def write(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
         table.add(result)
     table.close()
     head = page_head(run, figures, table.rows.names(), table.results.count)
-    if len(figures.summary.targets) > 2:
-        head["frontier"] = frontier_data(run_frontier(run, figures), list(figures.summary.targets))
-    write_block(stream, "head", _encode(head))
+    write_block(stream, "head", _encode({**head, "frontier": page_frontier(run, figures)}))
     stream.write(page_end(script))
+
+
+def page_frontier(run: RunStore, figures: Figures) -> dict[str, Any] | None:
+    """Return the cost and quality of three or more targets; it reads the scores again."""
+    if len(figures.summary.targets) < 3:
+        return None
+
+    return frontier_data(run_frontier(run, figures), list(figures.summary.targets))
 
 
 def _write_cases(run: RunStore, stream: BinaryIO) -> dict[int, int]:

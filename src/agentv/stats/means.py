@@ -133,7 +133,10 @@ def paired_difference(before: ArrayLike, after: ArrayLike, clusters: ArrayLike |
 
 
 def ratio_of_means(
-    numerators: ArrayLike, denominators: ArrayLike, clusters: ArrayLike | None = None
+    numerators: ArrayLike,
+    denominators: ArrayLike,
+    clusters: ArrayLike | None = None,
+    weights: NDArray[Any] | None = None,
 ) -> tuple[float, Interval | None] | None:
     """Return the ratio of two means over the same cases with Fieller's 95 % interval; None if the second mean is 0.
 
@@ -141,11 +144,11 @@ def ratio_of_means(
     is unbounded, because the second mean may be 0. Fieller (1954), Journal of the Royal Statistical Society B 16:175.
     """
     above, below = paired_vectors(numerators, denominators)
-    first, second = float(above.mean()), float(below.mean())
+    first, second = (float(np.average(values, weights=weights)) for values in (above, below))
     if second == 0:
         return None
     # The variance of a mean of a - R·b is V_a - 2R·V_ab + R²·V_b; V_ab from that of the sum.
-    sums = [clustered_mean(values, clusters) for values in (above, below, above + below)]
+    sums = [clustered_mean(values, clusters, weights=weights) for values in (above, below, above + below)]
     errors = [each.standard_error for each in sums]
     if any(error is None for error in errors) or sums[1].clusters < 2:
         return first / second, None

@@ -40,6 +40,27 @@ def test_rows_records_and_cases_are_those_of_the_run(evaluated, server):
         assert ["scored", "3 of 3"] in head["facts"]["upper"]
 
 
+def test_a_run_with_three_targets_has_cost_and_quality(folder, server):
+    costs = {"cheap": 0.01, "dear": 0.03, "waste": 0.05}
+    folder.write(
+        "results.jsonl",
+        [
+            record(str(n), target=target, score=float(target == "dear"), execution_metrics={"cost_usd": cost})
+            for target, cost in costs.items()
+            for n in range(9)
+        ],
+    )
+    with server("results.jsonl") as view:
+        [id] = view.login().run_ids()
+        view.rows(id)
+        points = view.get(f"/api/runs/{id}/head")["frontier"]["points"]
+        assert [(point["name"], point["is_dominated"]) for point in points] == [
+            ("cheap", False),
+            ("dear", False),
+            ("waste", True),
+        ]
+
+
 def test_blocks_continue_anywhere_and_name_only_what_is_new(folder, server):
     rows = [record(f"case-{n}", target=f"t{n // 10_000}", tags=(f"tag{n % 7}",)) for n in range(20_000)]
     folder.write("results.jsonl", rows)

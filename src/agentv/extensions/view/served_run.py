@@ -14,7 +14,7 @@ from agentv.extensions.view.appended_records import lines_of
 from agentv.extensions.view.row_store import find_case
 from agentv.extensions.view.run_reader import RunReader
 from agentv.model.result import Result
-from agentv.report.html import page_head
+from agentv.report.html import page_frontier, page_head
 from agentv.report.row_blocks import case_fields, remaining_fields
 from agentv.runs.record import encode_record
 from agentv.runs.store import RunStore
@@ -34,6 +34,8 @@ class ServedRun:
     def __init__(self, path: Path) -> None:
         self.reader = RunReader(path)
         self._file_lock = Lock()
+        self._frontier: dict[str, Any] | None = None
+        self._frontier_version: tuple[str, int] | None = None
 
     @property
     def store(self) -> RunStore:
@@ -62,7 +64,12 @@ class ServedRun:
         covers = None if is_whole and not is_live else figures.done
         head = page_head(run, figures, reader.rows.names(), reader.rows.total)
         head["run"]["lost"] *= complete  # rows that are not read yet are not lost
-        return {**head, "covers": covers, "complete": complete, "live": is_live, "notes": list(run.notes)}
+        version = reader.version, reader.rows.total
+        if complete and is_whole and self._frontier_version != version:
+            self._frontier, self._frontier_version = page_frontier(run, figures), version
+        frontier = self._frontier if complete else None
+        state = {"covers": covers, "complete": complete, "live": is_live, "notes": list(run.notes)}
+        return {**head, **state, "frontier": frontier}
 
     def rows(self, first: int) -> bytes:
         """Return the block of rows from `first` on, as JSON. Raises AgentvError if they cannot be read."""
