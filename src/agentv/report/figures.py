@@ -248,9 +248,10 @@ def excerpt(text: str, longest: int) -> str:
 
 
 def markdown(text: str, longest: int) -> str:
-    """Escape text for Markdown, so that nothing in it is markup, a link, a mention or a list."""
+    """Escape text for Markdown, so that nothing in it is markup, a link, a mention, a reference or a list."""
     escaped = _MARKDOWN.sub(_entity, one_line(text, longest))
     escaped = re.sub(r"(?i)\bwww\.", lambda found: found[0][:-1] + "&#46;", escaped)
+    escaped = re.sub(r"(?i)\b(gh-)(?=\d)", rf"\1{_NO_MENTION}", escaped)
     return _STARTS_BLOCK.sub(_NO_MENTION, escaped, count=1) if _STARTS_BLOCK.match(escaped) else escaped
 
 
