@@ -115,6 +115,26 @@ def test_answers_from_the_cache_or_of_another_run_are_not_counted_twice(project,
     assert "would count twice" in run(name(9), "--baseline", name(2), "--baseline", name(5), code=2)
 
 
+@pytest.mark.parametrize("key", ["conversation_id", "cluster"])
+def test_one_cluster_that_changed_is_not_a_change_of_level(folder, run, key):
+    """12 of 60 cases fall, but all of them are about one document."""
+    for day, broken in ((2, -1), (3, 0)):
+        records = [
+            made(
+                eval_id=f"case-{n}",
+                dataset="support",
+                target="gpt",
+                score=float(n // 12 != broken),
+                **{key: f"{n // 12}"},
+            )
+            for n in range(60)
+        ]
+        keep(day)
+        (KEPT / name(day) / "results.jsonl").write_bytes(b"".join(map(encode_record, records)))
+    keep(9, name="new", passed=[True] * 60)
+    assert run(name(9), "--baseline", name(2), "--baseline", name(3))["runs"][0]["runs"] == [name(2), name(3)]
+
+
 def test_a_change_of_level_inside_the_pool_names_the_run(project, run):
     keep(5, passed=luck(5, 0.2))
     keep(6, passed=luck(6, 0.2))

@@ -153,9 +153,9 @@ def verdict_rows(runs=300, sizes=SIZES, populations=POPULATIONS) -> Iterator[Rat
 def power_rows(runs=500, sizes=(50, 100, 200, 1_000)) -> Iterator[tuple[RateRow, float]]:
     """Yield the power against a gain, and that of a test that knows the variance of the differences.
 
-    The limit is 10 points below that of the same test with Student's quantile, which few conversations need. 100 cases in
-    16 conversations lose 8 points of power: 2 to the larger of two variances (`ClusterSizes.variance`, 14 % above the
-    true one), which equal runs need for their 5 %, and 6 because the permutation test has to agree. 200 cases in 40
+    The limit is 10 points below that of the same test with Student's quantile, which few conversations need. 100 cases
+    in 16 conversations lose 8 points of power: 2 to the larger of two variances (`ClusterSizes.variance`, 14 % above
+    the true one), which equal runs need for their 5 %, and 6 because the permutation test has to agree. 200 cases in 40
     conversations lose 2 and 2. The other 2 points are for the critical value, which is simulated too.
     """
     for population in POPULATIONS[:2] + POPULATIONS[3:4] + POPULATIONS[5:7]:

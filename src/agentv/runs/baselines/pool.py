@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from agentv.errors import UsageError, plural
 from agentv.model.manifest import RunManifest, TargetEntry
 from agentv.model.result import Result
+from agentv.model.values import cluster_of
 from agentv.runs.record import ScoreRecord
 from agentv.runs.store import RunStore
 from agentv.support.hash_table import NumberTable
@@ -80,7 +81,7 @@ def _newest(runs: Sequence[_PoolRun]) -> _PoolRun:
 
 
 class _CaseNumbers:
-    """Numbers of cases that several runs share, and the cluster of each: its conversation, or the case itself."""
+    """Numbers of cases that several runs share, and the cluster of each; without one, the case itself."""
 
     def __init__(self) -> None:
         self._table = NumberTable()
@@ -89,7 +90,8 @@ class _CaseNumbers:
     def number(self, record: ScoreRecord | Result) -> int:
         number = self._table.number(hash((record.dataset, record.eval_id, record.target, record.prompt)))
         if number == len(self.clusters):
-            unit = (record.dataset, record.conversation_id, "") if record.conversation_id else (record.eval_id,)
+            cluster = cluster_of(record)
+            unit = (record.eval_id,) if cluster is None else (cluster, "")
             self.clusters.append(hash((record.dataset, *unit)))
         return number
 
