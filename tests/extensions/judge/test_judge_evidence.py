@@ -3,6 +3,7 @@
 import io
 import json
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -96,6 +97,26 @@ def test_a_judge_that_agrees_with_the_labels_of_one_run_is_calibrated(folder, co
     assert sentence.startswith("B is better" if is_calibrated else "The judge scores B higher")
     data = json.loads(command("compare", "a.jsonl", "b.jsonl", "--json").stdout)
     assert (data["judge"]["is_calibrated"], data["judge"]["agreement"]["labels"]) == (is_calibrated, 300)
+
+
+def test_labels_of_one_run_cannot_show_a_bias_for_the_other(folder, command):
+    runs = biased_runs(folder)
+    write_labels(folder, runs[0], rows=range(300))
+    bias = "a judge that favours one of them would not show. Run `agentv judge label b.jsonl --against a.jsonl`"
+    assert bias in sentence_of(command)[1].stdout
+    write_labels(folder, *runs, rows=range(300))
+    assert bias not in sentence_of(command)[1].stdout
+
+
+def test_labels_do_not_decide_about_drawn_cases(folder, command):
+    """The labelled pairs are not weighted, so they would be an estimate of the drawn cases only."""
+    runs = biased_runs(folder)
+    write_labels(folder, *runs, rows=range(200))
+    for name, records in zip("ab", runs, strict=True):
+        drawn = (msgspec.structs.replace(each, probability=0.1 + 0.8 * (int(each.eval_id) % 2)) for each in records)
+        folder.write(f"{name}.jsonl", b"".join(map(encode_record, drawn)))
+    data = json.loads(command("compare", "a.jsonl", "b.jsonl", "--json").stdout)
+    assert (data["summary"]["test"], data["judge"]["pairs"]) == ("weighted t", 0)
 
 
 @pytest.mark.parametrize(("gain", "start"), [(0.0, "Can't tell yet"), (0.15, "B is better by 0.1")])

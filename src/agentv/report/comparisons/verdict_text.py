@@ -231,8 +231,16 @@ def notes(comparison: Comparison) -> Iterator[str]:
 
 
 def judge_notes(found: Comparison | Matrix) -> Iterator[str]:
-    """Yield why the judge's scores are not called better or worse."""
-    if found.judge is None or not is_judged_only(found):
+    """Yield why the judge's scores are not called better or worse, or what its labels cannot show."""
+    if found.judge is None:
+        return
+    if not is_judged_only(found):
+        if not found.judge.pairs and len(found.sides) == 2:
+            before, after = (shlex.quote(side.label) for side in found.sides)
+            yield (
+                "The judge agrees with labels, but labels of both runs did not decide: a judge that favours one of them "
+                f"would not show. Run `agentv judge label {after} --against {before}`"
+            )
         return
     agreement, required = found.judge.agreement, f"{found.judge.required:g}"
     if agreement.kappa is None or agreement.kappa_ci95 is None:
