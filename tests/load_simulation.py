@@ -24,6 +24,10 @@ WORKERS = {"1": (1, 1), "4": (4, 4), "50": (50, 50), "adaptive": (10, 200)}
 FAILED = Failure()
 
 
+async def repeat_request(ticket):
+    """Stand for the repetition of an answered request, which the simulation makes itself."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """How calls of a kind fail: after how many seconds, and what is reported."""
@@ -196,7 +200,7 @@ class Simulation:
             self.wait(ticket)
         elif failure is None or failure.is_final:
             self.end(self.endpoint.answered(ticket))
-            self.lane.has_sample = self.lane.has_sample or failure is None
+            self.lane.sample = self.lane.sample if failure else repeat_request
             if failure is not None:
                 self.errors.add(self.numbers[ticket])
             self.done()

@@ -57,7 +57,7 @@ def test_other_endpoints_and_keys_have_their_own_limit(tmp_path):
 def test_an_owner_that_does_not_look_at_its_share_loses_it(tmp_path):
     first, second = FileLease("https://a", tmp_path), FileLease("https://a", tmp_path)
     calls_of(first, 4, 4, 0)
-    [owned] = tmp_path.glob("*.1")
+    [owned] = tmp_path.glob("*.[0-9]*")
     os.utime(owned, (0, 0))
     assert calls_of(second, 4, 4, 0) == 4
     # Its number is not valid any more: it gets a new one, and only what is free.
@@ -67,7 +67,7 @@ def test_an_owner_that_does_not_look_at_its_share_loses_it(tmp_path):
 def test_an_owner_that_lost_its_share_does_not_take_that_of_a_later_one(tmp_path):
     stalled, second, third = (FileLease("https://a", tmp_path) for _ in range(3))
     calls_of(stalled, 4, 4, 0)
-    [owned] = tmp_path.glob("*.1")
+    [owned] = tmp_path.glob("*.[0-9]*")
     os.utime(owned, (0, 0))
     calls_of(second, 4, 4, 0)
     second.release()

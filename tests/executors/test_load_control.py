@@ -17,6 +17,7 @@ from load_simulation import (
     Server,
     Simulation,
     page_with,
+    repeat_request,
     simulate_cell,
     table,
 )
@@ -92,7 +93,7 @@ def test_the_wait_that_one_request_asks_for_does_not_close_the_endpoint():
 def test_a_request_is_a_probe_only_if_it_starts():
     endpoint = Endpoint(1, 1)
     down, up = endpoint.lane("down"), endpoint.lane("up")
-    down.has_sample = True
+    down.sample = repeat_request
     down.suspect_since = 0.0
     probe, other = Ticket(down, opens_job=True), Ticket(up)
     endpoint.add(probe, 1.0)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agentv.executors.shared_file import SharedFile, SharedState, state_folder
+from agentv.executors.shared_file import SharedFile, state_folder
 
 ROUNDING_USD = 1e-9
 """Sums of costs are not exact: ten calls of $0.01 use up $0.10."""
@@ -64,7 +64,7 @@ class _Shard(msgspec.Struct):
     at: float = 0.0
 
 
-class _Budgets(SharedState):
+class _Budgets(msgspec.Struct):
     shards: list[_Shard] = []
 
 
@@ -83,7 +83,7 @@ class BudgetFile:
         with self._file.locked() as budgets:
             own, others = self._members(budgets)
             if self._file.number is None or own.number != self._file.number:
-                own.number = self._file.join(budgets)
+                own.number = self._file.join()
             for other in others:
                 self._end_if_gone(other)
             own.spent, own.reserved, own.jobs, own.at = (

@@ -254,13 +254,13 @@ class LocalLimits(StoppableLimits):
 
     def load(self) -> Load:
         """Return the load over all endpoints."""
-        limiters = dict(self._limiters)
-        concurrency = sum(limiter.limit for limiter in limiters.values())
-        waits_s = max((limiter.closed_for_s for limiter in limiters.values()), default=0.0)
+        limiters, now = dict(self._limiters), self._clock()
+        concurrency = sum(limiter.endpoint.limit(now) for limiter in limiters.values())
+        waits_s = max([0.0, *(limiter.endpoint.closed_until - now for limiter in limiters.values())])
         lanes = [(name, lane) for name, limiter in limiters.items() for lane in list(limiter.lanes.values())]
-        down_for_s = [(lane.down_for_s, name, lane) for name, lane in lanes if lane.down_for_s]
+        down_for_s = [(down_s, name, lane) for name, lane in lanes if (down_s := lane.lane.down_for_s(now))]
         down_s, down, lane = max(down_for_s, key=lambda each: each[0], default=(0.0, None, None))
-        isolated = sum((lane.isolated for _, lane in lanes), Counter[str]())
+        isolated = Counter(each.reason for _, lane in lanes for each in list(lane.lane.failures) if each.is_isolated)
         text = self._text or ("large answers wait for memory" if self.memory.waiting else None)
         if down is None or lane is None:
             return Load(concurrency, waits_s, text=text, isolated=isolated)

@@ -6,7 +6,7 @@ The rules 1 to 5 of `load_control`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,10 +38,11 @@ class Ticket:
 
     `counted` are its failed calls outside outages: how many calls had been answered before each. `is_error` once they
     are too many, and the endpoint is known to answer others. If it `repeats`, its task first repeats an answered one.
+    `down_s` is how long the endpoint had been down when the request had waited too long.
     """
 
     number = level = failed_number = retries = queued = 0
-    failed_at = ready_at = delay_s = 0.0
+    failed_at = ready_at = delay_s = down_s = 0.0
     is_isolated = is_forgiven = is_error = is_waiting = has_place = is_probe = repeats = False
     counted: tuple[int, ...] = ()
     place: Any = None
@@ -60,11 +61,15 @@ class Ticket:
 
 
 class Lane:
-    """The calls to one model of an endpoint: its queues and its outage."""
+    """The calls to one model of an endpoint: its queues and its outage.
+
+    `sample` repeats an answered request for a ticket, and returns how it failed, if it did.
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self.has_sample = self.is_unreached = False
+        self.sample: Callable[[Ticket], Awaitable[Failure | None]] | None = None
+        self.is_unreached = False
         self.answers = self.in_flight = self.answered_number = 0
         self.begun: deque[Ticket] = deque()
         self.new: deque[Ticket] = deque()
@@ -73,7 +78,7 @@ class Lane:
         self.down_since: float | None = None
         self.suspect_since: float | None = None
         self._down_number = 0
-        self._probe_at = self._last_failure_at = 0.0
+        self._probe_at = self.failed_at = 0.0
 
     @property
     def tickets(self) -> Iterator[Ticket]:
@@ -103,11 +108,11 @@ class Lane:
         if self.down_since is not None and number <= self._down_number:
             return []
         self.evidence, self.down_since, self.suspect_since, self.is_unreached = {}, None, None, False
-        return self._ended([ticket for ticket in self._spent if ticket.failed_number <= number])
+        return self._end([ticket for ticket in self._spent if ticket.failed_number <= number])
 
-    def _ended(self, tickets: list[Ticket]) -> list[Ticket]:
+    def _end(self, tickets: list[Ticket], down_s: float = 0.0) -> list[Ticket]:
         for ticket in tickets:
-            ticket.is_error = True
+            ticket.is_error, ticket.down_s = not down_s, down_s
             self.remove(ticket)
         return tickets
 
@@ -123,7 +128,7 @@ class Lane:
         if not ticket.patience_s or ticket.is_isolated:
             return
         self.evidence[ticket] = failure
-        self._last_failure_at = now
+        self.failed_at = now
         if failure.is_unreached and not self.endpoint.answers:
             self.is_unreached, self.suspect_since = True, self.suspect_since or now
             self.begin_outage(now)
@@ -135,7 +140,7 @@ class Lane:
     @property
     def is_proven(self) -> bool:
         """Whether a failed probe proves an outage."""
-        return self.has_sample or self.is_unreached
+        return self.sample is not None or self.is_unreached
 
     def begin_outage(self, now: float) -> None:
         """Begin or continue an outage: a probe failed. If it is proven, the failures since the last answer are void."""
@@ -166,15 +171,12 @@ class Lane:
 
     def settle(self, now: float) -> list[Ticket]:
         """Return requests that end without a call: nothing else can decide about them, or they have waited too long."""
-        if self.down_since is not None:
-            late = [ticket for ticket in self.tickets if now - self.down_since >= self.longest_wait_s(ticket)]
-            for ticket in late:
-                self.remove(ticket)
-            return late
+        if down_s := self.down_for_s(now):
+            return self._end([ticket for ticket in self.tickets if down_s >= self.longest_wait_s(ticket)], down_s)
         if now < self._idle_at:
             return []
-        if not self.has_sample:
-            return self._ended(self._spent)
+        if self.sample is None:
+            return self._end(self._spent)
         self.suspect_since = self._probe_at = now
         return []
 
@@ -185,7 +187,7 @@ class Lane:
         fresh = self.begun or self.new
         if self.suspect_since is not None:
             return fresh[0] if fresh else min(self.failures, key=lambda each: (each.is_isolated, each.failed_at))
-        if not fresh or self.endpoint.is_retry_turn:
+        if not fresh or self.endpoint.starts % FEW == 0:
             ready = [ticket for ticket in self.failures if ticket.ready_at <= now and not ticket.is_spent]
             if ready:
                 return min(ready, key=lambda each: (each.is_isolated, each.ready_at))
@@ -194,7 +196,8 @@ class Lane:
     def started(self, ticket: Ticket, now: float) -> None:
         """Take note that a request of this lane starts. While the endpoint may be down, it is a probe."""
         is_tested = self.suspect_since is not None
-        ticket.repeats, ticket.is_probe = is_tested and self.has_sample, is_tested and not self.has_sample
+        ticket.repeats = is_tested and self.sample is not None
+        ticket.is_probe = is_tested and not ticket.repeats
         if is_tested:
             self._probe_at = now + self._interval_s(now)
 
@@ -205,7 +208,7 @@ class Lane:
             return self._probe_at if self.begun or self.new or self.failures else inf
         # While several requests in a row have failed, calls in flight may show why before others start.
         is_braked = self.in_flight and len(self.evidence) >= EVIDENCE
-        braked_until = self._last_failure_at + PROBE_S if is_braked else 0.0
+        braked_until = self.failed_at + PROBE_S if is_braked else 0.0
         if self.begun or self.new:
             return braked_until
         waits = [ticket.ready_at for ticket in self.failures if not ticket.is_spent]

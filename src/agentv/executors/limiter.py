@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 from typing import Any
@@ -13,17 +12,6 @@ from typing import Any
 from agentv.executors.lane import Failure, Lane, Ticket
 from agentv.executors.load_control import Endpoint
 from agentv.executors.shares import Lease, Owner
-
-Repeat = Callable[[Any, Ticket], Awaitable[Failure | None]]
-"""Repeats an answered request for a ticket; returns how it failed, if it did."""
-
-
-class EndpointDown(Exception):
-    """An endpoint has not answered for longer than a call may wait."""
-
-    def __init__(self, down_for_s: float) -> None:
-        super().__init__(f"The endpoint has been down for {down_for_s:.0f} s")
-        self.down_for_s = down_for_s
 
 
 class EndpointLimit:
@@ -34,17 +22,6 @@ class EndpointLimit:
         self.last_failure: Any = None
         self.names: set[str] = set()
         self._limiter = limiter
-        self._sample: tuple[Repeat, Any] | None = None
-
-    @property
-    def down_for_s(self) -> float:
-        """Seconds without an answer if the endpoint is down, else 0; may be called from another thread."""
-        return self.lane.down_for_s(self._limiter.now())
-
-    @property
-    def isolated(self) -> Counter[str]:
-        """The requests that wait for a retry although others are answered, by the reason of their failure; as above."""
-        return Counter(ticket.reason for ticket in list(self.lane.failures) if ticket.is_isolated)
 
     def ticket(self, patience_s: float = inf, *, opens_job: bool = False) -> Ticket:
         """Return a ticket for a request."""
@@ -56,7 +33,7 @@ class EndpointLimit:
         return not limiter.is_stopped and limiter.endpoint.try_start(ticket, limiter.now())
 
     async def enter(self, ticket: Ticket) -> bool:
-        """Wait for a place; return False if the request is an error instead. Raises EndpointDown after an outage.
+        """Wait for a place; return False if the request has ended: it `is_error`, or waited too long, `down_s`.
 
         Repeats an answered request first, if the endpoint has to be tested.
         """
@@ -65,9 +42,8 @@ class EndpointLimit:
                 return True
             failure: Failure | None = Failure()
             try:
-                if self._sample is not None:
-                    repeat, request = self._sample
-                    failure = await repeat(request, ticket)
+                if self.lane.sample is not None:
+                    failure = await self.lane.sample(ticket)
             finally:
                 self.leave(ticket, failure, is_answered=failure is None)
         return False
@@ -89,11 +65,6 @@ class EndpointLimit:
         endpoint = self._limiter.endpoint
         endpoint.closed_until = max(endpoint.closed_until, self._limiter.now() + wait_s)
 
-    def keep_sample(self, repeat: Repeat, request: Any) -> None:
-        """Keep an answered request, to repeat it if the endpoint may be down."""
-        self._sample = (repeat, request)
-        self.lane.has_sample = True
-
 
 class Limiter:
     """The limit of one endpoint, shared by all targets and judges that call it. Used in one event loop only."""
@@ -111,22 +82,12 @@ class Limiter:
         self._leasing: asyncio.Task[None] | None = None
         self.is_stopped = False
 
-    @property
-    def limit(self) -> int:
-        """Calls that may be in flight now."""
-        return self.endpoint.limit(self.now())
-
-    @property
-    def closed_for_s(self) -> float:
-        """Seconds until calls may start again; may be called from another thread."""
-        return max(0.0, self.endpoint.closed_until - self.now())
-
     def lane(self, name: str) -> EndpointLimit:
         """Return the lane of a model or target."""
         return self.lanes.setdefault(name, EndpointLimit(self, self.endpoint.lane(name)))
 
     async def wait(self, ticket: Ticket) -> bool:
-        """Wait for a place; return False if the request is an error. Raises EndpointDown."""
+        """Wait for a place; return False if the request has ended without one."""
         if self.is_stopped and ticket.opens_job:
             raise asyncio.CancelledError
         self.endpoint.add(ticket, self.now())
@@ -156,8 +117,6 @@ class Limiter:
         for task in (self._timer, self._leasing):
             if task is not None:
                 task.cancel()
-        if self._lease is not None:
-            self._lease.release()
 
     def wake(self) -> None:
         """Start waiting calls that may start, end those that must not wait any longer, and set a timer for the rest."""
@@ -181,12 +140,8 @@ class Limiter:
     def end(self, tickets: list[Ticket]) -> None:
         """End the wait of requests that are errors, or have waited too long."""
         for ticket in tickets:
-            if ticket.place.done():
-                continue
-            if ticket.is_error:
+            if not ticket.place.done():
                 ticket.place.set_result(False)
-            else:
-                ticket.place.set_exception(EndpointDown(ticket.lane.down_for_s(self.now())))
 
     async def _share(self, lease: Lease) -> None:
         """Ask how many calls other processes leave to this one, again and again, while there are calls."""

@@ -59,8 +59,8 @@ class Endpoint:
         self.lanes: dict[str, Lane] = {}
         self.in_flight = self.starts = self.answers = self.waiting = self._queued = 0
         self.allowance = inf
-        self.closed_until = self._next_start = self._failed_at = self._grown_at = self._level_at = 0.0
-        self.is_retry_turn = self.is_slowed = False
+        self.closed_until = self._next_start = self._grown_at = self._level_at = 0.0
+        self.is_slowed = False
         self._limit = float(start)
         self._slots = self._rate = self._former_rate = Growth()
         self._levels, self._marks, self._above = (0, 0), (0, 0), 0
@@ -78,8 +78,7 @@ class Endpoint:
     def restrict(self, start: int, most: int) -> None:
         """Apply the limits of another target at this endpoint: configured before adaptive ones, then the lower ones."""
         if start == most and (not self.is_fixed or most < self.most):
-            self._limit = float(most) if not self.is_fixed else min(self._limit, float(most))
-            self.most, self.is_fixed = most, True
+            self._limit, self.most, self.is_fixed = float(most), most, True
 
     def limit(self, now: float) -> int:
         """Return the calls that may be in flight now."""
@@ -132,7 +131,6 @@ class Endpoint:
         ticket.lane.remove(ticket)
         self._start(ticket)
         ticket.lane.started(ticket, now)
-        self.is_retry_turn = self.starts % FEW == 0
         rate = self._rate.at(now)
         if rate != inf:
             is_on_time = now - self._next_start <= 1 / rate
@@ -171,23 +169,25 @@ class Endpoint:
             self._levels = (self._levels[0], level)
         if self._trial and ticket.number > self._cut_number:
             self._accepted += 1
-            if ticket in self._trial and not ticket.repeats:
-                self._end_trial(was_refused=True)
+            if ticket in self._trial and not ticket.repeats:  # the rate was too high
+                self._needed, self.is_slowed = FEW, True
+                for other in self._trial:
+                    other.counted = other.counted[:-1]
+                self._trial = set()
         if not (lane.evidence or lane.failures or lane.suspect_since is not None):
             return []
         is_cut = level and lane.down_since is None and len(lane.evidence) > max(EVIDENCE, self.in_flight + 1)
         if is_cut and all(other.level > level for other in lane.evidence):  # the calls that failed were too many
-            self._cut_slots(self.in_flight + 1, self._failed_at)
+            self._cut_slots(self.in_flight + 1, lane.failed_at)
         return lane.answered(ticket.number)
 
     def failed(self, ticket: Ticket, failure: Failure, now: float) -> None:
         """Count a failed call, and adapt the limits. If it repeats an answered request, this proves an outage."""
         lane = ticket.lane
-        self._failed_at = now
         self.release(ticket)
         if ticket.repeats:
             lane.begin_outage(now)
-            self._end_trial(was_refused=False)
+            self._restore_rate(now)
             return
         was_down = lane.down_since is not None
         lane.failed(ticket, failure, now)
@@ -197,7 +197,7 @@ class Endpoint:
             chance = (others / (others + self._accepted)) ** self._refused_again
             if chance < CHANCE and not any(other.has_place for other in self._trial):
                 self._needed *= 2
-                self._end_trial(was_refused=False)
+                self._restore_rate(now)
         elif was_down or lane.down_since is not None or ticket.is_isolated:
             return
         elif failure.is_refused:
@@ -253,14 +253,9 @@ class Endpoint:
             rate *= max(accepted, 1 - 2 * FRACTION)
         self._rate, self._next_start = Growth(max(1.0, (1 - FEW * FRACTION) * rate), now), now
 
-    def _end_trial(self, *, was_refused: bool) -> None:
-        """End a trial. The rate grows fast again, unless a request `was_refused` because of the former rate."""
-        if was_refused:
-            self._needed, self.is_slowed = FEW, True
-            for ticket in self._trial:
-                ticket.counted = ticket.counted[:-1]
-        elif self._trial:
-            self._is_unmeasured = False
-            rate = ERROR * self._rate.at(self._failed_at)
-            self._rate = self._former_rate if self.is_slowed else Growth(rate, self._failed_at, is_estimate=True)
-        self._trial = set()
+    def _restore_rate(self, now: float) -> None:
+        """End a trial without an answer: the refusals were not due to the rate, which grows fast again."""
+        if self._trial:
+            self._is_unmeasured, self._trial = False, set()
+            rate = ERROR * self._rate.at(now)
+            self._rate = self._former_rate if self.is_slowed else Growth(rate, now, is_estimate=True)

@@ -6,28 +6,22 @@ An owner has a fencing number, which is never used again, and a lock that ends w
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
 
+from agentv.support.private_files import make_folder, open_file
+
 STALLED_S = 30.0
 """An owner that has not looked at the file for this long, such as a stopped process, counts as ended."""
 _TRIES, _TRY_S = 20, 0.002
-_PRIVATE = stat.S_IRUSR | stat.S_IWUSR
 
-
-class SharedState(msgspec.Struct):
-    """Base of the contents of a file. It is deleted if everything else is empty."""
-
-    last_number: int = 0
-
-
-_State = TypeVar("_State", bound=SharedState)
+_State = TypeVar("_State", bound=msgspec.Struct)
 
 
 class SharedFile(Generic[_State]):
@@ -42,22 +36,23 @@ class SharedFile(Generic[_State]):
 
     @contextmanager
     def locked(self) -> Iterator[_State]:
-        """Lock the file, and write it if it changed. Raises BlockingIOError if it stays locked."""
-        path = self._folder / f"{self._name}.json"
-        file = self._open(path)
-        try:
+        """Lock the file, and write it if it changed, or delete it if it is empty.
+
+        Raises BlockingIOError if it stays locked.
+        """
+        path = self._path("json")
+        with self._open(path) as file:
             self._renew()
-            data = os.pread(file, os.fstat(file).st_size, 0)
+            data = file.read()
             state = msgspec.json.decode(data, type=self._kind) if data else self._kind()
             yield state
             new_data = msgspec.json.encode(state)
-            if not any(msgspec.structs.astuple(state)[1:]):
+            if not any(msgspec.structs.astuple(state)):
                 path.unlink(missing_ok=True)
             elif new_data != data:
-                os.pwrite(file, new_data, 0)
-                os.ftruncate(file, len(new_data))
-        finally:
-            os.close(file)
+                file.seek(0)
+                file.write(new_data)
+                file.truncate()
 
     def _renew(self) -> None:
         """Show that this owner has not stalled, unless it counts as ended already."""
@@ -66,21 +61,20 @@ class SharedFile(Generic[_State]):
         else:
             self.leave()
 
-    def join(self, state: _State) -> int:
+    def join(self) -> int:
         """Become an owner; return its number."""
         import fcntl  # late: not on all systems
 
         self.leave()
-        self.number = state.last_number = state.last_number + 1
-        self._own = os.open(self._owner_path(self.number), os.O_RDWR | os.O_CREAT | os.O_EXCL, _PRIVATE)
+        self.number = time.time_ns()
+        self._own = open_file(self._path(self.number), os.O_RDWR | os.O_CREAT | os.O_EXCL)
         fcntl.flock(self._own, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return self.number
 
     def leave(self) -> None:
         """End being an owner."""
-        if self._own is not None and self.number is not None:
-            if os.fstat(self._own).st_nlink:
-                self._owner_path(self.number).unlink()
+        if self._own is not None:
+            self._path(self.number).unlink(missing_ok=True)
             os.close(self._own)
         self.number = self._own = None
 
@@ -88,39 +82,32 @@ class SharedFile(Generic[_State]):
         """Whether another owner has ended, or has not looked at the file for long. Deletes what is left of it."""
         import fcntl
 
-        path = self._owner_path(number)
-        with suppress(FileNotFoundError):
-            other = os.open(path, os.O_RDWR)
+        path = self._path(number)
+        with suppress(FileNotFoundError), FileIO(path, "r+") as other:
             try:
                 fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if time.time() - os.fstat(other).st_mtime <= STALLED_S:
+                if time.time() - os.fstat(other.fileno()).st_mtime <= STALLED_S:
                     return False
-            finally:
-                os.close(other)
             path.unlink()
         return True
 
-    def _owner_path(self, number: int) -> Path:
-        return self._folder / f"{self._name}.{number}"
+    def _path(self, ending: int | str | None) -> Path:
+        return self._folder / f"{self._name}.{ending}"
 
-    def _open(self, path: Path) -> int:
+    def _open(self, path: Path) -> FileIO:
         import fcntl
 
-        self._folder.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
-        for attempt in range(_TRIES):
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, _PRIVATE)
-            try:
+        make_folder(self._folder)
+        for _ in range(_TRIES):
+            file = FileIO(open_file(path, os.O_RDWR | os.O_CREAT), "r+")
+            with suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # The last owner deletes the file, perhaps just before we locked it.
-                if os.fstat(file).st_nlink:
+                # The last owner deletes the file, perhaps just before it is locked here.
+                if os.fstat(file.fileno()).st_nlink:
                     return file
-            except BlockingIOError:
-                time.sleep(_TRY_S if attempt else 0)
-            except BaseException:
-                os.close(file)
-                raise
-            os.close(file)
+            file.close()
+            time.sleep(_TRY_S)
         raise BlockingIOError(f"{path} is locked")
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from agentv.executors.lane import TICK_S
-from agentv.executors.shared_file import SharedFile, SharedState, state_folder
+from agentv.executors.shared_file import SharedFile, state_folder
 
 _CHANGE_S = 0.05
 """How often an owner asks for its share while it is changing."""
@@ -70,7 +70,7 @@ def divide(owners: dict[Any, Owner], name: Any, own: Owner, most: int | None = N
     return Part(min(share, own.owned), TICK_S if own.owned == share else _CHANGE_S)
 
 
-class _Shared(SharedState):
+class _Shared(msgspec.Struct):
     """The contents of the file. Owners are listed by their numbers."""
 
     owners: dict[int, Owner] = {}
@@ -113,5 +113,5 @@ class FileLease:
             if number != self._file.number and self._file.is_gone(number):
                 del shared.owners[number]
         if self._file.number not in shared.owners:
-            self._file.join(shared)
+            self._file.join()
         return divide(shared.owners, self._file.number, own)

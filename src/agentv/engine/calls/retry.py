@@ -8,7 +8,7 @@ import msgspec
 
 from agentv.engine.calls.wrappers import OutageFailure, outage_failure
 from agentv.executors.executor import JobSlots
-from agentv.executors.limiter import EndpointDown, EndpointLimit
+from agentv.executors.limiter import EndpointLimit
 from agentv.model.response import Request, Responder, ResponderWrapper, Response, TargetFailure
 from agentv.targets.response_formats import FORMAT_REJECTED
 from agentv.targets.target import Target
@@ -106,11 +106,10 @@ class RetryWrapper(ResponderWrapper):
             return True
         ticket.retries = self.policy.max_retries
         ticket.delay_s = self.policy.delay_s(failure, 0 if ticket.is_isolated else max(0, len(ticket.counted) - 1))
-        try:
-            with self._slots.lent_slot():
-                has_place = await self.limit.enter(ticket)
-        except EndpointDown as down:
-            raise outage_failure(self.limit, down.down_for_s, self.endpoint, self._name).add_use(failure) from None
+        with self._slots.lent_slot():
+            has_place = await self.limit.enter(ticket)
+        if ticket.down_s:
+            raise outage_failure(self.limit, ticket.down_s, self.endpoint, self._name).add_use(failure) from None
         if ticket.extra is not None:
             failure.add_use(ticket.extra)
             ticket.extra = None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable
+from functools import partial
 
 import msgspec
 
 from agentv.executors.lane import Failure, Ticket
-from agentv.executors.limiter import EndpointDown, EndpointLimit
+from agentv.executors.limiter import EndpointLimit
 from agentv.model.response import Hold, Prepare, Request, Responder, ResponderWrapper, Response, TargetFailure
 
 _OVERLOADED = frozenset({"server", "network", "timeout"})
@@ -75,7 +76,7 @@ class LimitWrapper(ResponderWrapper):
         if response.wait_s:
             limiter.close_for(response.wait_s)
         if self.is_repeatable:
-            limiter.keep_sample(self._repeat, request)
+            limiter.lane.sample = partial(self._repeat, request)
         if ticket.extra is not None:
             response = ticket.extra.added_to(response)
         return response if response.duration_ms is not None or not self._timed else _timed(response, started)
@@ -110,10 +111,8 @@ class LimitWrapper(ResponderWrapper):
             await self._enter(ticket)
 
     async def _enter(self, ticket: Ticket) -> None:
-        try:
-            await self._limiter.enter(ticket)
-        except EndpointDown as down:
-            raise outage_failure(self._limiter, down.down_for_s, self.endpoint, self._name) from None
+        if not await self._limiter.enter(ticket):
+            raise outage_failure(self._limiter, ticket.down_s, self.endpoint, self._name)
 
 
 def outage_failure(limit: EndpointLimit, down_for_s: float, endpoint: str, name: str) -> OutageFailure:
