@@ -131,7 +131,12 @@ class Ended:
 
 
 class Simulation:
-    """Runs jobs one call each. A job that waits for a retry lends its slot to another, as in an executor."""
+    """Runs jobs one call each. A job that waits for a retry lends its slot to another, as in an executor.
+
+    The clock of the rules shows `uptime_s` when the run starts.
+    """
+
+    uptime_s = 0.0
 
     def __init__(self, server: Server, jobs: int, workers: tuple[int, int], max_outage_s: float = 600.0) -> None:
         self.server, self.max_outage_s = server, max_outage_s
@@ -149,6 +154,11 @@ class Simulation:
         self.draws = random.Random(1)
         self.wakes = float("inf")
 
+    @property
+    def clock(self):
+        """The time that the rules see."""
+        return self.uptime_s + self.now
+
     def at(self, moment, function):
         heapq.heappush(self.events, (moment, next(self.order), function))
 
@@ -164,7 +174,7 @@ class Simulation:
 
     def turn(self):
         """Let jobs begin and calls start, as far as they may."""
-        self.end(self.endpoint.settle(self.now))
+        self.end(self.endpoint.settle(self.clock))
         while self.active < self.slots + min(self.lent, MOST_LENT):
             job = next(self.jobs, None)
             if job is None:
@@ -173,10 +183,10 @@ class Simulation:
             ticket = Ticket(self.lane, self.max_outage_s, opens_job=True)
             ticket.retries = RETRIES
             self.numbers[ticket] = job
-            self.endpoint.add(ticket, self.now)
-        while (ticket := self.endpoint.next(self.now)) is not None:
+            self.endpoint.add(ticket, self.clock)
+        while (ticket := self.endpoint.next(self.clock)) is not None:
             self.start(ticket)
-        wake_at = self.endpoint.wake_at(self.now)
+        wake_at = self.endpoint.wake_at(self.clock) - self.uptime_s
         if wake_at < float("inf") and (wake_at < self.wakes or self.wakes <= self.now):
             self.wakes = max(wake_at, self.now + 1e-6)
             self.at(self.wakes, lambda: None)
@@ -195,7 +205,7 @@ class Simulation:
             if failure is None:
                 self.end(self.endpoint.answered(ticket))
             else:
-                self.endpoint.failed(ticket, failure.failure, self.now)
+                self.endpoint.failed(ticket, failure.failure, self.clock)
             ticket.delay_s = 0.0
             self.wait(ticket)
         elif failure is None or failure.is_final:
@@ -205,13 +215,13 @@ class Simulation:
                 self.errors.add(self.numbers[ticket])
             self.done()
         else:
-            self.endpoint.failed(ticket, failure.failure, self.now)
+            self.endpoint.failed(ticket, failure.failure, self.clock)
             longest_s = 1.0 if ticket.is_isolated else 2.0 ** max(0, len(ticket.counted) - 1)
             ticket.delay_s = self.draws.random() * longest_s
             self.wait(ticket)
 
     def wait(self, ticket):
-        self.endpoint.add(ticket, self.now)
+        self.endpoint.add(ticket, self.clock)
         if ticket.failed_number:
             self.lent += 1
             ticket.place = "lent"

@@ -17,6 +17,7 @@ from load_simulation import (
     Server,
     Simulation,
     page_with,
+    places,
     repeat_request,
     simulate_cell,
     table,
@@ -38,6 +39,13 @@ def test_bad_requests_cost_no_healthy_job_and_little_time(kind, where, workers):
 def test_the_page_shows_the_simulated_times():
     message = "Write the page again with: python tests/load_simulation.py"
     assert PAGE.read_text(encoding="utf-8") == page_with(table()), message
+
+
+@pytest.mark.parametrize("kind", ["429", "500"])
+def test_a_run_does_not_depend_on_the_time_that_the_clock_shows_at_its_start(kind):
+    early, late = (Simulation(Server(kind, places("20 in a row", 200)), 200, (4, 4)) for _ in range(2))
+    late.uptime_s = 1e6
+    assert late.run().seconds == pytest.approx(early.run().seconds, abs=0.01)
 
 
 @pytest.mark.every(5)

@@ -59,13 +59,13 @@ class Endpoint:
         self.lanes: dict[str, Lane] = {}
         self.in_flight = self.starts = self.answers = self.waiting = self._queued = 0
         self.allowance = inf
-        self.closed_until = self._next_start = self._grown_at = self._level_at = 0.0
+        self.closed_until = self._next_start = self._grown_at = 0.0
         self.is_slowed = False
         self._limit = float(start)
         self._slots = self._rate = self._former_rate = Growth()
         self._levels, self._marks, self._above = (0, 0), (0, 0), 0
         self._refusals: dict[Ticket, float | None] = {}
-        self._window = (0.0, 0)
+        self._window, self._level_at = (-inf, 0), -inf
         self._needed = FEW
         self._cut_number = self._refused_again = self._accepted = 0
         self._trial: set[Ticket] = set()
