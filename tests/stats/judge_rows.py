@@ -7,7 +7,7 @@ import numpy as np
 from cell_limits import at_least, at_most, coverage
 from cluster_rows import SEED, ClaimRow
 
-from agentv.stats.labelled_difference import LabelledPairs, compare_labelled
+from agentv.extensions.judge.labelled_difference import LabelledPairs, compare_labelled
 from agentv.stats.paired_comparison import compare_paired
 
 

@@ -15,7 +15,6 @@ from agentv.stats.paired_comparison import Paired
 if TYPE_CHECKING:
     from agentv.comparison.joined_cases import JoinedCases
     from agentv.comparison.scores import RunScores
-    from agentv.stats.labelled_difference import LabelledPairs
 
 MUST_AGREE = 0.6
 """The lower bound of kappa that makes a judge calibrated, unless `judge_must_agree` is set."""
@@ -63,8 +62,8 @@ class JudgeLabels(Protocol):
         """Return how well the verdicts of these runs agree with the labels."""
         ...
 
-    def pairs(self, joined: JoinedCases) -> LabelledPairs | None:
-        """Return the cases whose answers are labelled in both runs."""
+    def decide(self, joined: JoinedCases, paired: Paired) -> tuple[Paired, int] | None:
+        """Return the comparison by the cases whose answers are labelled in both runs, and their number; None if few."""
         ...
 
 
@@ -83,16 +82,10 @@ def judge_evidence(runs: Sequence[RunScores], required: float | None) -> JudgeEv
 def decide_by_labels(joined: JoinedCases, paired: Paired, evidence: JudgeEvidence) -> tuple[Paired, JudgeEvidence]:
     """Return the comparison decided by labels of both runs, if there are enough of them."""
     service = _service() if evidence.agreement.labels else None
-    pairs = None if service is None else service.pairs(joined)
-    if pairs is None:
-        return paired, evidence
-    from agentv.stats.labelled_difference import compare_labelled  # late: few comparisons have labels
-
-    first, second = joined.scores
-    decided = compare_labelled(paired, second - first, pairs, joined.clusters)
+    decided = None if service is None else service.decide(joined, paired)
     if decided is None:
         return paired, evidence
-    return decided, msgspec.structs.replace(evidence, pairs=len(pairs.rows))
+    return decided[0], msgspec.structs.replace(evidence, pairs=decided[1])
 
 
 def _service() -> JudgeLabels | None:

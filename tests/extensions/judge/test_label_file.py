@@ -14,8 +14,7 @@ import pytest
 from agentv.errors import AgentvError
 from agentv.extensions.judge.calibrate import Answers, JudgedAnswer, calibrate
 from agentv.extensions.judge.label_file import LabelFile, read_labels
-from agentv.extensions.judge.label_order import draw_order
-from agentv.extensions.judge.labels import AnswerKey, Label, Labels, answer_hash
+from agentv.extensions.judge.labels import AnswerKey, Label, Labels, answer_hash, draw_order
 
 CASES = [f"c{n}" for n in range(8)]
 

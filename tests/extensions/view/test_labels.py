@@ -6,8 +6,7 @@ import re
 import pytest
 
 from agentv.extensions.judge.label_file import LabelFile, read_labels
-from agentv.extensions.judge.label_order import draw_order
-from agentv.extensions.judge.labels import AnswerKey, Label, answer_hash
+from agentv.extensions.judge.labels import AnswerKey, Label, answer_hash, draw_order
 
 LETTERS = "abcdefgh"
 JSON = {"Content_Type": "application/json"}

@@ -27,7 +27,6 @@ from agentv.extensions.judge.calibration_text import calibration_lines
 from agentv.extensions.judge.command import CalibrateArguments, LabelArguments, ProbeArguments
 from agentv.extensions.judge.label_file import LabelFile, read_labels
 from agentv.extensions.judge.label_loop import LabelSession, PassedOver
-from agentv.extensions.judge.label_order import draw_order, passed_over
 from agentv.extensions.judge.labels import (
     LABELS_FILE,
     AnswerKey,
@@ -38,6 +37,8 @@ from agentv.extensions.judge.labels import (
     answer_key,
     cards,
     checked_labeller,
+    draw_order,
+    passed_over,
     stored_cases,
     with_cases,
 )

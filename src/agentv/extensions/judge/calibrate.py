@@ -10,8 +10,7 @@ import msgspec
 from agentv.errors import plural
 from agentv.extensions.judge.agreement import FEWEST_LABELS, Figure, LabellerAgreement, figure, labeller_agreement
 from agentv.extensions.judge.corrected_rate import balance_p_value, next_labels, prediction_powered, rogan_gladen
-from agentv.extensions.judge.label_order import draw_order
-from agentv.extensions.judge.labels import AnswerKey, Labels, answer_key
+from agentv.extensions.judge.labels import AnswerKey, Labels, answer_key, draw_order
 from agentv.model.result import Result, Verdict
 from agentv.stats.intervals import clopper_pearson
 from agentv.stats.judge_calibration import IntervalEstimate, Labelled, Stratum, accuracy, confusion, kappa

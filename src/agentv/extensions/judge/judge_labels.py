@@ -14,11 +14,12 @@ from agentv.engine.named_runs import run_path
 from agentv.engine.run_defaults import load_defaults
 from agentv.extensions.judge.calibrate import Answers, answers_of, calibrate
 from agentv.extensions.judge.label_file import read_labels
+from agentv.extensions.judge.labelled_difference import LabelledPairs, compare_labelled
 from agentv.extensions.judge.labels import LABELS_FILE, Labels, answer_key
 from agentv.model.result import Result
 from agentv.runs.folder import RunFolder
 from agentv.settings.project import project_root
-from agentv.stats.labelled_difference import LabelledPairs
+from agentv.stats.paired_comparison import Paired
 
 Name = tuple[str | None, ...]
 
@@ -46,6 +47,13 @@ class ProjectLabels:
         if found.kappa is None:
             return Agreement(labels=found.labelled)
         return Agreement(labels=found.labelled, kappa=found.kappa.value, kappa_ci95=found.kappa.ci95)
+
+    def decide(self, joined: JoinedCases, paired: Paired) -> tuple[Paired, int] | None:
+        """Return the comparison by labels of both runs with the judge's help, and their number; None if few."""
+        pairs = self.pairs(joined)
+        first, second = joined.scores
+        decided = None if pairs is None else compare_labelled(paired, second - first, pairs, joined.clusters)
+        return None if decided is None or pairs is None else (decided, len(pairs.rows))
 
     def pairs(self, joined: JoinedCases) -> LabelledPairs | None:
         """Return the labelled cases of both runs; None without any."""

@@ -9,8 +9,7 @@ from agentv.comparison.scores import RunScores
 from agentv.engine.named_runs import existing_run
 from agentv.extensions.judge.corrected_rate import next_labels
 from agentv.extensions.judge.judge_labels import Name, ProjectLabels, results_of
-from agentv.extensions.judge.label_order import draw_order
-from agentv.extensions.judge.labels import AnswerKey, Card, Labels, answer_key, cards
+from agentv.extensions.judge.labels import AnswerKey, Card, Labels, answer_key, cards, draw_order
 from agentv.stats.judge_calibration import Labelled, Stratum
 
 _KINDS = {-1: "loss", 0: "tie", 1: "win"}

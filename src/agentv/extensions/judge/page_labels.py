@@ -14,7 +14,6 @@ from agentv.errors import UsageError
 from agentv.extensions.judge.agreement import labeller_agreement
 from agentv.extensions.judge.calibrate import answers_of, calibrate
 from agentv.extensions.judge.label_file import LabelFile
-from agentv.extensions.judge.label_order import draw_order, passed_over
 from agentv.extensions.judge.labels import (
     AnswerKey,
     Drawn,
@@ -24,6 +23,8 @@ from agentv.extensions.judge.labels import (
     answer_hash,
     answer_key,
     checked_labeller,
+    draw_order,
+    passed_over,
 )
 from agentv.model.evaluator import Verdicts
 from agentv.report.services import LabelError, LabelledRun, RankedAnswers

@@ -238,8 +238,8 @@ def judge_notes(found: Comparison | Matrix) -> Iterator[str]:
         if not found.judge.pairs and len(found.sides) == 2:
             before, after = (shlex.quote(side.label) for side in found.sides)
             yield (
-                "The judge agrees with labels, but labels of both runs did not decide: a judge that favours one of them "
-                f"would not show. Run `agentv judge label {after} --against {before}`"
+                "The judge agrees with labels, but labels of both runs did not decide: a judge that favours one of "
+                f"them would not show. Run `agentv judge label {after} --against {before}`"
             )
         return
     agreement, required = found.judge.agreement, f"{found.judge.required:g}"
