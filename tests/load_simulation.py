@@ -1,6 +1,6 @@
 """A discrete-event simulation of a run against one endpoint: only the rules of `load_control`, and a virtual clock.
 
-Run as a program, it writes the table of docs/explanation/load-control.md.
+Run as a program, it writes the table of docs/explanation/load-control.md, and its summary in siege.md.
 """
 
 import heapq
@@ -277,7 +277,7 @@ def simulate_cell(kind: str, where: str, workers: str, *, outage: bool) -> tuple
 
 SHARES = ("1 in 50", "1 in 20", "1 in 8", "1 in 3")
 PLACES = ("first 20", "20 in a row", "last 20")
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "load-control.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "explanation"
 START, END = "<!-- written by tests/load_simulation.py -->\n", "<!-- end -->\n"
 
 
@@ -298,11 +298,29 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def page_with(rows: str) -> str:
-    """Return the page with these rows as its table."""
-    before, rest = PAGE.read_text(encoding="utf-8").split(START)
+def summary() -> str:
+    """Return the run of each kind and share that is closest to the time allowed, of all workers and outages."""
+    lines = [f"| kind | {' | '.join((*SHARES, *PLACES))} |", "|---" * (1 + len(SHARES + PLACES)) + "|"]
+    for kind in KINDS:
+        cells = []
+        for where in (*SHARES, *PLACES):
+            runs = [simulate_cell(kind, where, name, outage=outage) for name in WORKERS for outage in (False, True)]
+            assert not any(ended.lost for ended, _ in runs)
+            ended, ideal = max(runs, key=lambda run: run[0].seconds / (1.3 * run[1] + 5))
+            cells.append(f"{ended.seconds:.1f} of {1.3 * ideal + 5:.1f}")
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+TABLES = {"load-control.md": table, "siege.md": summary}
+
+
+def page_with(name: str, rows: str) -> str:
+    """Return a page with these rows as its table."""
+    before, rest = (DOCS / name).read_text(encoding="utf-8").split(START)
     return before + START + "\n" + rows + "\n" + END + rest.split(END)[1]
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page_with(table()), encoding="utf-8")
+    for name, rows in TABLES.items():
+        (DOCS / name).write_text(page_with(name, rows()), encoding="utf-8")

@@ -7,20 +7,21 @@ import pytest
 from agentv.executors.lane import Failure, Ticket
 from agentv.executors.load_control import Endpoint
 from load_simulation import (
+    DOCS,
     KINDS,
     LATENCY_S,
-    PAGE,
     PLACES,
     RETRIES,
     SHARES,
+    TABLES,
     WORKERS,
     Server,
     Simulation,
+    ideal_s,
     page_with,
     places,
     repeat_request,
     simulate_cell,
-    table,
 )
 
 
@@ -36,9 +37,10 @@ def test_bad_requests_cost_no_healthy_job_and_little_time(kind, where, workers):
         assert ended.most_calls <= RETRIES + 1
 
 
-def test_the_page_shows_the_simulated_times():
-    message = "Write the page again with: python tests/load_simulation.py"
-    assert PAGE.read_text(encoding="utf-8") == page_with(table()), message
+@pytest.mark.parametrize("name", TABLES)
+def test_the_pages_show_the_simulated_times(name):
+    message = "Write the pages again with: python tests/load_simulation.py"
+    assert (DOCS / name).read_text(encoding="utf-8") == page_with(name, TABLES[name]()), message
 
 
 @pytest.mark.parametrize("kind", ["429", "500"])
@@ -46,6 +48,14 @@ def test_a_run_does_not_depend_on_the_time_that_the_clock_shows_at_its_start(kin
     early, late = (Simulation(Server(kind, places("20 in a row", 200)), 200, (4, 4)) for _ in range(2))
     late.uptime_s = 1e6
     assert late.run().seconds == pytest.approx(early.run().seconds, abs=0.01)
+
+
+@pytest.mark.parametrize("workers", [(4, 4), (10, 200)])
+@pytest.mark.parametrize("kind", ["500", "reset", "timeout"])
+def test_a_run_without_an_answer_takes_little_longer_than_its_calls(kind, workers):
+    ended = Simulation(Server(kind, frozenset(range(60))), 60, workers).run()
+    assert ended.seconds <= 1.3 * ideal_s(60, 60, kind, workers[1]) + 5
+    assert ended.most_calls == RETRIES + 1
 
 
 @pytest.mark.every(5)

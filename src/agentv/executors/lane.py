@@ -78,7 +78,7 @@ class Lane:
         self.down_since: float | None = None
         self.suspect_since: float | None = None
         self._down_number = 0
-        self._probe_at = self.failed_at = 0.0
+        self._probe_at = self.failed_at = self._started_at = 0.0
 
     @property
     def tickets(self) -> Iterator[Ticket]:
@@ -195,7 +195,7 @@ class Lane:
 
     def started(self, ticket: Ticket, now: float) -> None:
         """Take note that a request of this lane starts. While the endpoint may be down, it is a probe."""
-        is_tested = self.suspect_since is not None
+        self._started_at, is_tested = now, self.suspect_since is not None
         ticket.repeats = is_tested and self.sample is not None
         ticket.is_probe = is_tested and not ticket.repeats
         if is_tested:
@@ -206,8 +206,8 @@ class Lane:
         """The time from which a request may start."""
         if self.suspect_since is not None:
             return self._probe_at if self.begun or self.new or self.failures else inf
-        # While several requests in a row have failed, calls in flight may show why before others start.
-        is_braked = self.in_flight and len(self.evidence) >= EVIDENCE
+        # While several requests in a row have failed, calls that started before may show why.
+        is_braked = self.in_flight and len(self.evidence) >= EVIDENCE and self._started_at < self.failed_at
         braked_until = self.failed_at + PROBE_S if is_braked else 0.0
         if self.begun or self.new:
             return braked_until

@@ -26,7 +26,7 @@ DOUBLING_S = 0.6
 """While calls wait, their number doubles in this time."""
 GROWTH_S, LEAST_STEP = 8.0, 0.5
 """After a cut, a limit grows by a FRACTION, or this step, in this time; then with the third power of the time."""
-ERROR = 4
+ERROR = 5
 """How much too low a measured rate may be."""
 WINDOW_S, CHANCE = 4.0, 0.01
 """Refusals are counted for this time. If chance rarely explains it, requests refused again fail in isolation."""
