@@ -210,6 +210,24 @@ def test_one_request_that_has_to_wait_does_not_delay_the_others():
     assert run(main()) < 1
 
 
+def test_the_load_shows_the_wait_of_the_last_request():
+    async def main():
+        loop = asyncio.get_running_loop()
+        limits = LocalLimits(loop.time, shared=False)
+        limit = limits.limit("endpoint", 4, 4)
+        ticket = await entered(limit)
+        limit.leave(await entered(limit), is_answered=True)
+        assert limits.load().waits_s == 0
+        limit.leave(ticket, Failure(60.0, is_refused=True))
+        ticket.retries, ticket.delay_s = 3, 60.0
+        waiting = asyncio.create_task(limit.enter(ticket))
+        await passes(10.0)
+        waiting.cancel()
+        return limits.load().waits_s
+
+    assert run(main()) == pytest.approx(50.0)
+
+
 def test_an_answer_with_retry_after_delays_calls_and_keeps_the_limit():
     async def main():
         loop = asyncio.get_running_loop()

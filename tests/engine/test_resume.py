@@ -142,6 +142,14 @@ def test_the_last_unfinished_run_is_resumed_by_default(project):
     assert len(project.records(f".agentv/results/{run}")) >= 2
 
 
+def test_an_unfinished_run_in_another_folder_is_resumed_by_default(project):
+    project.dataset(*(["no", "yes"] * 20))
+    assert project.eval("--fail-fast", "--workers", "1", "--out", "out", "--quiet").code == 1
+    before = len(project.records())
+    assert project.eval("--resume", "--quiet").code == 1
+    assert len(project.records()) > before and project.runs == []
+
+
 @pytest.mark.parametrize("datasets", [(), ("d.yaml",)])
 def test_a_run_named_after_resume_is_resumed_with_or_without_its_datasets(project, command, datasets):
     project.dataset(*(["yes"] * 5))

@@ -33,7 +33,7 @@ FULL = Snapshot(
         (
             Snapshot(done=3, total=9, waits_s=86_000),
             0.5,
-            "3/9 (33 %) · 30/min · waiting 23h 53m as requested by the endpoint",
+            "3/9 (33 %) · 30/min · waiting 23h 53m for a rate limit or a retry",
         ),
         (
             Snapshot(done=3, total=9, down="https://api.example.com", down_s=130.0, waits_s=6.0, concurrency=4),

@@ -13,7 +13,8 @@ from agentv.engine.cases.case_survey import spec_uses
 from agentv.engine.named_runs import open_run, run_path
 from agentv.engine.run_options import CALL_LIMITS, EvalOptions, Options, RescoreOptions
 from agentv.errors import UsageError
-from agentv.runs.folder import RunFolder, last_unfinished, resume_obstacle
+from agentv.runs.catalogue import last_unfinished
+from agentv.runs.folder import RunFolder, resume_obstacle
 from agentv.runs.store import RunStore
 from agentv.settings.project import project_root
 from agentv.trust.consent import require_trust_in_run
@@ -40,7 +41,8 @@ def resumed(args: Options, out: str | None, folder: str) -> tuple[Options, str]:
     if out is None:
         last_run = last_unfinished(project_root(folder), rescored=rescores)
         if last_run is None:
-            hint = "Start a run without --resume, or name a run folder with --out"
+            name = "a run folder with --out" if rescores else "a run: agentv eval --resume RUN"
+            hint = f"Start a run without --resume, or name {name}"
             raise UsageError("No unfinished run to resume", hint=hint)
         out = str(last_run.path)
     elif (args.paths or rescores) and not RunFolder(out).manifest_path.is_file():

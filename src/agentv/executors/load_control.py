@@ -119,7 +119,7 @@ class Endpoint:
     def next(self, now: float) -> Ticket | None:
         """Start the next call, if one may start now."""
         self._grow(now)
-        if not self.waiting or self.in_flight >= self.limit(now) or now < self._open_at:
+        if not self.waiting or self.in_flight >= self.limit(now) or now < self.open_at:
             return None
         if self._is_unmeasured:
             self._is_unmeasured, accepted = False, self.answers - self._window[1] + self.in_flight
@@ -138,8 +138,10 @@ class Endpoint:
         return ticket
 
     @property
-    def _open_at(self) -> float:
-        return max(self.closed_until, self._next_start if self._rate.base != inf else 0.0)
+    def open_at(self) -> float:
+        """The time from which a request may start."""
+        rate_at = self._next_start if self._rate.base != inf else 0.0
+        return max(self.closed_until, rate_at, min(lane.open_at for lane in self.lanes.values()))
 
     def wake_at(self, now: float) -> float:
         """Return the time at which waiting calls have to be looked at again."""
@@ -148,7 +150,7 @@ class Endpoint:
         if self.in_flight >= self.limit(now):
             start_at = now + PROBE_S if self._limit < self.most or self._slots.base < self.most else inf
         else:
-            start_at = max(now, min(lane.open_at for lane in self.lanes.values()), self._open_at)
+            start_at = max(now, self.open_at)
         return min(start_at, *(lane.settle_at for lane in self.lanes.values()))
 
     def release(self, ticket: Ticket) -> None:

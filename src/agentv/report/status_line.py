@@ -10,7 +10,7 @@ from agentv.runs.summary import Snapshot
 
 _WINDOW_S = 30.0
 _LONG_WAIT_S = 5.0
-"""Show pauses requested by an endpoint from this length on, instead of an ETA."""
+"""Show waits for a rate limit or a retry from this length on, instead of an ETA."""
 
 
 class Pace:
@@ -50,7 +50,7 @@ def status_line(snapshot: Snapshot, rate: float | None) -> str:
         users = f" ({', '.join(snapshot.down_targets)})" if snapshot.down_targets else ""
         parts.append(f"waiting for {snapshot.down}{users}: no {missing} for {duration(1000 * snapshot.down_s)}")
     elif snapshot.waits_s >= _LONG_WAIT_S and count != total:
-        parts.append(f"waiting {duration(1000 * snapshot.waits_s)} as requested by the endpoint")
+        parts.append(f"waiting {duration(1000 * snapshot.waits_s)} for a rate limit or a retry")
     elif rate and total and total > count:
         parts.append(f"ETA {duration(1000 * (total - count) / rate)}")
     if snapshot.concurrency:

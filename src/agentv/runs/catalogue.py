@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from agentv.errors import AgentvError, file_errors
-from agentv.runs.folder import RECORD_FILES, RESULTS_FOLDER, RunFolder
+from agentv.runs.folder import RECORD_FILES, RESULTS_FOLDER, RunFolder, resume_obstacle
 from agentv.runs.folder_lock import is_locked
 from agentv.runs.record import format_of
 from agentv.runs.store import RunStore
@@ -141,6 +141,22 @@ def project_runs(root: Path | str, *, figures: bool = True) -> list[RunEntry]:
     read = read_entry if figures else _entry
     entries = newest_first(map(read, project_paths(root, journal)))
     return [msgspec.structs.replace(entry, tags=journal.tags_of(entry.path)) for entry in entries]
+
+
+def last_unfinished(root: Path | str, *, rescored: bool = False) -> RunFolder | None:
+    """Return the newest unfinished run of a project, preferably one that no process is writing to.
+
+    With `rescored`, only rescored runs count, otherwise only others.
+    """
+    folders = []
+    for entry in project_runs(root, figures=False):
+        folder = RunFolder(entry.path)
+        if entry.state in ("unfinished", "running"):
+            manifest = folder.read_manifest()
+            is_other = manifest.finished_at or (manifest.rescored_from is not None) != rescored
+            if not is_other and not resume_obstacle(manifest):
+                folders.append(folder)
+    return next((folder for folder in folders if not is_locked(folder.path)), folders[0] if folders else None)
 
 
 def paths_in(folder: Path | str) -> list[Path]:

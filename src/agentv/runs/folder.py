@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from agentv.model.manifest import RunManifest
 from agentv.model.result import SCHEMA_VERSION
 from agentv.model.values import hash_bytes
 from agentv.registry import RESULT_FORMATS, service
-from agentv.runs.folder_lock import LOCK_NAME, FolderLock, is_locked
+from agentv.runs.folder_lock import LOCK_NAME, FolderLock
 from agentv.runs.record import RESULTS_FILE, format_of, repair_hint
 from agentv.runs.summary import RunSummary
 from agentv.runs.writer import Redact
@@ -189,33 +189,6 @@ def write_whole(path: Path, data: bytes | Iterable[bytes], *, is_private: bool =
 def _new_file(path: Path, is_private: bool) -> BinaryIO:
     path.unlink(missing_ok=True)  # left by a killed process with the same id, or a link
     return open(os.open(path, _NEW, PRIVATE_FILE if is_private else 0o666), "wb")
-
-
-def run_folders(root: Path | str) -> Iterator[RunFolder]:
-    """Yield the runs in `.agentv/results` of a project, newest first."""
-    results = Path(root) / RESULTS_FOLDER
-    for name in sorted(os.listdir(results), reverse=True) if results.is_dir() else ():
-        if (results / name / "run.json").is_file():
-            yield RunFolder(results / name)
-
-
-def last_unfinished(root: Path | str, *, rescored: bool = False) -> RunFolder | None:
-    """Return the newest unfinished run, preferably one that no process is writing to.
-
-    With `rescored`, only rescored runs count, otherwise only others.
-    """
-    busy = None
-    for folder in run_folders(root):
-        try:
-            manifest = folder.read_manifest()
-        except AgentvError:
-            continue  # a manifest of another version
-        if (manifest.rescored_from is not None) != rescored or manifest.finished_at or resume_obstacle(manifest):
-            continue
-        if not is_locked(folder.path):
-            return folder
-        busy = busy or folder
-    return busy
 
 
 def resume_obstacle(manifest: RunManifest) -> str:

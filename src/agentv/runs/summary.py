@@ -28,7 +28,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a run. `waits_s` is how long an endpoint's rate limit requires calls to wait.
+    """The progress of a run. `waits_s` is the longest time until an endpoint gets its next call.
 
     `down` is an endpoint that has not answered for `down_s`, never if `unreached`. `text` is what else the run awaits.
     `down_targets` are the targets that call it. `isolated` are calls that fail while others are answered.
