@@ -210,7 +210,7 @@ def test_one_request_that_has_to_wait_does_not_delay_the_others():
     assert run(main()) < 1
 
 
-def test_the_load_shows_the_wait_of_the_last_request():
+def test_the_load_shows_the_failure_and_the_wait_of_the_last_request():
     async def main():
         loop = asyncio.get_running_loop()
         limits = LocalLimits(loop.time, shared=False)
@@ -219,13 +219,15 @@ def test_the_load_shows_the_wait_of_the_last_request():
         limit.leave(await entered(limit), is_answered=True)
         assert limits.load().waits_s == 0
         limit.leave(ticket, Failure(60.0, is_refused=True))
-        ticket.retries, ticket.delay_s = 3, 60.0
+        ticket.retries, ticket.delay_s, ticket.reason = 3, 60.0, "rate_limit"
         waiting = asyncio.create_task(limit.enter(ticket))
         await passes(10.0)
+        load = limits.load()
         waiting.cancel()
-        return limits.load().waits_s
+        return load
 
-    assert run(main()) == pytest.approx(50.0)
+    load = run(main())
+    assert load.waits_s == pytest.approx(50.0) and load.failing == {"rate_limit": 1}
 
 
 def test_an_answer_with_retry_after_delays_calls_and_keeps_the_limit():

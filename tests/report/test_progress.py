@@ -41,10 +41,9 @@ FULL = Snapshot(
             "3/9 (33 %) · waiting for https://api.example.com: no answer for 2m 10s · concurrency 4",
         ),
         (
-            Snapshot(done=3, total=9, isolated={"server": 2, "timeout": 1}, concurrency=4),
+            Snapshot(done=3, total=9, failing={"server": 2, "timeout": 1}, concurrency=4),
             0.5,
-            "3/9 (33 %) · 30/min · 3 failing (server 2, timeout 1) while others are answered · ETA 12.0 s"
-            " · concurrency 4",
+            "3/9 (33 %) · 30/min · 3 failing (server 2, timeout 1) · ETA 12.0 s · concurrency 4",
         ),
         (
             Snapshot(done=3, total=9, down="https://a.example", down_s=130.0, down_targets=("judge gpt",)),

@@ -175,8 +175,8 @@ class Load(msgspec.Struct, frozen=True):
     """The load shown in the progress display: the concurrency, and the longest time until the next call.
 
     `down` is the endpoint that has been down for the longest time, `down_s`, since the start if it is `unreached`.
-    `down_targets` are the targets that call it. `text` is what else the run waits for, such as a batch. `isolated` are
-    the calls that fail while others are answered, by the class of their failure.
+    `down_targets` are the targets that call it. `text` is what else the run waits for, such as a batch. `failing` are
+    the calls that wait for a retry at endpoints that are not down, by the class of their failure.
     """
 
     concurrency: int = 0
@@ -185,7 +185,7 @@ class Load(msgspec.Struct, frozen=True):
     down_s: float = 0.0
     unreached: bool = False
     text: str | None = None
-    isolated: dict[str, int] = {}
+    failing: dict[str, int] = {}
     down_targets: tuple[str, ...] = ()
 
 
@@ -262,9 +262,10 @@ class LocalLimits(StoppableLimits):
         lanes = [(name, lane) for name, limiter in limiters.items() for lane in list(limiter.lanes.values())]
         down_for_s = [(down_s, name, lane) for name, lane in lanes if (down_s := lane.lane.down_for_s(now))]
         down_s, down, lane = max(down_for_s, key=lambda each: each[0], default=(0.0, None, None))
-        isolated = Counter(each.reason for _, lane in lanes for each in list(lane.lane.failures) if each.is_isolated)
+        up = [lane.lane for _, lane in lanes if not lane.lane.down_for_s(now)]
+        failing = Counter(ticket.reason for lane in up for ticket in list(lane.failures))
         text = self._text or ("large answers wait for memory" if self.memory.waiting else None)
         if down is None or lane is None:
-            return Load(concurrency, waits_s, text=text, isolated=isolated)
+            return Load(concurrency, waits_s, text=text, failing=failing)
         where, names = down.partition("#")[0], tuple(sorted(lane.names))
-        return Load(concurrency, waits_s, where, down_s, lane.lane.is_unreached, text, isolated, names)
+        return Load(concurrency, waits_s, where, down_s, lane.lane.is_unreached, text, failing, names)

@@ -41,7 +41,7 @@ class LimitHub(BudgetHub):
             max(loads, key=lambda load: load.down_s, default=Load()),
             concurrency=sum(owner.owned for owners in [*self._owners.values()] for owner in [*owners.values()]),
             waits_s=max((load.waits_s for load in loads), default=0.0),
-            isolated=sum((Counter(load.isolated) for load in loads), Counter[str]()),
+            failing=sum((Counter(load.failing) for load in loads), Counter[str]()),
         )
 
     async def share(self, worker: str, endpoint: str, own: Owner, load: Load) -> Part:

@@ -42,9 +42,8 @@ def status_line(snapshot: Snapshot, rate: float | None) -> str:
         parts.append(usd(snapshot.cost_usd))
     if snapshot.text is not None:
         parts.append(snapshot.text)
-    if snapshot.isolated and count != total:
-        failing = f"{sum(snapshot.isolated.values())} failing ({counted(snapshot.isolated)})"
-        parts.append(f"{failing} while others are answered")
+    if snapshot.failing and count != total:
+        parts.append(f"{sum(snapshot.failing.values())} failing ({counted(snapshot.failing)})")
     if snapshot.down is not None and count != total:
         missing = "connection" if snapshot.unreached else "answer"
         users = f" ({', '.join(snapshot.down_targets)})" if snapshot.down_targets else ""

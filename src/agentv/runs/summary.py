@@ -31,7 +31,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a run. `waits_s` is the longest time until an endpoint gets its next call.
 
     `down` is an endpoint that has not answered for `down_s`, never if `unreached`. `text` is what else the run awaits.
-    `down_targets` are the targets that call it. `isolated` are calls that fail while others are answered.
+    `down_targets` are the targets that call it. `failing` are calls that wait for a retry, by reason.
     `earlier` are the results from before the run was resumed, or carried over; rates leave them out.
     """
 
@@ -48,7 +48,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     down_s: float = 0.0
     unreached: bool = False
     text: str | None = None
-    isolated: dict[str, int] = {}
+    failing: dict[str, int] = {}
     down_targets: tuple[str, ...] = ()
 
 
