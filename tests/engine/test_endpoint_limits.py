@@ -223,6 +223,8 @@ def test_the_load_shows_the_failure_and_the_wait_of_the_last_request():
         waiting = asyncio.create_task(limit.enter(ticket))
         await passes(10.0)
         load = limits.load()
+        await entered(limit)
+        assert limits.load().waits_s == 0
         waiting.cancel()
         return load
 

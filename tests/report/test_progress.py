@@ -40,6 +40,7 @@ FULL = Snapshot(
             None,
             "3/9 (33 %) · waiting for https://api.example.com: no answer for 2m 10s · concurrency 4",
         ),
+        (Snapshot(done=3, total=9, waits_s=4.0), 3.0, "3/9 (33 %) · 3.0/s · ETA 4.0 s"),
         (
             Snapshot(done=3, total=9, failing={"server": 2, "timeout": 1}, concurrency=4),
             0.5,

@@ -172,7 +172,7 @@ class ExecutorOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """The load shown in the progress display: the concurrency, and the longest time until the next call.
+    """The load shown in the progress display: the concurrency, and how long an idle endpoint waits.
 
     `down` is the endpoint that has been down for the longest time, `down_s`, since the start if it is `unreached`.
     `down_targets` are the targets that call it. `text` is what else the run waits for, such as a batch. `failing` are
@@ -257,7 +257,8 @@ class LocalLimits(StoppableLimits):
         """Return the load over all endpoints."""
         limiters, now = dict(self._limiters), self._clock()
         concurrency = sum(limiter.endpoint.limit(now) for limiter in limiters.values())
-        open_at = [limiter.endpoint.open_at for limiter in limiters.values() if limiter.endpoint.waiting]
+        idle = [limiter.endpoint for limiter in limiters.values() if not limiter.endpoint.in_flight]
+        open_at = [endpoint.open_at for endpoint in idle if endpoint.waiting]
         waits_s = max([0.0, *(at - now for at in open_at if at < inf)])
         lanes = [(name, lane) for name, limiter in limiters.items() for lane in list(limiter.lanes.values())]
         down_for_s = [(down_s, name, lane) for name, lane in lanes if (down_s := lane.lane.down_for_s(now))]

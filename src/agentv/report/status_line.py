@@ -51,7 +51,7 @@ def status_line(snapshot: Snapshot, rate: float | None) -> str:
     elif snapshot.waits_s >= _LONG_WAIT_S and count != total:
         parts.append(f"waiting {duration(1000 * snapshot.waits_s)} for a rate limit or a retry")
     elif rate and total and total > count:
-        parts.append(f"ETA {duration(1000 * (total - count) / rate)}")
+        parts.append(f"ETA {duration(1000 * max(snapshot.waits_s, (total - count) / rate))}")
     if snapshot.concurrency:
         parts.append(f"concurrency {snapshot.concurrency}")
     return " · ".join(parts)

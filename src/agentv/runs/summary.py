@@ -28,7 +28,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a run. `waits_s` is the longest time until an endpoint gets its next call.
+    """The progress of a run. `waits_s` is how long an endpoint without calls waits for its next.
 
     `down` is an endpoint that has not answered for `down_s`, never if `unreached`. `text` is what else the run awaits.
     `down_targets` are the targets that call it. `failing` are calls that wait for a retry, by reason.
