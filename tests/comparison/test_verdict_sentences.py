@@ -8,7 +8,7 @@ from compared_runs import judged, record, write_run, write_scores
 from agentv.comparison.run_comparison import CompareOptions, compare_runs
 from agentv.comparison.scores import RunScores
 from agentv.report.comparisons.comparison_text import comparison_lines, part_rows, tables
-from agentv.report.comparisons.verdict_text import margin_sentence, verdict
+from agentv.report.comparisons.verdict_text import margin_sentence, sentence, verdict
 
 
 @pytest.fixture
@@ -70,6 +70,8 @@ def test_a_small_suite_states_the_weaker_truth_in_its_own_sentence(compared):
         compared([score + 0.03 for score in before], before)
     )
     assert "improved" not in verdict(compared(before, before[::-1]))
+    judged = sentence(found.paired, judged_only=True)
+    assert judged.endswith("The judge scores 19 of 20 cases higher; the mean could still hide a rare failure.")
 
 
 def test_only_adjusted_p_values_are_called_adjusted(tmp_path):

@@ -83,6 +83,15 @@ def test_an_uncalibrated_judge_only_scores_higher(folder, command):
     assert command("compare", "a.jsonl", "b.jsonl", "--judge-must-agree", "0.6").code == 5
 
 
+def test_an_uncalibrated_judge_only_scores_without_a_difference(folder, command):
+    truth = np.arange(1_000) % 3 > 0
+    for name in "ab":
+        write_run(folder, name, truth, truth)
+    assert sentence_of(command)[0].startswith(
+        "By the judge's scores, no difference larger than 0.004. B scored the same"
+    )
+
+
 def test_a_deterministic_evaluator_keeps_its_claim(folder, command):
     biased_runs(folder, judge=False)
     assert sentence_of(command)[0].startswith("B is better by 0.084")

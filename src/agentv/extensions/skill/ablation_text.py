@@ -13,7 +13,7 @@ from agentv.extensions.skill.arms import PREVIOUS, WITH, WITHOUT
 from agentv.extensions.skill.findings import Findings, TargetFindings
 from agentv.extensions.skill.reach import Reach
 from agentv.extensions.skill.shares import Share
-from agentv.report.comparisons.verdict_text import method, named_verdict, notes
+from agentv.report.comparisons.verdict_text import is_judged_only, method, named_verdict, notes
 from agentv.report.figures import (
     NONE,
     aligned,
@@ -75,7 +75,7 @@ def _verdicts(finding: TargetFindings, findings: Findings) -> Iterator[Line]:
             detail = f"{loaded.count} of {plural(loaded.total, 'answer')} of {names[0]} loaded it nevertheless"
             yield f"Can't tell: {detail}.", "bold red"
             continue
-        words = {"better": "Helps: ", "worse": "Hurts: "}
+        words = {} if is_judged_only(comparison) else {"better": "Helps: ", "worse": "Hurts: "}
         lead = words.get(comparison.answer, "") if label == WITHOUT else f"Compared with {names[0]}: "
         text = lead + named_verdict(comparison, names)
         yield text, _STYLES.get(comparison.answer, "bold")

@@ -70,7 +70,9 @@ def _start(verdict: str, name: str, comparison: Comparison) -> str:
         return f"Switch: {claim} {by}"
     if verdict.startswith("no worse"):
         assert comparison.non_inferiority is not None
-        return f"Switch if the other figures suit you: {name} is at most {comparison.non_inferiority.margin:g} worse"
+        source = "by the judge's scores, " if is_judged_only(comparison) else ""
+        limit = f"{comparison.non_inferiority.margin:g}"
+        return f"Switch if the other figures suit you: {source}{name} is at most {limit} worse"
     if verdict.startswith("worse"):
         claim = f"the judge scores {name} lower" if is_judged_only(comparison) else f"{name} is worse"
         return f"Do not switch: {claim} {by}"

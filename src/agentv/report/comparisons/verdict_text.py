@@ -33,18 +33,22 @@ def sentence(paired: Paired | None, before: str = "A", after: str = "B", *, judg
         return _claim(paired, after, judged_only)
     if paired.ci95 is not None and (largest := max(map(abs, paired.ci95))) <= NARROW:
         limit = math.ceil(round(1000 * largest, 6)) / 1000
-        return f"No difference larger than {max(0.001, limit):g}. {_scored(paired, after)}."
-    return f"Can't tell yet. {_scored(paired, after)}; {_power(paired)}.{_direction(paired)}"
+        no = "By the judge's scores, no" if judged_only else "No"
+        return f"{no} difference larger than {max(0.001, limit):g}. {_scored(paired, after)}."
+    return f"Can't tell yet. {_scored(paired, after)}; {_power(paired)}.{_direction(paired, judged_only)}"
 
 
-def _direction(paired: Paired) -> str:
+def _direction(paired: Paired, judged_only: bool) -> str:
     """State how many cases changed in the same direction, if only rare changes prevent a claim about the mean."""
     declined = paired.differing - paired.improved
     is_rare = paired.test == "sign flips" and paired.p_value is not None and paired.p_value < ALPHA
     if not is_rare or mcnemar_exact(paired.improved, declined) >= ALPHA:
         return ""
-    count, verb, rare = max((paired.improved, "improved", "failure"), (declined, "got worse", "gain"))
-    return f" {count:,} of {units(paired)} {verb}; the mean could still hide a rare {rare}."
+    gain, loss = (paired.improved, "improved", "higher", "failure"), (declined, "got worse", "lower", "gain")
+    count, verb, scored, rare = max(gain, loss)
+    cases = f"{count:,} of {units(paired)}"
+    changed = f"The judge scores {cases} {scored}" if judged_only else f"{cases} {verb}"
+    return f" {changed}; the mean could still hide a rare {rare}."
 
 
 def _scored(paired: Paired, after: str) -> str:
