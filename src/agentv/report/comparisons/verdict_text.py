@@ -95,8 +95,12 @@ def verdict(comparison: Comparison) -> str:
     text = named_verdict(comparison)
     if paired is None or not text.startswith("Can't tell yet"):
         return text
-    runs = " ".join(shlex.quote(side.runs[-1] if side.runs else side.label) for side in comparison.sides)
-    return f"{text} Run `agentv plan {runs}` to see how many you need."
+    return f"{text} Run `agentv plan {' '.join(map(_run_name, comparison.sides))}` to see how many you need."
+
+
+def _run_name(side: Side) -> str:
+    """Return the name of a run for a command: of a pool, the newest one."""
+    return shlex.quote(side.runs[-1] if side.runs else side.label)
 
 
 def named_verdict(comparison: Comparison, names: tuple[str, str] = ("A", "B")) -> str:
@@ -240,7 +244,7 @@ def judge_notes(found: Comparison | Matrix) -> Iterator[str]:
         return
     if not is_judged_only(found):
         if not found.judge.pairs and len(found.sides) == 2:
-            before, after = (shlex.quote(side.label) for side in found.sides)
+            before, after = map(_run_name, found.sides)
             yield (
                 "The judge agrees with labels, but labels of both runs did not decide: a judge that favours one of "
                 f"them would not show. Run `agentv judge label {after} --against {before}`"
