@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import msgspec
@@ -57,6 +58,7 @@ def test_cases_that_vary_are_drawn_more_often_and_weighted_less(history):
     manifest = RunFolder(history.path / "out").read_manifest()
     assert (manifest.draw.cases, manifest.draw.population, manifest.draw.with_history) == (30, CASES, CASES)
     assert "Drew 30 of 120 cases, by the scores in 3 runs (seed 0)" in result.stdout
+    assert re.search(r"Passed about [\d.]+ % of all cases, estimated from the 30 cases", result.stdout)
 
 
 def test_the_mean_of_the_summary_can_be_recomputed_from_the_records(history):

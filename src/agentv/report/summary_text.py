@@ -21,8 +21,8 @@ MOST_NAMES = 5
 
 def headlines(summary: RunSummary) -> list[str]:
     """Return one sentence for each target; with several targets, each starts with the name."""
-    pairs = [(name, headline(target)) for name, target in summary.targets.items()]
     draw = [draw_line(summary.draw)] if isinstance(summary.draw, CaseDraw) else []
+    pairs = [(name, headline(target, is_drawn=bool(draw))) for name, target in summary.targets.items()]
     if len(pairs) < 2:
         return [text for _, text in pairs] + draw
     return [f"{one_line(name, LONGEST_NAME)}: {text[0].lower()}{text[1:]}" for name, text in pairs] + draw
@@ -39,7 +39,7 @@ def draw_line(draw: CaseDraw) -> str:
     return f"{drew}, by the scores{part} in {runs} (seed {draw.seed}); means and rates are weighted estimates for all"
 
 
-def headline(target: TargetSummary) -> str:
+def headline(target: TargetSummary, *, is_drawn: bool = False) -> str:
     """Return the pass rate with its denominator, and the number of jobs that it leaves out."""
     noun = "case" if target.jobs == target.cases else "job"
     left_out = {"errored": target.errors, "unscored": target.unscored, "not run": target.skipped}
@@ -50,7 +50,9 @@ def headline(target: TargetSummary) -> str:
     if not target.scored:
         return "; ".join([f"No {noun} was scored", *rest])
     of = plural(target.scored, noun) + (" scored" if rest else "")
-    return "; ".join([f"Passed {_rounded(target.pass_rate or 0.0)} of the {of}", *rest])
+    rate = _rounded(target.pass_rate or 0.0)
+    passed = f"about {rate} of all cases, estimated from the {of}" if is_drawn else f"{rate} of the {of}"
+    return "; ".join([f"Passed {passed}", *rest])
 
 
 def _rounded(share: float) -> str:
