@@ -15,9 +15,11 @@ from agentv.model.case import EvalCase
 from agentv.model.environment import Environment
 from agentv.model.response import Response, TargetFailure
 from agentv.registry import TARGETS
+from agentv.runs.record import encode_record
 from agentv.settings.environment import Home
 from agentv.targets.target import ModelApi
 from agentv_testing import FaultyServer
+from made_results import made as made_result
 from waiting import let_others_run
 
 AGENT = """
@@ -152,7 +154,7 @@ def home(tmp_path):
         (tmp_path / name / "agent.sh").write_text(PROGRAM)
         (tmp_path / name / "agent.sh").chmod(0o755)
     for name, id in {"results.jsonl": "one", "others.jsonl": "two"}.items():
-        (tmp_path / name).write_text(json.dumps({"eval_id": id, "target": "t", "candidate_answer": "Hello"}) + "\n")
+        (tmp_path / name).write_bytes(encode_record(made_result(eval_id=id, dataset="", candidate_answer="Hello")))
     return Home(str(tmp_path), Environment())
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from agentv.errors import EXIT_USAGE, AgentvError, UsageError, file_errors
 from agentv.model.manifest import RunManifest
 from agentv.model.result import SCHEMA_VERSION
 from agentv.model.values import hash_bytes
-from agentv.registry import RESULT_FORMATS, service
+from agentv.registry import service
 from agentv.runs.folder_lock import LOCK_NAME, FolderLock
 from agentv.runs.record import RESULTS_FILE, format_of, repair_hint
 from agentv.runs.summary import RunSummary
@@ -241,6 +241,14 @@ def output_paths(out: str | None, file_format: str | None = None) -> tuple[str |
     return None, (os.path.abspath(out), file_format)  # a target may change the working directory
 
 
+def _yaml_document(line: bytes) -> bytes:
+    import yaml  # late: only `--format yaml` needs it
+
+    options: dict[str, Any] = {"encoding": "utf-8", "explicit_start": True, "allow_unicode": True, "sort_keys": False}
+    document: bytes = yaml.dump(msgspec.json.decode(line), Dumper=yaml.CSafeDumper, **options)
+    return document
+
+
 def export_records(results: Path, target: str, file_format: str) -> None:
     """Write all records to a file: `jsonl` as they are, `yaml` as one document each.
 
@@ -248,7 +256,7 @@ def export_records(results: Path, target: str, file_format: str) -> None:
     """
     path = Path(os.path.realpath(target))
     with file_errors(f"Cannot write {target}"), results.open("rb") as lines:
-        data = RESULT_FORMATS.find("agentv-yaml").documents(lines) if file_format == "yaml" else lines
+        data = map(_yaml_document, lines) if file_format == "yaml" else lines
         if path.is_file() or not path.exists():
             write_whole(path, data, is_private=False)  # the user chose the place, and the umask applies
         else:

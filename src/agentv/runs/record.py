@@ -186,10 +186,10 @@ def record_from_data(data: Any, run_id: str = "", needs_score: bool = True) -> R
     """Convert decoded JSON or YAML: a record, or a row of AgentV (TypeScript). Raises RecordError."""
     if not isinstance(data, dict):
         raise RecordError("Expected an object")
-    if "schema_version" not in data:
+    if "schema_version" not in data and "agentv-jsonl" in RESULT_FORMATS.names():
         converted: Result = RESULT_FORMATS.find("agentv-jsonl").convert(data, run_id, needs_score)
         return converted
-    _check_version(data["schema_version"])
+    _check_version(data.get("schema_version", "missing"))
     try:
         return msgspec.convert(data, Result)
     except msgspec.ValidationError as error:

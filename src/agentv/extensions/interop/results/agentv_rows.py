@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -161,17 +161,6 @@ class AgentvYaml:
                         raise damaged(path, f"document {number}", error) from error
         except (yaml.YAMLError, ValueError, RecursionError) as error:  # PyYAML reads `-` as a number, and fails
             raise AgentvError(f"Cannot read {path}", str(error)) from error
-
-    @staticmethod
-    def documents(lines: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield records, passed as lines of JSON, as YAML documents."""
-        options: dict[str, Any] = {
-            "encoding": "utf-8",
-            "explicit_start": True,
-            "allow_unicode": True,
-            "sort_keys": False,
-        }
-        return (yaml.dump(msgspec.json.decode(line), Dumper=yaml.CSafeDumper, **options) for line in lines)
 
 
 def _result(row: _Row, run_id: str) -> Result:
