@@ -13,7 +13,6 @@ A failing command is followed by `$ echo $?`. `pip install` commands are skipped
 """
 
 import os
-import pty
 import re
 import shutil
 import subprocess
@@ -161,7 +160,7 @@ def run_console(block, place, *, accept=False):
 
 def run(command, *, on_terminal):
     """Return the exit code and the output of a command, without colours and trailing spaces."""
-    reader, writer = pty.openpty() if on_terminal else os.pipe()
+    reader, writer = os.openpty() if on_terminal else os.pipe()
     process = subprocess.Popen(["sh", "-c", command], stdout=writer, stderr=writer, stdin=subprocess.DEVNULL)
     os.close(writer)
     printed = b"".join(iter(lambda: read_some(reader), b"")).decode()

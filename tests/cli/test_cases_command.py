@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import subprocess
 import sys
 
@@ -141,7 +140,7 @@ def test_resolve_includes_the_contents_of_files(tmp_path):
 
 
 def test_a_terminal_gets_a_table(dataset):
-    main, child = pty.openpty()
+    main, child = os.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "agentv", "cases", str(dataset)], stdout=child, stderr=subprocess.DEVNULL, close_fds=True
     )

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import shutil
 import subprocess
@@ -106,7 +105,7 @@ def test_annotations_are_the_only_workflow_commands(project):
 
 @pytest.mark.parametrize("name", ["validate", "cases", "why", "report"])
 def test_a_terminal_gets_only_our_own_styles(project, name):
-    terminal, child = pty.openpty()
+    terminal, child = os.openpty()
     command = [sys.executable, "-m", "agentv", *ALL[name]]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200", "EVIL": EVIL}
     process = subprocess.Popen(command, cwd=project, env=environment, stdout=child, stderr=child, stdin=child)

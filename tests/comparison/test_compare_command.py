@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import pty
 import re
 import subprocess
 from types import SimpleNamespace
@@ -82,7 +81,7 @@ def test_the_conclusion_comes_first_and_the_details_follow(agentv, runs):
 
 
 def test_a_narrow_terminal_truncates_tables_but_not_sentences(runs, program):
-    reader, writer = pty.openpty()
+    reader, writer = os.openpty()
     command = [program, "compare", *map(str, runs)]
     environment = {**os.environ, "COLUMNS": "60", "TERM": "xterm"}
     with subprocess.Popen(command, stdout=writer, stdin=subprocess.DEVNULL, env=environment) as process:

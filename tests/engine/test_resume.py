@@ -2,7 +2,6 @@
 
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -296,6 +295,7 @@ def test_two_processes_do_not_write_to_one_folder(project):
 
 
 def limited_to(size):
+    resource = pytest.importorskip("resource")
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 

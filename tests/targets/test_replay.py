@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import resource
 import sys
 
 import pytest
@@ -216,6 +215,7 @@ def test_an_incomplete_last_line_is_ignored(ask, write):
 
 def test_a_large_file_is_not_loaded_into_memory(tmp_path):
     """Only the offsets of 40,000 results of 2 kB each are kept."""
+    resource = pytest.importorskip("resource")
     line = to_json(record("case-@", "x" * 2000)).decode() + "\n"
     with (tmp_path / "results.jsonl").open("w") as stream:
         stream.writelines(line.replace("@", str(number)) for number in range(40_000))

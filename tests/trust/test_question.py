@@ -1,7 +1,6 @@
 """The question on a real terminal: asked once, remembered, and asked again when a script changes."""
 
 import os
-import pty
 import subprocess
 
 import pytest
@@ -17,7 +16,7 @@ def stranger(tmp_path, program):
 
 def on_terminal(stranger, path, answer):
     """Run `agentv eval` on a terminal, type an answer, and return the exit code and all that was shown."""
-    ours, theirs = pty.openpty()
+    ours, theirs = os.openpty()
     command = [stranger.program, "eval", path, "--quiet"]
     with subprocess.Popen(command, cwd=stranger.mine, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import random
 import select
 import signal
@@ -135,7 +134,7 @@ def test_result_files_without_cases_need_the_datasets(judged, command):
 
 def test_one_key_is_enough_on_a_terminal(judged):
     """On a terminal, no Enter is needed, Ctrl-D ends the session, and labels are kept."""
-    ours, theirs = pty.openpty()
+    ours, theirs = os.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "agentv", "judge", "label", "run"],
         cwd=judged.path, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
