@@ -20,14 +20,15 @@ Any other exception is a bug in agentv and shows its traceback.
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypedDict, Unpack
 
+from agentv.lazy_regex import lazy_regex
+
 _LONGEST_WORD = 256
-_LAST_WORD = re.compile(r"\S*\Z")
-_LAST_TOKEN = re.compile(r"[\w+/=.~%:@&?-]*\Z")
+_LAST_WORD = lazy_regex(r"\S*\Z")
+_LAST_TOKEN = lazy_regex(r"[\w+/=.~%:@&?-]*\Z")
 
 EXIT_OK = 0
 EXIT_FINDINGS = 1

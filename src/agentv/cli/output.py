@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import sys
 import warnings
@@ -16,6 +15,7 @@ from typing import Any
 import click
 
 from agentv.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, AgentvError, MappedNote, RunWarning
+from agentv.lazy_regex import lazy_regex
 from agentv.report.figures import disarm_commands, fit_stream, fitting, safe_json, safe_text
 
 
@@ -203,8 +203,8 @@ def stdout_error() -> OSError | None:
 _FROZEN_S = 2.0
 """How long an interrupted command waits for a terminal or a pipe that is not read."""
 _CHECK_S = 0.1
-_TERMINAL_PIECES = re.compile(rb"[\b\t\r\n]|[^\b\t\r\n]{1,256}")
-_PIPE_PIECES = re.compile(rb"(?s:.{1,4096})")
+_TERMINAL_PIECES = lazy_regex(rb"[\b\t\r\n]|[^\b\t\r\n]{1,256}")
+_PIPE_PIECES = lazy_regex(rb"(?s:.{1,4096})")
 """What a stream that is writable takes without blocking."""
 
 _is_interrupted: Callable[[], bool] = bool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from functools import partial
 
@@ -22,16 +21,17 @@ from agentv.datasets.formats.dataset_format import (
 )
 from agentv.datasets.formats.foreign_files import hint_for
 from agentv.errors import DatasetNotFoundError
+from agentv.lazy_regex import lazy_regex
 from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS
 from agentv.settings.format_choice import Candidate, strongest
 
-_OUR_LIST = re.compile(rb"""(?m)^["']?(?:evalcases|eval_cases)["']?\s*:""")
-_TESTS = re.compile(rb"""(?m)^["']?tests["']?\s*:""")
-_OTHER_LISTS = re.compile(
+_OUR_LIST = lazy_regex(rb"""(?m)^["']?(?:evalcases|eval_cases)["']?\s*:""")
+_TESTS = lazy_regex(rb"""(?m)^["']?tests["']?\s*:""")
+_OTHER_LISTS = lazy_regex(
     rb"""(?m)^["']?(?:prompts|providers|targets|scenarios|redteam|defaultTest|tasks|default_test|environment"""
     rb"""|evaluate_options)["']?\s*:"""
 )
-_FIELDS = re.compile(rb"(?m)^fields\s*:")
+_FIELDS = lazy_regex(rb"(?m)^fields\s*:")
 MAPPED = "records"
 """The format of records with a field map."""
 

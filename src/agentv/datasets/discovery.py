@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
@@ -11,11 +10,12 @@ import msgspec
 from agentv.datasets.detection import MAPPED, detect, unsupported
 from agentv.datasets.formats import dataset_format as formats
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidDatasetError, UsageError
+from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import nearest
 from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS, FORMATS
 from agentv.support import patterns as globs
 
-_MAGIC = re.compile(r"[*?\[{]")
+_MAGIC = lazy_regex(r"[*?\[{]")
 _SHOWN = 10
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 Warn = Callable[[DatasetWarning], None]

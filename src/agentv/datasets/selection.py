@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -13,6 +12,7 @@ from typing import Any
 import msgspec
 
 from agentv.errors import UsageError, file_errors, plural
+from agentv.lazy_regex import lazy_regex
 from agentv.model.case import NO_DETAILS, EvalCase
 from agentv.model.diagnostics import did_you_mean
 from agentv.model.values import draw_rank
@@ -27,7 +27,7 @@ _MAX_KEPT = 10_000
 
 _MAX_SHOWN = 20
 
-_KEY = re.compile(r"(?:tag|metadata\.[^=]+?)!?=")
+_KEY = lazy_regex(r"(?:tag|metadata\.[^=]+?)!?=")
 
 
 class Selection(msgspec.Struct, frozen=True):

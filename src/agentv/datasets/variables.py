@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agentv.errors import InvalidDatasetError
+from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import KeyPath, Problems, did_you_mean, field_name
 from agentv.model.environment import Environment
 from agentv.model.values import to_json
@@ -24,7 +25,7 @@ MARK = b"${{"
 
 Replace = Callable[[str, KeyPath], Any]
 
-_NAME = re.compile(r"\{\{\s*(?P<name>[A-Za-z_][A-Za-z0-9_.]*)\s*\}\}")
+_NAME = lazy_regex(r"\{\{\s*(?P<name>[A-Za-z_][A-Za-z0-9_.]*)\s*\}\}")
 _TEMPLATE_KEYS = ("criteria", "expected_outcome", "input", "input_files", "expected_output")
 _MISSING = object()
 _NOT_SET, _EMPTY = "is not set", "is empty"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from agentv.datasets.selection import CaseName
 from agentv.errors import UsageError, plural
+from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import did_you_mean
 from agentv.runs.baselines.pool import PooledStore, PoolMember, open_pool
 from agentv.runs.catalogue import RunEntry, RunJournal, project_runs
@@ -21,10 +21,10 @@ Ended = Literal["failed", "borderline", "errors"]
 
 _NONE = {"failed": "No case failed", "borderline": "No case is borderline", "errors": "No case errored"}
 
-_RELATIVE = re.compile(r"(latest|@[\w.-]+)(?:~(\d{1,9}))?")
-_ID_PREFIX = re.compile(r"\d[\d-]*[0-9a-f]*")
-_COMMIT = re.compile(r"[0-9a-f]{7,64}")
-_RUN_NAME = re.compile(r"\w[\w.-]*")
+_RELATIVE = lazy_regex(r"(latest|@[\w.-]+)(?:~(\d{1,9}))?")
+_ID_PREFIX = lazy_regex(r"\d[\d-]*[0-9a-f]*")
+_COMMIT = lazy_regex(r"[0-9a-f]{7,64}")
+_RUN_NAME = lazy_regex(r"\w[\w.-]*")
 _MOST_SHOWN = 5
 
 

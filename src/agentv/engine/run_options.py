@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -17,6 +16,7 @@ from agentv.datasets.selection import Selection, parse_rows, parse_sample, parse
 from agentv.engine.gates.gate_options import Gates
 from agentv.engine.named_runs import Ended, cases_that_ended, check_run_name, lasting_baseline, lasting_name
 from agentv.errors import DatasetWarning, UsageError
+from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import MOST_TRIALS
 from agentv.model.sandbox_settings import Engine
 from agentv.settings.command_option import OptionStruct, declared_options, option_field
@@ -28,7 +28,7 @@ Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
 
 TRANSCRIPT = "transcript"
-_LIMIT = re.compile(r"(?:.*=)?\s*[\d.]+\s*")
+_LIMIT = lazy_regex(r"(?:.*=)?\s*[\d.]+\s*")
 """A rule of `--stop-when` that does not name a run."""
 """The name of the target that recorded sessions answer for, unless another is given."""
 

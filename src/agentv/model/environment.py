@@ -9,25 +9,26 @@ from urllib.parse import unquote, unquote_plus
 
 import msgspec
 
+from agentv.lazy_regex import lazy_regex
 from agentv.model.sandbox_settings import RunSandbox
 
 SHORTEST_SECRET = 8
 """Shorter values are not redacted: they occur too often in ordinary text."""
 
 SECRET_WORDS = "KEY|TOKEN|SECRETS?|PAT|CREDENTIALS?|DSN|AUTHORIZATION|COOKIE"
-_SECRET_NAME = re.compile(
+_SECRET_NAME = lazy_regex(
     rf"""(?:^|_)(?:{SECRET_WORDS}|JWT|BEARER|WEBHOOK|CONN_STR)(?:_|$) | PASSWORD | PASSWD | PASSPHRASE | APIKEY
     | TOKEN(?:_|$) | TOKENS$ | (?:^|_)PASS\d*$ | _PWD$""",
     re.VERBOSE,
 )
-_COUNT_NAME = re.compile(r"(?:^|_)(?:MAX|MIN|NUM|TOTAL|INPUT|OUTPUT|PROMPT|COMPLETION|CONTEXT|BUDGET)_(?:\w+_)?TOKENS$")
+_COUNT_NAME = lazy_regex(r"(?:^|_)(?:MAX|MIN|NUM|TOTAL|INPUT|OUTPUT|PROMPT|COMPLETION|CONTEXT|BUDGET)_(?:\w+_)?TOKENS$")
 """Numbers of tokens, such as `MAX_TOKENS`."""
-_PLACE_NAME = re.compile(r"_(?:FILE|PATH|DIR|SOCK)$")
+_PLACE_NAME = lazy_regex(r"_(?:FILE|PATH|DIR|SOCK)$")
 """Variables that name a file with a secret, not the secret."""
 
-_ADDRESS_NAME = re.compile(r"(?:^|_)(?:URL|URI|CONNECTION_STRING)$")
-_ADDRESS_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@:]*:([^\s/?#@]+)@", re.IGNORECASE)
-_ADDRESS_PARAMETER = re.compile(
+_ADDRESS_NAME = lazy_regex(r"(?:^|_)(?:URL|URI|CONNECTION_STRING)$")
+_ADDRESS_PASSWORD = lazy_regex(r"[a-z][a-z0-9+.-]*://[^\s/?#@:]*:([^\s/?#@]+)@", re.IGNORECASE)
+_ADDRESS_PARAMETER = lazy_regex(
     r"[?&;](?:[\w.-]*(?:key|token|secret|password|passwd|signature|credential)|sig|pwd|auth)=([^\s&#;]+)", re.IGNORECASE
 )
 

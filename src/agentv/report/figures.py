@@ -9,6 +9,8 @@ from functools import cache
 from io import TextIOWrapper
 from typing import NamedTuple, TextIO
 
+from agentv.lazy_regex import lazy_regex
+
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _DIGITS = "12345678"
 NONE = "-"
@@ -167,30 +169,30 @@ def can_show_bars(encoding: str | None) -> bool:
     return True
 
 
-_BACKTICKS = re.compile("`+")
+_BACKTICKS = lazy_regex("`+")
 
 # C0 and C1 controls without tab and newline; soft hyphen, Arabic letter mark, zero-width space, marks, embeddings,
 # overrides, isolates, separators, word joiner and other invisible operators, byte order mark, interlinear annotation,
 # tags. Joiners (U+200C, U+200D) stay: Persian and emoji need them.
-_INVISIBLE = re.compile(
+_INVISIBLE = lazy_regex(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _BUILD_SERVER = r"##(?=\[|vso\[|teamcity\[)"
 # JSON escapes the other controls itself, and is otherwise printed as it is.
-_UNSAFE_JSON = re.compile(f"[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|{_BUILD_SERVER}")
+_UNSAFE_JSON = lazy_regex(f"[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|{_BUILD_SERVER}")
 # GitHub runs `::name::` at the start of a line, and like other build servers `##[name]` anywhere.
-_WORKFLOW_COMMAND = re.compile(rf"^[^\S\n]*::|{_BUILD_SERVER}", re.MULTILINE)
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_BREAKS = re.compile("\r\n|[\r\x0b\x0c\u0085\u2028\u2029]")
-_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#&|~!$@:=^]")
-_STARTS_BLOCK = re.compile(r"(?=[-+]|\d+[.)])")
+_WORKFLOW_COMMAND = lazy_regex(rf"^[^\S\n]*::|{_BUILD_SERVER}", re.MULTILINE)
+_SURROGATE = lazy_regex("[\ud800-\udfff]")
+_BREAKS = lazy_regex("\r\n|[\r\x0b\x0c\u0085\u2028\u2029]")
+_MARKDOWN = lazy_regex(r"[\\`*_{}\[\]<>#&|~!$@:=^]")
+_STARTS_BLOCK = lazy_regex(r"(?=[-+]|\d+[.)])")
 _NO_MENTION = "\u2060"
 
 
 def visible(text: str) -> str:
     """Escape invisible and control characters. Tabs and newlines stay; `\\r\\n` becomes a newline."""
-    if text.isprintable():
+    if text.replace("\n", "").isprintable():
         return text
     text = text.replace("\r\n", "\n")
     return _SURROGATE.sub("\ufffd", _INVISIBLE.sub(_escape, text))
@@ -203,7 +205,7 @@ def safe_text(text: str) -> str:
 
 def disarm_commands(text: str) -> str:
     """Escape the commands that build servers find in the output of a program."""
-    return _WORKFLOW_COMMAND.sub(_disarmed, text)
+    return _WORKFLOW_COMMAND.sub(_disarmed, text) if "::" in text or "##" in text else text
 
 
 def _disarmed(match: re.Match[str]) -> str:
@@ -226,7 +228,8 @@ def one_line(text: str, longest: int) -> str:
     """Return at most `longest` characters on one line; a cut is marked with `…`."""
     # Only the start of a long text is read.
     start = text[: 4 * longest + 16]
-    line = disarm_commands(" ".join(visible(_BREAKS.sub(" ", start)).split()))
+    words = start if start.isprintable() else visible(_BREAKS.sub(" ", start))
+    line = disarm_commands(" ".join(words.split()))
     return line if len(line) <= longest and len(start) == len(text) else line[: longest - 1].rstrip() + "…"
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from agentv.lazy_regex import lazy_regex
 from agentv.model.environment import SHORTEST_SECRET
 
 if TYPE_CHECKING:
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 REPLACEMENT = "[redacted]"
 
-_ENCODED = re.compile(rb"%[0-9A-Fa-f]{2}|\\{1,32}u[0-9A-Fa-f]{4}")
-_PLAIN = re.compile(r"[A-Za-z0-9_.~-]+")
-_LETTERS_AND_DIGITS = re.compile(r"[A-Za-z0-9]+")
+_ENCODED = lazy_regex(rb"%[0-9A-Fa-f]{2}|\\{1,32}u[0-9A-Fa-f]{4}")
+_PLAIN = lazy_regex(r"[A-Za-z0-9_.~-]+")
+_LETTERS_AND_DIGITS = lazy_regex(r"[A-Za-z0-9]+")
 # Nested JSON doubles backslashes. The pattern starts with a fixed character and is bounded, which keeps it fast.
 _SLASHES = r"\\\\{0,31}"
 _ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
@@ -43,8 +44,8 @@ _RECORDS = frozenset((
 _FLAT = frozenset(("options", "defaults", "versions", "fingerprints"))
 
 
-_GITHUB_START = re.compile(rb"gh[pousr]_")
-_SHAPES = re.compile(
+_GITHUB_START = lazy_regex(rb"gh[pousr]_")
+_SHAPES = lazy_regex(
     r"""(?<![A-Za-z0-9])(?:
       sk-(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{20,}
     | gh[pousr]_[A-Za-z0-9]{30,} | github_pat_[A-Za-z0-9_]{30,}

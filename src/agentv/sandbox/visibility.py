@@ -11,6 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from agentv.lazy_regex import lazy_regex
+
 AGENTV = str(Path(__file__).parents[2])
 """The folder that agentv is imported from."""
 
@@ -130,7 +132,7 @@ _NAMES_IN = {
 }
 """Names that are secrets only in a folder of a certain name. All names are compared in lower case."""
 
-_CREDENTIALS = re.compile(rb"extraheader|https?://[^/\s@]+@|password\s*=", re.IGNORECASE)
+_CREDENTIALS = lazy_regex(rb"extraheader|https?://[^/\s@]+@|password\s*=", re.IGNORECASE)
 """What makes the settings of a Git repository a secret: a header or an address with a token."""
 
 _SETTLED_NS = 2_000_000_000

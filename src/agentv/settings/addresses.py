@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from urllib.parse import urlsplit
 
+from agentv.lazy_regex import lazy_regex
 from agentv.settings.environment import REFERENCE
 
-_PATH = re.compile("[/?#]")
-_AMBIGUOUS = re.compile(r"[\s\\\x00-\x1f\x7f]")
+_PATH = lazy_regex("[/?#]")
+_AMBIGUOUS = lazy_regex(r"[\s\\\x00-\x1f\x7f]")
 """Characters that programs read differently: in `http://a\\@b/`, the host is `a` for a browser and `b` for Python."""
 
 

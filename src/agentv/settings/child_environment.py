@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
+from agentv.lazy_regex import lazy_regex
 from agentv.model.environment import Environment, address_secrets
 
 _LIST = """
@@ -77,7 +77,7 @@ def _has_secret(value: str, secrets: frozenset[str]) -> bool:
     return value in secrets or ("://" in value and any(address_secrets(value)))
 
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = lazy_regex(r"[A-Za-z_][A-Za-z0-9_]*")
 _names: set[str] = set()
 
 

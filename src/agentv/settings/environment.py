@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import KeyPath, Problems, did_you_mean, field_name
 from agentv.model.environment import SECRET_WORDS, Environment
 
-REFERENCE = re.compile(r"\$\{\{\s*(?P<variable>[A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+REFERENCE = lazy_regex(r"\$\{\{\s*(?P<variable>[A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 """`${{ VAR }}` anywhere in a text."""
 
-_SECRET_FIELD = re.compile(rf"(?:^|_)(?:{SECRET_WORDS}|PASSWORD|PASSWD|PASSPHRASE|APIKEY|JWT|BEARER)$")
+_SECRET_FIELD = lazy_regex(rf"(?:^|_)(?:{SECRET_WORDS}|PASSWORD|PASSWD|PASSPHRASE|APIKEY|JWT|BEARER)$")
 
 
 MASK = "[secret]"

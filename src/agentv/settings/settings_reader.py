@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
+from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import MOST_TRIALS, KeyPath, Problems, did_you_mean, field_name, nearest, type_word
 from agentv.model.evaluator import Verdicts
 from agentv.model.sandbox_settings import Sandboxed
@@ -32,12 +33,12 @@ _WORDS = {
     "array": "an array",
     "null": "null",
 }
-_EXPECTED = re.compile(r"Expected `(?P<expected>[^`]+)`(?:, got `(?P<got>[^`]+)`)?")
+_EXPECTED = lazy_regex(r"Expected `(?P<expected>[^`]+)`(?:, got `(?P<got>[^`]+)`)?")
 UNKNOWN_FIELD = "Unknown field"
 """The beginning of every message about a key that is not a setting."""
 
 _BOUNDS = {" >= ": " of at least ", " <= ": " of at most ", " > ": " greater than ", " < ": " less than "}
-_WHERE = re.compile(r" - at `\$(?P<where>[^`]*)`$")
+_WHERE = lazy_regex(r" - at `\$(?P<where>[^`]*)`$")
 
 
 def read_settings(
@@ -224,6 +225,8 @@ def _bound(text: str) -> str:
 
 def _snake(key: str) -> str:
     """Convert camelCase and kebab-case to snake_case; leave anything else (`MODEL`) unchanged."""
+    if key.islower():
+        return key.replace("-", "_")
     return re.sub(r"(?<=[a-z0-9])[A-Z]+", lambda capitals: "_" + capitals[0].lower(), key).replace("-", "_")
 
 

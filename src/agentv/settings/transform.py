@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from agentv.errors import UsageError, start_of
+from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import KeyPath, Problems
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.response import content_text
@@ -25,13 +26,13 @@ from agentv.support.json_values import MISSING, steps_of, value_at
 from agentv.support.patterns import search
 from agentv.support.user_code import describe, load
 
-_THINKING = re.compile(r"<(?P<closing>/?)(?P<name>think|thinking|thought)>", re.IGNORECASE)
-_FENCED = re.compile(r"(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<text>.*?)\n?[ \t]*(?P=fence)", re.DOTALL)
-_ANSI = re.compile(r"\x1b(?:[@-Z\\-_]|\[[0-?]*[ -/]*[@-~])")
+_THINKING = lazy_regex(r"<(?P<closing>/?)(?P<name>think|thinking|thought)>", re.IGNORECASE)
+_FENCED = lazy_regex(r"(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<text>.*?)\n?[ \t]*(?P=fence)", re.DOTALL)
+_ANSI = lazy_regex(r"\x1b(?:[@-Z\\-_]|\[[0-?]*[ -/]*[@-~])")
 """Escape codes of terminals, such as those of colours."""
 
 _LONGEST_CODE = 80
-_SCRIPT_FILE = re.compile(r"(?P<file>.+\.[cm]?[jt]s)(?::(?P<name>\w+))?")
+_SCRIPT_FILE = lazy_regex(r"(?P<file>.+\.[cm]?[jt]s)(?::(?P<name>\w+))?")
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _WITH_CONTEXT = 2
 """The number of parameters of a function that gets the context too."""

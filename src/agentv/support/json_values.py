@@ -8,9 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
+from agentv.lazy_regex import lazy_regex
+
 Step = str | int
 
-_STEP = re.compile(
+_STEP = lazy_regex(
     r"""\.(?P<name>[^.\[\]*?'"]+) | \[(?P<index>-?\d+)\] | \[(?P<quote>['"])(?P<key>.*?)(?P=quote)\]""", re.VERBOSE
 )
 
@@ -102,9 +104,9 @@ def _inside(value: Any, step: Step) -> Any:
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_HALF = lazy_regex(rb"\\u[dD][89a-fA-F]")
 # Matches all escapes, so that `\\ud800`, an escaped backslash and five letters, is left alone.
-_ESCAPE = re.compile(
+_ESCAPE = lazy_regex(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )

@@ -20,8 +20,9 @@ from pathlib import Path
 from types import FrameType
 
 from agentv.errors import AgentvError
+from agentv.lazy_regex import lazy_regex
 
-_TOKEN = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", re.DOTALL)
+_TOKEN = lazy_regex(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", re.DOTALL)
 _FOLDERS, _ANYTHING, _WITHIN, _ONE = "**/", "**", "*", "?"
 _OPTIONAL = frozenset((_FOLDERS, _ANYTHING, _WITHIN))
 MOST_ALTERNATIVES = 1_000
@@ -187,7 +188,7 @@ def upward(folder: str, root: str) -> list[str]:
 
 LIMIT_SECONDS = 5.0
 
-_REPEATS = re.compile(r"[*+?{]")
+_REPEATS = lazy_regex(r"[*+?{]")
 _FEW_ALTERNATIVES = 8
 _SHORT = 4_000
 """Characters in which a single repetition, which may take quadratic time, is found quickly."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from agentv.errors import UsageError
+from agentv.lazy_regex import lazy_regex
 from agentv.model.call_trace import COMMAND_TRACE_WAIT_S
 from agentv.model.diagnostics import did_you_mean
 from agentv.model.message import ChatFormat
@@ -25,22 +26,22 @@ from agentv.trust.env_file import environment_of
 from agentv.trust.inventory import NamedUse
 
 PLACEHOLDERS = ("PROMPT", "PROMPT_FILE", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "VARIABLES", "OUTPUT_FILE")
-PLACEHOLDER = re.compile(r"(?<!\$)\{(?P<name>[A-Z][A-Z0-9_]*)\}")
+PLACEHOLDER = lazy_regex(r"(?<!\$)\{(?P<name>[A-Z][A-Z0-9_]*)\}")
 """`{UPPER}`, but not the shell's `${UPPER}`."""
 
 _TEXTS = ("PROMPT", "GUIDELINES", "EVAL_ID", "FILES", "VARIABLES")
 """Placeholders whose values come from a dataset."""
 
-_FILE_PLACEHOLDER = re.compile(r"(?<!\$)\{(?P<name>path|basename)\}")
+_FILE_PLACEHOLDER = lazy_regex(r"(?<!\$)\{(?P<name>path|basename)\}")
 _PREFIX = "AGENTV_"
 
 
-_MENTIONED = re.compile(rf"\b{_PREFIX}({'|'.join(PLACEHOLDERS)})\b")
+_MENTIONED = lazy_regex(rf"\b{_PREFIX}({'|'.join(PLACEHOLDERS)})\b")
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "su", "busybox"))
 _CODE_OPTIONS = {
-    **dict.fromkeys(_SHELLS, re.compile(r"-\w*c|--command")),
-    **dict.fromkeys(("python", "python3"), re.compile(r"-\w*c")),
-    **dict.fromkeys(("node", "perl", "ruby"), re.compile(r"-\w*[eE]|--eval")),
+    **dict.fromkeys(_SHELLS, lazy_regex(r"-\w*c|--command")),
+    **dict.fromkeys(("python", "python3"), lazy_regex(r"-\w*c")),
+    **dict.fromkeys(("node", "perl", "ruby"), lazy_regex(r"-\w*[eE]|--eval")),
 }
 """Programs that execute an argument as code, and the option before it."""
 _OPTIONS_AFTER_ARGUMENTS = frozenset(("su", "busybox"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from agentv.errors import UsageError
+from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name, type_word
 from agentv.model.environment import address_secrets
 from agentv.registry import SERVICES, TARGETS
@@ -17,7 +17,7 @@ from agentv.settings.environment import REFERENCE, interpolate, is_secret_field,
 from agentv.settings.settings_reader import declares, field_of, read_settings
 from agentv.targets.target import Target
 
-_OTHER_VARIABLE = re.compile(r"\$[A-Z_][A-Z0-9_]*|\$\{\s*\w+\s*\}|\{\{\s*(?:env\.\w+|[A-Z_][A-Z0-9_]*)\s*\}\}")
+_OTHER_VARIABLE = lazy_regex(r"\$[A-Z_][A-Z0-9_]*|\$\{\s*\w+\s*\}|\{\{\s*(?:env\.\w+|[A-Z_][A-Z0-9_]*)\s*\}\}")
 """Variables in the syntax of shells and other tools, which would be sent as the key itself."""
 
 TARGET_REFERENCES = ("judge_target", "fallback_targets")
@@ -313,7 +313,7 @@ def written_secrets(entry: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     return ((path, text) for path, text in iter_texts(entry) if is_secret_field(path) and not any(references(text)))
 
 
-_MARKED = re.compile(r"<(\w+)>")
+_MARKED = lazy_regex(r"<(\w+)>")
 
 
 def variables_in_addresses(entry: dict[str, Any]) -> Iterator[str]:

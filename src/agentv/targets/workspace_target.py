@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from agentv.errors import UsageError
+from agentv.lazy_regex import lazy_regex
 from agentv.model.workspace_settings import WorkspaceFile
 from agentv.targets.target import Target
 
@@ -65,11 +66,11 @@ def _located(path: str, home: str) -> str:
 
 
 SKILL_FILE = "SKILL.md"
-_NAME = re.compile(r"^name:[ \t]*[\"']?([A-Za-z0-9][\w.-]{0,63})[\"']?[ \t]*(?:#.*)?$", re.MULTILINE)
-_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
+_NAME = lazy_regex(r"^name:[ \t]*[\"']?([A-Za-z0-9][\w.-]{0,63})[\"']?[ \t]*(?:#.*)?$", re.MULTILINE)
+_FRONT_MATTER = lazy_regex(r"\A---[ \t]*\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
 _LONGEST = 64 * 1024
 _DEEPEST = 4
-_LEFT_OUT = re.compile(
+_LEFT_OUT = lazy_regex(
     r"evals?|evals?\.json|.*trigger[_-]?evals?.*\.jsonl?|\.env(?:\..*)?|\.git|\.agentv|__pycache__|\.venv|node_modules",
     re.IGNORECASE,
 )

@@ -9,13 +9,14 @@ from pathlib import Path
 import msgspec
 
 from agentv.errors import AgentvError
+from agentv.lazy_regex import lazy_regex
 from agentv.model.environment import Environment
 from agentv.settings.environment import Home
 from agentv.settings.frozen_settings import check_settings_file
 from agentv.support.patterns import upward
 from agentv.trust.roots import advice, distrust, is_trusted
 
-_ENTRY = re.compile(
+_ENTRY = lazy_regex(
     r"""[ \t]*
     (?: (?:export[ \t]+)? (?P<name>[A-Za-z_][\w.\-]*) [ \t]*
         (?: = [ \t]* (?P<value> '[^']*' | "(?:[^"\\]|\\.)*" | (?!['"])[^\n]*? ) )?
@@ -23,7 +24,7 @@ _ENTRY = re.compile(
     [ \t]* (?: (?:(?<=[ \t])|(?<![^\n])) \#[^\n]* )? (?:\n|\Z)""",
     re.VERBOSE | re.DOTALL,
 )
-_ESCAPE = re.compile(r"\\([nrt\"\\$])")
+_ESCAPE = lazy_regex(r"\\([nrt\"\\$])")
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 
 

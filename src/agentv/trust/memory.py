@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from agentv.errors import AgentvError
+from agentv.lazy_regex import lazy_regex
 from agentv.settings.project import is_inside, is_too_wide
 from agentv.support.hashes import add_file, words_in
 from agentv.trust.inventory import Inventory
@@ -39,7 +40,7 @@ _GIT_SETTINGS = ("config", "config.worktree", "commondir")
 """Files of a repository that tell Git which programs to run; a bare one may have any name."""
 _GIT_DATA = frozenset(("objects", "refs", "logs", "lfs", "rr-cache", "index", "packed-refs", "shallow", "gc.log"))
 """What Git changes in `.git` with each command, in addition to files such as `FETCH_HEAD`."""
-_GIT_STATE = re.compile(r"[A-Z_]*HEAD|[A-Z_]+(MSG|MODE|RR|LOG)|AUTO_MERGE")
+_GIT_STATE = lazy_regex(r"[A-Z_]*HEAD|[A-Z_]+(MSG|MODE|RR|LOG)|AUTO_MERGE")
 _RESULTS = os.path.join(".agentv", "results")
 _IN_PART = "(only files that can execute)"
 _USES, _USES_WITH_VALUES = " uses", " uses with values"

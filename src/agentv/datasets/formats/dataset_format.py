@@ -6,7 +6,6 @@ Each format is one module and one entry of `FORMATS`. Formats produce raw rows; 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import msgspec
 
 from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, UsageError
+from agentv.lazy_regex import lazy_regex
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
 from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS, FORMATS
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agentv.datasets.foreign.foreign_format import MappedFile
     from agentv.trust.inventory import UseKind
 
-_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
+_TOKENS = lazy_regex(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
 
 HEAD_BYTES = 16 * 1024
 """How much of a file `sniff` receives."""
@@ -277,7 +277,7 @@ def object_keys(head: bytes) -> set[str]:
 
 
 SIDECAR_SUFFIXES = (".yaml", ".yml")
-_SHARD = re.compile(r"(?P<name>.+)-(?P<index>\d{5,})-of-(?P<count>\d{5,})$")
+_SHARD = lazy_regex(r"(?P<name>.+)-(?P<index>\d{5,})-of-(?P<count>\d{5,})$")
 
 
 class Source(msgspec.Struct, frozen=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -31,6 +30,7 @@ from agentv.datasets.formats.dataset_format import (
 )
 from agentv.datasets.formats.foreign_files import hint_for, name_of_text
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError, InvalidCaseError
+from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import Problems, type_word
 from agentv.model.values import MAX_DEPTH, to_json
 from agentv.settings.settings_reader import aliases_of, known_keys
@@ -50,8 +50,8 @@ from agentv.support.yaml.yaml_writer import write_yaml
 ROW_HINT = "Each line must be a complete JSON object"
 ARRAY_HINT = f"{ROW_HINT}; jq -c '.[]' splits an array into lines"
 _DEPTH_HINT = f"At most {MAX_DEPTH} levels are supported"
-_TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|([-+.\w]+)')
-_SURROGATES = re.compile(r"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(\\u[dD][89a-fA-F]\w\w)")
+_TOKENS = lazy_regex(r'"[^"\\]*(?:\\.[^"\\]*)*"|([-+.\w]+)')
+_SURROGATES = lazy_regex(r"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(\\u[dD][89a-fA-F]\w\w)")
 
 
 def explain(line: bytes, error: Exception) -> BadRow:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, Datas
 from agentv.datasets.formats.foreign_files import hint_for, name_of_document
 from agentv.datasets.variables import MARK, insert_environment
 from agentv.errors import DatasetError, DatasetParseError, DatasetWarning, InvalidDatasetError, LossWarning
+from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import nearest, type_word
 from agentv.model.evaluator import Verdicts
 from agentv.model.values import to_json
@@ -105,9 +105,9 @@ def suite_threshold(source: Source) -> float | None:
     return float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
 
 
-_CASE_LIST = re.compile(rb"""(?m)^["']?(?:%s)["']?\s*:""" % "|".join(CASE_LIST_KEYS).encode())
+_CASE_LIST = lazy_regex(rb"""(?m)^["']?(?:%s)["']?\s*:""" % "|".join(CASE_LIST_KEYS).encode())
 _CASE_LIST_KEYS = frozenset(CASE_LIST_KEYS)
-_OTHER_FILES = re.compile(
+_OTHER_FILES = lazy_regex(
     rb"""(?m)(?:^["']?(?:%s)["']?[ \t]*:[ \t]*["']?[^\s\[{"'#|>&*]|file://)""" % "|".join(CASE_LIST_KEYS).encode()
 )
 """Text of a document that may read cases from other files."""

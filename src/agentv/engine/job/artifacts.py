@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,6 +12,7 @@ import msgspec
 from agentv.engine.job.answer import Answer
 from agentv.engine.job.request import CaseRequest
 from agentv.errors import UsageError, file_errors
+from agentv.lazy_regex import lazy_regex
 from agentv.model.job import Job
 from agentv.model.message import message_to_data
 from agentv.model.response import OpenLog, Responder, ResponderWrapper, StreamLog, TargetFailure
@@ -23,7 +23,7 @@ from agentv.support.private_files import make_folder, open_file, write_file
 
 PROMPTS, TRACES, WORKSPACES = "prompts", "traces", "workspaces"
 
-_UNSAFE = re.compile(r"[^\w.-]+")
+_UNSAFE = lazy_regex(r"[^\w.-]+")
 _MAX_NAME = 80
 
 
