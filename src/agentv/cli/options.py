@@ -14,7 +14,6 @@ from typing import (
     Any,
     ClassVar,
     Literal,
-    NamedTuple,
     TypeVar,
     Union,
     cast,
@@ -24,7 +23,7 @@ from typing import (
 )
 
 import click
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from agentv.cli import COMMANDS, extension_service, finish_imports, output
 from agentv.model import diagnostics
@@ -57,7 +56,7 @@ FOLDER = click.Path(file_okay=False)
 _PATHS = {"path": PATH, "file": FILE, "folder": FOLDER}
 
 
-class _Declared(NamedTuple):
+class _Declared(Struct, frozen=True):
     """A click parameter without a name; it gets the name of its field."""
 
     kind: type[click.Parameter]
@@ -91,7 +90,7 @@ Value = TypeVar("Value")
 def with_help(field: Value, text: str) -> Value:
     """Return the option of a field, such as `EvalOptions.trials`, with another help."""
     declared = _field_option(cast("MemberDescriptorType", field))
-    return cast("Value", declared._replace(settings={**declared.settings, "help": text}))
+    return cast("Value", structs.replace(declared, settings={**declared.settings, "help": text}))
 
 
 def _field_option(field: MemberDescriptorType) -> _Declared:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from agentv.model.message import FilePart, ImagePart
 from agentv.model.values import hash_bytes
@@ -51,7 +53,7 @@ class FileError(Exception):
         self.hint = hint
 
 
-class Found(NamedTuple):
+class Found(msgspec.Struct, frozen=True):
     """A file or folder that was found: its real path and a hash of its contents."""
 
     path: str

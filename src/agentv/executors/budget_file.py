@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -31,7 +30,7 @@ class BudgetShare(msgspec.Struct, frozen=True):
     spent_usd: float = 0.0
 
 
-class Allowance(NamedTuple):
+class Allowance(msgspec.Struct, frozen=True):
     """What a shard may spend in total, and what the other shards have spent or reserved.
 
     `others_run` if one of them has jobs in flight, `is_used_up` if all shards together have spent the budget.
@@ -43,7 +42,7 @@ class Allowance(NamedTuple):
     is_used_up: bool = False
 
 
-class ShardSpending(NamedTuple):
+class ShardSpending(msgspec.Struct, frozen=True):
     """What the shards of an evaluation on this machine have spent, and their number."""
 
     usd: float

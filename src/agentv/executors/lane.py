@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 if TYPE_CHECKING:
     from agentv.executors.load_control import Endpoint
@@ -23,7 +25,7 @@ GRACE_S = 10.0
 """How long calls wait for an endpoint that has not accepted a connection in this run: it may be starting."""
 
 
-class Failure(NamedTuple):
+class Failure(msgspec.Struct, frozen=True):
     """How a call failed. `is_refused` because of a rate limit, `is_unreached` if there was no server at the address,
     `is_unavailable` if a server replied that it cannot answer now."""
 

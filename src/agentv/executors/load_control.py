@@ -18,7 +18,8 @@ Pure: times are arguments, and nothing waits here. Calls are numbered as they st
 from __future__ import annotations
 
 from math import exp2, inf
-from typing import NamedTuple
+
+import msgspec
 
 from agentv.executors.lane import EVIDENCE, FEW, FRACTION, GRACE_S, PROBE_S, TICK_S, Failure, Lane, Ticket
 
@@ -32,7 +33,7 @@ WINDOW_S, CHANCE = 4.0, 0.01
 """Refusals are counted for this time. If chance rarely explains it, requests refused again fail in isolation."""
 
 
-class Growth(NamedTuple):
+class Growth(msgspec.Struct, frozen=True):
     """A limit after a cut: it grows slowly to the former limit, and then faster. An estimate doubles every second."""
 
     base: float = inf

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -33,7 +33,7 @@ class Owner(msgspec.Struct, array_like=True):
     owned: int
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True):
     """The calls that an owner may have in flight, and when to ask again."""
 
     calls: int

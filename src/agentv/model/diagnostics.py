@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -109,7 +109,7 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     return f"Did you mean '{name}'?" if name and name != word else ""
 
 
-class Range(NamedTuple):
+class Range(msgspec.Struct, frozen=True):
     """A range of numbers. `whole`: integers only. `exclusive`: without the bounds."""
 
     least: float = -math.inf

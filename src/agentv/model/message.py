@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -109,7 +109,7 @@ def tool_calls_in(messages: Sequence[Message]) -> list[ToolCall]:
     return calls or [call for message in messages for call in message.tool_calls]
 
 
-class StoredCall(NamedTuple):
+class StoredCall(msgspec.Struct, frozen=True):
     """A tool call in a record: the tool, and its input as data."""
 
     tool: str

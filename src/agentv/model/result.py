@@ -221,7 +221,7 @@ def _known_cost(results: tuple[EvaluatorResult, ...]) -> float | None:
     return total
 
 
-class TransformedAnswer(NamedTuple):
+class TransformedAnswer(msgspec.Struct, frozen=True):
     """An answer before a transform, and the text that was scored instead; None if the transform failed.
 
     `evaluator` names the evaluator whose own transform it is; None for that of the target.

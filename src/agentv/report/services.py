@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 from agentv.errors import plural
 from agentv.model.manifest import RunManifest
@@ -14,7 +16,7 @@ from agentv.runs.folder import RunFolder
 from agentv.runs.store import RunStore
 
 
-class Delivery(NamedTuple):
+class Delivery(msgspec.Struct, frozen=True):
     """How many spans a collector accepted, and how many were lost."""
 
     url: str

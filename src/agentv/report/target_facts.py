@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+import msgspec
 
 from agentv.errors import plural
 from agentv.report.figures import counted, duration, interval, number, percent, percent_interval, usd
@@ -22,7 +24,7 @@ TABLES: dict[TableName, tuple[str, ...]] = {
 _ROUNDING = 1e-9
 
 
-class Fact(NamedTuple):
+class Fact(msgspec.Struct, frozen=True):
     """A figure: its key in JSON, its label, its value and its text. `note` has details that follow the text."""
 
     key: str

@@ -6,7 +6,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -57,7 +57,7 @@ _SHAPES = lazy_regex(
 """Keys of services, JSON Web Tokens and private keys, which are secrets wherever they come from."""
 
 
-class _Form(NamedTuple):
+class _Form(msgspec.Struct, frozen=True):
     """One encoding of a secret: its longest part that no escaping changes, in lower case, and a pattern for it."""
 
     run: bytes

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -34,7 +34,7 @@ _BUBBLEWRAP = (
 )
 
 
-class Launch(NamedTuple):
+class Launch(msgspec.Struct, frozen=True):
     """A command with its environment and the open files to pass to it. `file` has the options of an isolated one."""
 
     arguments: list[str]

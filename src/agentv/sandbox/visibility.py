@@ -9,7 +9,8 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+
+import msgspec
 
 from agentv.lazy_regex import lazy_regex
 
@@ -143,7 +144,7 @@ class TooManyFolders(OSError):
     """There are more folders, or more secrets in them, than can be hidden from a program."""
 
 
-class _Listing(NamedTuple):
+class _Listing(msgspec.Struct, frozen=True):
     """The folders and the secrets in a folder, and the time of its last change."""
 
     changed_ns: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -14,7 +14,7 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 Reader = Callable[[str], Any] | Literal["path", "file", "folder"]
 
 
-class CommandOption(NamedTuple):
+class CommandOption(msgspec.Struct, frozen=True):
     """An option as declared. Its type and range are those of the field."""
 
     spec: str

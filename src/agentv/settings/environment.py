@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -52,7 +52,7 @@ class Home(str):
         return Home, (str(self), self.environment)
 
 
-class Reference(NamedTuple):
+class Reference(msgspec.Struct, frozen=True):
     """One `${{ VAR }}` in a structure. `whole`: the text at `path` is nothing but this reference."""
 
     path: KeyPath

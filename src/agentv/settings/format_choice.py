@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+
+import msgspec
 
 from agentv.errors import UsageError
 
@@ -11,7 +12,7 @@ DEFAULT_STRENGTH = 0.5
 """The strength of a format that defines none: its files have keys of their own."""
 
 
-class Candidate(NamedTuple):
+class Candidate(msgspec.Struct, frozen=True):
     """A format that may fit a file. `fit` returns how well it does: 0 for not at all, up to `strength`."""
 
     name: str

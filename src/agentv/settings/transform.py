@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from inspect import Parameter, signature
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -52,7 +52,7 @@ class Transform(msgspec.Struct, frozen=True, kw_only=True):
     allow_empty: bool = False
 
 
-class TransformContext(NamedTuple):
+class TransformContext(msgspec.Struct, frozen=True):
     """What the functions of a transform may need: how their files are found, and the variables of the case."""
 
     find_file: Callable[[str], str]

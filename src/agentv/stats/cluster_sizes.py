@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 _FEWEST_EFFECTIVE = 5.0
 _DOMINATED = 0.75
 
 
-class ClusterSizes(NamedTuple):
+class ClusterSizes(msgspec.Struct, frozen=True):
     """The sizes of clusters: the sums of their squares and of their inverses."""
 
     scores: float

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import msgspec
+
 from agentv.stats.distributions import (
     binomial_cdf,
     bisect,
@@ -41,7 +43,7 @@ class NonInferiority(NamedTuple):
     p_value: float | None
 
 
-class Noise(NamedTuple):
+class Noise(msgspec.Struct, frozen=True):
     """How much the difference of a case between two runs varies.
 
     `variance` was measured in runs that differ by `difference`, with clusters that multiply the variance of the mean by

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from array import array
 from copy import deepcopy
-from typing import NamedTuple
+
+import msgspec
 
 from agentv.stats.power import Noise, variance_between_runs
 
 _WHOLE = (0.0, 1.0)
 
 
-class VarianceComponents(NamedTuple):
+class VarianceComponents(msgspec.Struct, frozen=True):
     """The variance between cases and between trials of one case.
 
     They were estimated from this number of cases; `trials` is the harmonic mean of their numbers of trials.

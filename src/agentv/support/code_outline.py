@@ -14,7 +14,7 @@ from functools import lru_cache, reduce
 from importlib import import_module
 from operator import or_
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -37,7 +37,7 @@ class UnknownOutline(ValueError):
     """Only running the file would show what a name is."""
 
 
-class Module(NamedTuple):
+class Module(msgspec.Struct, frozen=True):
     """The functions and classes that a file defines once, its imports and other names.
 
     If it `is_dynamic`, running it may define further names.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -57,7 +57,7 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
     cached: NonNegative | None = None
 
 
-class PriceKey(NamedTuple):
+class PriceKey(msgspec.Struct, frozen=True):
     """The key of a target's prices in the price list: the model, and its provider or address."""
 
     model: str

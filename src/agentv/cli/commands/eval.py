@@ -218,7 +218,7 @@ def print_reasons(outcome: Outcome) -> None:
 
 def _print_outcome(outcome: Outcome, args: EvalArguments, delivery: Delivery | None) -> None:
     if args.as_json:
-        output.echo_json(outcome_data(outcome) | ({} if delivery is None else {"otel": delivery._asdict()}))
+        output.echo_json(outcome_data(outcome) | ({} if delivery is None else {"otel": structs.asdict(delivery)}))
         return
     if args.quiet:
         _print_losses(outcome, delivery)

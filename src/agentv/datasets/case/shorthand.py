@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from agentv.datasets.case.keys import OUTCOME_KEYS
 from agentv.datasets.files import FileError, FileFinder, is_address
@@ -20,7 +22,7 @@ _ROLE_LIST = ", ".join(ROLES)
 _SHAPES = 'Write a string, or a list of messages such as [{"role": "user", "content": "…"}]'
 
 
-class MessageReader(NamedTuple):
+class MessageReader(msgspec.Struct, frozen=True):
     """Reads messages for one dataset, and finds and hashes the files they name."""
 
     finder: FileFinder

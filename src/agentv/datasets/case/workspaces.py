@@ -58,7 +58,8 @@ def _workspace(keys: WorkspaceKeys, folder: str, finder: FileFinder, problems: P
     if keys.template is not None:
         try:
             name = finder.below(folder, keys.template) if folder else keys.template
-            path, digest = finder.find(name, is_folder=True)
+            template = finder.find(name, is_folder=True)
+            path, digest = template.path, template.digest
         except FileError as error:
             problems.error((*_PATH, "template"), error.message, error.hint)
     repos = [_repository(repo, (*_PATH, "repos", index), problems) for index, repo in enumerate(keys.repos)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -31,7 +31,7 @@ _CASE_NAMES = ("case.yaml", "case.yml")
 Parse = Callable[["CaseFile"], Any]
 
 
-class CaseFile(NamedTuple):
+class CaseFile(msgspec.Struct, frozen=True):
     """A file with cases of a document. `folder` is set if it has a single case, named after the folder by default."""
 
     path: str

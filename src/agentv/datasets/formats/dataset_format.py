@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -93,7 +93,7 @@ class Document(msgspec.Struct, frozen=True):
     mapped: MappedFile | None = None
 
 
-class WrittenRow(NamedTuple):
+class WrittenRow(msgspec.Struct, frozen=True):
     """A row to write: as data, as its JSON text if the source has it, and as the case that it describes."""
 
     data: dict[str, Any] | PlainRow

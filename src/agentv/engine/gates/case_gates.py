@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.formats.yaml_dataset import agentv_suite, suite_threshold
@@ -22,7 +23,7 @@ _MOST_NAMED = 5
 _IGNORE = ". Use --no-gate to ignore this."
 
 
-class CaseGates(NamedTuple):
+class CaseGates(msgspec.Struct, frozen=True):
     """What the gates of single cases require. Means are over the trials of a case.
 
     `min_score` is for every case. `pass_rates` are those of promptfoo configurations, by path; a job that errors does
@@ -46,7 +47,7 @@ class CaseGates(NamedTuple):
         return self.min_score is not None or bool(self.pass_rates or self.floors or self.tolerances)
 
 
-class CaseVerdict(NamedTuple):
+class CaseVerdict(msgspec.Struct, frozen=True):
     """Why the gates of single cases failed, the exit code of that, and what was not checked."""
 
     reasons: tuple[str, ...] = ()
@@ -196,7 +197,7 @@ def _drops(
     return tuple(reasons), tuple(note for note, count in zip(notes, paired.values(), strict=True) if not count)
 
 
-class CaseName(NamedTuple):
+class CaseName(msgspec.Struct, frozen=True):
     """What identifies a case in a run, without its trials."""
 
     target: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -189,7 +189,7 @@ def with_missing(verdict: Verdict, missing: Sequence[str]) -> Verdict:
     return Verdict(EXIT_ERRORS, (reason, *verdict.reasons))
 
 
-class _Gated(NamedTuple):
+class _Gated(msgspec.Struct, frozen=True):
     """A figure with a minimum. `interval` also covers the jobs that errored; `scored_only` does not."""
 
     subject: str

@@ -5,7 +5,9 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from agentv.errors import UsageError, plural
 from agentv.model.manifest import RunManifest, TargetEntry
@@ -22,7 +24,7 @@ _MOST_NAMED = 5
 _CHANGED_HINT = "`agentv compare {} {}` shows what changed"
 
 
-class PoolMember(NamedTuple):
+class PoolMember(msgspec.Struct, frozen=True):
     """A run to pool, and how it was named: by itself, by its experiment, or by its Git branch.
 
     An unfinished run of an experiment or a branch is left out with a note, and so is a run of a branch that differs.

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
+import msgspec
 import yaml
 
 from agentv.model.diagnostics import KeyPath
@@ -120,7 +121,7 @@ class _Frame:
         self.merges: list[tuple[Map, Any]] | None = None
 
 
-class _Anchored(NamedTuple):
+class _Anchored(msgspec.Struct, frozen=True):
     """A node with an anchor, and the size that each alias of it adds."""
 
     value: Any

@@ -63,7 +63,7 @@ class Anthropic(HostedApi, frozen=True, kw_only=True):
     def price_key(self) -> PriceKey | None:
         """The price key of the model; writing to the one-hour cache has its own price."""
         key = super().price_key
-        return None if key is None else key._replace(has_long_cache=self.prompt_caching == "1h")
+        return None if key is None else msgspec.structs.replace(key, has_long_cache=self.prompt_caching == "1h")
 
     def complaints(self) -> list[str]:
         """Check the model, the address, and settings that Anthropic rejects in combination."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from agentv.model.response import Request, Responder, Response, TargetFailure
 from agentv.registry import service
@@ -18,7 +20,7 @@ class UnreadableResults(TargetFailure):
     """Some lines of the results of a batch cannot be read."""
 
 
-class BatchState(NamedTuple):
+class BatchState(msgspec.Struct, frozen=True):
     """The state of a batch. `failure` is what happened to requests without a result, once it `is_over`."""
 
     is_over: bool
@@ -27,7 +29,7 @@ class BatchState(NamedTuple):
     failure: TargetFailure
 
 
-class Submission(NamedTuple):
+class Submission(msgspec.Struct, frozen=True):
     """A batch that may have been submitted: its label, the ids of its requests, and when this was (Unix time)."""
 
     label: str
@@ -35,7 +37,7 @@ class Submission(NamedTuple):
     at_s: float
 
 
-class BatchPlace(NamedTuple):
+class BatchPlace(msgspec.Struct, frozen=True):
     """The folder with the log of a target's batches, the name of the target, and the run."""
 
     folder: str

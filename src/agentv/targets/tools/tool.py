@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -20,7 +20,7 @@ DeclaredTool = dict[str, Any]
 """The name, description and parameters of a tool, as sent to the model."""
 
 
-class ToolResult(NamedTuple):
+class ToolResult(msgspec.Struct, frozen=True):
     """The output of a tool for the model: text or data. After a failure it describes the failure."""
 
     output: Any
