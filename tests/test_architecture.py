@@ -17,7 +17,7 @@ from agentv import registry
 SOURCE = Path(agentv.__file__).parent
 MODULES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
 
-BASE = ("errors", "version", "model", "support", "registry", "settings", "trust", "sandbox")
+BASE = ("lazy_regex", "errors", "version", "model", "support", "registry", "settings", "trust", "sandbox")
 """The base layers in order: each may import those before it, and every other layer may import all of them."""
 
 MAY_IMPORT = {

@@ -16,6 +16,7 @@ from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.settings.child_environment import child_environment
 from agentv.settings.environment import (
     Home,
+    Reference,
     SecretTexts,
     interpolate,
     is_secret_field,
@@ -191,7 +192,7 @@ def test_an_unset_variable_has_a_hint():
 
 def test_references_are_found_with_their_paths():
     data = {"a": " ${{ A }} ", "b": ["x${{ B }}"]}
-    assert list(references(data)) == [(("a",), "A", True), (("b", 0), "B", False)]
+    assert list(references(data)) == [Reference(("a",), "A", True), Reference(("b", 0), "B", False)]
 
 
 @pytest.mark.parametrize(

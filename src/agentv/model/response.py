@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, Self
 
@@ -283,12 +282,11 @@ def answer(text: str, **fields: Any) -> Response:
     return Response(messages=(Message("assistant", text),), **fields)
 
 
-@dataclass
-class SampleRequest:
+class SampleRequest(msgspec.Struct):
     """A request without a dataset, to call a target with: messages, or the text of one user message."""
 
     content: str | tuple[Message, ...] = "Hello"
-    case: EvalCase = field(default_factory=lambda: EvalCase("sample"))
+    case: EvalCase = msgspec.field(default_factory=lambda: EvalCase("sample"))
     timeout_s: float = 10.0
     prompt_id: str | None = None
     turn: int = 0

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import msgspec
+
+Kind = TypeVar("Kind")
 
 MAX_DEPTH = 256
 """Deeper nesting is rejected, so that recursive functions stay within Python's stack."""
@@ -91,6 +95,12 @@ def freeze(value: Any, depth: int = 0) -> Any:
 
 to_json = msgspec.json.Encoder().encode
 """Encode as compact UTF-8 JSON, keys in order."""
+
+
+@cache
+def json_decoder(kind: type[Kind]) -> Callable[[bytes], Kind]:
+    """Return the function that decodes JSON as a type. Building it takes long, so modules do not do so at import."""
+    return msgspec.json.Decoder(kind).decode
 
 
 def digest(value: Any) -> str:

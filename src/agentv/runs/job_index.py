@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,8 @@ import msgspec
 
 from agentv.errors import file_errors
 from agentv.model.result import JobKey, Result
-from agentv.runs.record import RecordKey, ScoreRecord, damaged, decode_key
+from agentv.model.values import json_decoder
+from agentv.runs.record import RecordKey, ScoreRecord, damaged
 from agentv.support.hash_table import HashTable, OffsetTable
 from agentv.support.json_values import repair_json
 
@@ -44,7 +45,7 @@ class DoneJobs:
         jobs = cls()
         for number, lines, fraction in _batches(path):
             try:
-                keys = list(map(decode_key, lines))
+                keys = list(map(json_decoder(RecordKey), lines))
             except (msgspec.DecodeError, UnicodeDecodeError):
                 keys = [_decode(line, at, path) for at, line in enumerate(lines, number) if not line.isspace()]
             jobs._done.expect(int((len(jobs) + len(keys)) / fraction))
@@ -77,8 +78,9 @@ def _batches(path: Path) -> Iterator[tuple[int, list[bytes], float]]:
 
 
 def _decode(line: bytes, number: int, path: Path) -> RecordKey:
+    decode: Callable[[bytes], RecordKey] = json_decoder(RecordKey)
     try:
-        return decode_key(line)
+        return decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         repaired = repair_json(line)  # half a surrogate pair, as the reader of records accepts it
         if repaired != line:

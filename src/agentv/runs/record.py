@@ -13,6 +13,7 @@ import msgspec
 
 from agentv.errors import AgentvError, UsageError, file_errors
 from agentv.model.result import SCHEMA_VERSION, JobKey, Probability, Result, Share, Status, Verdict
+from agentv.model.values import json_decoder
 from agentv.registry import RESULT_FORMATS
 from agentv.settings.format_choice import DEFAULT_STRENGTH, Candidate, strongest
 from agentv.support.hash_table import HashTable
@@ -136,9 +137,6 @@ class RecordFields(Protocol):
 Fields = TypeVar("Fields", bound=RecordFields)
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Result).decode
-decode_key = msgspec.json.Decoder(RecordKey).decode
-"""Decode the key of one of our records. Raises msgspec.DecodeError or UnicodeDecodeError."""
 
 
 def encode_record(result: Result) -> bytes:
@@ -152,9 +150,10 @@ def encode_record(result: Result) -> bytes:
 
 def decode_record(line: bytes, run_id: str = "", needs_score: bool = True) -> Result:
     """Decode a record, or a row of AgentV (TypeScript), which gets `run_id`. Raises RecordError."""
+    decode: Callable[[bytes], Result] = json_decoder(Result)
     try:
         try:
-            result = _decode(line)
+            result = decode(line)
         except msgspec.ValidationError:
             return record_from_data(msgspec.json.decode(line), run_id, needs_score)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -170,7 +169,7 @@ def field_decoder(
     fields: type[Fields], run_id: str = "", needs_score: bool = True
 ) -> Callable[[bytes], Fields | Result]:
     """Return a decoder of some fields of our records. Rows of other tools and damaged lines are decoded completely."""
-    decode_fields = msgspec.json.Decoder(fields).decode
+    decode_fields = json_decoder(fields)
 
     def decode(line: bytes) -> Fields | Result:
         try:

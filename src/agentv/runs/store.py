@@ -14,7 +14,7 @@ from agentv.errors import AgentvError, UsageError, file_errors
 from agentv.model.evaluator import Verdicts
 from agentv.model.manifest import RunManifest
 from agentv.model.result import JobKey, Result
-from agentv.model.values import hash_bytes
+from agentv.model.values import hash_bytes, json_decoder
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder, content_digest, records_in, run_folder
 from agentv.runs.folder_lock import lock_records
 from agentv.runs.job_index import DoneJobs, keyed_lines
@@ -89,14 +89,12 @@ class StoredCase(msgspec.Struct, frozen=True, gc=False):
         return {key: value for key, value in self.fields.items() if key not in _RUN_FIELDS}
 
 
-_decode_case = msgspec.json.Decoder(StoredCase).decode
-
-
 def read_case(lines: BinaryIO, offset: int) -> StoredCase:
     """Read the case at an offset in an open `cases.jsonl`."""
     lines.seek(offset)
     line = lines.readline()
-    return msgspec.structs.replace(_decode_case(line), data=line)
+    case: StoredCase = json_decoder(StoredCase)(line)
+    return msgspec.structs.replace(case, data=line)
 
 
 class _Evaluator(msgspec.Struct):
@@ -160,7 +158,7 @@ class RunStore(AbstractContextManager["RunStore"]):
         self.is_lines = isinstance(self._format, RecordLines)
         name = self.name
         self.decode: Callable[[bytes], Result] = lambda line: decode_record(line, name, needs_scores)
-        self._decode_scores = field_decoder(ScoreRecord, name, needs_scores)
+        self._score_decoder = partial(field_decoder, ScoreRecord, name, needs_scores)
         self._stream: BinaryIO | None = None
         self._results: ResultWriter | None = None
         self._cases: ResultWriter | None = None
@@ -193,6 +191,10 @@ class RunStore(AbstractContextManager["RunStore"]):
     def manifest(self) -> RunManifest | None:
         """The manifest; None for files and other tools' folders. Raises AgentvError for another version."""
         return self.folder.read_manifest() if self.folder.manifest_path.is_file() else None
+
+    @cached_property
+    def _decode_scores(self) -> Callable[[bytes], ScoreRecord | Result]:
+        return self._score_decoder()
 
     @property
     def name(self) -> str:
@@ -292,7 +294,7 @@ class RunStore(AbstractContextManager["RunStore"]):
                 if not line.endswith(b"\n"):
                     return  # the run was killed, or is still being written
                 try:
-                    case = _decode_case(line)
+                    case = json_decoder(StoredCase)(line)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     headline = f"Invalid case at line {number} in {path}"
                     raise AgentvError(headline, str(error), repair_hint(self.path)) from error

@@ -32,7 +32,7 @@ from agentv.datasets.formats.foreign_files import hint_for, name_of_text
 from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError, InvalidCaseError
 from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import Problems, type_word
-from agentv.model.values import MAX_DEPTH, to_json
+from agentv.model.values import MAX_DEPTH, json_decoder, to_json
 from agentv.settings.settings_reader import aliases_of, known_keys
 from agentv.support.lines import (
     BATCH,
@@ -138,8 +138,6 @@ _BLANK = b" \t\r"
 _BOM = b"\xef\xbb\xbf"
 _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)}) - {"description", "metadata", "tags"}
-_decode_plain = msgspec.json.Decoder(PlainRow).decode
-_decode_row = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class _Jsonl(DatasetFormat):
@@ -154,7 +152,7 @@ class _Jsonl(DatasetFormat):
         return Document(source, is_agentmark=is_agentmark_row(first_row(source.files, skip_invalid=True)))
 
     def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
-        decode = _decode_plain if options.plain else _decode_row
+        decode: Callable[[bytes], Any] = json_decoder(PlainRow if options.plain else dict[str, Any])
         for file in document.source.files:
             number = 1
             blank = BlankLines(file)

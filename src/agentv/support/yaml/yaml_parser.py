@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-import msgspec
 import yaml
 
 from agentv.model.diagnostics import KeyPath
@@ -121,7 +120,7 @@ class _Frame:
         self.merges: list[tuple[Map, Any]] | None = None
 
 
-class _Anchored(msgspec.Struct, frozen=True):
+class _Anchored(NamedTuple):
     """A node with an anchor, and the size that each alias of it adds."""
 
     value: Any
