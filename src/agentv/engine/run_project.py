@@ -36,7 +36,6 @@ from agentv.targets.catalog import (
     settings_folder,
     without_targets,
 )
-from agentv.targets.cli import Cli, executed_placeholder
 from agentv.targets.target import Target, file_hashes, fingerprint_of
 from agentv.targets.target_uses import target_inventory
 from agentv.targets.targets_file import as_targets_file, named_entries
@@ -199,7 +198,7 @@ class Project:
         if outside is None or self.replay is not None:
             return
         for target in targets:
-            if isinstance(target, Cli) and executed_placeholder(target.command_template)[0]:
+            if target.executes_prompts:
                 headline = f"Prompts of {outside} could run commands: the file is outside your project"
                 raise UsageError(
                     headline,

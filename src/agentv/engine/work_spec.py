@@ -25,7 +25,6 @@ from agentv.registry import service
 from agentv.runs.record import decode_record, encode_record
 from agentv.settings.environment import is_secret_field
 from agentv.targets.catalog import PortableTargets, Targets, refuse_to_send
-from agentv.targets.cli import Cli
 from agentv.targets.target import Target, explicit_settings
 
 
@@ -41,7 +40,7 @@ def receiver_of(plan: RunPlan) -> AbstractContextManager[SpanReceiver | None]:
     if plan.project.is_remote:
         message = f"Target '{traced[0].name}' has `traces`, which are received on this machine only"
         raise UsageError(message, hint="Use --executor local or --executor process, or remove `traces`")
-    are_commands = all(isinstance(target, Cli) for target in traced)
+    are_commands = all(target.is_command for target in traced)
     open_receiver: _OpenReceiver = service("span-receiver", f"Target '{traced[0].name}' with `traces`")
     return open_receiver(plan.options.trace_port, may_be_any=are_commands)
 

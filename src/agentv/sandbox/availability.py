@@ -11,6 +11,8 @@ from agentv.model.sandbox_settings import Sandboxed
 if TYPE_CHECKING:
     from agentv.sandbox.sandbox import OpenSandbox
 
+NO_SANDBOX_HINT = "Install bubblewrap (the program `bwrap`), or use Linux 6.12 or later"
+
 
 def sandbox_of(who: str, own: Sandboxed | None, environment: Environment) -> OpenSandbox | None:
     """Open the sandbox with these settings; None if there is none. Raises UsageError if it does not work here."""

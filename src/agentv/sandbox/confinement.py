@@ -19,7 +19,6 @@ from agentv.sandbox.visibility import AGENTV, hidden_paths, readable_paths
 from agentv.support.processes.process_memory import MARK
 
 Method = Literal["landlock", "bubblewrap", "docker", "podman"]
-NO_SANDBOX_HINT = "Install bubblewrap (the program `bwrap`), or use Linux 6.12 or later"
 
 DEFAULT_MEMORY_MB = 8192
 _SHARED_PART = 4

@@ -9,7 +9,8 @@ import sys
 from functools import lru_cache
 
 from agentv.model.sandbox_settings import CONTAINERS
-from agentv.sandbox.confinement import NO_SANDBOX_HINT, Confinement, Launch
+from agentv.sandbox.availability import NO_SANDBOX_HINT
+from agentv.sandbox.confinement import Confinement, Launch
 
 PROBE_S = 10.0
 

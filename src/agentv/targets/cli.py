@@ -211,6 +211,7 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
     }
     responder: ClassVar[str] = "agentv.targets.command_call:CommandResponder"
     optional_variables: ClassVar[tuple[str, ...]] = ("cwd",)
+    is_command: ClassVar[bool] = True
 
     command_template: str
     files_format: str = "{path}"
@@ -252,6 +253,11 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
             return ""
         where = short(os.path.join(home, self.cwd or ""))
         return f"ran in {where}; runs {'start from' if self.cwd else 'use'} the folder of each dataset"
+
+    @property
+    def executes_prompts(self) -> bool:
+        """Whether the command lets a second shell execute the prompt."""
+        return executed_placeholder(self.command_template) != ("", "")
 
     def advice(self, home: str) -> str:  # noqa: ARG002
         """Return a warning if the command lets a second shell execute the prompt."""

@@ -96,6 +96,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it always reports its tool calls, so that an answer without any had none."""
     writes_logs: ClassVar[bool] = False
     """Whether it writes a log while it works."""
+    is_command: ClassVar[bool] = False
+    """Whether a call runs a command of the settings."""
 
     name: str
     provider: str
@@ -178,6 +180,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     def is_free(self) -> bool:
         """Whether calls cost nothing."""
         return not self.is_live
+
+    @property
+    def executes_prompts(self) -> bool:
+        """Whether a shell executes the text of prompts."""
+        return False
 
     @property
     def may_report_cost(self) -> bool:

@@ -19,7 +19,7 @@ from agentv.model.diagnostics import KeyPath, Problem, Problems, did_you_mean
 from agentv.model.evaluator import Evaluator, EvaluatorSpec, FileReference, turn_evaluator_name
 from agentv.model.message import Message
 from agentv.model.values import digest
-from agentv.sandbox.confinement import NO_SANDBOX_HINT
+from agentv.sandbox.availability import NO_SANDBOX_HINT
 from agentv.settings.evaluator_reader import evaluator_of
 from agentv.settings.transform import functions_of
 from agentv.support.hash_table import OwnedCache
