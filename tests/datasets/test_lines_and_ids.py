@@ -33,13 +33,13 @@ def split(data, size=None, limit=1 << 30):
     [
         (b"", [], False),
         (b"a", [b"a"], True),
-        (b"a\n", [b"a"], False),
-        (b"\n", [b""], False),
-        (b"\n\n", [b"", b""], False),
-        (b"a\nb", [b"a", b"b"], True),
-        (b"a\r\nb\r\n", [b"a\r", b"b\r"], False),
-        ("a\u2028b\u0085\x0b\x0c\x1c\n".encode(), ["a\u2028b\u0085\x0b\x0c\x1c".encode()], False),
-        (b"\xff\xfe\n\x00", [b"\xff\xfe", b"\x00"], True),
+        (b"a\n", [b"a\n"], False),
+        (b"\n", [b"\n"], False),
+        (b"\n\n", [b"\n", b"\n"], False),
+        (b"a\nb", [b"a\n", b"b"], True),
+        (b"a\r\nb\r\n", [b"a\r\n", b"b\r\n"], False),
+        ("a\u2028b\u0085\x0b\x0c\x1c\n".encode(), ["a\u2028b\u0085\x0b\x0c\x1c\n".encode()], False),
+        (b"\xff\xfe\n\x00", [b"\xff\xfe\n", b"\x00"], True),
     ],
 )
 def test_only_line_feeds_end_lines_however_the_bytes_arrive(size, data, lines, cut):
@@ -51,7 +51,7 @@ def test_only_line_feeds_end_lines_however_the_bytes_arrive(size, data, lines, c
 @pytest.mark.parametrize("size", [1, 5, None])
 def test_a_line_above_the_limit_is_none_and_other_lines_are_kept(size):
     found, _ = split(b"12345\n123456\n12345", size, limit=5)
-    assert found == [b"12345", None, b"12345"]
+    assert found == [b"12345\n", None, b"12345"]
     assert split(b"123456", size, limit=5)[0] == [None]
 
 
@@ -64,7 +64,7 @@ def test_batches_are_small_and_only_the_last_may_be_cut():
 def test_lines_are_whole_across_the_chunks_of_a_large_file():
     data = b"".join(b"%d" % n * 1000 + b"\n" for n in range(1000))
     assert len(data) > 4 * lines_module._CHUNK
-    assert split(data)[0] == data.split(b"\n")[:-1]
+    assert split(data)[0] == data.splitlines(keepends=True)
 
 
 @pytest.mark.parametrize("kind", [IdSet, PackedIds])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
@@ -20,7 +21,7 @@ Line = bytes | None
 
 
 def line_batches(stream: IO[bytes], limit: int = MAX_LINE_BYTES) -> Iterator[tuple[list[Line], bool]]:
-    """Yield up to BATCH lines without their `\\n`, and whether the last line of the file is unterminated."""
+    """Yield up to BATCH lines with their `\\n`, and whether the last line of the file has none."""
     for lines, cut in _chunks(stream, limit):
         for start in range(0, len(lines), BATCH):
             yield lines[start : start + BATCH], cut and start + BATCH >= len(lines)
@@ -35,13 +36,12 @@ def _chunks(stream: IO[bytes], limit: int) -> Iterator[tuple[list[Line], bool]]:
             # Past the limit only the length is counted: a line of any size takes no memory.
             pieces = [*pieces, chunk] if size <= limit else []
             continue
-        lines: list[Line] = list(chunk.split(b"\n"))
-        first, last = lines[0], lines.pop()
-        assert first is not None and last is not None
-        size += len(first)
-        lines[0] = b"".join([*pieces, first]) if size <= limit else None
+        lines: list[Any] = BytesIO(chunk).readlines()  # in half of the time of `split`
+        last = b"" if chunk.endswith(b"\n") else lines.pop()
+        size += len(lines[0]) - 1
+        lines[0] = b"".join([*pieces, lines[0]]) if size <= limit else None
         if limit < len(chunk):
-            lines[1:] = [line if line is not None and len(line) <= limit else None for line in lines[1:]]
+            lines[1:] = [line if len(line) <= limit + 1 else None for line in lines[1:]]
         pieces, size = [last], len(last)
         yield lines, False
     if size:

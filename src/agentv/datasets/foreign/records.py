@@ -291,12 +291,12 @@ def _line_of(value: Any, default: int) -> int:
 def _decoded_lines(stream: Any, file: RecordFile) -> Iterator[str]:
     """Yield the lines of a table as text, with their ends."""
     number = 1
-    for lines, cut in line_batches(stream):
+    for lines, _ in line_batches(stream):
         if number == 1 and lines[0] is not None:
             file.check_start(lines[0])
             lines[0] = lines[0].removeprefix(_BOM)
         try:
-            text = b"\n".join(lines).decode("utf-8")  # type: ignore[arg-type]
+            text = b"".join(lines).decode("utf-8")  # type: ignore[arg-type]
             is_text = "\0" not in text
         except (TypeError, UnicodeDecodeError):
             is_text = False
@@ -305,7 +305,8 @@ def _decoded_lines(stream: Any, file: RecordFile) -> Iterator[str]:
         number += len(lines)
         *whole, last = text.split("\n")  # `splitlines` would also split at other characters
         yield from [line + "\n" for line in whole]
-        yield last if cut else last + "\n"
+        if last:
+            yield last
 
 
 def _bad_line(lines: list[bytes | None], start: int, file: RecordFile) -> DatasetParseError:

@@ -134,7 +134,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 MOST_BLANK_LINES = 1_000_000
-_BLANK = b" \t\r"
+_BLANK = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)}) - {"description", "metadata", "tags"}
@@ -289,8 +289,8 @@ def _check_start(file: str, lines: list[Line]) -> None:
         raise _unparsable(file, *LFS_PROBLEM)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff") or start[:4] == b"\x00\x00\xfe\xff":
         raise _unparsable(file, "The file is UTF-16 or UTF-32 text", "Save the file as UTF-8")
-    if not start.lstrip().startswith((b"{", b"[")) and name_of_text(b"\n".join(line or b"" for line in lines[:3])):
-        head = b"\n".join(line or b"" for line in lines[:3])
+    if not start.lstrip().startswith((b"{", b"[")) and name_of_text(b"".join(line or b"\n" for line in lines[:3])):
+        head = b"".join(line or b"\n" for line in lines[:3])
         raise _unparsable(file, f"The file is {name_of_text(head)}", hint_for(file, head, ()))
     # A lone bracket on the first line is one document spread over many lines: report it once, not on every line.
     text = start.removeprefix(_BOM).strip(_BLANK)
@@ -311,6 +311,7 @@ def _row(line: Line, decode: Any, max_line_bytes: int) -> Row:
     if line is None:
         hint = "Raise the limit with --max-line-bytes, or split the data"
         return BadRow(f"the line is longer than {max_line_bytes:,} bytes", hint=hint)
+    line = line.removesuffix(b"\n")
     if not line.strip(_BLANK):
         return None
     try:
