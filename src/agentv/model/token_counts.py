@@ -49,13 +49,12 @@ def read_usage(reported: Any, fields: UsageFields) -> TokenUsage | None:
     try:
         if reported.get(fields.input[0]) is None or reported.get(fields.output[0], 0) is None:
             return None
-        extras = [_count(reported, path) for path in fields[2:]]
-        input, output = (sum(_count(reported, path) or 0 for path in paths) for paths in fields[:2])
+        cached, reasoning, cache_write = [_count(reported, path) if path else None for path in fields[2:]]
+        input, output = [sum([_count(reported, path) or 0 for path in paths]) for paths in fields[:2]]
     except (AttributeError, TypeError, ValueError):
         return None
-    if min(counts := (input, output, *(count or 0 for count in extras))) < 0 or max(counts) > _MOST_TOKENS:
+    if max(input, output, cached or 0, reasoning or 0, cache_write or 0) > _MOST_TOKENS:
         return None
-    cached, reasoning, cache_write = extras
     return TokenUsage(input, output, cached, reasoning or None, cache_write or None)
 
 
@@ -66,6 +65,8 @@ def _count(reported: Any, path: str) -> int | None:
     if reported is None:
         return None
     count = int(reported)
+    if count >= 0 and type(reported) is int:
+        return count
     if count < 0 or isinstance(reported, bool) or count != float(reported):
         raise ValueError(f"{path} is not a count")
     return count
