@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
@@ -93,6 +92,8 @@ def message_to_data(message: Message) -> dict[str, Any]:
 
 def messages_as_json(messages: Sequence[Message]) -> str:
     """Return a chat as an indented JSON list, which is the prompt of a program with `chat_format: json`."""
+    import json  # late: few programs read messages
+
     return json.dumps([message_to_data(message) for message in messages], ensure_ascii=False, indent=2)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,6 +15,9 @@ from agentv.model.message import PART_KINDS, ROLES, FilePart, ImagePart, Message
 from agentv.model.values import freeze
 from agentv.settings.settings_reader import read_settings
 from agentv.support.hash_table import PackedIds
+
+if TYPE_CHECKING:
+    from json import JSONEncoder
 
 _MESSAGE_KEYS = ("role", "content", "tool_calls", "name")
 _PART_KEYS = ("type", "value")
@@ -159,7 +162,6 @@ def note_unknown(data: dict[str, Any], noun: str, keys: tuple[str, ...], path: K
 
 
 AGENTMARK = "agentmark"
-_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _OURS = ("id", *OUTCOME_KEYS)
 
 
@@ -180,6 +182,13 @@ def holds_variables(row: Any) -> bool:
     return isinstance(row, dict) and isinstance(row.get("input"), dict) and not is_message(row["input"])
 
 
+@cache
+def _canonical_encoder() -> JSONEncoder:
+    from json import JSONEncoder  # late: only AgentMark rows need it
+
+    return JSONEncoder(sort_keys=True, separators=(",", ":"))
+
+
 class ItemIds:
     """Ids of AgentMark rows, computed from their input as AgentMark does; a repeated id gets `-2`, `-3` and so on."""
 
@@ -189,7 +198,7 @@ class ItemIds:
 
     def id_for(self, value: Any) -> str:
         """Return the id of the next row, which has this input."""
-        return self.id_for_json(_CANONICAL.encode(value))
+        return self.id_for_json(_canonical_encoder().encode(value))
 
     def id_for_json(self, text: str) -> str:
         """Return the id of the next row, which has this input as JSON with sorted keys, in ASCII, without spaces."""

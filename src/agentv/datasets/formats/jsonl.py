@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -47,6 +46,9 @@ from agentv.support.lines import (
 )
 from agentv.support.yaml.yaml_writer import write_yaml
 
+if TYPE_CHECKING:
+    from json import JSONDecodeError
+
 ROW_HINT = "Each line must be a complete JSON object"
 ARRAY_HINT = f"{ROW_HINT}; jq -c '.[]' splits an array into lines"
 _DEPTH_HINT = f"At most {MAX_DEPTH} levels are supported"
@@ -66,6 +68,8 @@ def explain(line: bytes, error: Exception) -> BadRow:
     start = text.lstrip(" \t")
     if start.startswith(("#", "//", "/*")):
         return BadRow("a comment is not JSON", len(text) - len(start) + 1, "JSON Lines does not support comments")
+    import json  # late: only needed for a bad row
+
     try:
         json.loads(text, parse_constant=_refuse_constant, parse_int=str)
     except json.JSONDecodeError as problem:
@@ -79,7 +83,7 @@ def explain(line: bytes, error: Exception) -> BadRow:
     return _from_msgspec(text, str(error))
 
 
-def _from_json_error(text: str, problem: json.JSONDecodeError) -> BadRow:
+def _from_json_error(text: str, problem: JSONDecodeError) -> BadRow:
     """Translate an error of the standard library's parser, which has better messages than msgspec."""
     end = len(text.rstrip(" \t\r"))
     if problem.pos >= end or "Unterminated string" in problem.msg:
@@ -221,6 +225,8 @@ def _decoded(text: str) -> tuple[Any, list[str]]:
                 keys.add(key)
         return value
 
+    import json  # late: as above
+
     return json.loads(text, object_pairs_hook=pairs), repeated
 
 
@@ -259,6 +265,8 @@ def _with_key(line: bytes, key: str, values: Mapping[str, Any]) -> bytes:
     spaced = b'": ' in line
     separators = (", ", ": ") if spaced else (",", ":")
     ascii_only = line.isascii() and b"\\u" in line
+    import json  # late: as above
+
     added = json.dumps({key: value}, ensure_ascii=ascii_only, separators=separators)[1:-1]
     return line[:end].rstrip(b" \t") + separators[0].encode() + added.encode() + line[end:]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -118,6 +117,8 @@ def _node(value: Any) -> Iterator[yaml.Event]:
             yield from _node(item)
         yield yaml.SequenceEndEvent()
     else:
+        import json  # late: few commands write YAML
+
         yield yaml.ScalarEvent(None, None, (True, False), json.dumps(value))
 
 
