@@ -1,6 +1,6 @@
 """The options of `agentv eval` and `agentv rescore`, as plain data stored in the manifest."""
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: types are read here, and parsing them would take longer.
 
 import os
 from collections.abc import Callable
@@ -338,7 +338,7 @@ class EvalOptions(OptionStruct, frozen=True, kw_only=True, omit_defaults=True):
         default, values = type(self)(), msgspec.structs.asdict(self)
         return {name: value for name, value in values.items() if value != getattr(default, name)}
 
-    def contradicted_by(self, other: EvalOptions) -> list[str]:
+    def contradicted_by(self, other: "EvalOptions") -> list[str]:
         """Return the names of options set in `other` that have a different value here."""
         return [name for name, value in other.given().items() if getattr(self, name) != value]
 

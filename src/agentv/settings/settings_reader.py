@@ -64,7 +64,7 @@ def read_settings(
                 problems.warning((*path, key), f"Field '{name}' is ignored because '{own}' is set")
             else:
                 values[field.name] = read
-    for field in _fields(kind).values():
+    for field in fields_of(kind).values():
         if field.required and field.name not in values:
             typo = nearest(field.encode_name, [key for key in data if field_of(kind, key) is None])
             misspelt = f"Did you mean '{field.encode_name}' instead of '{typo}'?" if typo is not None else ""
@@ -110,7 +110,7 @@ def aliases_of(kind: type[msgspec.Struct]) -> Mapping[str, str]:
 
 def field_of(kind: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo | None:
     """Return the field for a key: its name or an alias, also in camelCase or kebab-case; None for an unknown key."""
-    fields, aliases = _fields(kind), aliases_of(kind)
+    fields, aliases = fields_of(kind), aliases_of(kind)
     for spelling in (key, _snake(key)):
         field = fields.get(spelling) or fields.get(aliases.get(spelling, ""))
         if field is not None:
@@ -165,7 +165,8 @@ def _choices(type_: Any, value: Any = "") -> str:
 
 
 @cache
-def _fields(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+def fields_of(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """Return the fields of a struct by their keys."""
     return {field.encode_name: field for field in msgspec.structs.fields(kind)}
 
 

@@ -254,11 +254,6 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
         where = short(os.path.join(home, self.cwd or ""))
         return f"ran in {where}; runs {'start from' if self.cwd else 'use'} the folder of each dataset"
 
-    @property
-    def executes_prompts(self) -> bool:
-        """Whether the command lets a second shell execute the prompt."""
-        return executed_placeholder(self.command_template) != ("", "")
-
     def advice(self, home: str) -> str:  # noqa: ARG002
         """Return a warning if the command lets a second shell execute the prompt."""
         program, placeholder = executed_placeholder(self.command_template)

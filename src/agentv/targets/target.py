@@ -1,9 +1,9 @@
 """Base classes of targets: common settings, validation, and a fingerprint without secrets."""
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: types are read here, and parsing them would take longer.
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -17,6 +17,7 @@ from agentv.model.values import digest
 from agentv.model.workspace_settings import WorkspaceFile
 from agentv.settings.addresses import address_complaints, host_of
 from agentv.settings.environment import MASK, SecretTexts, is_secret_field, mask_secrets
+from agentv.settings.settings_reader import fields_of
 from agentv.settings.transform import Transform, functions_of
 from agentv.support.hashes import contents, file_of
 from agentv.support.patterns import upward
@@ -142,7 +143,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         hint = "Providers that do: openai and compatible services, azure, python, sentence-transformers"
         raise UsageError(message, hint=hint)
 
-    def open_batches(self, home: str) -> BatchApi:
+    def open_batches(self, home: str) -> "BatchApi":
         """Open the provider's batch API, for a target in batch mode."""
         raise NotImplementedError
 
@@ -182,11 +183,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return not self.is_live
 
     @property
-    def executes_prompts(self) -> bool:
-        """Whether a shell executes the text of prompts."""
-        return False
-
-    @property
     def may_report_cost(self) -> bool:
         """Whether its responses may include their cost."""
         return True
@@ -212,7 +208,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """Return a warning for a run that uses the target, or an empty string."""
         return ""
 
-    def with_overrides(self, overrides: CallOverrides) -> Target:  # noqa: ARG002
+    def with_overrides(self, overrides: CallOverrides) -> "Target":  # noqa: ARG002
         """Return the target with overrides for a call; unchanged if its provider has no such settings."""
         return self
 
@@ -254,7 +250,7 @@ class ModelApi(Target, frozen=True, kw_only=True):
         """The tools that are sent to the model; those that run here are added when they are known."""
         return declared_tools(self.tools)
 
-    def open_tools(self, home: str) -> Toolbox | None:
+    def open_tools(self, home: str) -> "Toolbox | None":
         """Open the tools that run on this machine; None if there are none. Raises UsageError."""
         tools = local_tools(self.tools)
         if not tools:
@@ -385,14 +381,11 @@ def _masked(secrets: frozenset[str]) -> SecretTexts:
     return SecretTexts(dict.fromkeys(secrets, MASK))
 
 
-_fields_of = cache(msgspec.structs.fields)
-
-
 def explicit_settings(settings: Target) -> dict[str, Any]:
     """Return the settings that differ from their defaults, as plain data."""
     return {
         field.encode_name: msgspec.to_builtins(value, enc_hook=_name_of)
-        for field in _fields_of(type(settings))
+        for field in fields_of(type(settings)).values()
         if (value := getattr(settings, field.name)) != _default(field)
     }
 

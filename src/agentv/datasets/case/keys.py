@@ -1,6 +1,6 @@
 """The keys of datasets, cases, execution blocks and turns. These types are the documented schema."""
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: types are read here, and parsing them would take longer.
 
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
