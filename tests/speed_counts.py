@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 BUDGETS = Path(__file__).with_name("speed_budgets.toml")
-HEAD = """# The most modules that a command may import, calls of a function per case or result, and bytes per case.
+HEAD = """# The most modules that a command may import, calls of a small command and of a case, and bytes per case.
 # After a deliberate change: python tests/speed_counts.py update
 
 """
@@ -135,12 +135,42 @@ def bytes_per_case(name):
     return (many - few) / LARGE_CASES
 
 
-def imported_modules(name):
-    """Return the imported modules of agentv by package, and the names of imported packages and standard modules."""
+def prepare_command(name):
     if name == "compare":
         command = [sys.executable, "-m", "agentv", *COMMANDS["run"], "--out", "before"]
         subprocess.run(command, stderr=subprocess.DEVNULL, check=True)
         shutil.copytree("before", "after")
+
+
+def package_of(frame):
+    return frame.f_globals.get("__name__", "").partition(".")[0]
+
+
+def startup_calls(name):
+    """Return how often agentv calls Python functions: its own, and those that create classes and patterns."""
+    prepare_command(name)
+    calls = Counter()
+    for variable in set(os.environ) - {"PATH", "HOME"}:
+        del os.environ[variable]  # each is checked for a secret
+
+    def count(frame, event, _):
+        package = package_of(frame)
+        if event != "call" or package not in STARTUP_PACKAGES:
+            return
+        while frame is not None and package_of(frame) in STARTUP_PACKAGES[1:]:
+            frame = frame.f_back
+        if frame is not None and package_of(frame) == "agentv":
+            calls[package] += 1
+
+    sys.setprofile(count)
+    run_command(*COMMANDS[name])
+    sys.setprofile(None)
+    return {package: calls[package] for package in STARTUP_PACKAGES}
+
+
+def imported_modules(name):
+    """Return the imported modules of agentv by package, and the names of imported packages and standard modules."""
+    prepare_command(name)
     before = set(sys.modules)
     run_command(*COMMANDS[name])
     new = sorted(set(sys.modules) - before)
@@ -163,7 +193,13 @@ def run_in_child(*arguments):
     return json.loads(done.stdout)
 
 
-MEASURES = {"imports": imported_modules, "calls": calls_per_case, "bytes": bytes_per_case}
+MEASURES = {
+    "imports": imported_modules,
+    "startup": startup_calls,
+    "calls": calls_per_case,
+    "bytes": bytes_per_case,
+}
+STARTUP_PACKAGES = ("agentv", "msgspec", "re", "typing")
 CALLS, BYTES = ("run", "load", "stream", "compare"), ("run", "load", "stream")
 
 
@@ -173,6 +209,9 @@ def updated_budgets():
     for name in COMMANDS:
         modules = run_in_child("imports", name).items()
         lines += ["", f"[imports.{name}]", *(f'"{package}" = "{" ".join(names)}"' for package, names in modules)]
+    for name in COMMANDS:
+        calls = run_in_child("startup", name).items()
+        lines += ["", f"[startup.{name}]", *(f"{package} = {count}" for package, count in calls)]
     for name in CALLS:
         calls = {function: round(count) for function, count in sorted(run_in_child("calls", name).items())}
         lines += ["", f"[calls.{name}]", *(f'"{function}" = {count}' for function, count in calls.items() if count)]

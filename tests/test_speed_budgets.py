@@ -11,6 +11,8 @@ from speed_counts import BUDGETS, BYTES, CALLS, COMMANDS, run_in_child, version
 LIMITS = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))
 VARIABLE = {"agentv.stats.distributions._away_from_zero": 10}
 """Calls that depend on the time cases take, with their limits."""
+SPARE_CALLS = 1.03
+"""Calls depend a little on the depth of folders."""
 SPARE_BYTES = 24
 """Sizes differ by this much between runs and versions of Python."""
 
@@ -30,6 +32,18 @@ def test_a_command_imports_no_further_modules(name):
         if module not in limits.get(package, "").split()
     ]
     assert not new, f"new modules: {', '.join(new)}. See `tests/speed_budgets.toml`"
+
+
+@pytest.mark.skipif(version() != LIMITS["python"], reason="other versions of Python compile and import differently")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_small_command_needs_no_further_function_calls(name):
+    limits, calls = LIMITS["startup"][name], run_in_child("startup", name)
+    new = [
+        f"{package}: {count} instead of {limits[package]}"
+        for package, count in calls.items()
+        if count > limits[package] * SPARE_CALLS + 20
+    ]
+    assert not new, f"more calls: {', '.join(new)}. See `tests/speed_budgets.toml`"
 
 
 @pytest.mark.parametrize("name", CALLS)
