@@ -81,7 +81,9 @@ def test_the_order_of_keys_in_arguments_has_no_effect():
     ],
 )
 def test_calls_of_other_tools_records_are_read(call):
-    assert stored_tool_calls([{"role": "assistant", "tool_calls": [call, "broken", {}]}]) == [("search", {"q": 1})]
+    assert stored_tool_calls([{"role": "assistant", "tool_calls": [call, "broken", {}]}]) == [
+        StoredCall("search", {"q": 1})
+    ]
 
 
 def test_results_in_tool_messages_are_not_counted_twice():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import virtual_time
 from agentv.executors.budget import Budget
-from agentv.executors.budget_file import BudgetFile, BudgetShare
+from agentv.executors.budget_file import Allowance, BudgetFile, BudgetShare, ShardSpending
 
 
 class Market:
@@ -182,7 +182,7 @@ def test_a_shard_may_spend_what_others_leave(tmp_path):
     allowed = second.update(0.1, 0.0, 0)
     assert allowed.usd == pytest.approx(0.7) and not allowed.others_run
     assert second.update(0.7, 0.0, 0).is_used_up
-    assert second.spending() == (1.0, 2)
+    assert second.spending() == ShardSpending(1.0, 2)
 
 
 def test_a_killed_shard_keeps_what_it_has_spent_and_not_what_it_reserved(tmp_path):
@@ -190,10 +190,10 @@ def test_a_killed_shard_keeps_what_it_has_spent_and_not_what_it_reserved(tmp_pat
     killed.update(0.3, 0.5, 5)
     [owned] = tmp_path.glob("k.[0-9]*")
     owned.unlink()  # as if its process had ended
-    assert other.update(0.0, 0.0, 0) == (pytest.approx(0.7), 0.3, False, False)
+    assert other.update(0.0, 0.0, 0) == Allowance(pytest.approx(0.7), 0.3)
     resumed = BudgetFile(shard_of("k", 1, spent_usd=0.4), tmp_path)
     resumed.update(0.0, 0.0, 0)
-    assert other.spending() == (0.4, 2)
+    assert other.spending() == ShardSpending(0.4, 2)
 
 
 @pytest.mark.parametrize(("number", "run_id", "usd"), [(2, "b", 0.5), (1, "a", 0.5), (1, "c", 0.0)])
