@@ -426,7 +426,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "foreign_results": ("extensions/interop/imports", "extensions/interop/results"),
     "sessions": ("sessions", "extensions/interop/sessions", "extensions/otel"),
     "otlp": ("extensions/otel",),
-    **dict.fromkeys(("results", "results_yaml"), ("runs", "extensions/interop/results/agentv_rows")),
+    **dict.fromkeys(("results", "results_yaml"), ("runs", "extensions/interop/results/agentv/agentv_rows")),
     **dict.fromkeys(("manifest", "cases", "records", "summary"), ("runs", "report", "comparison")),
     "targets": ("targets/catalog", "settings"),
     "project": ("datasets/case", "evaluators", "engine/checks", "settings", "targets"),

@@ -54,7 +54,7 @@ def index() -> Lines:
     for title, kind in _SHARED.items():
         yield from ("", f"## {title}", "", *setting_table(kind, () if kind is Target else (Target,), _of_targets))
         yield from refused_besides(kind, OTHER_TOOLS)
-    yield from ("", "## Providers", "", "Each page has an entry to copy.", "")
+    yield from ("", "## Providers", "")
     yield from ("| provider | aliases | description |", "|---|---|---|")
     for name in TARGETS.names():
         summary = _about(name).split("\n\n")[0].replace("\n", " ").split(". ")[0].rstrip(".")

@@ -318,7 +318,7 @@ TARGETS = Registry(
         "agentv": "Use a model API such as `openai`, with `tools` if it needs them",
         "cc-mirror": "Use `claude-code`, and set `executable` to the program",
         "pi-agent-sdk": "Use `pi-coding-agent`",
-        "copilot-log transcript": "Use `replay` with a run, a results file, or recorded sessions",
+        "transcript": "Use `replay` with a run, a results file, or recorded sessions",
     },
 )
 

@@ -83,6 +83,12 @@ EVENTS = {
     ],
 }
 
+# A recorded session of Copilot.
+SESSION = [
+    {"type": "user.message", "data": {"content": "Hi"}},
+    {"type": "assistant.message", "data": {"content": "Hello"}},
+]
+
 # Settings of other providers than model APIs and coding agents: answering, waiting, failing.
 PROGRAMS = {
     "mock": ({}, {"delay_ms": 60_000.0}, {"fault_rate": 1.0}),
@@ -94,6 +100,7 @@ PROGRAMS = {
     ),
     "javascript": ({"file": "plain.cjs"}, {"file": "stuck.cjs"}, {"file": "broken.cjs"}),
     "replay": ({"source": "results.jsonl"}, None, {"source": "others.jsonl"}),
+    "copilot-log": ({"session_dir": "session"}, None, {"session_dir": "empty"}),
 }
 VARIANTS = {
     "openai, responses": ("openai", {"api": "responses"}),
@@ -101,7 +108,7 @@ VARIANTS = {
     "python, async": ("python", {"function": "agent.py:later"}),
     "cli with files": ("cli", {"command_template": "cat {PROMPT_FILE} > {OUTPUT_FILE}"}),
 }
-ERRORS = {"mock": "server", "replay": "invalid_response"}
+ERRORS = {"mock": "server", "replay": "invalid_response", "copilot-log": "invalid_response"}
 
 # Providers with packages of their own have their own tests.
 PROVIDERS = [name for name in TARGETS.names() if not TARGETS.find(name).extra]
@@ -155,6 +162,9 @@ def home(tmp_path):
         (tmp_path / name / "agent.sh").chmod(0o755)
     for name, id in {"results.jsonl": "one", "others.jsonl": "two"}.items():
         (tmp_path / name).write_bytes(encode_record(made_result(eval_id=id, dataset="", candidate_answer="Hello")))
+    for name, count in {"session": 2, "empty": 1}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in SESSION[:count]))
     return Home(str(tmp_path), Environment())
 
 
@@ -163,7 +173,7 @@ def target(request, made):
     return made(request.param, ANSWERING)
 
 
-@pytest.fixture(params=[name for name in PROVIDERS if name != "replay"])
+@pytest.fixture(params=[name for name in PROVIDERS if TARGETS.find(name).is_live])
 def waiting(request, made):
     return made(request.param, WAITING)
 
@@ -171,7 +181,7 @@ def waiting(request, made):
 def test_every_provider_of_the_registry_is_in_this_suite():
     kinds = {name: TARGETS.find(name) for name in PROVIDERS}
     others = {name for name, kind in kinds.items() if not issubclass(kind, ModelApi) and not kind.takes_skills}
-    assert others == {*PROGRAMS, "http"}
+    assert others == {*PROGRAMS, "http"} & {*PROVIDERS}
     assert {name for name, kind in kinds.items() if kind.takes_skills} == set(EVENTS).intersection(PROVIDERS)
 
 

@@ -10,5 +10,6 @@ ROWS = {
         "gemini-cli": f"{_AGENTS}.vendor_agents:GeminiCli",
         "pi-coding-agent": f"{_AGENTS}.multi_model_agents:PiCodingAgent pi pi-cli",
         "opencode": f"{_AGENTS}.multi_model_agents:OpenCode",
+        "copilot-log": f"{_AGENTS}.copilot_log:CopilotLog",
     },
 }

@@ -33,8 +33,9 @@ ROWS = {
         "hugging-face": f"{_DATASETS}.benchmarks.hugging_face:HUGGING_FACE",
     },
     "agentv.result_formats": {
-        "agentv-jsonl": f"{_RESULTS}.agentv_rows:AgentvLines",
-        "agentv-yaml": f"{_RESULTS}.agentv_rows:AgentvYaml",
+        "agentv-jsonl": f"{_RESULTS}.agentv.agentv_rows:AgentvLines",
+        "agentv-yaml": f"{_RESULTS}.agentv.agentv_rows:AgentvYaml",
+        "agentv-fixtures": f"{_RESULTS}.agentv.agentv_fixtures:AgentvFixtures",
         "openai-hosted": f"{_RESULTS}.openai_items:OpenAiItems",
         "inspect": f"{_RESULTS}.inspect_logs:InspectLog",
         "promptfoo": f"{_RESULTS}.promptfoo_results:PromptfooResults",
@@ -60,6 +61,7 @@ ROWS = {
         "qwen-code": f"{_SESSIONS}.qwen_code:QWEN_CODE",
         "swe-agent": f"{_SESSIONS}.swe_agent:SWE_AGENT",
         "gemini-cli": f"{_SESSIONS}.gemini_cli:GEMINI_CLI",
+        "agentv-transcript": f"{_SESSIONS}.agentv_transcripts:AGENTV_TRANSCRIPT",
     },
     "agentv.commands": {
         "runs import": "agentv.extensions.interop.command:import_command",

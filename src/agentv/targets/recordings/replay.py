@@ -326,23 +326,31 @@ def find_recording(source: str, home: str) -> tuple[str, str | None]:
 class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
     """The answers of an earlier run, a recording, or recorded sessions of coding agents.
 
-    `from` is a run folder, a results file, a recording, or a file or folder of sessions; `PATH:target` selects one of
-    several targets or agents in it.
+    `from` is a run folder, a results file, a recording, or a file or folder of sessions; `PATH:target` or
+    `source_target` selects one of several targets or agents in it.
     """
 
-    aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "path": "from", "recording": "from"}
+    aliases: ClassVar[dict[str, str]] = {
+        **COMMON_ALIASES,
+        **dict.fromkeys(("path", "recording", "fixtures", "transcripts"), "from"),
+    }
     is_live: ClassVar[bool] = False
 
     source: str
+    source_target: str | None = None
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:  # noqa: ARG003
         """Return nothing: stored answers are data."""
         return ()
 
+    @property
+    def _place(self) -> str:
+        return self.source if self.source_target is None else f"{self.source}:{self.source_target}"
+
     def open(self, home: str) -> Responder:
         """Open the file and index it."""
-        recording = Recording(self.source, home)
+        recording = Recording(self._place, home)
         try:
             return RecordedResponder(recording, choose_target(recording, self.name), owns=True)
         except BaseException:
@@ -356,7 +364,7 @@ class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """Return the file with the answers."""
         with suppress(AgentvError):  # opening it reports a missing file
-            path = find_recording(self.source, home)[0]
+            path = find_recording(self._place, home)[0]
             return tuple(session_files(path))
         return ()
 

@@ -1,0 +1,1 @@
+"""Results and recorded answers of AgentV (TypeScript)."""

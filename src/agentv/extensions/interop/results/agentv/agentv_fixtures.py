@@ -1,0 +1,65 @@
+"""Read the answers that AgentV (TypeScript) records with `--record-replay`. They have no scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agentv.extensions.interop.imports.foreign_files import problem, read_lines, row_keys
+from agentv.extensions.interop.imports.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun
+from agentv.extensions.interop.imports.foreign_values import (
+    chat_messages,
+    content_text_of,
+    dict_of,
+    list_of,
+    number_or_none,
+    text_of,
+    token_usage,
+)
+
+_VERSION = b'"agentv.replay_fixture.v1"'
+
+
+class AgentvFixtures(ForeignResults):
+    """One answer on each line. A variant of a target is a target of its own: `NAME@VARIANT`."""
+
+    title = "recorded answers of AgentV (TypeScript)"
+    unit = "answer"
+    strength = 0.95
+
+    def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
+        return row_keys(head).get("schema_version", b"").lstrip().startswith(_VERSION)
+
+    def open(self, path: Path) -> ForeignRun:
+        run = ForeignRun(jobs=(), id=path.stem, targets={}, notes=["Recorded answers have no scores: rescore the run"])
+        run.jobs = _jobs(path, run)
+        return run
+
+
+def _jobs(path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
+    for number, row in read_lines(path):
+        row = dict_of(row)
+        if not isinstance(row.get("test_id"), str) or not isinstance(row.get("source_target"), str):
+            raise problem(path, f"Line {number} has no 'test_id' or 'source_target'")
+        target = row["source_target"] + (f"@{row['variant']}" if row.get("variant") else "")
+        run.targets.setdefault(target, {"provider": text_of(dict_of(row.get("source")).get("provider")) or "agentv"})
+        usage, output = dict_of(row.get("token_usage")), list_of(row.get("output"))
+        yield ForeignJob(
+            case=ForeignCase(id=row["test_id"], dataset=text_of(row.get("suite"))),
+            target=target,
+            trial=int(number_or_none(row.get("attempt")) or 0) + 1,
+            answer=_answer(output),
+            messages=chat_messages(output),
+            usage=token_usage(usage.get("input"), usage.get("output")),
+            cost_usd=number_or_none(row.get("cost_usd")),
+            duration_ms=number_or_none(row.get("duration_ms")),
+            timestamp=text_of(row.get("recorded_at")),
+            place=f"line {number}",
+        )
+
+
+def _answer(output: list[Any]) -> str:
+    """Return the content of the last message of the assistant that has one."""
+    contents = [item.get("content") for item in map(dict_of, output) if item.get("role") == "assistant"]
+    return next((text for content in reversed(contents) if (text := content_text_of(content))), "")

@@ -1,0 +1,76 @@
+"""Recorded answers of AgentV (TypeScript) as targets: sessions of Copilot, transcripts and fixtures."""
+
+import json
+import os
+
+import pytest
+
+CHECKS = [{"type": "equals", "value": "Two files."}]
+SUITE = {"tests": [{"id": "a", "input": "List the files", "assertions": CHECKS}]}
+EVENTS = [
+    {"type": "session.start", "data": {"sessionId": "s", "context": {"cwd": "/x"}}},
+    {"type": "user.message", "data": {"content": "Which files are there?"}},
+    {"type": "assistant.message", "data": {"content": "ANSWER"}},
+    {"type": "session.shutdown", "data": {}},
+]
+FIXTURE = {
+    **{"schema_version": "agentv.replay_fixture.v1", "suite": "s", "test_id": "a", "source_target": "live"},
+    "output": [{"role": "assistant", "content": "Two files."}],
+}
+TRANSCRIPT = [
+    {"schema_version": "agentv.transcript.v1", "test_id": "a", "target": "live", "role": role, "content": text}
+    for role, text in (("user", "Which files are there?"), ("assistant", "Two files."))
+]
+
+
+def write_session(folder, name, answer, at):
+    events = json.dumps(EVENTS).replace("ANSWER", answer)
+    folder.write(f"state/{name}/events.jsonl", "".join(json.dumps(event) + "\n" for event in json.loads(events)))
+    folder.write(f"state/{name}/workspace.yaml", "cwd: /x\n" if name != "elsewhere" else "cwd: /y\n")
+    os.utime(folder.path / f"state/{name}/events.jsonl", (at, at))
+
+
+def run(folder, command, **target):
+    folder.write("targets.yaml", {"targets": [{"name": "default", **target}]})
+    folder.write("s.yaml", SUITE)
+    return command("eval", "s.yaml", "--out", "out")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"discover": "latest", "session_state_dir": "state", "cwd": "/x"},
+        {"session_id": "new", "session_state_dir": "state"},
+        {"session_dir": "state/new"},
+    ],
+)
+def test_a_session_of_copilot_answers_every_case(folder, command, settings):
+    for at, (name, answer) in enumerate({"old": "Three.", "new": "Two files.", "elsewhere": "Four."}.items(), 1000):
+        write_session(folder, name, answer, at)
+    outcome = run(folder, command, provider="copilot-log", **settings)
+    assert "Passed 100 % of the 1 case" in outcome.stdout, outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "One of 'session_dir', 'session_id' or 'discover: latest' is required"),
+        ({"discover": "first"}, "latest"),
+        ({"discover": "latest", "session_state_dir": "nowhere"}, "nowhere has no session"),
+        ({"session_id": "gone", "session_state_dir": "state"}, "events.jsonl does not exist"),
+    ],
+)
+def test_a_session_that_is_missing_is_named(folder, command, settings, message):
+    outcome = run(folder, command, provider="copilot-log", **settings)
+    assert outcome.code and message in outcome.stderr
+
+
+@pytest.mark.parametrize("rows", [[FIXTURE], TRANSCRIPT], ids=["fixtures", "transcripts"])
+def test_recorded_answers_are_replayed_by_test_id_and_target(folder, command, rows):
+    folder.write("recorded.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    key = "fixtures" if len(rows) == 1 else "transcripts"
+    outcome = run(folder, command, provider="replay", source_target="live", **{key: "recorded.jsonl"})
+    assert "Passed 100 % of the 1 case" in outcome.stdout, outcome.stderr
+    folder.write("targets.yaml", (folder.path / "targets.yaml").read_text().replace("live", "other"))
+    outcome = command("eval", "s.yaml", "--out", "other")
+    assert outcome.code == 2 and "no target 'other'" in outcome.stderr
