@@ -302,6 +302,25 @@ AVERAGE = "weighted_average"
 
 
 @pytest.mark.parametrize(
+    ("key", "pattern", "syntax"),
+    [
+        ("tests", "(?<city>Paris)", "javascript"),
+        ("tests", "^[^]*Paris[^]*$", "javascript"),
+        ("tests", "(?i)paris", "python"),
+        ("evalcases", "^[^]*Paris[^]*$", "python"),
+    ],
+)
+def test_patterns_that_only_javascript_has_are_those_of_javascript_under_tests(folder, key, pattern, syntax):
+    [loaded] = folder.yaml(json.dumps({key: [case(evaluators=[{"type": "regex", "value": pattern}])]}))
+    assert loaded.evaluators[0].evaluator.syntax == syntax
+
+
+def test_escapes_of_javascript_that_are_not_supported_are_refused(fail):
+    error = fail(case(evaluators=[{"type": "regex", "value": "^\\p{Lu}", "flags": "u", "syntax": "javascript"}]))
+    assert "'\\p{' of the flag u is not supported" in error.detail
+
+
+@pytest.mark.parametrize(
     ("key", "list_key", "type_", "protocol"),
     [
         ("tests", "assertions", "code-grader", "agentv-4"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
@@ -57,8 +58,9 @@ def read_entries(entries: Any, path: KeyPath, problems: Problems) -> tuple[Evalu
 def with_agentv_defaults(entries: Any, *, lists_tests: bool) -> Any:
     """Return entries with the defaults of AgentV (TypeScript) 4.x where they differ from those here.
 
-    In a file with `tests`, tool trajectories compare arguments exactly, code judges have the protocol of 4.x, and the
-    verdict of a composite does not decide that of its case. In other files, `code-grader` has the
+    In a file with `tests`, tool trajectories compare arguments exactly, code judges have the protocol of 4.x, the
+    verdict of a composite does not decide that of its case, and a pattern that Python cannot read is one of JavaScript.
+    In other files, `code-grader` has the
     protocol too, because it is a name of 4.x. Returns the list itself if there is nothing to change.
     """
     if not isinstance(entries, list):
@@ -80,11 +82,22 @@ def _with_agentv_defaults(entry: dict[str, Any], lists_tests: bool) -> dict[str,
     if type_ in _AGENTV_DEFAULTS and (lists_tests or type_name == "code-grader"):
         names, default = _AGENTV_DEFAULTS[type_]
         return entry if any(entry.get(name) is not None for name in names) else {**entry, names[0]: default}
+    if type_ == "regex" and lists_tests and not _is_python_pattern(entry.get("value")):
+        return {"syntax": "javascript", **entry}
     if type_ == "composite" and lists_tests and _is_share(entry) and not {"required", "gate"} & entry.keys():
         entry = {**entry, "gate": False}
     lists = [key for key in entry if key in ("evaluators", "assertions", "assert")]
     new = {key: with_agentv_defaults(entry[key], lists_tests=lists_tests) for key in lists}
     return entry if all(new[key] is entry[key] for key in new) else {**entry, **new}
+
+
+def _is_python_pattern(pattern: Any) -> bool:
+    """Whether a value is not a pattern, or one that Python reads as such: `[^]` is any character in JavaScript."""
+    try:
+        re.compile(pattern if isinstance(pattern, str) else "")
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return not isinstance(pattern, str) or "[^]" not in pattern
 
 
 def _is_share(entry: dict[str, Any]) -> bool:

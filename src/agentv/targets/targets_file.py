@@ -38,11 +38,17 @@ class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "
 
 def as_targets_file(data: Any) -> Any:
     """Return parsed data as that of a targets file. An extension may read files of another tool."""
-    if isinstance(data, dict) and "providers" not in data:
+    if isinstance(data, dict) and "providers" not in data and not any(map(_is_own_program, entries_of(data))):
         return data
     with suppress(KeyError):
         return SERVICES.find("providers-files")(data)
     return data
+
+
+def _is_own_program(entry: Any) -> bool:
+    """Whether a target has a command and a provider of the project's own, as in AgentV (TypeScript)."""
+    provider = entry.get("provider") if isinstance(entry, dict) and "command" in entry else None
+    return isinstance(provider, str) and TARGETS.canonical(provider) is None
 
 
 def check_targets(data: Any) -> Problems:

@@ -30,10 +30,10 @@ def write_session(folder, name, answer, at):
     os.utime(folder.path / f"state/{name}/events.jsonl", (at, at))
 
 
-def run(folder, command, **target):
+def run(folder, agentv, **target):
     folder.write("targets.yaml", {"targets": [{"name": "default", **target}]})
     folder.write("s.yaml", SUITE)
-    return command("eval", "s.yaml", "--out", "out")
+    return agentv("eval", "s.yaml", "--out", "out")
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,10 @@ def test_recorded_answers_are_replayed_by_test_id_and_target(folder, command, ro
     folder.write("targets.yaml", (folder.path / "targets.yaml").read_text().replace("live", "other"))
     outcome = command("eval", "s.yaml", "--out", "other")
     assert outcome.code == 2 and "no target 'other'" in outcome.stderr
+
+
+def test_a_target_with_a_provider_of_the_project_is_a_program(folder, command):
+    target = {"name": "default", "provider": "my-llm", "command": "echo 'Two files.' > {OUTPUT_FILE}"}
+    outcome = run(folder, command, **target)
+    assert "Passed 100 % of the 1 case" in outcome.stdout, outcome.stderr
+    assert command("validate", "targets.yaml").code == 0

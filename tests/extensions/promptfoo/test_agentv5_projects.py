@@ -121,3 +121,43 @@ def test_a_conversation_may_begin_with_its_first_turn(folder, command, suite):
     (record,) = [json.loads(line) for line in (folder.path / "out/results.jsonl").read_text().splitlines()]
     assert [message["content"] for message in record["output_messages"]] == ["one", "1", "two", "2"]
     assert [result["name"] for result in record["evaluator_results"]] == ["turn-1.equals", "turn-2.equals"]
+
+
+LINES = """
+name: x
+providers: [default]
+prompts: ["{{ input }}"]
+tests:
+  - id: a
+    vars: {input: hi}
+    assert: [{type: contains, value: x}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "lines", "message"),
+    [
+        (10, ["    assert:", "      - type: contains", "        value: x", "      - type: contians"], "contians"),
+        (10, ["    assert:", "      - {type: is-json}", "      - type: llm-rubric", "        valeu: x"], "valeu"),
+        (9, ["    assert:", "      - type: assert-set", "        assert: [{type: contians}]"], "contians"),
+        (8, ["    turns: [{input: x}]", "    on_turn_failure: explode"], "explode"),
+        (9, ["environment:", "  type: docker"], "docker"),
+        (10, ["extensions:", "  - agentv:agent-rules", "  - other:thing"], "other:thing"),
+        (8, ["workers: 3"], "workers"),
+        (9, ["evaluate_options:", "  timeout_ms: [1]"], "timeout_ms"),
+        (9, ["environment:", "  workdri: x"], "workdri"),
+    ],
+)
+def test_problems_have_their_line(folder, command, line, lines, message):
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    folder.write("s.yaml", "\n".join((*LINES.strip().splitlines()[: 6 if lines[0][0] == " " else 7], *lines)))
+    outcome = command("validate", "s.yaml")
+    places = [text.split()[0].partition(":")[0] for text in outcome.stdout.splitlines() if message in text]
+    assert str(line) in places, outcome.stdout
+
+
+def test_an_unknown_provider_has_its_line(folder, command):
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    folder.write("s.yaml", LINES.strip().replace("[default]", "[default, nosuch]"))
+    outcome = command("validate", "s.yaml")
+    assert "2:" in next(text for text in outcome.stdout.splitlines() if "nosuch" in text).split()[0]

@@ -69,7 +69,7 @@ TEST = "\ntests: [{id: a, criteria: b, vars: {input: x}}]"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("providers: [a]\nextensions: ['other:x']" + TEST, "The extension other:x is not supported"),
+        ("providers: [a]\nextensions: ['other:x']" + TEST, "The extension 'other:x' is not supported"),
         ("providers: [a]\nnunjucks_filters: {up: up.js}" + TEST, "'nunjucks_filters' is not supported"),
         ("environment: {type: docker, image: x}" + TEST, "'environment' of type 'docker' is not supported"),
         ("environment: {workdir: ., secrets: [X]}" + TEST, "'environment.secrets' is not supported"),

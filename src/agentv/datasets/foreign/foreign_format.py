@@ -39,6 +39,7 @@ from agentv.errors import (
 from agentv.model.diagnostics import type_word
 from agentv.model.values import to_json
 from agentv.support.lines import BATCH, open_for_writing
+from agentv.support.yaml.yaml_parser import Map
 
 _WRONG_TYPE = (AttributeError, TypeError, IndexError)
 """What a mapper raises if a value has another type than the tool writes, such as a text instead of an object."""
@@ -193,8 +194,8 @@ class ForeignFormat(DatasetFormat):
             if isinstance(row, BadRow):
                 yield record.line, replace(row, row={**row.row, "id": self._id(row.row, ids, mapped)})
             else:
-                others = {key: value for key, value in row.items() if key != "id"}
-                yield record.line, {"id": self._id(row, ids, mapped), **others}
+                numbered = {"id": self._id(row, ids, mapped), **{key: row[key] for key in row if key != "id"}}
+                yield record.line, row.with_values(numbered) if isinstance(row, Map) else numbered
 
     def _checked(self, record: Record, rows: Mapper, mapped: MappedFile) -> Iterator[dict[str, Any] | BadRow]:
         """Yield the rows of a record; if it cannot be read, or only in part, a bad row with its own id."""

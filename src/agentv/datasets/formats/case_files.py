@@ -49,10 +49,13 @@ def is_reference(case: Any) -> bool:
     return isinstance(case, str) and case.startswith(PREFIX)
 
 
-def files_named(cases: Any, document: str) -> list[CaseFile]:
-    """Return the files that the list of cases of a document names. Raises InvalidDatasetError if one is missing."""
+def files_named(cases: Any, document: str, line: int = 1) -> list[CaseFile]:
+    """Return the files that the list of cases of a document names. Raises InvalidDatasetError if one is missing.
+
+    `line` is that of a name instead of a list.
+    """
     if isinstance(cases, str):
-        return _files_of(cases, document, 1)
+        return _files_of(cases, document, line)
     if not isinstance(cases, Seq):
         return []
     places = ((case, cases.marks[index].line + 1) for index, case in enumerate(cases) if is_reference(case))

@@ -184,7 +184,8 @@ class _Yaml(DatasetFormat):
         """Yield one batch per case: cases may be any number of lines apart."""
         path, cases = document.source.files[0], document.cases
         if isinstance(cases, str):
-            for file in files_named(cases, path):
+            line = next(mark.line + 1 for key, mark in document.header.marks.items() if key in CASE_LIST_KEYS)  # type: ignore[attr-defined]
+            for file in files_named(cases, path, line):
                 yield from read_cases(file, options, _parse_cases)
             return
         for index, case in enumerate(cases):

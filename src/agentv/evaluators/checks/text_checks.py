@@ -257,6 +257,8 @@ class Regex(AgainstReference, frozen=True, kw_only=True, dict=True):
             if self.syntax == "javascript":
                 from agentv.evaluators.checks.javascript_patterns import translated  # late: as above
 
+                if "u" in self.flags and (escape := re.search(r"\\[pPu]\{", pattern)):
+                    raise ValueError(f"'{escape[0]}' of the flag u is not supported")
                 # `^`, `$` and `.` are translated with their flags.
                 pattern = translated(pattern, "m" in self.flags, "s" in self.flags)
                 return re.compile(pattern, flags & ~(re.MULTILINE | re.DOTALL))

@@ -1,4 +1,4 @@
-"""Provider files of AgentV (TypeScript) 5 (`.agentv/providers.yaml`) as targets files."""
+"""Targets files of AgentV (TypeScript): provider files of 5 (`.agentv/providers.yaml`), and providers of a project."""
 
 from __future__ import annotations
 
@@ -21,15 +21,26 @@ _NAMES = {
 
 
 def targets_of_providers(data: Any) -> Any:
-    """Return the data of a targets file for a list of providers; other data as it is."""
-    providers = data.get("providers") if isinstance(data, Map) and "targets" not in data else data
+    """Return the data of a targets file for a list of providers, or for targets with providers of a project."""
+    key = "targets" if isinstance(data, Map) and "targets" in data else "providers"
+    providers = data.get(key) if isinstance(data, Map) else data
     if not isinstance(providers, Seq):
         return data
-    targets = Seq(_target(entry) if isinstance(entry, Map) else entry for entry in providers)
+    mapped = _target if key == "providers" else _program
+    targets = Seq(mapped(entry) if isinstance(entry, Map) else entry for entry in providers)
     targets.start, targets.marks = providers.start, providers.marks
+    if key == "targets":
+        return data.with_values({**data, key: targets})
     document = Map({"targets": targets})
     document.start, document.marks = providers.start, {"targets": providers.start}
     return document
+
+
+def _program(entry: Map) -> Map:
+    """Return a target whose provider is a program of the project (`.agentv/providers`), as AgentV calls it: `cli`."""
+    provider = entry.get("provider")
+    is_own = "command" in entry and isinstance(provider, str) and TARGETS.canonical(provider) is None
+    return entry.with_values({**entry, "provider": "cli"}) if is_own else entry
 
 
 def _target(entry: Map) -> Map:

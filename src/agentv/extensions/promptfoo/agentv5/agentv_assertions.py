@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentv.datasets.foreign.values import is_blank, text_of
+from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row
 from agentv.extensions.promptfoo.assertion_entries import (
     EMBEDDED,
     JUDGED,
@@ -45,10 +46,11 @@ def evaluators_of(assertions: Any, grading: Grading, transform: Any = None) -> l
         elif isinstance(assertion, str):
             evaluators.append(_inserted(assertion, grading))
         elif isinstance(assertion, dict):
-            evaluators += _entries(dict(assertion), grading, transform)
+            entries = _entries(dict(assertion), grading, transform)
+            evaluators += [placed_row(entry, assertion, {"evaluators": "assert"}) for entry in entries]
         else:
             raise ValueError(f"An assertion must be an object or a text, got {text_of(assertion)[:80]}")
-    return _with_rubric(evaluators, grading, transform)
+    return placed_list(_with_rubric(evaluators, grading, transform))
 
 
 def _with_rubric(evaluators: list[Any], grading: Grading, transform: Any) -> list[Any]:

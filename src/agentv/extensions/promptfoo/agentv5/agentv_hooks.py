@@ -33,7 +33,7 @@ def with_extensions(workspace: dict[str, Any], extensions: Any) -> dict[str, Any
     for extension in extensions if isinstance(extensions, list) else [extensions]:
         id = extension.get("id") if isinstance(extension, dict) else extension
         if not isinstance(id, str) or not id.startswith((_RULES, "file://")):
-            raise ValueError(f"The extension {text_of(extension)[:80]} is not supported: name a file or {_RULES}")
+            raise ValueError(f"The extension '{text_of(extension)[:80]}' is not supported: name a file or {_RULES}")
         if id.startswith(_RULES):
             files |= _rule_files(extension if isinstance(extension, dict) else {})
             continue

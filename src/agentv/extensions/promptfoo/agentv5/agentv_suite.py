@@ -11,11 +11,10 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
 from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.foreign.values import is_blank, object_at
+from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.datasets.formats.dataset_format import Batch, Document, ReadOptions, Source
-from agentv.errors import InvalidDatasetError
 from agentv.extensions.promptfoo.agentv5.agentv_hooks import with_extensions
 from agentv.extensions.promptfoo.agentv5.agentv_tests import (
     AgentvSuite,
@@ -26,6 +25,7 @@ from agentv.extensions.promptfoo.agentv5.agentv_tests import (
     trials_of,
     workspace_of,
 )
+from agentv.extensions.promptfoo.agentv5.positions import error_at, placed_row
 from agentv.extensions.promptfoo.suite import files_used
 
 _OWN_KEYS = frozenset({"default_test", "evaluate_options", "environment", "derived_metrics", "output_path"})
@@ -52,6 +52,8 @@ _READ = frozenset(
     }
 )
 _OPTIONS = {"max_concurrency": "workers"}
+_SOURCES = {"execution": "providers", "workspace": "environment", "dataset": "suite", "prompt": "prompts"}
+"""Keys of our settings, and those of a suite that they are made of."""
 
 
 class _AgentvSuite(ForeignFormat):
@@ -97,12 +99,13 @@ class _AgentvSuite(ForeignFormat):
             if not is_blank(data.get("suite")) and is_blank(data.get("name")):
                 header["dataset"] = data["suite"]
         except ValueError as error:
-            raise InvalidDatasetError(f"Cannot read {file.path}", str(error), path=file.path) from None
+            raise error_at(file.path, str(error), document_of(file)) from None
         if suite.whole_variable is None and len(suite.prompts) == 1:
             header["prompt"] = suite.prompts[0].content
         elif len(suite.prompts) > 1:
             header["prompts"] = [{"id": prompt.id, "prompt": prompt.content} for prompt in suite.prompts]
-        return {key: value for key, value in header.items() if not is_blank(value)}
+        header = {key: value for key, value in header.items() if not is_blank(value)}
+        return placed_row(header, document_of(file), _SOURCES)
 
     def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
         source = msgspec.structs.replace(document.source, files=document.source.files[:1])
@@ -123,7 +126,7 @@ def _suite(path: str, lose: Lose) -> AgentvSuite:
     try:
         return AgentvSuite(path, lose)
     except (ValueError, FileNotFoundError) as error:
-        raise InvalidDatasetError(f"Cannot read {path}", str(error), path=path) from None
+        raise error_at(path, str(error), document_of(record_file(path))) from None
 
 
 def _ignore(_: str) -> None:
@@ -170,8 +173,10 @@ def _execution(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
     settings = {name: options[key] for key, name in _OPTIONS.items() if key in options}
     if "repeat" in options:
         settings["trials"] = trials_of(options["repeat"], lose)
-    if not is_blank(options.get("timeout_ms")):
-        settings["timeout_seconds"] = options["timeout_ms"] / 1000
+    if not is_blank(timeout_ms := options.get("timeout_ms")):
+        if not isinstance(timeout_ms, int | float):
+            raise ValueError(f"'evaluate_options.timeout_ms' must be a number, got {text_of(timeout_ms)[:80]}")
+        settings["timeout_seconds"] = timeout_ms / 1000
     for key in options.keys() - {*_OPTIONS, "repeat", "timeout_ms"}:
         lose(f"evaluate_options.{key}: use the options of `agentv eval`")
     return settings | {key: data[key] for key in ("timeout_seconds", "threshold") if data.get(key) is not None}

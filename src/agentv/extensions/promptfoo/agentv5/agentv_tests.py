@@ -9,9 +9,11 @@ from typing import Any
 
 from agentv.datasets.case.shorthand import is_message
 from agentv.datasets.foreign.foreign_format import Lose, document_of, record_file
+from agentv.datasets.foreign.records import Record
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
 from agentv.datasets.variables import replace_texts
 from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of
+from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row, with_positions
 from agentv.extensions.promptfoo.assertion_entries import Grading
 from agentv.extensions.promptfoo.config_templates import rendered_strictly
 from agentv.extensions.promptfoo.suite import Suite
@@ -85,6 +87,13 @@ class AgentvSuite(Suite):
             self.names = [name for name in [self.target(defaults["provider"])] if name is not None]
         self.judge = None if is_blank(defaults.get("grader")) else self.target(defaults["grader"])
 
+    def tests(self, lose: Lose) -> Iterator[Record]:
+        """Yield all tests, with the positions of those that are written in the suite itself."""
+        nodes = self.lines if isinstance(self.lines, list) else []
+        for number, record in enumerate(super().tests(lose)):
+            node = nodes[number] if number < len(nodes) and isinstance(nodes[number], dict) else None
+            yield Record(record.line, with_positions(record.data, node))
+
     def target(self, provider: Any) -> str | None:
         """Return the name of a target of the project, or of a provider that is written out."""
         return _name_of(provider) if is_name(provider) else self.targets.add(provider)
@@ -147,7 +156,9 @@ def case_rows(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> Iterator[
     lists = {key: value for key, value in variables.items() if _is_texts(value)}
     for values, told_apart in combinations(lists):
         row = _row(suite, test, resolved({**variables, **values}), lose)
-        yield {**row, "id": f"{row['id']} [{told_apart}]"} if told_apart and "id" in row else row
+        if told_apart and "id" in row:
+            row["id"] = f"{row['id']} [{told_apart}]"
+        yield row
 
 
 def _is_texts(value: Any) -> bool:
@@ -177,7 +188,7 @@ def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lo
         row["evaluators"] = []
     elif not is_blank(test.get("description")):
         row.setdefault("criteria", test["description"])
-    return {**row, **_details(suite, test, grading)}
+    return placed_row({**row, **_details(suite, test, grading)}, test, {"evaluators": "assert"})
 
 
 def _details(suite: AgentvSuite, test: dict[str, Any], grading: Grading) -> dict[str, Any]:
@@ -192,7 +203,7 @@ def _details(suite: AgentvSuite, test: dict[str, Any], grading: Grading) -> dict
     if not is_blank(test.get("environment")):
         details["workspace"] = workspace_of(test["environment"], suite.files)
     if isinstance(test.get("turns"), list):
-        details["turns"] = [_turn(turn, grading) for turn in test["turns"]]
+        details["turns"] = placed_list([_turn(turn, grading) for turn in test["turns"]])
     return details
 
 
@@ -202,7 +213,8 @@ def _turn(turn: Any, grading: Grading) -> Any:
     fields = {key: value for key, value in turn.items() if key not in ("assert", "assertions")}
     assertions = first_of(turn, "assert", "assertions")
     texts = rendered_strictly(fields, grading.variables)
-    return {**texts, "evaluators": evaluators_of(assertions, grading)} if assertions else texts
+    row = {**texts, "evaluators": evaluators_of(assertions, grading)} if assertions else texts
+    return placed_row(row, turn, {"evaluators": "assert" if "assert" in turn else "assertions"})
 
 
 def _input(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any]) -> Any:
