@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentv.extensions.interop.agentv_commands import COMMANDS, EQUIVALENTS, SUCCESSORS
+from agentv.extensions.interop.agentv_commands import COMMANDS, EQUIVALENTS, SUBCOMMANDS, SUCCESSORS
 from writing.markup import DOCS, Lines, cell
 from writing.peer_differences import with_table
 
@@ -27,6 +27,8 @@ def _table() -> Lines:
             yield f"| {_spellings(command, theirs)} | refused: {cell(instead)} |"
     for theirs, instead in COMMANDS.items():
         yield f"| {', '.join(f'`{name}`' for name in theirs.split())} | refused: {cell(instead)} |"
+        for name, successor in SUBCOMMANDS.get(theirs.split()[0], {}).items():
+            yield f"| `{theirs.split()[0]} {name}` | refused: {cell(successor)} |"
 
 
 def _spellings(command: str, names: str) -> str:

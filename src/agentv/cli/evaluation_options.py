@@ -212,7 +212,7 @@ class EvalArguments(CallOptions, EvaluatorsOption, RunArguments, EarlierRunOptio
     include_trace = EvalOptions.include_trace
     otel: str | None = option(
         "--otel ENDPOINT",
-        "Export the run as OpenTelemetry traces to this OTLP endpoint, such as http://localhost:4318.",
+        "Export the run as OpenTelemetry traces to this OTLP endpoint (http://localhost:4318) or file (traces.json).",
     )
     dump_prompts = EvalOptions.dump_prompts
     dump_traces = EvalOptions.dump_traces

@@ -60,3 +60,23 @@ def test_a_folder_with_the_name_run_is_evaluated(folder, command):
     folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": "yes"}]})
     folder.write("run/d.yaml", {"evaluator": "is_json", "evalcases": [{"id": "a", "criteria": "x", "input": "y"}]})
     assert "of the 1 case" in command("eval", "run").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "instead"),
+    [
+        (("results", "export", "run"), "agentv report RUN results.csv"),
+        (("results", "--help"), "agentv report RUN, agentv runs or agentv view"),
+        (("inspect", "score", "run"), "agentv rescore RUN --evaluator"),
+        (("import", "claude", "--session-id", "x"), "agentv eval --transcript ~/.claude/projects"),
+        (("import", "huggingface"), "hf download NAME"),
+        (("transpile", "suite.yaml"), "agentv convert FILE evals.json --to agent-skills"),
+    ],
+)
+def test_a_subcommand_names_its_own_successor(command, arguments, instead):
+    outcome = command(*arguments)
+    assert outcome.code == 2 and f"Use instead: {instead}" in outcome.stderr
+
+
+def test_only_commands_of_agentv_have_a_successor(command):
+    assert "Use instead" not in command("claude").stderr

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import socket
 import threading
 from contextlib import suppress
@@ -302,6 +303,19 @@ def test_an_invalid_endpoint_is_an_error_before_the_run(project, command, endpoi
     assert ended.code == 2
     assert "--otel must be an address" in ended.stderr
     assert not (project.path / "out").exists()
+
+
+def test_a_run_is_exported_to_a_file_that_can_be_read_as_sessions(project, command, monkeypatch):
+    monkeypatch.setattr(span_sender, "_FIRST_S", 60.0)
+    ended = command("eval", "d.yaml", "--out", "out", "--otel", "traces.json")
+    assert ended.code == 0 and "Exported 6 spans to traces.json." in ended.stdout
+    exported = json.loads((project.path / "traces.json").read_text("utf-8"))
+    spans = [span for each in exported["resourceSpans"] for scope in each["scopeSpans"] for span in scope["spans"]]
+    assert len(spans) == 6 and all(len(span["traceId"]) == 32 and len(span["spanId"]) == 16 for span in spans)
+    assert command("report", "out", "--otel", "again.json").code == 0
+    again = (project.path / "again.json").read_text("utf-8")
+    assert {span["spanId"] for span in spans} == set(re.findall('"spanId":"([0-9a-f]{16})"', again))
+    assert command("eval", "d.yaml", "--out", "other", "--otel", "nowhere/traces.json").code == 2
 
 
 def test_a_password_in_the_endpoint_is_refused_and_not_printed(project, command):

@@ -54,7 +54,7 @@ class ReportArguments(Arguments):
     out: str | None = option("--out FILE|DIR", "File to write, folder for several files, or - for stdout.", PATH)
     otel: str | None = option(
         "--otel ENDPOINT",
-        "Export the run as OpenTelemetry traces to this OTLP endpoint, such as http://localhost:4318.",
+        "Export the run as OpenTelemetry traces to this OTLP endpoint (http://localhost:4318) or file (traces.json).",
     )
     as_json: bool = flag("--json", "Print the summary as JSON.")
     quiet: bool = flag("--quiet -q", "Hide messages about written files.")

@@ -21,16 +21,21 @@ _DOCUMENTS = {
 }
 _WRITE_CASES = "Write the cases in a YAML or JSONL file"
 _REPORT = "To see its results, use `agentv report`"
+_AS_YAML = (
+    'Write it as YAML: bun -e \'const m = await import("{0}"), s = m.default ?? m.config ?? m.evalConfig, y = '
+    's[Symbol.for("@agentv/sdk/to-eval-yaml-object")]; console.log(JSON.stringify(y ? y.call(s) : s))\' > {1}'
+)
 _KINDS = {
+    **dict.fromkeys((".eval.ts", ".eval.mts"), ("a suite of AgentV (TypeScript) in TypeScript", _AS_YAML)),
+    ".prompt.md": ("a prompt of VS Code, which has no cases", _WRITE_CASES),
     **dict.fromkeys((".ts", ".mts", ".cts"), ("a TypeScript program", _WRITE_CASES)),
     **dict.fromkeys((".js", ".mjs", ".cjs"), ("a JavaScript program", _WRITE_CASES)),
     ".py": ("a Python program", "Write the cases in a YAML or JSONL file, or call `agentv.evaluate` in it"),
     ".xls": ("an old spreadsheet", "Save it as .xlsx or .csv"),
     ".eval": ("a log of Inspect", _REPORT),
     ".md": ("a Markdown file", _WRITE_CASES),
-    ".prompt.md": ("a prompt of VS Code, which has no cases", _WRITE_CASES),
 }
-"""Extensions of files that are never datasets: what they are, and what to do."""
+"""Endings of files that are never datasets, the longer ones first: what they are, and what to do."""
 
 HTML = "an HTML page"
 _ADVICE = {
@@ -66,14 +71,14 @@ def name_of_text(head: bytes) -> str:
 
 def hint_for(path: str, head: bytes, keys: Collection[str]) -> str:
     """Return a hint for a file that is not a dataset: what it is, and what to do. Empty if it is not recognized."""
-    suffix = os.path.splitext(path)[1].lower()
     text = name_of_text(head)
     if text == TABLE:
         base, table = os.path.splitext(path)[0], "tsv" if b"\t" in head.split(b"\n", 1)[0] else "csv"
         return f"This is a table. Give it the right name: mv {shlex.quote(path)} {shlex.quote(f'{base}.{table}')}"
-    kind = _KINDS[".prompt.md"] if path.lower().endswith(".prompt.md") else _KINDS.get(suffix)
-    if kind is not None:
-        return f"This is {kind[0]}. {kind[1]}"
+    for ending, (what, advice) in _KINDS.items():
+        if path.lower().endswith(ending):
+            yaml = shlex.quote(os.path.splitext(path)[0] + ".yaml")
+            return f"This is {what}. {advice.format(os.path.abspath(path), yaml)}"
     name = text or name_of_document(keys)
     advice = _ADVICE.get(name, "Write its cases in a YAML or JSONL file")
     return f"This looks like {name}, not a dataset. {advice}" if name else ""

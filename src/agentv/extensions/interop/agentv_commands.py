@@ -16,6 +16,7 @@ EQUIVALENTS: Mapping[str, Mapping[str, str]] = {
         "--agent-timeout SECONDS": "--timeout SECONDS",
         "--max-concurrency N": "--workers N",
         "--record-replay FILE": "--record FILE",
+        "--otel-file FILE": "--otel FILE",
         "--no-cache": "",
         "--no-results-push": "",
     },
@@ -28,7 +29,7 @@ EQUIVALENTS: Mapping[str, Mapping[str, str]] = {
 AGENTMARK: Mapping[str, Mapping[str, str]] = {"eval": {"--baseline-commit COMMIT": "--baseline @COMMIT"}}
 """The same for options of AgentMark."""
 
-_OTEL = "Pass the address of a collector: --otel http://localhost:4318"
+_OTEL = "Pass the address of a collector, or a file: --otel http://localhost:4318"
 _PUSH = "Runs are folders: commit them, or upload them as an artifact of the CI job"
 _WORKSPACE = "Set `workspace` in the case or suite: `template`, `isolation`, `keep`"
 _REMOVED = "AgentV removed it too; pass --out DIR"
@@ -41,8 +42,9 @@ SUCCESSORS: Mapping[str, Mapping[str, str]] = {
         "--model": "Set `model` of the judge's target in .agentv/targets.yaml",
         "--output-messages": "Pass --include-trace to store all messages",
         "--keep-workspaces": "Set `workspace: {keep: true}` in the case or suite",
-        "--workspace-mode --workspace-path": _WORKSPACE,
-        "--otel-file --otel-backend --export-otel --otel-capture-content --otel-group-turns": _OTEL,
+        "--workspace-mode --workspace-path --workspace-clean": _WORKSPACE,
+        "--otel-backend --export-otel --otel-group-turns": _OTEL,
+        "--otel-capture-content": "Set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true",
         "--results-repo --results-branch --results-remote --results-push --results-require-push": _PUSH,
         "--output-format --artifacts": _REMOVED,
         "--dry-run-delay --dry-run-delay-min --dry-run-delay-max": _DELAY,
@@ -62,16 +64,15 @@ SUCCESSORS: Mapping[str, Mapping[str, str]] = {
 
 COMMANDS: Mapping[str, str] = {
     "dashboard serve studio": "agentv view",
-    "results": "agentv report RUN (reports), agentv runs (list, merge, prune, check) or agentv view",
+    "results": "agentv report RUN, agentv runs or agentv view",
     "inspect trace": "agentv view, agentv report RUN, or agentv rescore RUN --evaluator … to score again",
-    "import": "agentv eval --transcript FILE scores recorded sessions, agentv generate from-sessions makes cases of "
-    "them, agentv runs import keeps results of other tools, and datasets of other tools are read as they are",
+    "import": "agentv eval --transcript FILE scores recorded sessions, and datasets of other tools are read as they are",
     "trend": "agentv runs trend",
     "prepare": "agentv eval PATHS --dry-run --dump-prompts DIR",
     "grade pipeline": "agentv eval PATHS --replay FILE, or --transcript FILE, scores answers that exist already",
     "create": "agentv init",
     "doctor": "agentv targets check",
-    "transpile": "agentv convert FILE OUT",
+    "transpile": "agentv convert FILE evals.json --to agent-skills",
     "trim": "Not needed: agentv compare reads whole run folders",
     "self": "pip install --upgrade agentv",
     "workspace": "Not needed: workspaces are copies that are removed after the job",
@@ -79,10 +80,39 @@ COMMANDS: Mapping[str, str] = {
 }
 """Commands of AgentV (TypeScript) that have another name here."""
 
+_SESSIONS = "agentv eval --transcript {} scores recorded sessions, agentv generate from-sessions makes cases of them"
+SUBCOMMANDS: Mapping[str, Mapping[str, str]] = {
+    "results": {
+        "summary": "agentv report RUN",
+        "failures": "agentv report RUN --markdown lists them, and agentv eval --only failed --from RUN repeats them",
+        "show": "agentv view RUN",
+        "export": "agentv report RUN results.csv",
+        "report": "agentv report RUN report.html",
+        "combine": "agentv runs merge RUN… --out DIR",
+        "delete": "agentv runs prune",
+        "validate": "agentv runs check RUN",
+    },
+    "inspect": {
+        "list": "agentv runs",
+        "stats": "agentv report RUN",
+        "score": "agentv rescore RUN --evaluator '{type: contains, value: …}'",
+    },
+    "import": {
+        "claude": _SESSIONS.format("~/.claude/projects"),
+        "codex": _SESSIONS.format("~/.codex/sessions"),
+        "copilot": _SESSIONS.format("~/.copilot/session-state"),
+        "huggingface": "hf download NAME --repo-type dataset --local-dir DIR, then agentv cases DIR: the files, also "
+        "those of SWE-bench, are read as they are",
+        "promptfoo": "agentv eval promptfooconfig.yaml: it is read as it is",
+    },
+}
+"""Subcommands with a successor of their own."""
 
-def successor(command: str) -> str | None:
-    """Return what to use instead of a command; None if it is unknown."""
-    return next((text for names, text in COMMANDS.items() if command in names.split()), None)
+
+def successor(command: str, subcommand: str = "") -> str | None:
+    """Return what to use instead of a command, or of its subcommand; None if it is unknown."""
+    own = SUBCOMMANDS.get(command, {}).get(subcommand)
+    return own or next((text for names, text in COMMANDS.items() if command in names.split()), None)
 
 
 def translate(command: str, arguments: list[str]) -> list[str]:

@@ -83,8 +83,7 @@ def _check_values(count: int) -> None:
 
 def _parsed(body: bytes, signal: str) -> Any:
     try:
-        from google.protobuf.json_format import MessageToDict  # late: an optional extra
-        from google.protobuf.message import DecodeError
+        from google.protobuf.message import DecodeError  # late: an optional extra
         from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
     except ImportError:
@@ -96,7 +95,14 @@ def _parsed(body: bytes, signal: str) -> Any:
     except DecodeError as error:
         raise UnreadableBody(f"The body is not a valid Protocol Buffers message: {error}") from None
     _check_messages(message)
-    export = MessageToDict(message)
+    return export_of_message(message)
+
+
+def export_of_message(message: Any) -> dict[str, Any]:
+    """Return an export in Protocol Buffers as that in JSON, whose ids are hexadecimal."""
+    from google.protobuf.json_format import MessageToDict  # late: an optional extra
+
+    export: dict[str, Any] = MessageToDict(message)
     for item in _identified(export):
         for name in _IDS:
             if name in item:

@@ -1,4 +1,4 @@
-"""Send the spans of records to a collector, in a thread of its own: a collector that is down does not slow a run."""
+"""Send the spans of records to a collector or a file, in a thread: a collector that is down does not slow a run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from agentv.errors import UsageError
 from agentv.extensions.otel.record_spans import SpanRecord
+from agentv.extensions.otel.span_file import SUFFIX, SpanFile
 from agentv.model.result import Result
 from agentv.report.services import Delivery
 from agentv.trust.policy import load_policy
@@ -47,7 +48,8 @@ def traces_url(endpoint: str) -> str:
     is_valid = is_valid and endpoint.isprintable() and " " not in endpoint
     if not is_valid or parts.query or parts.fragment:
         hint = "For example: --otel http://localhost:4318. Headers are read from OTEL_EXPORTER_OTLP_HEADERS"
-        raise UsageError(f"--otel must be an address that starts with http:// or https://, got {endpoint!r}", hint=hint)
+        message = "--otel must be an address that starts with http:// or https://, or a file that ends in .json"
+        raise UsageError(f"{message}, got {endpoint!r}", hint=hint)
     url = endpoint.rstrip("/")
     url = url if url.endswith(_PATH) else url + _PATH
     load_policy().check_host(url)
@@ -63,7 +65,8 @@ class SpanSender:
     """Sends the spans that `describe` returns for records. Raises UsageError if the extra `otel` is missing."""
 
     def __init__(self, endpoint: str, describe: Callable[[Result], Sequence[SpanRecord]]) -> None:
-        self.url = traces_url(endpoint)
+        is_file = "://" not in endpoint and endpoint.endswith(SUFFIX)
+        self.url = endpoint if is_file else traces_url(endpoint)
         self._describe = describe
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # late: an extra
@@ -75,8 +78,10 @@ class SpanSender:
         logger = logging.getLogger("opentelemetry")
         logger.addHandler(logging.NullHandler())  # failures are counted, and reported once
         self._convert = _Converter()
-        self._session = CollectorSession()
-        self._exporter = OTLPSpanExporter(endpoint=self.url, session=self._session)
+        session: Any = SpanFile(endpoint) if is_file else CollectorSession()
+        self._session, self._exporter = session, session
+        if not is_file:
+            self._exporter = OTLPSpanExporter(endpoint=self.url, session=session)
         self._waiting: queue.Queue[Result | None] = queue.Queue(_MOST_WAITING)
         self._sent = self._lost = self._in_flight = 0  # changed by the thread only
         self._dropped = 0
@@ -130,7 +135,7 @@ class SpanSender:
 
     def _end(self) -> Delivery:
         self._is_over = True
-        self._exporter.shutdown()  # type: ignore[no-untyped-call]
+        self._exporter.shutdown()
         self._thread.join(_INTERRUPT_S)
         pending = 0
         while not self._waiting.empty():
