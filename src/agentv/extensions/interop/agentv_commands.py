@@ -66,7 +66,7 @@ COMMANDS: Mapping[str, str] = {
     "dashboard serve studio": "agentv view",
     "results": "agentv report RUN, agentv runs or agentv view",
     "inspect trace": "agentv view, agentv report RUN, or agentv rescore RUN --evaluator … to score again",
-    "import": "agentv eval --transcript FILE scores recorded sessions, and datasets of other tools are read as they are",
+    "import": "agentv eval --transcript FILE scores recorded sessions, and datasets of other tools are read",
     "trend": "agentv runs trend",
     "prepare": "agentv eval PATHS --dry-run --dump-prompts DIR",
     "grade pipeline": "agentv eval PATHS --replay FILE, or --transcript FILE, scores answers that exist already",
