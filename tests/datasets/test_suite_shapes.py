@@ -155,6 +155,12 @@ class TestConversations:
     def test_others_are_refused_by_name(self, folder, keys, detail):
         assert folder.yaml_error(self.CASE.format(keys)).detail == detail
 
+    @pytest.mark.parametrize(("keys", "count"), [("", 0), ("criteria: polite", 1), ("expected_output: hi", 1)])
+    def test_no_judge_is_added_to_checked_turns_without_criteria(self, folder, keys, count):
+        turns = "turns: [{input: a, assertions: [{type: contains, value: b}]}, {input: c}]"
+        [loaded] = folder.yaml(f"tests:\n  - {{id: a, {turns}{', ' if keys else ''}{keys}}}\n").cases
+        assert len(loaded.evaluators) == count
+
     @pytest.mark.parametrize(
         "keys", ["mode: conversation", "aggregation: min", "on_turn_failure: continue", "window_size: 2"]
     )

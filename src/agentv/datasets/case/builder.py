@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agentv.datasets.case.header import Header, case_evaluators, read_evaluators, read_rubrics
+from agentv.datasets.case.header import (
+    DEFAULT_CHOICE,
+    EvaluatorChoice,
+    Header,
+    case_evaluators,
+    read_evaluators,
+    read_rubrics,
+)
 from agentv.datasets.case.keys import LIST_KEYS, OUTCOME_KEYS, CaseKeys, ExecutionKeys, Memo, UserKeys
 from agentv.datasets.case.preprocessors import with_preprocessors
 from agentv.datasets.case.shorthand import ItemIds, MessageReader, holds_variables, is_message, is_result
@@ -130,6 +137,8 @@ class CaseBuilder(msgspec.Struct):
             expected = self._expected_output(row, problems)
             rubric = None if row.get("rubrics") is None else read_rubrics(row["rubrics"], ("rubrics",), problems)
             own = read_evaluators(row, self.reader.finder, (), problems, lists_tests=self.outcome_optional)
+            if own is None and header.evaluators is DEFAULT_CHOICE and not (outcome or expected or rubric):
+                own = EvaluatorChoice(()) if _checks_turns(row) else None  # a judge would have no criteria
             metadata = _typed(row, "metadata", dict[str, Any], problems)
             tags = _typed(row, "tags", list[str], problems)
             return EvalCase(
@@ -346,6 +355,12 @@ class CaseBuilder(msgspec.Struct):
             **conversation,
         )
         return NO_DETAILS if details == NO_DETAILS else details
+
+
+def _checks_turns(row: dict[str, Any]) -> bool:
+    turns = row.get("turns")
+    turns = [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
+    return any(turn.get(key) for turn in turns for key in LIST_KEYS)
 
 
 def _skips_defaults(row: dict[str, Any]) -> bool:
