@@ -161,3 +161,50 @@ def test_an_unknown_provider_has_its_line(folder, command):
     folder.write("s.yaml", LINES.strip().replace("[default]", "[default, nosuch]"))
     outcome = command("validate", "s.yaml")
     assert "2:" in next(text for text in outcome.stdout.splitlines() if "nosuch" in text).split()[0]
+
+
+def test_a_grader_may_name_its_provider(folder, command):
+    rubric = {"type": "llm-rubric", "value": "Is kind", "provider": "judge"}
+    agent = {"type": "agent-rubric", "metric": "quality", "value": ["Is kind"], "max_steps": 5, "provider": "judge"}
+    (case,) = cases(folder, command, tests=[{**TEST, "assert": [rubric, agent]}])
+    first, second = case["evaluators"]
+    assert first["target"] == second["target"] == "judge"
+    assert (second["type"], second["name"], second["rubrics"]) == ("rubric", "quality", ["Is kind"])
+    outcome = command("cases", "suite.eval.yaml", "--strict")
+    assert outcome.code == 2 and "agent-rubric" in outcome.stderr
+
+
+def test_a_test_whose_assertions_have_no_counterpart_says_so(folder, command):
+    folder.write("s.yaml", {**SUITE, "tests": [{**TEST, "assert": [{"type": "webhook", "value": "http://x.test"}]}]})
+    outcome = command("cases", "s.yaml")
+    assert outcome.code == 2 and "None of the assertions of the test has a counterpart here" in outcome.stderr
+
+
+def test_tests_of_a_python_file_are_those_of_create_tests(folder, command):
+    folder.write("t.py", f"def create_tests():\n    return [{TEST!r}]\n")
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": "hello"}]})
+    folder.write("s.yaml", {**SUITE, "tests": "file://t.py"})
+    outcome = command("eval", "s.yaml", "--out", "out")
+    assert "Passed 100 % of the 1 case" in outcome.stdout, outcome.stderr
+
+
+def test_the_prompt_next_to_a_suite_is_used_without_prompts(folder, command):
+    folder.write("PROMPT.md", "Say {{ input }}\n")
+    folder.write("s.yaml", {"providers": ["default"], "tests": [TEST]})
+    outcome = command("cases", "s.yaml")
+    assert outcome.code == 0 and outcome.printed[0]["input"][0]["content"].strip() == "Say hello", outcome.stderr
+
+
+def test_a_provider_that_is_a_program_is_a_command(folder, command):
+    folder.write(".agentv/providers.yaml", {"providers": [{"id": "exec:cat {PROMPT_FILE}", "label": "default"}]})
+    folder.write("s.yaml", {**SUITE, "tests": [TEST]})
+    outcome = command("eval", "s.yaml", "--out", "out")
+    assert "Passed 100 %" in outcome.stdout, outcome.stderr
+
+
+def test_providers_of_agentv_that_are_written_out_are_targets(folder, command):
+    provider = {"id": "mock", "label": "fixed", "config": {"response": "hello there"}}
+    folder.write("s.yaml", {**SUITE, "providers": [provider], "tests": [TEST]})
+    outcome = command("eval", "s.yaml", "--out", "out")
+    assert "Passed 100 %" in outcome.stdout and "fixed" in outcome.stdout, outcome.stderr
+    assert json.loads((folder.path / "out/results.jsonl").read_text())["eval_id"] == "one"

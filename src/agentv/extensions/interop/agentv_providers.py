@@ -12,6 +12,7 @@ from agentv.settings.settings_reader import field_of
 from agentv.support.yaml.yaml_parser import Map, Seq
 
 _VARIABLE = re.compile(r"\{\{-?\s*env\.(\w+)\s*-?\}\}")
+_PROGRAM = "exec:"
 _NAMES = {
     "batch_requests": "provider_batching",
     "reasoning_effort": "model_reasoning_effort",
@@ -45,6 +46,10 @@ def _program(entry: Map) -> Map:
 
 def _target(entry: Map) -> Map:
     id = str(entry.get("id", ""))
+    if id.startswith(_PROGRAM):
+        entry = entry.with_values({"command": id.removeprefix(_PROGRAM), **entry, "id": "cli"})
+        entry.setdefault("label", id)
+        id = "cli"
     settings = {**entry, **(entry["config"] if isinstance(entry.get("config"), dict) else {})}
     provider, model = _parts(id)
     kind = TARGETS.canonical(provider)

@@ -34,6 +34,9 @@ class SuiteFiles:
     With `reads_dates`, a date without quotes is an empty object, as in promptfoo; `dates` has the first of each file.
     """
 
+    tests_function = "generate_tests"
+    """The function of a Python file that returns tests, if no other one is named."""
+
     def __init__(self, folder: str, *, reads_dates: bool = False) -> None:
         self.folder = folder or "."
         self._reads_dates = reads_dates

@@ -60,7 +60,7 @@ def _generated(reference: str, files: SuiteFiles, lose: Lose, arguments: list[An
     """Yield the tests that a function returns."""
     is_python = reference.partition(":")[0].endswith(".py")
     try:
-        tests = files.call(reference, arguments, "generate_tests" if is_python else "")
+        tests = files.call(reference, arguments, files.tests_function if is_python else "")
     except CodeNotRun:
         lose(f"the tests that '{reference}' returns: they are checked when a run calls it")
         return

@@ -21,10 +21,14 @@ from agentv.extensions.promptfoo.config_templates import names_of, rendered_stri
 from agentv.extensions.promptfoo.transform_code import transforms_of
 
 _RUBRIC = "llm-rubric"
+_AGENT = "agent-rubric"
+_AGENT_LOSS = (
+    "'agent-rubric': the judge sees the file changes, and reads no files itself unless its target is a coding agent"
+)
 _GATES = ("required", "min_score", "negate")
 _OF_PROMPTFOO = frozenset(
     {
-        *REFUSED,
+        *(REFUSED.keys() - {_AGENT}),
         *EMBEDDED,
         *(JUDGED - {_RUBRIC}),
         *("javascript", "python", "contains-json", "levenshtein", "rouge-n", "word-count", "skill-used", "is-refusal"),
@@ -74,10 +78,15 @@ def _entries(assertion: dict[str, Any], grading: Grading, transform: Any) -> lis
         return _translated(assertion, type_, grading, transform)
     if type_ == "cost" and "threshold" in assertion:
         assertion["budget"] = assertion.pop("threshold")
+    if type_ == _AGENT:
+        grading.lose(_AGENT_LOSS)
+        assertion = {key: value for key, value in assertion.items() if key != "max_steps"} | {"type": _RUBRIC}
+        return _entries(assertion, grading, transform)
     entry = {key: value if key in _NOT_RENDERED else _inserted(value, grading) for key, value in assertion.items()}
     if type_ == _RUBRIC and isinstance(entry.get("value"), str) and entry["value"].startswith("file://"):
         entry["value"] = _inserted(grading.read_file(entry["value"]), grading)
-    return [_common({**entry, **_judge(entry, type_, grading)}, assertion, transform)]
+    judge = _judge(entry, type_, grading)  # which removes `provider`
+    return [_common({**entry, **judge}, assertion, transform)]
 
 
 def _judge(entry: dict[str, Any], type_: str, grading: Grading) -> dict[str, Any]:

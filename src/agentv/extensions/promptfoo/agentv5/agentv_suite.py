@@ -21,6 +21,7 @@ from agentv.extensions.promptfoo.agentv5.agentv_tests import (
     case_rows,
     imported_tests,
     is_name,
+    is_written_out,
     listed,
     trials_of,
     workspace_of,
@@ -142,6 +143,8 @@ def is_suite(document: dict[str, Any]) -> bool:
         return True
     providers = listed(document.get("providers"))
     tests = [test for test in listed(document.get("tests")) if isinstance(test, dict)]
+    if any(map(is_written_out, providers)):
+        return True
     if not all(map(is_name, providers)):
         return any(_is_own(test) for test in tests)
     if providers:

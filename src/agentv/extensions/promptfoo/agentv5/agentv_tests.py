@@ -20,6 +20,7 @@ from agentv.extensions.promptfoo.suite import Suite
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.extensions.promptfoo.test_sources import combinations, resolved, with_files
 from agentv.model.diagnostics import KeyPath
+from agentv.registry import service
 from agentv.settings.project import project_root
 from agentv.trust.env_file import load_environment
 
@@ -31,6 +32,15 @@ _TEST_KEYS = frozenset(
     {
         *("id", "description", "vars", "criteria", "assert", "options", "threshold", "execution", "run", "environment"),
         *("metadata", "turns", "input", "expected_output", *_KEPT),
+    }
+)
+_PROMPT_FILE = "PROMPT.md"
+"""The prompt of a suite without prompts, next to it."""
+
+_OWN_KINDS = frozenset(
+    {
+        *("mock", "cli", "replay", "copilot-log", "copilot-cli", "copilot-sdk", "codex", "codex-cli", "codex-sdk"),
+        *("claude", "claude-cli", "claude-sdk", "pi-cli", "pi-coding-agent", "vscode"),
     }
 )
 _WHOLE = re.compile(r"\{\{-?\s*(\w+)\s*(?:\|\s*safe\s*)?-?\}\}")
@@ -72,10 +82,13 @@ class AgentvSuite(Suite):
 
     def __init__(self, path: str, lose: Lose) -> None:
         document = _with_defaults(document_of(record_file(path)), path)
+        if is_blank(document.get("prompts")) and os.path.isfile(os.path.join(os.path.dirname(path), _PROMPT_FILE)):
+            document = {**document, "prompts": [f"file://{_PROMPT_FILE}"]}
         shared = {**document, "defaultTest": document.get("default_test"), "tests": _with_imports(document)}
         super().__init__(
             path, {key: value for key, value in shared.items() if key not in ("providers", "targets")}, lose
         )
+        self.files.tests_function = "create_tests"
         match = _ENV_LEFT.search(text_of(self.data))
         if match is not None:
             raise ValueError(f"'{match[0]}' changes a variable of the environment. Use `default(…)`, or no filter")
@@ -96,7 +109,11 @@ class AgentvSuite(Suite):
 
     def target(self, provider: Any) -> str | None:
         """Return the name of a target of the project, or of a provider that is written out."""
-        return _name_of(provider) if is_name(provider) else self.targets.add(provider)
+        if is_name(provider):
+            return _name_of(provider)
+        entries = _target_entries(provider) if is_written_out(provider) else []
+        self.targets.entries += [entry for entry in entries if entry not in self.targets.entries]
+        return entries[0]["name"] if entries else self.targets.add(provider)
 
     @property
     def whole_variable(self) -> str | None:
@@ -104,6 +121,18 @@ class AgentvSuite(Suite):
         content = self.prompts[0].content if len(self.prompts) == 1 else None
         match = _WHOLE.fullmatch(content.strip()) if isinstance(content, str) else None
         return match[1] if match else None
+
+
+def is_written_out(provider: Any) -> bool:
+    """Whether a provider has settings and an id that only AgentV has, such as `mock` or `codex-cli`."""
+    return isinstance(provider, dict) and provider.get("id") in _OWN_KINDS and not is_name(provider)
+
+
+def _target_entries(provider: Any) -> list[dict[str, Any]]:
+    """Return the target for a provider as in a provider file."""
+    read = service("providers-files", "A provider of AgentV (TypeScript)")
+    data = read(placed_list([provider]))
+    return [dict(entry) for entry in data["targets"]] if isinstance(data, dict) else []
 
 
 def is_name(provider: Any) -> bool:
@@ -184,6 +213,8 @@ def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lo
         row["criteria"] = rendered_strictly(test["criteria"], variables)
     if assertions:
         row["evaluators"] = evaluators_of(assertions, grading, transform)
+        if not row["evaluators"]:
+            raise ValueError("None of the assertions of the test has a counterpart here, so its answers are not scored")
     elif any(isinstance(turn, dict) and first_of(turn, "assert", "assertions") for turn in listed(test.get("turns"))):
         row["evaluators"] = []
     elif not is_blank(test.get("description")):
