@@ -174,7 +174,7 @@ def test_a_grader_may_name_its_provider(folder, command):
     assert outcome.code == 2 and "agent-rubric" in outcome.stderr
 
 
-def test_a_test_whose_assertions_have_no_counterpart_says_so(folder, command):
+def test_a_test_whose_assertions_have_no_counterpart_is_refused(folder, command):
     folder.write("s.yaml", {**SUITE, "tests": [{**TEST, "assert": [{"type": "webhook", "value": "http://x.test"}]}]})
     outcome = command("cases", "s.yaml")
     assert outcome.code == 2 and "None of the assertions of the test has a counterpart here" in outcome.stderr
