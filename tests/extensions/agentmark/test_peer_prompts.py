@@ -33,7 +33,7 @@ def test_every_prompt_is_recorded():
     assert CASES.keys() == TEXTS.keys() and len(CASES) > 300
 
 
-@pytest.mark.parametrize("group", ["body", "line", "mixed", "other"])
+@pytest.mark.parametrize("group", ["body", "line", "mixed", "own", "other"])
 def test_messages_equal_those_of_agentmark(group, render):
     differences = {}
     for name in (name for name in CASES if group == (name.partition("-")[0] if name[-1].isdigit() else "other")):
