@@ -116,3 +116,15 @@ def test_equals_of_pydantic_evals_counts_white_space(folder, command):
     folder.write("cases.yaml", "cases: [{name: a, inputs: a, evaluators: [{Equals: {value: b}}]}]\n")
     command("eval", "cases.yaml", "--out", "run")
     assert json.loads((folder.path / "run/results.jsonl").read_text("utf-8"))["score"] == 0
+
+
+def test_tool_calls_of_adk_must_be_the_same_and_other_criteria_are_a_loss(folder, command):
+    uses = [{"name": "set", "args": {"id": 1}}, {"name": "get"}]
+    turn = {"user_content": {"parts": [{"text": "Turn on"}]}, "intermediate_data": {"tool_uses": uses}}
+    folder.write("a.evalset.json", {"eval_set_id": "home", "eval_cases": [{"eval_id": "e", "conversation": [turn]}]})
+    (case,) = command("cases", "a.evalset.json", "--strict").printed
+    check = case["evaluators"][-1]
+    assert (check["mode"], check["args_match"]) == ("exact", "exact")
+    assert check["expected"] == [{"tool": "set", "args": {"id": 1}}, {"tool": "get", "args": {}}]
+    folder.write("test_config.json", {"criteria": {"tool_trajectory_avg_score": 0.5}})
+    assert "the criteria in test_config.json" in command("cases", "a.evalset.json", "--strict").stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,7 +13,6 @@ from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import (
     call_of,
-    expected_calls,
     filled,
     first_of,
     is_blank,
@@ -33,6 +33,7 @@ _CASES = ("eval_cases", "evalCases")
 _SETS = ("eval_set_id", "evalSetId")
 _IDS = ("eval_id", "evalId", "eval_case_id", "evalCaseId")
 _BEHAVIOR = ("behavior_instructions", "behaviorInstructions", "description")
+_CONFIG = "test_config.json"
 _MOST_INVOCATIONS = 20
 """The default limit of ADK for messages of a simulated user."""
 
@@ -60,8 +61,10 @@ class _ADK(ForeignFormat):
             return True
         return all_have(rows, "query") and any(key in row for row in rows for key in _TURN[1:])
 
-    def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:  # noqa: ARG002
+    def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
         document = document_of(file)
+        if os.path.isfile(os.path.join(os.path.dirname(file.path), _CONFIG)):
+            lose(f"the criteria in {_CONFIG}: tool calls must be the same, and a judge compares the answers")
         return filled({"dataset": first_of(document, "name", *_SETS), "description": document.get("description")})
 
     def items(self, file: RecordFile) -> Iterator[Record]:
@@ -179,9 +182,15 @@ def _turn(question: Any, answer: Any, calls: list[dict[str, Any]]) -> dict[str, 
     row = {
         "input": _text(question),
         "expected_output": _text(answer),
-        "assertions": [*checks, expected_calls(calls, "in_order")] if calls else [],
+        "assertions": [*checks, _same_calls(calls)] if calls else [],
     }
     return filled(row)
+
+
+def _same_calls(calls: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the check of a trajectory as ADK does it by default: the same calls in the same order, and no others."""
+    expected = [{"tool": call["tool"], "args": call["input"] or {}} for call in calls]
+    return {"type": "tool_trajectory", "mode": "exact", "args_match": "exact", "expected": expected}
 
 
 def _case(case: EvalCase, lose: Lose) -> dict[str, Any]:
@@ -195,7 +204,7 @@ def _case(case: EvalCase, lose: Lose) -> dict[str, Any]:
         return spec in in_turns or (spec.type == "rubric" and not spec.negate)
 
     count_losses(case, lose, ("turns", "user"), keeps)
-    for mode in {spec.settings.get("mode") for spec in in_turns} - {"in_order"}:
+    for mode in {spec.settings.get("mode") for spec in in_turns} - {"exact"}:
         lose(f"`mode: {mode}` of a tool trajectory: the criteria of ADK decide, and the default is an exact match")
     texts = criteria_of(case)
     if DEFAULT_EVALUATOR in case.evaluators and case.expected_outcome:
