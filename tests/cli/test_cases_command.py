@@ -177,6 +177,8 @@ def test_a_guess_shows_rows_without_an_input_as_such(folder, command):
         ("question,expected_sources,ideal_answer\nq,s,a\n", "--map 'input=question,expected_output=ideal_answer,"),
         ("""question,answers\nq,"{""text"": [""a""]}"\n""", "--map 'input=question,expected_output=answers.text[0],"),
         ("question,must_contain,labels\nq,a,b\n", "--map input=question,contains_all=must_contain,tags=labels"),
+        ("userMessage,mustContain\nq,a\n", "--map input=userMessage,contains_all=mustContain"),
+        ("question,expectedAnswer\nq,a\n", "--map input=question,expected_output=expectedAnswer"),
     ],
 )
 def test_a_guess_proposes_a_complete_map(folder, command, table, proposal):

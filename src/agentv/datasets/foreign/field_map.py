@@ -355,7 +355,9 @@ def _by_name(
     key: str, synonyms: tuple[str, ...], names: Iterable[str], records: Collection[dict[str, Any]], used_names: set[str]
 ) -> Guess | None:
     free = [name for name in names if name not in used_names]
-    plain = {re.sub(r"[\s-]+", "_", name.rpartition(".")[2].strip()).lower(): name for name in reversed(free)}
+    own_names = {name: name.rpartition(".")[2].strip() for name in reversed(free)}
+    plain = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", own).lower(): name for name, own in own_names.items()}
+    plain |= {re.sub(r"[\s-]+", "_", own).lower(): name for name, own in own_names.items()}
     for position, synonym in enumerate(synonyms):
         if synonym not in plain:
             continue
