@@ -167,3 +167,10 @@ class TestConversations:
     def test_they_need_turns(self, folder, keys):
         error = folder.yaml_error(f"tests:\n  - {{id: a, criteria: y, input: z, {keys}}}\n")
         assert error.detail == f"Field '{keys.split(':')[0]}' needs 'turns'"
+
+
+@pytest.mark.parametrize("key", ["cache", "fail_on_error"])
+def test_what_is_off_here_may_be_turned_off(folder, key):
+    suite = "execution: {{{}: {}}}\ntests: [{{id: a, input: b, criteria: c}}]\n"
+    assert folder.yaml(suite.format(key, "false")).messages == []
+    assert folder.yaml_error(suite.format(key, "true")).detail == f"Field 'execution.{key}' is not supported"

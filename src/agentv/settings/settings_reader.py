@@ -1,8 +1,8 @@
 """Read settings into the struct that declares them, and report the problems of every key.
 
-The fields of a struct are its schema. Four class attributes refine it: `aliases` (other spelling → field),
-`unsupported` (key of another tool → reason), `ignored` (key of another tool without effect here → hint, or empty) and
-`hints` (field → hint for an invalid value).
+The fields of a struct are its schema. Five class attributes refine it: `aliases` (other spelling → field),
+`unsupported` (key of another tool → reason), `switches` (those of them that may be off), `ignored` (key of another tool
+without effect here → hint, or empty) and `hints` (field → hint for an invalid value).
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ def read_settings(
     values: dict[str, Any] = {}
     for key, value in data.items():
         field = field_of(kind, key)
+        if field is None and value is False and key in getattr(kind, "switches", ()):
+            continue
         if field is None:
             _note_unknown(kind, key, (*path, key), problems, strict)
         elif value is not None:

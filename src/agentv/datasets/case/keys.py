@@ -62,6 +62,7 @@ class ExecutionKeys(msgspec.Struct, frozen=True, kw_only=True):
             "fail_on_error": "Use `agentv eval --fail-fast` or `--max-errors`",
         }
     )
+    switches: ClassVar[tuple[str, ...]] = ("cache", "fail_on_error")
 
     target: str | None = None
     targets: tuple[str | TargetKeys, ...] = ()
