@@ -18,8 +18,8 @@ FIXTURE = {
     "output": [{"role": "assistant", "content": "Two files."}],
 }
 TRANSCRIPT = [
-    {"schema_version": "agentv.transcript.v1", "test_id": "a", "target": "live", "role": role, "content": text}
-    for role, text in (("user", "Which files are there?"), ("assistant", "Two files."))
+    {"test_id": "a", "target": "live", "message_index": index, "role": role, "content": text}
+    for index, (role, text) in enumerate((("user", "Which files are there?"), ("assistant", "Two files.")))
 ]
 
 
@@ -74,6 +74,25 @@ def test_recorded_answers_are_replayed_by_test_id_and_target(folder, command, ro
     folder.write("targets.yaml", (folder.path / "targets.yaml").read_text().replace("live", "other"))
     outcome = command("eval", "s.yaml", "--out", "other")
     assert outcome.code == 2 and "no target 'other'" in outcome.stderr
+
+
+@pytest.mark.parametrize(("settings", "passes"), [({"suite": "mine"}, True), ({"suite": "other"}, False)])
+def test_the_suite_of_recorded_answers_may_be_named(folder, command, settings, passes):
+    wrong = {**FIXTURE, "suite": "other", "output": [{"role": "assistant", "content": "Three files."}]}
+    rows = [{**FIXTURE, "suite": "mine"}, wrong]
+    folder.write("recorded.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    outcome = run(folder, command, provider="replay", source_target="live", fixtures="recorded.jsonl", **settings)
+    assert ("Passed 100 %" in outcome.stdout) is passes, outcome.stderr
+
+
+def test_recorded_tool_calls_have_results_and_times(folder, command):
+    call = {"tool": "ls", "input": {"path": "."}, "output": "a b", "duration_ms": 18, "id": "c", "start_time": "t"}
+    output = [{"role": "assistant", "tool_calls": [call]}, *FIXTURE["output"]]
+    folder.write("recorded.jsonl", json.dumps({**FIXTURE, "output": output}) + "\n")
+    run(folder, command, provider="replay", fixtures="recorded.jsonl")
+    record = json.loads((folder.path / "out/results.jsonl").read_text())
+    (stored,) = record["output_messages"][0]["tool_calls"]
+    assert {key: stored[key] for key in ("output", "duration_ms")} == {"output": "a b", "duration_ms": 18}
 
 
 def test_a_target_with_a_provider_of_the_project_is_a_program(folder, command):

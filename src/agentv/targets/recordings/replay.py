@@ -25,7 +25,7 @@ from agentv.targets.answers import messages_of_record
 from agentv.targets.recordings.recorder import RecordedFailure, StoredResponse, request_digest_of, restored
 from agentv.targets.recordings.session_answers import SessionAnswers
 from agentv.targets.response_formats import RecordedInAnotherFormat
-from agentv.targets.target import COMMON_ALIASES, Target
+from agentv.targets.target import COMMON_ALIASES, HARMLESS, Target
 from agentv.trust.inventory import NamedUse
 
 USER = "user:"
@@ -198,8 +198,15 @@ class RecordedResponder:
     """Answers calls to one target, which is named `target` in the file."""
 
     def __init__(
-        self, recording: Recording, target: str, overrides: OverrideKey = NO_OVERRIDES, *, owns: bool = False
+        self,
+        recording: Recording,
+        target: str,
+        overrides: OverrideKey = NO_OVERRIDES,
+        *,
+        owns: bool = False,
+        suite: str | None = None,
     ) -> None:
+        self._suite = suite
         self.endpoint = f"replay:{recording.path}"
         self._recording = recording
         self._target = target
@@ -250,7 +257,7 @@ class RecordedResponder:
         if case.id.startswith(USER):  # the prompt id of a simulated user is the target and prompt of its job
             target, _, prompt = prompt.partition("/")
         key = JobKey(case.path, case.id.removeprefix(USER), target, prompt or None, request.trial)
-        record = run.find(case.dataset, key)
+        record = run.find(self._suite or case.dataset, key)
         if record is None:
             raise self._missing(request)
         return response_from_record(record, request)
@@ -327,17 +334,19 @@ class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
     """The answers of an earlier run, a recording, or recorded sessions of coding agents.
 
     `from` is a run folder, a results file, a recording, or a file or folder of sessions; `PATH:target` or
-    `source_target` selects one of several targets or agents in it.
+    `source_target` selects one of several targets or agents in it, and `suite` one of several datasets in results.
     """
 
     aliases: ClassVar[dict[str, str]] = {
         **COMMON_ALIASES,
         **dict.fromkeys(("path", "recording", "fixtures", "transcripts"), "from"),
     }
+    ignored: ClassVar[dict[str, str]] = {**HARMLESS, "eval_path": "The answers are found by suite and id"}
     is_live: ClassVar[bool] = False
 
     source: str
     source_target: str | None = None
+    suite: str | None = None
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:  # noqa: ARG003
@@ -352,7 +361,7 @@ class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
         """Open the file and index it."""
         recording = Recording(self._place, home)
         try:
-            return RecordedResponder(recording, choose_target(recording, self.name), owns=True)
+            return RecordedResponder(recording, choose_target(recording, self.name), owns=True, suite=self.suite)
         except BaseException:
             recording.close()
             raise

@@ -22,17 +22,17 @@ from agentv.sessions.session import (
 from agentv.sessions.session_file import SessionFile
 from agentv.sessions.turns import text_of
 
-_VERSION = "agentv.transcript.v1"
+_KEYS = frozenset({"test_id", "target", "message_index", "role"})
 _USAGE = UsageFields(("input",), ("output",), "cached")
 
 
 class _AgentvTranscript(SessionFormat):
     agent = "agentv"
     title = "a transcript of AgentV (TypeScript)"
-    marks = (_VERSION.encode(),)
+    marks = (b'"message_index"',)
 
     def fits(self, file: SessionFile) -> bool:
-        return any(record.get("schema_version") == _VERSION for record in file.first)
+        return any(record.keys() >= _KEYS for record in file.first)
 
     def read(self, file: SessionFile, log: ReadLog) -> Iterator[Session]:
         for (test, target), rows in groupby(file.records(log), lambda row: (row.get("test_id"), row.get("target"))):

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from agentv.extensions.interop.imports.foreign_files import problem, read_lines, row_keys
 from agentv.extensions.interop.imports.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun
 from agentv.extensions.interop.imports.foreign_values import (
-    chat_messages,
+    chat_message,
     content_text_of,
     dict_of,
     list_of,
@@ -17,6 +19,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     text_of,
     token_usage,
 )
+from agentv.model.message import Message, ToolCall
 
 _VERSION = b'"agentv.replay_fixture.v1"'
 
@@ -50,13 +53,28 @@ def _jobs(path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
             target=target,
             trial=int(number_or_none(row.get("attempt")) or 0) + 1,
             answer=_answer(output),
-            messages=chat_messages(output),
-            usage=token_usage(usage.get("input"), usage.get("output")),
+            messages=tuple(_messages(output)),
+            usage=token_usage(usage.get("input"), usage.get("output"), cached=usage.get("cached")),
             cost_usd=number_or_none(row.get("cost_usd")),
             duration_ms=number_or_none(row.get("duration_ms")),
             timestamp=text_of(row.get("recorded_at")),
             place=f"line {number}",
         )
+
+
+def _messages(output: list[Any]) -> Iterator[Message]:
+    """Yield the messages of an answer. Tool calls have their results and times."""
+    for item in map(dict_of, output):
+        message = chat_message(item)
+        if message is not None:
+            rows = (dict_of(row) for row in list_of(item.get("tool_calls")))
+            calls = zip(message.tool_calls, rows, strict=False)
+            yield replace(message, tool_calls=tuple(_with_result(call, row) for call, row in calls))
+
+
+def _with_result(call: ToolCall, row: dict[str, Any]) -> ToolCall:
+    duration_ms, timestamp = number_or_none(row.get("duration_ms")), text_of(row.get("start_time")) or None
+    return replace(call, output=row.get("output"), duration_ms=duration_ms, timestamp=timestamp)
 
 
 def _answer(output: list[Any]) -> str:
