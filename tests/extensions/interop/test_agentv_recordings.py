@@ -85,6 +85,15 @@ def test_the_suite_of_recorded_answers_may_be_named(folder, command, settings, p
     assert ("Passed 100 %" in outcome.stdout) is passes, outcome.stderr
 
 
+def test_paths_of_recorded_answers_may_begin_in_the_folder_of_the_targets_file(folder, command):
+    folder.write("fixtures/recorded.jsonl", json.dumps(FIXTURE) + "\n")
+    target = {"name": "default", "provider": "replay", "fixtures": "../fixtures/recorded.jsonl"}
+    folder.write(".agentv/targets.yaml", {"targets": [target]})
+    folder.write("evals/s.yaml", SUITE)
+    outcome = command("eval", "evals/s.yaml", "--out", "out")
+    assert "Passed 100 % of the 1 case" in outcome.stdout, outcome.stderr
+
+
 def test_recorded_tool_calls_have_results_and_times(folder, command):
     call = {"tool": "ls", "input": {"path": "."}, "output": "a b", "duration_ms": 18, "id": "c", "start_time": "t"}
     output = [{"role": "assistant", "tool_calls": [call]}, *FIXTURE["output"]]

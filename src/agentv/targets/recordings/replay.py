@@ -317,15 +317,16 @@ def choose_target(recording: Recording, name: str) -> str:
 
 
 def find_recording(source: str, home: str) -> tuple[str, str | None]:
-    """Return the file and the target after a colon, if there is one."""
+    """Return the file and the target after a colon, if there is one. AgentV's paths may begin in the folder .agentv."""
     whole = os.path.join(home, os.path.expanduser(source))
-    shorter, colon, target = whole.rpartition(":")
-    for path, target_name in ((whole, None), (shorter, target)) if colon else ((whole, None),):
-        file = os.path.join(path, RESULTS_FILE) if os.path.isdir(path) else path
-        if os.path.isfile(file):
-            return file, target_name
-        if os.path.isdir(path) and is_session(path):
-            return path, target_name
+    for place in (whole, os.path.join(home, ".agentv", os.path.expanduser(source))):
+        shorter, colon, target = place.rpartition(":")
+        for path, target_name in ((place, None), (shorter, target)) if colon else ((place, None),):
+            file = os.path.join(path, RESULTS_FILE) if os.path.isdir(path) else path
+            if os.path.isfile(file):
+                return file, target_name
+            if os.path.isdir(path) and is_session(path):
+                return path, target_name
     looked = os.path.join(whole, RESULTS_FILE) if os.path.isdir(whole) else whole
     raise AgentvError(f"Cannot replay '{source}'", f"{looked} does not exist", _HINT)
 
