@@ -40,8 +40,7 @@ def tools():
 def records_of(tool):
     """Return the records of a tool by file."""
     found = {}
-    for line in (PEERS / f"{tool}.jsonl").read_text("utf-8").splitlines():
-        record = json.loads(line)
+    for record in _lines(PEERS / f"{tool}.jsonl"):
         found.setdefault(record["file"], []).append(record)
     return found
 
@@ -82,7 +81,7 @@ def _flat(results):
 
 
 def _lines(path):
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
 
 
 def ours_for(record, run):

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-import json
 import os
-import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -15,14 +13,14 @@ from typing import Any
 import msgspec
 
 from agentv.model.case import EvalCase, case_to_data
-from agentv.model.message import Message, message_to_data, messages_as_json
+from agentv.model.message import message_to_data, messages_as_json
 from agentv.model.response import Request, Response, TargetFailure
 from agentv.model.result import ErrorClass
+from agentv.registry import service
 from agentv.support.byte_gate import LARGE_BYTES, hold_bytes
 from agentv.support.function_call import DaemonThreads, FunctionCall, is_cancelled
-from agentv.support.javascript.values import number_text
 from agentv.support.user_code import describe
-from agentv.targets.answers import response_from_object, response_from_value
+from agentv.targets.answers import response_from_value
 from agentv.targets.apis.model_api import embedding_texts
 from agentv.targets.python import FunctionTarget
 
@@ -52,12 +50,6 @@ _ALWAYS = frozenset(KNOWN) - {"texts", "options", "context"}
 
 _PARAMETERS = 3
 """The number of parameters of a provider of promptfoo: the prompt, options and a context."""
-
-_EXPONENTS = 1e21
-"""Numbers from here on are written with an exponent."""
-
-_INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
-_MOST_INDEX = 2**32 - 1
 
 _REMEMBERED = 16
 """The number of answers that the usual size is mainly a mean of."""
@@ -107,7 +99,10 @@ class FunctionResponder:
             if size > LARGE_BYTES or self._usual_bytes:
                 self._learn(size)
                 await hold_bytes(size - reserved)
-            return _promptfoo_response(value) if self._is_provider(value) else response_from_value(value)
+            if self._is_provider(value):
+                response: Response = service("promptfoo-response", "A provider of promptfoo")(value)
+                return response
+            return response_from_value(value)
         except TargetFailure:
             raise
         except TimeoutError as error:
@@ -154,46 +149,6 @@ def _with_names(call: Callable[..., Any]) -> Callable[..., Any]:
     if len(parameters) != _PARAMETERS or not is_plain or all(item.name in KNOWN for item in parameters):
         return call
     return lambda prompt, options, context: call(prompt, options, context)
-
-
-def _promptfoo_response(value: Any) -> Response:
-    """Return the response of a provider of promptfoo, `call_api(prompt, options, context)`.
-
-    Its output is read as promptfoo reads the JSON of it, so that numbers and keys are those of JavaScript.
-    """
-    if not isinstance(value, dict) or not ("output" in value or value.get("error")):
-        raise TargetFailure("invalid_response", "The function must return a dict with 'output' or 'error'")
-    if value.get("error"):
-        raise TargetFailure("process", str(value["error"]))
-    try:
-        output = json.loads(
-            json.dumps(value["output"], allow_nan=False),
-            parse_float=_number,
-            parse_int=_number,
-            object_pairs_hook=_object,
-        )
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TargetFailure("invalid_response", f"The output of the function is not valid JSON: {error}") from None
-    if output is None:
-        raise TargetFailure("invalid_response", "The function returned no output")
-    usage = value.get("tokenUsage") or value.get("token_usage") or {}
-    tokens = {"input": usage.get("prompt"), "output": usage.get("completion")} if isinstance(usage, dict) else {}
-    figures = {"cost_usd": value.get("cost"), "token_usage": tokens if all(tokens.values()) else None}
-    response = response_from_object({"text": "", **figures})
-    return msgspec.structs.replace(response, messages=(Message("assistant", output),))
-
-
-def _number(text: str) -> int | float:
-    """Return a number of JSON with the precision and the spelling of JavaScript."""
-    value = float(text)
-    return int(number_text(value)) if abs(value) < _EXPONENTS and value.is_integer() else value
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object with its keys in the order of JavaScript: whole numbers first."""
-    values = dict(pairs)
-    numbers = sorted((key for key in values if _INDEX.fullmatch(key) and int(key) < _MOST_INDEX), key=int)
-    return {key: values[key] for key in (*numbers, *values)} if numbers else values
 
 
 def _size_of(value: object) -> int:

@@ -393,7 +393,7 @@ def test_a_response_path_is_read_from_an_arrow_function():
         ("levenshtein(3):x", {"type": "levenshtein", "value": "x", "threshold": 3.0}),
         ("grade: is kind", {"type": "llm-rubric", "value": " is kind"}),
         ("eval: output > 1", {"type": "javascript", "value": "output > 1"}),
-        ("file://check.py:f", {"type": "python", "value": "file://check.py:f"}),
+        ("file://check.py:f", {"type": "python", "value": "check.py:f"}),
     ],
 )
 def test_cells_are_assertions(cell, expected):

@@ -31,8 +31,8 @@ class Grade(msgspec.Struct, frozen=True, gc=False):
 def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | None) -> EvaluatorResult:
     """Return the result of one evaluator: its score, negated if configured, and its verdict.
 
-    If negated, only the score decides: a failed gate has no meaningful opposite. Raises EvaluatorFailure for a score
-    outside 0 to 1, which a custom evaluator may return.
+    If negated, an evaluator's own pass is a failure, and otherwise only the score decides: a failed gate has no
+    meaningful opposite. Raises EvaluatorFailure for a score outside 0 to 1, which a custom evaluator may return.
     """
     value = score.score
     if spec.evaluator is None or type(value) is not float or not 0.0 <= value <= 1.0:
@@ -41,8 +41,8 @@ def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | Non
     value = 1.0 - value if spec.negate else value
     hits, misses = (score.misses, score.hits) if spec.negate else (score.hits, score.misses)
     verdict = _verdict(spec, value, verdicts)
-    if score.verdict is not None and not spec.negate:
-        verdict = score.verdict
+    if score.verdict is not None and (not spec.negate or score.verdict == "pass"):
+        verdict = "fail" if spec.negate else score.verdict
     if _misses_required(spec, value, verdict):
         verdict = "fail"
     return EvaluatorResult(

@@ -153,7 +153,7 @@ def read_grade(ended: ProcessOutput) -> Score:
     Raises EvaluatorFailure for a grader that broke: AgentV tells it by its output on stderr, and scores it 0. Output
     that is meant to be JSON but cannot be read is an error too, where AgentV would let the exit code decide.
     """
-    text = ended.stdout.strip()
+    text = ended.stdout.removeprefix("\ufeff").strip()
     if ended.code and (ended.stderr.strip() or text.startswith(("{", "[")) or ended.code >= _FROM_SHELL):
         raise EvaluatorFailure(f"The grader {ending_of(ended.code)}{tail_of((ended.stderr or text).encode())}")
     if _is_json(text) or any(line.lstrip().startswith("{") for line in text.splitlines()):

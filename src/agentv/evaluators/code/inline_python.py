@@ -28,7 +28,7 @@ def _compiled(code: str) -> Callable[[Any, dict[str, Any]], Any]:
     lines = body.rstrip() if "\n" in body.strip() else f"return {body.strip()}"
     names: dict[str, Any] = {}
     try:
-        exec(f"import json, re\ndef check(output, context):\n{textwrap.indent(lines, '    ')}\n", names)  # noqa: S102
+        exec(f"import json\ndef check(output, context):\n{textwrap.indent(lines, '    ')}\n", names)  # noqa: S102
     except SyntaxError as error:
         raise EvaluatorFailure(f"The Python code is not valid: {error.msg}") from None
     function: Callable[[Any, dict[str, Any]], Any] = names["check"]

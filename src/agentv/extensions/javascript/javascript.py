@@ -98,7 +98,7 @@ class JavaScriptCheck(SandboxedEvaluator, frozen=True, kw_only=True):
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Run the code in a judging process, or the file with Node.js."""
-        data = {"output": judgement.candidate_value, "context": {**context_of(judgement), "config": self.config}}
+        data = {"output": judgement.candidate_value, "context": self._context(judgement)}
         if self.file is not None:
             return await self._with_node(judgement, data)
         settings = {"code": self.code, "threshold": self.threshold, "on_throw": self.on_throw, "syntax": self.syntax}
@@ -123,6 +123,12 @@ class JavaScriptCheck(SandboxedEvaluator, frozen=True, kw_only=True):
 
     def _engine_options(self, program: str) -> list[str]:
         return [f"--max-old-space-size={self.memory_mb}"] if os.path.basename(program).startswith("node") else []
+
+    def _context(self, judgement: Judgement) -> dict[str, Any]:
+        """Return the context of the code. In promptfoo, `metadata` is that of the answer, and `config` is optional."""
+        context = {**context_of(judgement), "config": self.config}
+        is_unset = {"metadata": True, "config": not self.config} if self.syntax == "promptfoo" else {}
+        return {name: value for name, value in context.items() if not is_unset.get(name)}
 
     async def _with_node(self, judgement: Judgement, data: dict[str, Any]) -> Score:
         try:
@@ -168,5 +174,20 @@ def context_of(judgement: Judgement) -> dict[str, Any]:
         "cost": cost,
         "metadata": case.metadata,
         "test": {"vars": variables, "metadata": case.metadata, "description": case.id},
-        "providerResponse": {"output": judgement.response.value, "cost": cost, "latencyMs": latency},
+        "providerResponse": _provider_response(judgement, cost, latency),
+    }
+
+
+def _provider_response(judgement: Judgement, cost: float | None, latency: float | None) -> dict[str, Any]:
+    """Return the figures of the answer that are known, under promptfoo's names."""
+    usage = judgement.response.usage
+    tokens = usage and {
+        "total": usage.input + usage.output,
+        "prompt": usage.input,
+        "completion": usage.output,
+    }
+    figures = {"cost": cost, "latencyMs": latency, "tokenUsage": tokens}
+    return {
+        "output": judgement.response.value,
+        **{name: value for name, value in figures.items() if value is not None},
     }

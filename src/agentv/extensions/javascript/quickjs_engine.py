@@ -79,10 +79,15 @@ _HARNESS = """
   } catch (error) {
     return settle({syntax: shown(error).message});
   }
+  const hidden = new Proxy({}, {
+    get: (_, name) => {
+      throw new ReferenceError("process.env." + String(name) + " is not available to inline code");
+    },
+  });
   const quiet = () => undefined;
   const console = {log: quiet, info: quiet, warn: quiet, error: quiet, debug: quiet};
   try {
-    const returned = made(output, context, {env: {}}, console);
+    const returned = made(output, context, {env: syntax === "any" ? {} : hidden}, console);
     if (returned && typeof returned.then === "function") {
       settle({odd: "a promise that is never resolved"});
       returned.then(give, (error) => settle(shown(error)));

@@ -8,5 +8,8 @@ ROWS = {
         "promptfoo": f"{_HERE}.promptfoo_config:PROMPTFOO_CONFIG",
         "promptfoo-tests": f"{_HERE}.promptfoo_tests:PROMPTFOO_TESTS",
     },
-    "agentv.services": {"promptfoo-prompts": f"{_HERE}.functions.prompt_function:read_prompt"},
+    "agentv.services": {
+        "promptfoo-prompts": f"{_HERE}.functions.prompt_function:read_prompt",
+        "promptfoo-response": f"{_HERE}.provider_response:read_response",
+    },
 }

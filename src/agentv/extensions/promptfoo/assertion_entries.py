@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -61,6 +62,13 @@ _COMMON = {"type", "value", "threshold", "weight", "metric", "provider", "transf
 _CODE_FILE = re.compile(r"file://(?P<file>.+?\.(?P<kind>py|[cm]?[jt]s))(?::(?P<name>\w+))?$")
 
 
+_UNSEEN = re.compile(
+    r"(?:\bcontext|\bproviderResponse)(?:['\"]\])?(?:\??\.|\[['\"]|\.get\(['\"])"
+    r"(metadata|guardrails|logProbs|trace|raw|cached|isRefusal|finishReason)\b"
+)
+"""Figures of an answer that code in promptfoo can read, and code here cannot."""
+
+
 class Grading(msgspec.Struct, frozen=True):
     """What the assertions of one test are translated with.
 
@@ -85,9 +93,25 @@ def entries_of(assertions: Any, grading: Grading, transform: Any = None) -> list
         entry = _set_entry(assertion, grading) if assertion.get("type") == "assert-set" else _entry(assertion, grading)
         if entry is not None:
             own = None if assertion.get("type") == "assert-set" else assertion.get("transform")
+            for code in (transform, own, assertion.get("value") if _is_code(assertion) else None):
+                _note_unseen(code, grading)
             steps = transforms_of(transform, own)
             entries.append({**entry, "transform": steps} if steps else entry)
     return entries
+
+
+def _is_code(assertion: dict[str, Any]) -> bool:
+    return str(assertion.get("type")).removeprefix("not-") in ("javascript", "python")
+
+
+def _note_unseen(code: Any, grading: Grading) -> None:
+    """Report what code reads of an answer that is not available here."""
+    text = code if isinstance(code, str) else ""
+    if file := _CODE_FILE.match(text):
+        with suppress(ValueError):
+            text = text_of(grading.read_file(file["file"]))
+    for name in sorted(set(_UNSEEN.findall(text))):
+        grading.lose(f"'{name}' of an answer, which code reads: its output, cost, tokens and latency are available")
 
 
 def _resolved(assertion: Any, grading: Grading) -> dict[str, Any]:
@@ -108,6 +132,8 @@ def _resolved(assertion: Any, grading: Grading) -> dict[str, Any]:
 def _set_entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None:
     """Return a composite: all members must pass, or with a threshold their weighted mean must reach it."""
     threshold: Any = assertion.get("threshold")
+    if assertion.get("weight") == 0 and not grading.has_threshold:
+        raise ValueError("An assert-set of weight 0 can fail its test without counting in the score. Give it a weight")
     inner = msgspec.structs.replace(grading, has_threshold=is_number(threshold))
     members = entries_of(assertion.get("assert"), inner)
     if not members:
@@ -137,7 +163,9 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None
         grading.lose(f"an assertion of type '{full_type}' with settings that have no counterpart")
         return None
     if negated:
-        own, least = {**own, "negate": True}, _negated_minimum(least)
+        # Code that throws fails, negated or not, so that it is an error here.
+        throws = {"on_throw": "error"} if "on_throw" in own else {}
+        own, least = {**own, **throws, "negate": True}, _negated_minimum(least)
     return {**own, **_common(assertion, grading, least)}
 
 
@@ -162,8 +190,18 @@ def _common(assertion: dict[str, Any], grading: Grading, least: float) -> dict[s
 
 
 def _value(value: Any, type_: str, grading: Grading) -> Any:
+    if isinstance(value, str) and value.startswith("package:"):
+        raise ValueError(f"The value of '{type_}' is a function of the package {value}, which is not called")
     if isinstance(value, str) and value.startswith("file://"):
-        return value if _CODE_FILE.match(value) or type_ in ("javascript", "python") else grading.read_file(value)
+        if type_ in ("javascript", "python"):
+            return value
+        if _CODE_FILE.match(value):
+            raise ValueError(f"The value of '{type_}' is the function {value}, which is not called")
+        return grading.read_file(value)
+    if isinstance(value, list):
+        value = [
+            grading.read_file(item) if isinstance(item, str) and item.startswith("file://") else item for item in value
+        ]
     check_templates(value)
     return rendered(value, grading.variables)
 
@@ -176,7 +214,8 @@ def _translated(
     if type_ in TEXT_TYPES:
         return text_entry(type_, value, threshold), _limit(threshold, least) if (least := OVERLAP.get(type_)) else 1.0
     if type_ in ("javascript", "python"):
-        return _code_check(type_, value, assertion), ABOVE_ZERO if type_ == "javascript" else _limit(threshold, None)
+        is_free = type_ == "javascript" and (not isinstance(threshold, int | float) or threshold > 0)
+        return _code_check(type_, value, assertion), ABOVE_ZERO if is_free else _limit(threshold, None)
     if type_ in JUDGED:
         return _judged(type_, value, assertion, grading)
     if type_ in EMBEDDED:
@@ -188,7 +227,9 @@ def _translated(
 
 def _limit(threshold: Any, default: float | None) -> float:
     if is_number(threshold):
-        return min(1.0, max(0.0, float(threshold)))
+        if threshold > 1:
+            raise ValueError(f"The threshold of an assertion is {threshold}, and no score is above 1")
+        return max(0.0, float(threshold))
     return ABOVE_ZERO if default is None else default
 
 

@@ -27,6 +27,8 @@ _SCORED = (
     *("answer-relevance", "context-faithfulness", "context-recall", "context-relevance", "cost", "latency"),
     *("levenshtein", "rouge-n", "starts-with", "classifier", "perplexity", "perplexity-score"),
 )
+_SCRIPT_FILE = re.compile(r"file://.+\.[cm]?[jt]s$")
+_CONFIG = re.compile(r"__config:__expected([1-9]\d*)?:threshold")
 _VALUE = re.compile(r'\s*(?:"(?P<quoted>(?:[^"\\]|\\.|"")*)"\s*(?=,|$)|(?P<plain>[^,]+))')
 _ESCAPED = re.compile(r'\\(["\\])|"(")')
 
@@ -34,12 +36,13 @@ _ESCAPED = re.compile(r'\\(["\\])|"(")')
 def test_of_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return the test in a row of a table: columns with two underscores are special, others are variables."""
     test: dict[str, Any] = {"vars": {}, "assert": [], "options": {}, "metadata": {}}
-    metric, thresholds = "", {}
+    metric = ""
+    limits: dict[int, dict[str, float]] = {}
     for key, value in row.items():
         name, text = str(key).strip(), text_of(value)
         if name.startswith("__expected"):
             if text.strip():
-                test["assert"].append((name, assertion_of_cell(text)))
+                test["assert"].append(assertion_of_cell(text))
         elif name in ("__prefix", "__suffix"):
             test["options"][name[2:]] = text
         elif name in ("__description", "__providerOutput", "__threshold"):
@@ -50,21 +53,27 @@ def test_of_row(row: dict[str, Any]) -> dict[str, Any]:
             key = name.removeprefix("__metadata:")
             test["metadata"][key.removesuffix("[]")] = _listed(text) if key.endswith("[]") else text
         elif name.startswith("__config:"):
-            _, column, setting = f"{name}::".split(":")[:3]
-            thresholds[column] = text if setting == "threshold" else ""
-        elif name.startswith("__"):
+            limits |= _limit_of_column(name, text)
+        elif name == "__metadata":
             continue
         else:
             test["vars"][name] = value if isinstance(value, str) or is_blank(value) else text
-    test["assert"] = [_with_column(column, assertion, metric, thresholds) for column, assertion in test["assert"]]
+    more = {"metric": metric} if metric.strip() else {}
+    test["assert"] = [{**each, **more, **limits.get(index, {})} for index, each in enumerate(test["assert"])]
     test["threshold"] = _number(test.get("threshold"))
     return {key: value for key, value in test.items() if not is_blank(value)}
 
 
-def _with_column(column: str, assertion: dict[str, Any], metric: str, thresholds: dict[str, str]) -> dict[str, Any]:
-    limit = _number(thresholds.get(column, thresholds.get(f"{column}1" if column == "__expected" else column)))
-    more = {"metric": metric} if metric.strip() else {}
-    return {**assertion, **more, **({} if limit is None else {"threshold": limit})}
+def _limit_of_column(name: str, text: str) -> dict[int, dict[str, float]]:
+    """Return the threshold in a column such as `__config:__expected2:threshold`, by the index of the assertion.
+
+    As in promptfoo, assertions are counted in the row, without empty cells. Raises ValueError.
+    """
+    match = _CONFIG.fullmatch(name)
+    limit = _number(text)
+    if match is None or limit is None:
+        raise ValueError(f"The column '{name}' must be '__config:__expectedN:threshold' with a number, got '{text}'")
+    return {int(match[1] or 1) - 1: {"threshold": limit}}
 
 
 def _number(text: Any) -> float | None:
@@ -88,10 +97,11 @@ def assertion_of_cell(text: str) -> dict[str, Any]:
     for prefix in ("grade:", "llm-rubric:"):
         if text.startswith(prefix):
             return {"type": "llm-rubric", "value": text.removeprefix(prefix)}
-    if text.startswith("python:"):
-        return {"type": "python", "value": text.removeprefix("python:").strip()}
-    if text.startswith("file://"):
-        return {"type": "python" if ".py" in text else "javascript", "value": text.strip()}
+    # As in promptfoo, the name of a Python file is run as code, which fails: `python: file://check.py` works.
+    if text.startswith("python:") or (text.startswith("file://") and (text.endswith(".py") or ".py:" in text)):
+        return {"type": "python", "value": text[7:].strip()}
+    if _SCRIPT_FILE.match(text):
+        return {"type": "javascript", "value": text.strip()}
     match = _CELL.match(text)
     bare = match["type"].removeprefix("not-") if match else ""
     if match is None:

@@ -261,6 +261,8 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
     options = object_at(test, "options")
     threshold: Any = test.get("threshold")
     has_threshold = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    if has_threshold and threshold > 1:
+        raise ValueError(f"The threshold of the test is {threshold}, and no score is above 1")
     grading = Grading(
         variables=variables,
         has_threshold=has_threshold,
@@ -282,7 +284,7 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
         "input": variables,
         "expected_outcome": "",
         "evaluators": evaluators,
-        "execution": {"threshold": min(1.0, max(0.0, float(threshold))) if has_threshold else 0.0},
+        "execution": {"threshold": max(0.0, float(threshold)) if has_threshold else 0.0},
     }
     if not is_blank(context):
         row["context"] = context if isinstance(context, list) else text_of(context)

@@ -130,7 +130,13 @@ def scenario_tests(value: Any, files: SuiteFiles, lose: Lose) -> Iterator[Record
             for config, test in itertools.product(configs or [{}], tests or [Record(record.line, {})]):
                 if not isinstance(config, dict) or not isinstance(test.data, dict):
                     raise ValueError("A scenario needs `config` and `tests`, which are lists of objects")
-                merged = {**config, **test.data, "vars": {**object_at(config, "vars"), **object_at(test.data, "vars")}}
+                merged = {
+                    **config,
+                    **test.data,
+                    "assert": _list(config.get("assert")) + _list(test.data.get("assert")),
+                }
+                for key in ("vars", "options", "metadata"):
+                    merged[key] = {**object_at(config, key), **object_at(test.data, key)}
                 if "id" in merged and len(configs) > 1:
                     number = configs.index(config) + 1
                     name = first_of(test.data, "id", "description") or tests.index(test) + 1
@@ -170,7 +176,7 @@ def merged_test(default: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]
     first = [] if options.get("disableDefaultAsserts") else _list(default.get("assert"))
     return {
         **{key: value for key, value in default.items() if key != "description"},
-        **test,
+        **{key: value for key, value in test.items() if value is not None},
         "vars": {**_variables(default), **_variables(test)},
         "assert": [*first, *_list(test.get("assert"))],
         "options": options,

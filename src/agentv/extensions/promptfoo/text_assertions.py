@@ -11,7 +11,7 @@ import msgspec
 
 from agentv.datasets.foreign.values import is_blank, text_of
 
-_TEXTS = {name: name.replace("-", "_") for name in ("contains", "icontains", "starts-with", "ends-with")}
+_TEXTS = {name: name.replace("-", "_") for name in ("contains", "icontains", "starts-with")}
 _LISTS = {name: name.replace("-", "_") for name in ("contains-any", "contains-all", "icontains-any", "icontains-all")}
 OVERLAP = {"rouge-n": 0.75, "bleu": 0.5}
 """The default thresholds of types with a score."""
@@ -151,7 +151,7 @@ def _json_entry(type_: str, value: Any) -> dict[str, Any]:
         except YamlError as error:
             raise ValueError(f"The schema of '{type_}' is not valid: {error.what}") from None
     own: dict[str, Any] = {"anywhere": True, "loose": True} if type_ == "contains-json" else {}
-    if is_blank(schema):
+    if is_blank(schema) or schema is False:
         return {"type": "is_json", **own}
     if not isinstance(schema, dict):
         raise ValueError(f"The schema of '{type_}' must be an object")
@@ -182,6 +182,9 @@ def _schema(schema: Any) -> Any:
         raise ValueError(f"The schema has the unknown keyword '{unknown}'")
     if isinstance(schema.get("format"), str) and schema["format"] not in _FORMATS:
         raise ValueError(f"The schema has the format '{schema['format']}', which cannot be checked")
+    step = schema.get("multipleOf")
+    if isinstance(step, float) and not step.is_integer():
+        raise ValueError(f"The schema has 'multipleOf: {step}', which promptfoo checks with rounding errors")
     result = {key: value for key, value in schema.items() if key != "nullable"} | dict(_subschemas(schema))
     if schema.get("nullable") is True and isinstance(schema.get("type"), str):
         result["type"] = [schema["type"], "null"]
