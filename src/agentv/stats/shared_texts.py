@@ -9,7 +9,7 @@ _MOST_CASES = 2_000
 _MOST_STARTS = 100
 _FEWEST = 4
 _FRACTION = 0.1
-_SENTENCE = re.compile(r"(?:^|[.!?\u3002\uff01\uff1f\n]\s*)")
+_SENTENCE = r"(?:^|[.!?\u3002\uff01\uff1f\n]\s*)"  # compiled when a long text is found
 
 LENGTH = 200
 """The characters of a long text."""
@@ -41,7 +41,7 @@ class SharedTexts:
         for text in texts:
             if len(text) < LENGTH:
                 continue
-            for _, match in zip(range(_MOST_STARTS), _SENTENCE.finditer(text), strict=False):
+            for _, match in zip(range(_MOST_STARTS), re.finditer(_SENTENCE, text), strict=False):
                 part = text[match.end() : match.end() + LENGTH]
                 if len(part) == LENGTH:
                     self._groups.setdefault(hash(part), set()).add(number)
