@@ -206,7 +206,6 @@ class Simulation:
                 self.end(self.endpoint.answered(ticket))
             else:
                 self.endpoint.failed(ticket, failure.failure, self.clock)
-            ticket.delay_s = 0.0
             self.wait(ticket)
         elif failure is None or failure.is_final:
             self.end(self.endpoint.answered(ticket))

@@ -121,6 +121,22 @@ def test_a_request_is_a_probe_only_if_it_starts():
     assert endpoint.next(1.0) is probe and probe.repeats
 
 
+def test_a_request_that_repeats_another_does_not_wait_for_its_delay_again():
+    endpoint = Endpoint(1, 1)
+    lane = endpoint.lane("")
+    lane.sample = repeat_request
+    ticket = Ticket(lane)
+    ticket.retries, ticket.delay_s = 2, 3.0
+    assert endpoint.try_start(ticket, 0.0)
+    endpoint.failed(ticket, Failure(), 0.0)
+    endpoint.add(ticket, 0.0)
+    lane.suspect_since = 0.0
+    assert endpoint.next(1.0) is ticket and ticket.repeats
+    endpoint.answered(ticket)
+    endpoint.add(ticket, 1.5)
+    assert ticket.ready_at == 3.0
+
+
 def test_two_models_of_an_endpoint_have_outages_of_their_own():
     endpoint = Endpoint(50, 50)
     down, up = endpoint.lane("down"), endpoint.lane("up")

@@ -76,8 +76,7 @@ class Limiter:
         self.endpoint = Endpoint(start, most)
         self.lanes: dict[str, EndpointLimit] = {}
         self._lease = lease
-        if lease is not None:
-            self.endpoint.allowance = 0
+        self.endpoint.allowance = inf if lease is None else 0
         self._timer: asyncio.TimerHandle | None = None
         self._leasing: asyncio.Task[None] | None = None
         self.is_stopped = False

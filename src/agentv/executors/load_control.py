@@ -104,7 +104,8 @@ class Endpoint:
         """Queue a request: for its first call, or after a failed one. Sets `is_error` if it has failed for good."""
         lane = ticket.lane
         self._queued += 1
-        ticket.queued, ticket.ready_at = self._queued, now + ticket.delay_s
+        ticket.queued = self._queued
+        ticket.ready_at = ticket.ready_at if ticket.repeats else now + ticket.delay_s
         is_certain = not ticket.patience_s or lane.answered_number > ticket.failed_number or not lane.may_be_down
         if ticket.failed_number and ticket.is_spent and is_certain:
             ticket.is_error = True
