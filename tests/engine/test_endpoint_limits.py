@@ -189,7 +189,7 @@ def test_calls_wait_as_long_as_several_requests_ask_for(why):
         limit.leave(answered, is_answered=True)
         tickets = [await entered(limit) for _ in range(8)]
         for ticket in tickets:
-            limit.leave(ticket, Failure(7.5)._replace(**{why: True}))
+            limit.leave(ticket, Failure(7.5, **{why: True}))
         if why == "is_unavailable":  # one call shows whether these requests fail, or all
             limit.leave(await entered(limit), Failure(is_unavailable=True))
         await entered(limit)

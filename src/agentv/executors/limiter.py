@@ -38,12 +38,11 @@ class EndpointLimit:
         Repeats an answered request first, if the endpoint has to be tested.
         """
         while await self._limiter.wait(ticket):
-            if not ticket.repeats:
+            if not ticket.repeats or self.lane.sample is None:
                 return True
             failure: Failure | None = Failure()
             try:
-                if self.lane.sample is not None:
-                    failure = await self.lane.sample(ticket)
+                failure = await self.lane.sample(ticket)
             finally:
                 self.leave(ticket, failure, is_answered=failure is None)
         return False
