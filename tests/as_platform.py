@@ -52,6 +52,7 @@ REAL_PLATFORM = (
 """Modules that look at the platform when they are imported, and have to find the real one."""
 
 LINUX_PROGRAMS = ("bwrap", "setpriv", "unshare")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 POSIX_MODULES = ("fcntl", "resource", "termios", "tty", "pty", "pwd", "grp", "syslog")
 
 
@@ -97,7 +98,8 @@ def become_windows():
         finally:
             sys.platform = "win32"
 
-    shutil.which = without_linux_programs(which)
+    os.environ.pop("CHROMIUM", None)
+    shutil.which = without_programs(which, *LINUX_PROGRAMS, *BROWSERS)  # Playwright starts a browser as on Windows
     asyncio.unix_events._UnixSelectorEventLoop.add_signal_handler = add_signal_handler
     sys.modules["msvcrt"] = types.SimpleNamespace(locking=locking, LK_NBLCK=2, LK_LOCK=1, LK_UNLCK=0, getwch=input)
     for name in POSIX_MODULES:
@@ -105,8 +107,8 @@ def become_windows():
     remove(POSIX_ONLY)
 
 
-def without_linux_programs(which):
-    return lambda name, *rest, **options: None if name in LINUX_PROGRAMS else which(name, *rest, **options)
+def without_programs(which, *names):
+    return lambda name, *rest, **options: None if name in names else which(name, *rest, **options)
 
 
 MISSING = re.compile(
@@ -130,7 +132,7 @@ class Platform:
         if self.name == "win32":
             become_windows()
         else:
-            shutil.which = without_linux_programs(shutil.which)
+            shutil.which = without_programs(shutil.which, *LINUX_PROGRAMS)
         sys.platform = self.name
 
     @pytest.hookimpl(wrapper=True)
