@@ -114,7 +114,7 @@ def without_programs(which, *names):
 MISSING = re.compile(
     r"import of (\w+) halted|(?:'(?:os|signal|select|socket|asyncio)'|type object '\w+') has no attribute '(\w+)'"
 )
-REFUSAL = "--executor process does not run on Windows"
+REFUSALS = re.compile(r"--executor process does not run on Windows|programs cannot be isolated on \w+")
 TESTS = Path(__file__).parent
 
 
@@ -158,7 +158,8 @@ class Platform:
         missing = MISSING.search(str(error.value))
         if missing and TESTS in Path(error.traceback[-1].path).parents:
             return f"{self.name} lacks {missing[1] or missing[2]}"
-        return REFUSAL if REFUSAL in text else None
+        refusal = REFUSALS.search(text)
+        return refusal and refusal[0]
 
 
 def main(platform, *arguments):
