@@ -48,7 +48,7 @@ def test_the_effect_of_a_prompt_is_not_variance_between_cases():
     rows = [(case, score, case, 0) for case, score in drawn(random.Random(3))]
     both = rows + [(case, score + 5, case, 1) for case, score, *_ in rows]
     one, two = grouped(rows).components(), grouped(both).components()
-    assert two[:2] == pytest.approx(one[:2])
+    assert (two.case, two.trial) == pytest.approx((one.case, one.trial))
 
 
 @pytest.mark.parametrize("rows", [[], [(0, 1.0)], [(0, 1.0), (1, 0.0)], [(0, 1.0), (0, 0.0)]])
@@ -57,7 +57,8 @@ def test_components_need_two_cases_and_repeated_trials(rows):
 
 
 def test_equal_scores_have_no_variance():
-    assert grouped([(case, 1.0) for case in range(5) for _ in range(3)]).components()[:2] == (0.0, 0.0)
+    components = grouped([(case, 1.0) for case in range(5) for _ in range(3)]).components()
+    assert (components.case, components.trial) == (0.0, 0.0)
 
 
 def test_clusters_increase_the_variance_of_the_mean():
