@@ -63,6 +63,18 @@ def test_a_verdict_is_read(name):
     assert read(text).score == score
 
 
+@pytest.mark.parametrize(
+    ("assertions", "hits", "misses"),
+    [
+        ('[{"text": "a", "passed": true, "evidence": "b"}, {"text": "c", "passed": false}]', ("a (b)",), ("c",)),
+        ('["a"]', (), ()),
+    ],
+)
+def test_assertions_in_a_verdict_are_its_hits_and_misses(assertions, hits, misses):
+    verdict = read(f'{{"score": 0.5, "assertions": {assertions}}}')
+    assert (verdict.hits, verdict.misses) == (hits, misses) and "assertions" in verdict.details
+
+
 UNFIT = {
     "nothing": ("", "it is empty"),
     "spaces": (" \n ", "it is empty"),

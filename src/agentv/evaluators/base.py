@@ -244,6 +244,21 @@ def checked_score(value: Any, source: str) -> float:
     return min(1.0, max(0.0, float(value)))
 
 
+def checked_assertions(value: Any, of: str) -> tuple[list[str], list[str], float | None]:
+    """Read the assertions of 4.x: those that passed, those that failed, and the fraction that passed."""
+    if value is None or value == []:
+        return [], [], None
+    items: list[Any] = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, dict) and ("passed" in item or "pass" in item) for item in items):
+        raise EvaluatorFailure(f"'assertions' of {of} must be a list of {{text, passed}}")
+    texts: dict[bool, list[str]] = {True: [], False: []}
+    for item in items:
+        text, evidence = str(item.get("text", "")), item.get("evidence") or item.get("reason")
+        is_passed = item.get("passed", item.get("pass")) is True
+        texts[is_passed].append(f"{text} ({evidence})" if evidence else text)
+    return texts[True], texts[False], len(texts[True]) / len(items)
+
+
 def checked_sentences(value: Any, source: str) -> tuple[str, ...]:
     """Return the hits or misses from `source`: a list of strings, one string, or null for none."""
     if value is None:

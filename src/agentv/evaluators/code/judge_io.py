@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentv.evaluators.base import checked_score, checked_sentences, missed, passed, quoted
+from agentv.evaluators.base import checked_assertions, checked_score, checked_sentences, missed, passed, quoted
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.result import Verdict
 from agentv.sandbox.confinement import Confinement
@@ -47,7 +47,7 @@ def score_in(data: dict[str, Any], source: str = "The program", verb: str = "pri
     """
     of = source[0].lower() + source[1:]
     assertions = _first(data, "assertions", "checks")
-    passed_texts, failed_texts, fraction = _assertions(assertions, of)
+    passed_texts, failed_texts, fraction = checked_assertions(assertions, of)
     verdict = _verdict_in(data, of)
     value = _first(data, "score")
     if value is None:
@@ -93,21 +93,6 @@ def _details_in(data: dict[str, Any]) -> Any:
     if label is None or not isinstance(details, dict | None):
         return details
     return {"label": label, **(details or {})}
-
-
-def _assertions(value: Any, of: str) -> tuple[list[str], list[str], float | None]:
-    """Read the assertions of 4.x: those that passed, those that failed, and the fraction that passed."""
-    if value is None or value == []:
-        return [], [], None
-    items: list[Any] = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, dict) and ("passed" in item or "pass" in item) for item in items):
-        raise EvaluatorFailure(f"'assertions' of {of} must be a list of {{text, passed}}")
-    texts: dict[bool, list[str]] = {True: [], False: []}
-    for item in items:
-        text, evidence = str(item.get("text", "")), _first(item, "evidence", "reason")
-        is_passed = item.get("passed", item.get("pass")) is True
-        texts[is_passed].append(f"{text} ({evidence})" if evidence else text)
-    return texts[True], texts[False], len(texts[True]) / len(items)
 
 
 def _plain_number(value: Any) -> Any:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import msgspec
 
-from agentv.evaluators.base import NEEDS_CONTEXT, Judge, bounded, checked_score, checked_sentences, has_context
+from agentv.evaluators.base import (
+    NEEDS_CONTEXT,
+    Judge,
+    bounded,
+    checked_assertions,
+    checked_score,
+    checked_sentences,
+    has_context,
+)
 from agentv.evaluators.judges.answer_files import with_file_texts
 from agentv.evaluators.judges.judge_prompt import (
     JudgePrompt,
@@ -215,6 +224,9 @@ def read_verdict(data: dict[str, Any]) -> Score:
         misses = checked_sentences(data.get("misses"), "'misses'")
     except EvaluatorFailure as failure:
         raise UnusableResponse(str(failure)) from None
+    if not hits and not misses:
+        with suppress(EvaluatorFailure):  # a prompt of AgentV (TypeScript) may ask for assertions instead
+            hits, misses = map(tuple, checked_assertions(data.get("assertions"), "it")[:2])
     extra = {name: value for name, value in data.items() if name not in SCHEMA["properties"]}
     if len(msgspec.json.encode(extra)) > MAX_EXTRA_BYTES:
         raise UnusableResponse("its additional keys are too large")
