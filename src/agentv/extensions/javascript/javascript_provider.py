@@ -28,6 +28,7 @@ class ProviderResponder(FunctionResponder):
         self._options = {"id": settings.id or settings.file, "config": settings.config, "env": {}}
         self._process: FunctionProcess | None = None
         self._start_lock = Lock()
+        self._is_closed = False
         target = FunctionTarget(
             name=settings.name,
             provider=settings.provider,
@@ -46,6 +47,8 @@ class ProviderResponder(FunctionResponder):
 
     def _running(self) -> FunctionProcess:
         with self._start_lock:
+            if self._is_closed:  # a call that was cancelled before its thread ran
+                raise CallFailure("The target is closed")
             if self._process is None or not self._process.is_running:
                 folder = os.path.dirname(self._path)
                 env = load_environment(folder, project_root(folder)).variables
@@ -55,5 +58,7 @@ class ProviderResponder(FunctionResponder):
     async def aclose(self) -> None:
         """End the process without waiting for calls."""
         await super().aclose()
-        if self._process is not None:
-            self._process.close()
+        with self._start_lock:
+            self._is_closed = True
+            if self._process is not None:
+                self._process.close()
