@@ -122,7 +122,8 @@ class TestPreprocessors:
             assert self.used(spec) == {"xlsx": ["cat"], "pdf": ["old"]}
 
     def test_other_evaluators_stay_as_they_are(self, folder):
-        assert only_evaluator(folder.yaml(suite("{type: contains, value: x}", self.SUITE))).settings == {"value": "x"}
+        loaded = folder.yaml(suite("{type: contains, value: x}", self.SUITE))
+        assert only_evaluator(loaded).settings == {"value": "x", "exact": True}
 
     @pytest.mark.parametrize(
         ("written", "detail"),
@@ -174,3 +175,24 @@ def test_what_is_off_here_may_be_turned_off(folder, key):
     suite = "execution: {{{}: {}}}\ntests: [{{id: a, input: b, criteria: c}}]\n"
     assert folder.yaml(suite.format(key, "false")).messages == []
     assert folder.yaml_error(suite.format(key, "true")).detail == f"Field 'execution.{key}' is not supported"
+
+
+COMPOSITE = "{{type: composite, aggregator: weighted_average, assertions: [{}]}}"
+
+
+@pytest.mark.parametrize(
+    ("assertion", "warning"),
+    [
+        ("{type: contains, value: 42}", "ignores an assertion whose value is not text"),
+        ("{type: equals, value: true}", "ignores an assertion whose value is not text"),
+        (COMPOSITE.format("{type: contains, value: x, weight: 9}"), "ignores 'weight' and 'negate' of the members"),
+        (COMPOSITE.format("{type: not-contains, value: x}"), "ignores 'weight' and 'negate' of the members"),
+        (
+            "{type: field-accuracy, fields: [{path: d, match: date, formats: [DD/MM/YYYY]}]}",
+            "reads 02/01/2024 as 1 Feb",
+        ),
+    ],
+)
+def test_what_agentv_reads_in_another_way_is_a_warning(folder, assertion, warning):
+    loaded = folder.yaml(suite(assertion))
+    assert any(f"AgentV (TypeScript) {warning}" in message for message in loaded.messages)

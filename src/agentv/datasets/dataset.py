@@ -32,6 +32,7 @@ from agentv.model.case import EvalCase
 from agentv.model.diagnostics import Problem, Problems, field_name, type_word
 from agentv.model.origin import Origin, Place
 from agentv.settings.environment import references
+from agentv.settings.evaluator_reader import ListsTests
 from agentv.settings.project import project_root
 from agentv.support.hash_table import IdSet, PackedIds
 from agentv.support.lines import MAX_LINE_BYTES
@@ -128,7 +129,7 @@ class Dataset:
             self.header,
             MessageReader(self.finder),
             is_agentmark=self.is_agentmark,
-            outcome_optional=self.document.lists_tests,
+            outcome_optional=self._lists_tests,
             settings_file=self.document.header_path or self.source.base + formats.SIDECAR_SUFFIXES[0],
         )
         patterns = guideline_patterns(self.source.folder, self.root)
@@ -287,9 +288,13 @@ class Dataset:
         for cases in Dataset(self.source, self.options, SilentSink()).batches(None):
             yield from cases
 
+    @property
+    def _lists_tests(self) -> ListsTests:
+        return self.document.lists_tests and (self.document.mapped is not None or "agentv-4")
+
     def _read_header(self) -> Header:
         problems = Problems()
-        settings, lists_tests = self.document.header, self.document.lists_tests
+        settings, lists_tests = self.document.header, self._lists_tests
         header = read_header(settings, self.source.name, self.finder, problems, lists_tests=lists_tests)
         errors = self._errors(problems, self.document.header, self.document.header_path or self.source.path, 1)
         if errors:

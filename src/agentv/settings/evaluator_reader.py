@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -55,49 +54,73 @@ def read_entries(entries: Any, path: KeyPath, problems: Problems) -> tuple[Evalu
     return named(tuple(spec for spec in specs if spec is not None))
 
 
-def with_agentv_defaults(entries: Any, *, lists_tests: bool) -> Any:
+ListsTests = bool | Literal["agentv-4"]
+"""Whether cases are read as those under `tests`; `agentv-4` if the file is one of AgentV (TypeScript) itself."""
+
+
+def with_agentv_defaults(entries: Any, *, lists_tests: ListsTests) -> Any:
     """Return entries with the defaults of AgentV (TypeScript) 4.x where they differ from those here.
 
-    In a file with `tests`, tool trajectories compare arguments exactly, code judges have the protocol of 4.x, the
-    verdict of a composite does not decide that of its case, and a pattern that Python cannot read is one of JavaScript.
-    In other files, `code-grader` has the
-    protocol too, because it is a name of 4.x. Returns the list itself if there is nothing to change.
+    In a file with `tests`, tool trajectories compare arguments exactly, code judges have the protocol of 4.x, and the
+    verdict of a composite does not decide that of its case. In one of AgentV itself, texts and patterns are those of
+    JavaScript. In other files, `code-grader` has the protocol too, because it is a name of 4.x.
+    Returns the list itself if nothing changes.
     """
     if not isinstance(entries, list):
         return entries
-    result = [_with_agentv_defaults(entry, lists_tests) if isinstance(entry, dict) else entry for entry in entries]
+    defaults = _AGENTV_ASSERTIONS if lists_tests == "agentv-4" else _AGENTV_DEFAULTS
+    result = [_with_defaults(entry, lists_tests, defaults) if isinstance(entry, dict) else entry for entry in entries]
     return entries if all(new is old for new, old in zip(result, entries, strict=True)) else result
 
 
+LISTS = ("evaluators", "assertions", "assert")
 _AGENTV_DEFAULTS = {
     "tool_trajectory": (("args_match", "argsMatch", "args-match"), "exact"),
     "code_judge": (("grader_protocol",), "agentv-4"),
 }
 """The spellings of a setting by the type of evaluator, and its default in AgentV (TypeScript) 4.x."""
 
+_AGENTV_ASSERTIONS: dict[str, tuple[tuple[str, ...], Any]] = {
+    **_AGENTV_DEFAULTS,
+    "regex": (("syntax",), "javascript"),
+    "equals": (("exact",), "trimmed"),
+    **{f"{case}contains{which}": (("exact",), True) for case in ("", "i") for which in ("", "_any", "_all")},
+}
 
-def _with_agentv_defaults(entry: dict[str, Any], lists_tests: bool) -> dict[str, Any]:
+
+def _with_defaults(entry: dict[str, Any], lists_tests: ListsTests, defaults: Mapping[str, Any]) -> dict[str, Any]:
     type_name = entry.get("type", entry.get("name"))
     type_ = _canonical_type(type_name)[0] if isinstance(type_name, str) else None
-    if type_ in _AGENTV_DEFAULTS and (lists_tests or type_name == "code-grader"):
-        names, default = _AGENTV_DEFAULTS[type_]
+    if type_ is not None and type_ in defaults and (lists_tests or type_name == "code-grader"):
+        names, default = defaults[type_]
         return entry if any(entry.get(name) is not None for name in names) else {**entry, names[0]: default}
-    if type_ == "regex" and lists_tests and not _is_python_pattern(entry.get("value")):
-        return {"syntax": "javascript", **entry}
     if type_ == "composite" and lists_tests and _is_share(entry) and not {"required", "gate"} & entry.keys():
         entry = {**entry, "gate": False}
-    lists = [key for key in entry if key in ("evaluators", "assertions", "assert")]
+    lists = [key for key in entry if key in LISTS]
     new = {key: with_agentv_defaults(entry[key], lists_tests=lists_tests) for key in lists}
     return entry if all(new[key] is entry[key] for key in new) else {**entry, **new}
 
 
-def _is_python_pattern(pattern: Any) -> bool:
-    """Whether a value is not a pattern, or one that Python reads as such: `[^]` is any character in JavaScript."""
-    try:
-        re.compile(pattern if isinstance(pattern, str) else "")
-    except (re.error, OverflowError, RecursionError):
-        return False
-    return not isinstance(pattern, str) or "[^]" not in pattern
+def warn_of_agentv(entries: Any, path: KeyPath, problems: Problems) -> None:
+    """Warn of entries in a file with `tests` that AgentV (TypeScript) reads in another way."""
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        for message in _agentv_differences(entry) if isinstance(entry, dict) else ():
+            problems.warning((*path, index), f"AgentV (TypeScript) {message}", topic=message)
+
+
+def _agentv_differences(entry: dict[str, Any]) -> Iterator[str]:
+    if isinstance(entry.get("value"), int | float):
+        yield "ignores an assertion whose value is not text. Put the value into quotes"
+    for field in _dicts(entry.get("fields")):
+        if "DD/MM" in str(field.get("formats")):
+            yield "reads 02/01/2024 as 1 February, whatever 'formats' has"
+    for member in (member for key in LISTS for member in _dicts(entry.get(key))):
+        if not {"weight", "negate"}.isdisjoint(member) or str(member.get("type")).startswith("not-"):
+            yield "ignores 'weight' and 'negate' of the members of a composite. Use `weights` of its `aggregator`"
+
+
+def _dicts(items: Any) -> list[dict[str, Any]]:
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def _is_share(entry: dict[str, Any]) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import inspect
 import os
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -48,9 +47,6 @@ _ALWAYS = frozenset(KNOWN) - {"texts", "options", "context"}
 """The arguments of a function with `**kwargs`. `texts` is only for embeddings; the others are those of promptfoo."""
 
 
-_PARAMETERS = 3
-"""The number of parameters of a provider of promptfoo: the prompt, options and a context."""
-
 _REMEMBERED = 16
 """The number of answers that the usual size is mainly a mean of."""
 
@@ -68,7 +64,7 @@ class FunctionResponder:
             self._arguments["prompt"] = lambda request: messages_as_json(request.messages)
         config = settings.config or {}
         self._arguments["options"] = lambda _: {"config": copy.deepcopy(config), "env": {}}
-        call = call if settings.config is None else _with_names(call)
+        call = call if settings.config is None else service("promptfoo-call", "A provider of promptfoo")(call)
         self._function: FunctionCall[Request] = FunctionCall(call, label, self._arguments, "prompt", _ALWAYS)
         self._has_options = {"options", "context"} <= set(self._function.names)
         self._has_config = settings.config is not None
@@ -99,10 +95,9 @@ class FunctionResponder:
             if size > LARGE_BYTES or self._usual_bytes:
                 self._learn(size)
                 await hold_bytes(size - reserved)
-            if self._is_provider(value):
-                response: Response = service("promptfoo-response", "A provider of promptfoo")(value)
-                return response
-            return response_from_value(value)
+            is_provider = self._is_provider(value)
+            read = service("promptfoo-response", "A provider of promptfoo") if is_provider else response_from_value
+            return cast("Response", read(value))
         except TargetFailure:
             raise
         except TimeoutError as error:
@@ -137,18 +132,6 @@ class FunctionResponder:
     def _failure(self, error: BaseException) -> TargetFailure:
         kind: ErrorClass = "timeout" if isinstance(error, TimeoutError) else "process"
         return TargetFailure(kind, describe(error, self._home))
-
-
-def _with_names(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a provider of promptfoo, which is called by position, with the names that its parameters have there."""
-    try:
-        parameters = list(inspect.signature(call).parameters.values())
-    except (TypeError, ValueError):
-        return call
-    is_plain = all(item.kind is item.POSITIONAL_OR_KEYWORD for item in parameters)
-    if len(parameters) != _PARAMETERS or not is_plain or all(item.name in KNOWN for item in parameters):
-        return call
-    return lambda prompt, options, context: call(prompt, options, context)
 
 
 def _size_of(value: object) -> int:

@@ -37,6 +37,7 @@ from agentv.model.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.model.message import ROLES, Message
 from agentv.model.origin import Place
 from agentv.model.values import FrozenDict, NestingError, freeze
+from agentv.settings.evaluator_reader import ListsTests
 from agentv.settings.settings_reader import aliases_of, known_keys, read_settings, read_value
 from agentv.support.yaml.yaml_writer import WrittenInt
 
@@ -72,7 +73,7 @@ class CaseBuilder(msgspec.Struct):
     header: Header
     reader: MessageReader
     is_agentmark: bool = False
-    outcome_optional: bool = False
+    outcome_optional: ListsTests = False
     settings_file: str = ""
     item_ids: ItemIds = msgspec.field(default_factory=ItemIds)
 

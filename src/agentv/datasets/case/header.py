@@ -21,7 +21,14 @@ from agentv.model.diagnostics import KeyPath, Problem, Problems, field_name
 from agentv.model.evaluator import DEFAULT_EVALUATOR, RUBRIC_TYPE, EvaluatorSpec, Execution
 from agentv.model.values import FrozenDict, freeze
 from agentv.model.workspace_settings import Workspace
-from agentv.settings.evaluator_reader import named, read_entries, read_entry, with_agentv_defaults
+from agentv.settings.evaluator_reader import (
+    ListsTests,
+    named,
+    read_entries,
+    read_entry,
+    warn_of_agentv,
+    with_agentv_defaults,
+)
 from agentv.settings.project import CONFIG_FILE
 from agentv.settings.settings_reader import read_settings, read_value
 from agentv.support.patterns import upward
@@ -48,7 +55,10 @@ DEFAULT_CHOICE = EvaluatorChoice((DEFAULT_EVALUATOR,), kind_only=True)
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The validated settings of a dataset, with defaults."""
+    """The validated settings of a dataset, with defaults.
+
+    `requires_agentv_pass`: in cases without a threshold of their own, `required: true` is not that of the dataset.
+    """
 
     dataset: str
     description: str = ""
@@ -64,6 +74,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     prompt_failed: bool = False
     format: str | None = None
     cluster: str | None = None
+    requires_agentv_pass: bool = False
     metadata: FrozenDict = FrozenDict()
     tags: tuple[str, ...] = ()
 
@@ -82,7 +93,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_header(
-    data: dict[str, Any], default_name: str, finder: FileFinder, problems: Problems, *, lists_tests: bool = False
+    data: dict[str, Any], default_name: str, finder: FileFinder, problems: Problems, *, lists_tests: ListsTests = False
 ) -> Header:
     """Read a dataset's settings, and add the problems in them to `problems`.
 
@@ -105,12 +116,14 @@ def read_header(
     prompts = _read_prompts(data, keys, finder, problems)
     evaluators = read_evaluators(data, finder, (), problems, lists_tests=lists_tests) or DEFAULT_CHOICE
     inherit = None if keys.execution is None else keys.execution.inherit_evaluators
+    execution_limit = None if keys.execution is None else keys.execution.threshold
     return Header(
         dataset=(keys.dataset or "").strip() or default_name,
         description=keys.description or "",
         execution=execution,
         evaluators=evaluators,
-        inherit_evaluators=lists_tests and not evaluators.kind_only if inherit is None else inherit,
+        requires_agentv_pass=lists_tests == "agentv-4" and execution_limit is not None,
+        inherit_evaluators=bool(lists_tests) and not evaluators.kind_only if inherit is None else inherit,
         input=read_suite_input(data, MessageReader(finder), problems),
         preprocessors=() if keys.preprocessors is None else read_preprocessors(keys.preprocessors, problems),
         workspace=workspace,
@@ -189,7 +202,7 @@ def _patterns(path: str, modified: int) -> tuple[str, ...]:  # noqa: ARG001  # a
 
 
 def read_evaluators(
-    data: dict[str, Any], finder: FileFinder, path: KeyPath, problems: Problems, *, lists_tests: bool = False
+    data: dict[str, Any], finder: FileFinder, path: KeyPath, problems: Problems, *, lists_tests: ListsTests = False
 ) -> EvaluatorChoice | None:
     """Return the evaluators of a document, a case or a turn: `execution.evaluators`, its list, or its `evaluator`.
 
@@ -211,6 +224,8 @@ def read_evaluators(
         entries = with_own_types(with_includes(entries, finder, list_place, problems), finder)
         if lists_tests or list_place[-1] != "evaluators":
             entries = with_agentv_defaults(entries, lists_tests=lists_tests)
+        if lists_tests == "agentv-4":
+            warn_of_agentv(entries, list_place, problems)
         return EvaluatorChoice(_read_entries(entries, list_place, problems))
     if kind is None:
         return None
@@ -254,6 +269,9 @@ def case_evaluators(
     if execution is not None and execution.skip_defaults:
         inherit, shared = False, DEFAULT_CHOICE
     specs = effective_evaluators(own, shared, rubric, inherit=inherit)
+    if header.requires_agentv_pass and (execution is None or execution.threshold is None):
+        # AgentV (TypeScript) requires 0.8, whatever the threshold of the suite.
+        specs = tuple(msgspec.structs.replace(spec, required=0.8) if spec.required is True else spec for spec in specs)
     if is_bare:
         by_default = own is None and rubric is None and shared is DEFAULT_CHOICE
         candidates = () if by_default else specs

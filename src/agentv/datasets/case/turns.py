@@ -10,6 +10,7 @@ from agentv.datasets.case.shorthand import MessageReader, note_unknown
 from agentv.model.case import Turn
 from agentv.model.diagnostics import KeyPath, Problems, field_name
 from agentv.model.message import Message
+from agentv.settings.evaluator_reader import ListsTests
 from agentv.settings.settings_reader import field_of, read_value
 
 CONVERSATION_KEYS = ("mode", "aggregation", "on_turn_failure", "window_size")
@@ -36,7 +37,7 @@ def _type_of(key: str) -> Any:
 
 
 def read_turn(
-    data: Any, path: KeyPath, reader: MessageReader, problems: Problems, *, lists_tests: bool = False
+    data: Any, path: KeyPath, reader: MessageReader, problems: Problems, *, lists_tests: ListsTests = False
 ) -> Turn:
     """Read one entry of `turns`; after an error it is incomplete."""
     if not isinstance(data, dict):

@@ -176,18 +176,19 @@ def _is_data(text: str) -> bool:
 class Equals(AgainstReference, frozen=True, kw_only=True, dict=True):
     """The answer equals a text or a JSON value. A text with a JSON object or list also equals the same JSON.
 
-    With `exact`, white space at the ends counts, and a text equals only the same text.
+    With `exact`, white space at the ends counts, and a text equals only the same text. `exact: trimmed` is the same
+    without the white space.
     """
 
     value: Scalar | dict[str, Any] | list[Any] | None = None
-    exact: bool = False
+    exact: bool | Literal["trimmed"] = False
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 if the answer equals the text or the JSON value, otherwise 0."""
         reference = reference_value(judgement) if self.value is None else self.value
-        answer = judgement.candidate_answer if self.exact else judgement.candidate_answer.strip()
+        answer = judgement.candidate_answer if self.exact is True else judgement.candidate_answer.strip()
         # A number also equals its own text, which JSON may write differently.
-        holds = isinstance(reference, str | int | float) and answer == written(reference, self.exact)
+        holds = isinstance(reference, str | int | float) and answer == written(reference, self.exact is True)
         is_text = isinstance(reference, str) and (self.exact or not _is_data(reference))
         if not holds and not is_text:
             with suppress(ValueError, RecursionError):

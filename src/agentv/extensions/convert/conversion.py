@@ -27,7 +27,7 @@ from agentv.model.diagnostics import did_you_mean
 from agentv.model.evaluator import execution_to_data
 from agentv.model.values import to_json
 from agentv.registry import FOREIGN_FORMATS
-from agentv.settings.evaluator_reader import with_agentv_defaults
+from agentv.settings.evaluator_reader import ListsTests, with_agentv_defaults
 from agentv.support.hash_table import PackedIds
 from agentv.support.yaml.yaml_writer import WrittenInt
 
@@ -198,7 +198,8 @@ class Conversion:
         """Return a header, a case or a turn with the defaults of evaluators that only files with `tests` have."""
         if not self._dataset.document.lists_tests:
             return data
-        changed = {key: with_agentv_defaults(data[key], lists_tests=True) for key in LIST_KEYS if key in data}
+        lists_tests: ListsTests = "agentv-4" if self._dataset.document.mapped is None else True
+        changed = {key: with_agentv_defaults(data[key], lists_tests=lists_tests) for key in LIST_KEYS if key in data}
         if isinstance(data.get("execution"), dict):
             changed["execution"] = self._with_defaults(data["execution"])
         if isinstance(data.get("turns"), list):

@@ -1,9 +1,11 @@
-"""Read what a Python provider of promptfoo returns, `call_api(prompt, options, context)`."""
+"""Call a Python provider of promptfoo, `call_api(prompt, options, context)`, and read what it returns."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,12 +14,28 @@ from agentv.model.message import Message
 from agentv.model.response import Response, TargetFailure
 from agentv.support.javascript.values import number_text
 from agentv.targets.answers import response_from_object
+from agentv.targets.python_call import KNOWN
+
+_PARAMETERS = 3
+"""The number of parameters of a provider: the prompt, options and a context."""
 
 _EXPONENTS = 1e21
 """Numbers from here on are written with an exponent."""
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 _MOST_INDEX = 2**32 - 1
+
+
+def with_names(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a provider of promptfoo, which is called by position, with the names that its parameters have there."""
+    try:
+        parameters = list(inspect.signature(call).parameters.values())
+    except (TypeError, ValueError):
+        return call
+    is_plain = all(item.kind is item.POSITIONAL_OR_KEYWORD for item in parameters)
+    if len(parameters) != _PARAMETERS or not is_plain or all(item.name in KNOWN for item in parameters):
+        return call
+    return lambda prompt, options, context: call(prompt, options, context)
 
 
 def read_response(value: Any) -> Response:
