@@ -198,14 +198,16 @@ def test_variables_are_empty_if_missing_and_may_name_others(folder, example):
 @pytest.mark.parametrize(
     ("provider", "expected"),
     [
-        ("openai:gpt-4o", {"provider": "openai", "model": "gpt-4o"}),
+        ("openai:gpt-4o", {"provider": "openai", "model": "gpt-4o", "temperature": 0, "max_output_tokens": 1024}),
         ("openai:responses:gpt-5", {"provider": "openai", "api": "responses", "model": "gpt-5"}),
-        ("anthropic:claude-haiku-4-5", {"provider": "anthropic", "model": "claude-haiku-4-5"}),
+        (
+            {"id": "anthropic:claude-haiku-4-5", "config": {"temperature": 1, "max_tokens": 9}},
+            {"provider": "anthropic", "model": "claude-haiku-4-5", "temperature": 1, "max_output_tokens": 9},
+        ),
         ("google:gemini-2.5-flash", {"provider": "gemini", "model": "gemini-2.5-flash"}),
         ("bedrock:us.amazon.nova-lite-v1:0", {"provider": "bedrock", "model": "us.amazon.nova-lite-v1:0"}),
         ("ollama:chat:llama3.2:1b", {"provider": "ollama", "model": "llama3.2:1b"}),
-        ("openrouter:qwen/qwen3", {"provider": "openrouter", "model": "qwen/qwen3"}),
-        ("groq:llama-3", {"provider": "groq", "model": "llama-3"}),
+        ({"id": "groq:llama-3", "config": {"omitDefaults": True}}, {"provider": "groq", "model": "llama-3"}),
         ("echo", {"provider": "mock"}),
         (
             "exec:./run.sh -x",
@@ -218,10 +220,20 @@ def test_variables_are_empty_if_missing_and_may_name_others(folder, example):
             },
         ),
         (
-            {"id": "azure:chat:my-gpt", "config": {"apiHost": "x.openai.azure.com", "apiVersion": "2024-06-01"}},
+            {
+                "id": "azure:chat:my-gpt",
+                "config": {
+                    "apiHost": "x.openai.azure.com",
+                    "apiVersion": "2024-06-01",
+                    "temperature": 0,
+                    "max_tokens": 1,
+                },
+            },
             {
                 "provider": "azure",
                 "model": "my-gpt",
+                "temperature": 0,
+                "max_output_tokens": 1,
                 "endpoint": "https://x.openai.azure.com",
                 "version": "2024-06-01",
             },
@@ -232,6 +244,7 @@ def test_variables_are_empty_if_missing_and_may_name_others(folder, example):
                 "provider": "openai",
                 "model": "local",
                 "base_url": "http://localhost:9/v1",
+                "temperature": 0,
                 "max_output_tokens": 5,
                 "extra_body": {"stop": ["x"]},
             },
@@ -262,7 +275,7 @@ def test_providers_become_targets(provider, expected):
 
 
 @pytest.mark.parametrize(
-    "provider", ["promptfoo:redteam:crescendo", "openai:image:dall-e-3", "webhook:http://x", 3, {}]
+    "provider", ["promptfoo:redteam:crescendo", "openai:image:dall-e-3", "file://mine.rb", "webhook:http://x", 3, {}]
 )
 def test_a_provider_without_a_counterpart_is_refused_by_name(provider):
     with pytest.raises(UnmappedProvider):

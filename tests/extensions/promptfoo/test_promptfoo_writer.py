@@ -115,6 +115,8 @@ CONVERTED = [
         {"type": "assert-set", "assert": [{"type": "is-json"}]},
         "the evaluator `token_usage`",
     ),
+    ({"type": "python", "code": "return len(output) < 9"}, {"type": "python", "value": "len(output) < 9"}, ""),
+    ({"type": "python", "code": "a = 1\nreturn a"}, {"type": "python", "value": "a = 1\nreturn a"}, ""),
 ]
 
 

@@ -19,7 +19,9 @@ from agentv.extensions.promptfoo.config_templates import check_templates, render
 from agentv.extensions.promptfoo.text_assertions import OVERLAP, TEXT_TYPES, is_number, text_entry
 from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.model.diagnostics import did_you_mean
+from agentv.model.values import to_json
 
+_PATTERN = frozenset("*?")
 ABOVE_ZERO = 1e-9
 """The minimum of a number that passes if it is above 0."""
 
@@ -39,17 +41,17 @@ EMBEDDED = ("similar", "similar:cosine")
 _KNOWN = (*(*TEXT_TYPES, *_JUDGED, *EMBEDDED, "javascript", "python", "latency", "cost", "skill-used", "assert-set"),)
 _REFUSED = {
     "webhook": "agentv does not send answers to a web address",
-    "select-best": "compare two runs with `agentv compare`, or use `pairwise`",
-    "max-score": "compare runs with `agentv compare`",
     "moderation": "it calls the moderation API of OpenAI; `moderation` here is a judge",
     "guardrails": "the target does not report guardrails",
     "perplexity perplexity-score": "it needs the log probabilities of the answer",
     "classifier": "it calls a classifier of Hugging Face",
     "pi": "it calls a service of another company",
-    "is-sql contains-sql is-xml contains-xml is-html contains-html": "there is no such check; use `python`",
-    "gleu meteor": "use `bleu`, `rouge` or `similarity`",
+    "is-sql contains-sql": "call node-sql-parser in a `javascript` assertion with a file, or use `python`",
+    "is-xml contains-xml is-html": "there is no such check; use `python`",
+    "meteor": "it needs WordNet; use `gleu`, `bleu`, `rouge-n` or `similar`",
+    "human": "label the answers with `agentv view --label`",
     "ruby": "Ruby is not supported",
-    "finish-reason tool-call-f1 is-valid-openai-tools-call is-valid-openai-function-call is-valid-function-call": (
+    "finish-reason is-valid-openai-tools-call is-valid-openai-function-call is-valid-function-call": (
         "use `tool_trajectory` or `python`"
     ),
     "trace-error-spans trace-span-count trace-span-duration": "spans are not recorded; use `execution_metrics`",
@@ -58,6 +60,12 @@ _REFUSED = {
     "conversation-relevance": "use `llm_judge`",
 }
 REFUSED = {name: why for names, why in _REFUSED.items() for name in names.split()}
+_COMPARED = {
+    "select-best": "`agentv select`, which chooses the best of several targets or prompts",
+    "max-score": "`agentv select`, or `agentv compare` for the scores of two runs",
+}
+"""Types that compare the answers of all targets and prompts after they were scored. A job is scored alone."""
+
 _COMMON = {"type", "value", "threshold", "weight", "metric", "provider", "transform", "config", "rubricPrompt"}
 _CODE_FILE = re.compile(r"file://(?P<file>.+?\.(?P<kind>py|[cm]?[jt]s))(?::(?P<name>\w+))?$")
 
@@ -154,6 +162,9 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None
     if type_ in REFUSED or type_.startswith("promptfoo:"):
         grading.lose(f"an assertion of type '{full_type}': {REFUSED.get(type_, 'it belongs to red-team tests')}")
         return None
+    if full_type in _COMPARED:
+        what = "compares the answers of all providers and prompts, and here each answer is scored alone"
+        raise ValueError(f"The assertion '{full_type}' {what}. Remove it, and use {_COMPARED[full_type]}")
     value = _value(assertion.get("value"), type_, grading)
     own, least = _translated(type_, value, assertion, grading)
     if own is None:
@@ -163,15 +174,16 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None
         grading.lose(f"an assertion of type '{full_type}' with settings that have no counterpart")
         return None
     if negated:
-        # Code that throws fails, negated or not, so that it is an error here.
+        # Code that throws fails, negated or not, so that it is an error here. Of a list of tools, none may be used.
         throws = {"on_throw": "error"} if "on_throw" in own else {}
-        own, least = {**own, **throws, "negate": True}, _negated_minimum(least)
+        is_list = type_ == "trajectory:tool-used" and isinstance(value, list)
+        own, least = {**own, **throws, "negate": True}, 1.0 if is_list else _negated_minimum(least)
     return {**own, **_common(assertion, grading, least)}
 
 
 def _negated_minimum(least: float) -> float:
     """Return the minimum of one minus the score: above the limit fails, so the score must stay below it."""
-    return 1.0 if least in (0.0, 1.0, ABOVE_ZERO) else min(1.0, 1 - least + ABOVE_ZERO)
+    return 1.0 if least in (0.0, ABOVE_ZERO) else min(1.0, 1 - least + ABOVE_ZERO)
 
 
 def _common(assertion: dict[str, Any], grading: Grading, least: float) -> dict[str, Any]:
@@ -192,18 +204,20 @@ def _common(assertion: dict[str, Any], grading: Grading, least: float) -> dict[s
 def _value(value: Any, type_: str, grading: Grading) -> Any:
     if isinstance(value, str) and value.startswith("package:"):
         raise ValueError(f"The value of '{type_}' is a function of the package {value}, which is not called")
-    if isinstance(value, str) and value.startswith("file://"):
+    if _is_file(value):
         if type_ in ("javascript", "python"):
             return value
         if _CODE_FILE.match(value):
             raise ValueError(f"The value of '{type_}' is the function {value}, which is not called")
         return grading.read_file(value)
     if isinstance(value, list):
-        value = [
-            grading.read_file(item) if isinstance(item, str) and item.startswith("file://") else item for item in value
-        ]
+        value = [grading.read_file(item) if _is_file(item) else item for item in value]
     check_templates(value)
-    return rendered(value, grading.variables)
+    return value if isinstance(value, dict) else rendered(value, grading.variables)
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("file://")
 
 
 def _translated(
@@ -287,12 +301,18 @@ def _measured(type_: str, value: Any, threshold: Any) -> dict[str, Any] | None:
             raise ValueError(f"The assertion '{type_}' has no threshold")
         return {"type": "latency", "threshold": limit} if type_ == "latency" else {"type": "cost", "budget": limit}
     if type_ == "skill-used":
-        return {"type": "skill_trigger", "skill": text_of(value.get("name") if isinstance(value, dict) else value)}
+        matcher = value[0] if isinstance(value, list) and len(value) == 1 else value
+        matcher = {"name": matcher} if isinstance(matcher, str) else matcher
+        if not isinstance(matcher, dict) or matcher.keys() != {"name"}:
+            raise ValueError("'skill-used' is supported for one skill, without `pattern`, `min` and `max`")
+        return {"type": "skill_trigger", "skill": text_of(matcher["name"]).strip()}
     return _trajectory(type_, value) if type_.startswith("trajectory:") else None
 
 
 def _trajectory(type_: str, value: Any) -> dict[str, Any] | None:
     data = value if isinstance(value, dict) else {"name": value}
+    if not _PATTERN.isdisjoint(to_json({key: item for key, item in data.items() if "arg" not in key}).decode()):
+        return None  # names are not patterns here
     if type_ == "trajectory:tool-used":
         names = value if isinstance(value, list) else [data.get("name", data.get("pattern"))]
         least = data.get("min", 1) if isinstance(value, dict) else 1
@@ -307,10 +327,11 @@ def _trajectory(type_: str, value: Any) -> dict[str, Any] | None:
         calls = [{"tool": step if isinstance(step, str) else step.get("name", "")} for step in steps]
         mode = "exact" if data.get("mode") == "exact" and not isinstance(value, list) else "in_order"
         return {"type": "tool_trajectory", "mode": mode, "args_match": "ignore", "expected": calls}
-    if type_ == "trajectory:tool-args-match" and isinstance(data.get("name"), str):
+    is_plain = isinstance(data.get("name"), str) and not {"defaults", "ignore"} & data.keys()
+    if type_ == "trajectory:tool-args-match" and is_plain:
         match = "exact" if data.get("mode") == "exact" else "superset"
         call = {"tool": data["name"], "args": data.get("args", data.get("arguments", {}))}
         return {"type": "tool_trajectory", "mode": "in_order", "args_match": match, "expected": [call]}
-    if type_ == "trajectory:step-count" and is_number(data.get("max")) and "min" not in data:
+    if type_ == "trajectory:step-count" and data.keys() == {"type", "max"} and data["type"] == "tool":
         return {"type": "execution_metrics", "max_tool_calls": int(data["max"])}
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,19 +14,31 @@ from agentv.support.templates import TemplateProblem
 
 _PLACEHOLDER = re.compile(r"\{\{(?:[^}]|\}(?!\}))*\}\}")
 _VARIABLE = re.compile(r"""\benv(?:\.(\w+)|\[\s*['"]([^'"]+)['"]\s*\])""")
-_ENV = re.compile(r"""\{\{\s*env(?:\.(\w+)|\[\s*['"](\w+)['"]\s*\])\s*\}\}""")
+_ENV = re.compile(
+    r"""\{\{-?\s*env(?:\.(\w+)|\[\s*['"](\w+)['"]\s*\])"""
+    r"""(?:\s*\|\s*default\(\s*(?:'([^']*)'|"([^"]*)")\s*(?:,\s*true\s*)?\))?\s*-?\}\}"""
+)
+_ENV_USE = re.compile(r"\{[{%][^}]*\benv\s*[.\[]")
 
 
 def with_variable_marks(value: Any, own: Mapping[str, Any]) -> Any:
     """Return data with `{{env.X}}` as `${{ X }}`, or as the value that the configuration sets in its own `env`."""
     if isinstance(value, str):
-        return _ENV.sub(lambda found: _marked(found[1] or found[2], own), value) if "env" in value else value
+        text = _ENV.sub(lambda found: _marked(found, own), value) if "env" in value else value
+        if "env" in text and _ENV_USE.search(text):
+            raise ValueError(f"'env' can only be inserted as `{{{{ env.NAME }}}}`, or with a default: {value[:80]}")
+        return text
     if isinstance(value, dict):
         return {key: with_variable_marks(item, own) for key, item in value.items()}
     return [with_variable_marks(item, own) for item in value] if isinstance(value, list) else value
 
 
-def _marked(name: str, own: Mapping[str, Any]) -> str:
+def _marked(match: re.Match[str], own: Mapping[str, Any]) -> str:
+    """Return the mark of a variable; the default in the template if the variable is not set."""
+    name = match[1] or match[2]
+    default = match[3] if match[3] is not None else match[4]
+    if default is not None and name not in own and not os.environ.get(name):
+        return default
     return str(own[name]) if name in own else f"${{{{ {name} }}}}"
 
 

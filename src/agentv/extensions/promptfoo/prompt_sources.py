@@ -19,6 +19,7 @@ from agentv.extensions.promptfoo.config_templates import is_template
 from agentv.extensions.promptfoo.functions.prompt_function import PromptFunction
 from agentv.extensions.promptfoo.nunjucks.prompt import prompt_names
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
+from agentv.model.values import to_json
 from agentv.support.templates import TemplateProblem
 
 _FUNCTIONS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".py")
@@ -145,7 +146,8 @@ def _written(value: Any) -> Iterator[tuple[str, str, Any]]:
     if isinstance(value, dict):  # a file name and its label
         yield from ((text_of(label), path, None) for path, label in value.items())
         return
-    for item in value if isinstance(value, list) else [value]:
+    items = value if isinstance(value, list) else [value]
+    for item in {to_json(item): item for item in items}.values():  # equal prompts are one
         if isinstance(item, dict):
             raw = next((item[key] for key in ("raw", "prompt", "file", "id") if not is_blank(item.get(key))), "")
             label = next((item[key] for key in ("label", "display", "id") if not is_blank(item.get(key))), "")

@@ -16,6 +16,7 @@ _TYPES = frozenset(
         *("equals", "contains", "icontains", "contains-any", "contains-all", "icontains-any", "icontains-all", "regex"),
         *("starts-with", "is-json", "contains-json", "similar", "levenshtein", "rouge-n", "bleu", "llm-rubric", "cost"),
         *("factuality", "model-graded-factuality", "model-graded-closedqa", "answer-relevance", "context-recall"),
+        *("gleu", "contains-html", "tool-call-f1", "select-best", "max-score"),
         *("context-faithfulness", "context-relevance", "latency", "g-eval", "is-refusal", "word-count", "skill-used"),
     }
 )

@@ -14,8 +14,9 @@ from agentv.datasets.foreign.values import is_blank, metadata_of, object_at, tex
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, Document, ReadOptions, Source
 from agentv.errors import InvalidDatasetError
 from agentv.extensions.promptfoo.assertion_entries import Grading, entries_of
-from agentv.extensions.promptfoo.config_templates import rendered
+from agentv.extensions.promptfoo.config_templates import names_of, rendered
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
+from agentv.extensions.promptfoo.provider_entries import provider_parts
 from agentv.extensions.promptfoo.suite import PROBLEM, Suite, files_used, ignore
 from agentv.extensions.promptfoo.test_sources import (
     combinations,
@@ -24,6 +25,7 @@ from agentv.extensions.promptfoo.test_sources import (
     with_files,
 )
 from agentv.model.evaluator import EvaluatorFailure
+from agentv.model.values import digest
 from agentv.support.user_code import importing_nothing
 from agentv.trust.inventory import NamedUse
 
@@ -36,10 +38,21 @@ _LOST = {
     "tracing": "tracing: agentv has its own traces (--dump-traces)",
     "redteam": "redteam: agentv does not generate attacks; its tests run if they are in a file",
 }
+_OPTIONS_LOST = {
+    "filterRange": "all tests are run; use `--case`, or `--sample`",
+    "filterSample": "all tests are run; use `--sample` with `--seed`",
+    "vars": "write the variables into `defaultTest`",
+    "envPath": "only `.env` is read",
+    "delay": "calls are paced by rate limits",
+    "maxEvalTimeMs": "use `--deadline`",
+    "generateSuggestions": "agentv does not suggest prompts",
+}
+"""Options of a run, in `evaluateOptions` and `commandLineOptions`, that change its results."""
+
 _TEST_KEYS = ("vars", "assert", "options", "metadata", "description", "threshold", "prompts", "providers", "provider")
 _OPTIONS = (
     *("transform", "transformVars", "prefix", "suffix", "provider", "disableVarExpansion", "postprocess"),
-    *("disableDefaultAsserts", "runSerially", "disableConversationVar"),
+    *("disableDefaultAsserts", "runSerially", "disableConversationVar", "storeOutputAs"),
 )
 
 
@@ -85,10 +98,12 @@ class _PromptfooConfig(ForeignFormat):
         suite = _with_graders(_suite(file.path, lose), lose)
         for path, text in suite.files.dates.items():
             lose(f"the date {text} in {path}: without quotes it is an empty object in promptfoo, as it is here")
-        for key, why in _LOST.items():
-            if not is_blank(document.get(key)) and document[key] is not False:
-                lose(why)
-        options = {**object_at(document, "commandLineOptions"), **object_at(document, "evaluateOptions")}
+        options = {**object_at(document, "evaluateOptions"), **object_at(document, "commandLineOptions")}
+        for reason in (
+            *(why for key, why in _LOST.items() if document.get(key)),
+            *(f"{key}: {why}" for key, why in _OPTIONS_LOST.items() if options.get(key)),
+        ):
+            lose(reason)
         execution: dict[str, Any] = {"targets": suite.targets.names} if suite.targets.names else {}
         for key, name in (("repeat", "trials"), ("maxConcurrency", "workers")):
             if isinstance(options.get(key), int) and options[key] >= 1:
@@ -144,6 +159,7 @@ def _with_graders(suite: Suite, lose: Lose) -> Suite:
     for record in suite.tests(lose):
         if isinstance(record.data, dict):
             suite.targets.add_graders(record.data, templates)
+            suite.stored |= {text_of(object_at(record.data, "options").get("storeOutputAs"))} - {""}
     return suite
 
 
@@ -168,12 +184,9 @@ def case_rows(suite: Suite, test: dict[str, Any], lose: Lose) -> Iterable[dict[s
     options = object_at(test, "options")
     for key in options.keys() - set(_OPTIONS):
         lose(f"'{key}' in the options of a test")
-    if "providerOutput" in test:
-        lose("'providerOutput': the target answers itself")
     variables = object_at(test, "vars")
     try:
-        if PROBLEM in test:
-            raise ValueError(test[PROBLEM])
+        _check_test(suite, test, variables)
         variables = transformed_variables(variables, options.get("transformVars"), suite.files)
         texts = [prompt.text for prompt in suite.prompts if prompt.text]
         variables = with_files(variables, suite.files, texts[0] if len(texts) == 1 else "")
@@ -188,6 +201,18 @@ def case_rows(suite: Suite, test: dict[str, Any], lose: Lose) -> Iterable[dict[s
             yield _refused(error, _case_name(test, values, told_apart), values)
 
 
+def _check_test(suite: Suite, test: dict[str, Any], variables: dict[str, Any]) -> None:
+    """Raise ValueError if the variables or the answer of a test cannot be used."""
+    if PROBLEM in test:
+        raise ValueError(test[PROBLEM])
+    if not isinstance(test.get("providerOutput", ""), str):
+        raise ValueError("'providerOutput' must be text; data is not supported")
+    templates = [*map(text_of, variables.values()), *(prompt.text for prompt in suite.prompts)]
+    for name in sorted(suite.stored - variables.keys()):
+        if any(name in names_of(text) for text in templates):
+            raise ValueError(f"'{{{{{name}}}}}' is the output of another test (`storeOutputAs`). Use `turns` instead")
+
+
 def _refused(error: Exception, name: Any, values: dict[str, Any]) -> BadRow:
     hint = "The file was read as a configuration of promptfoo"
     return BadRow(str(error), hint=hint, row=_identified({"input": values}, name))
@@ -199,6 +224,8 @@ def _variants(
     """Yield one case, or one for each prompt if not every target gets every prompt."""
     row = _row(suite, test, variables, lose)
     name = _case_name(test, variables, told_apart)
+    if suite.prompts and not (isinstance(name, str) and name.strip()):
+        name = f"test-{digest([variables, digest(test['assert'])])[:10]}"  # as in results of promptfoo
     prompts = _prompts_for(suite, test)
     pairs = _targets_by_prompt(suite, test, prompts)
     everything = [suite.targets.names] * len(suite.prompts)
@@ -248,7 +275,12 @@ def _targets_by_prompt(suite: Suite, test: dict[str, Any], prompts: list[PromptT
         names = [name for name in names if suite.targets.is_selected(name, [str(pattern) for pattern in patterns])]
     if not is_blank(test.get("provider")):
         target = suite.targets.add(test["provider"])
-        names = [] if target is None else [target]
+        if target is None:
+            id, _ = provider_parts(test["provider"])
+            raise ValueError(f"The provider of the test has no counterpart here: {id}. Define a target in its place")
+        names = [target]
+    if "providerOutput" in test:
+        names = [suite.targets.add_answer(name, test["providerOutput"]) for name in names]
     return {
         prompt.id: [
             name for name in names if prompt.target in ("", name) and suite.targets.accepts(name, prompt.is_named)
@@ -263,13 +295,19 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
     has_threshold = isinstance(threshold, int | float) and not isinstance(threshold, bool)
     if has_threshold and threshold > 1:
         raise ValueError(f"The threshold of the test is {threshold}, and no score is above 1")
+    reasons: list[str] = []
+
+    def lose_and_keep(reason: str) -> None:
+        reasons.append(reason)
+        lose(reason)
+
     grading = Grading(
         variables=variables,
         has_threshold=has_threshold,
         judge=lambda given: suite.targets.judge(given, options.get("provider")),
         embedder=lambda given: suite.targets.embedder(given, options.get("provider")),
         read_file=lambda name: suite.files.content(name),
-        lose=lose,
+        lose=lose_and_keep,
         templates=object_at(suite.data, "assertionTemplates"),
     )
     transform = options.get("transform") or options.get("postprocess")
@@ -278,7 +316,8 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
         lose("'_conversation': each test is a case of its own; use `turns` for a conversation")
     evaluators = entries_of(test.get("assert"), grading, transform)
     if test.get("assert") and not evaluators:
-        raise ValueError("None of the assertions of the test has a counterpart here, so its answers cannot be scored")
+        why = "; ".join(reasons)
+        raise ValueError(f"None of the assertions of the test has a counterpart here, so it cannot be scored: {why}")
     context = variables.get("context")
     row: dict[str, Any] = {
         "input": variables,

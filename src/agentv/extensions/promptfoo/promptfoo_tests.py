@@ -49,6 +49,7 @@ class _LooseTests(Suite):
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.stored = set()
         self.files = SuiteFiles(os.path.dirname(path))
         self.targets = SuiteTargets([], self.files, ignore)
         self.data, self.prompts, self.default, self.lines = {}, [], {}, None

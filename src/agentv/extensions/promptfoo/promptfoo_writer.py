@@ -217,7 +217,10 @@ def _is_share(value: Any) -> bool:
 def _code(type_: str, settings: dict[str, Any]) -> dict[str, Any]:
     more = {key: settings[key] for key in ("threshold", "config") if settings.get(key) not in (None, {})}
     if "code" in settings:
-        return {"type": type_, "value": settings["code"], **more}
+        code = settings["code"].strip()
+        # One line is an expression there, and more are the body of a function.
+        value = settings["code"] if "\n" in code else code.removeprefix("return ").rstrip("; ")
+        return {"type": type_, "value": value, **more}
     return {"type": type_, "value": f"file://{settings.get('file', settings.get('function'))}", **more}
 
 

@@ -31,6 +31,7 @@ _SAME = {
     "azureopenai": "azure",
     "google": "gemini",
     "palm": "gemini",
+    "hf": "huggingface",
 }
 _COMPATIBLE = {
     "localai": ("http://localhost:8080/v1", ""),
@@ -38,7 +39,17 @@ _COMPATIBLE = {
     "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
     "perplexity": ("https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
     "hyperbolic": ("https://api.hyperbolic.xyz/v1", "HYPERBOLIC_API_KEY"),
-    "alibaba": ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
+    **dict.fromkeys(
+        ("alibaba", "alicloud", "aliyun", "dashscope"),
+        ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
+    ),
+    "aimlapi": ("https://api.aimlapi.com/v1", "AIML_API_KEY"),
+    "cometapi": ("https://api.cometapi.com/v1", "COMETAPI_KEY"),
+    "llamaapi": ("https://api.llama.com/compat/v1", "LLAMA_API_KEY"),
+    "minimax": ("https://api.minimax.io/v1", "MINIMAX_API_KEY"),
+    "novita": ("https://api.novita.ai/openai/v1", "NOVITA_API_KEY"),
+    "nscale": ("https://inference.api.nscale.com/v1", "NSCALE_SERVICE_TOKEN"),
+    "orcarouter": ("https://api.orcarouter.ai/v1", "ORCAROUTER_API_KEY"),
     "ai21": ("https://api.ai21.com/studio/v1", "AI21_API_KEY"),
     "nvidia": ("https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
     "sambanova": ("https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
@@ -47,7 +58,34 @@ _COMPATIBLE = {
 """Services with the API of OpenAI: the address, and the variable with the key."""
 
 _MODES = ("chat", "messages", "completion", "completions", "converse", "text-generation", "responses", "embedding")
-_AGENTS = {"anthropic:claude-agent-sdk": "claude-code", "openai:codex-sdk": "codex", "opencode:sdk": "opencode"}
+_COMPLETIONS = ("completion", "completions", "text-generation")
+_INSTRUCTED = re.compile(r"(?:davinci|babbage)-002|.*-instruct(?:-\d+)?")
+_NO_CHAT = frozenset(
+    (
+        *("agents", "assistant", "audio", "chatkit", "codex-app-server", "codex-desktop", "foundry-agent", "image"),
+        *("feature-extraction", "kb", "knowledge-base", "live", "moderation", "realtime", "sentence-similarity"),
+        *("speech", "text-classification", "token-classification", "transcription", "tts", "video", "voice"),
+    )
+)
+"""What the second part of an id names, if it is not a chat model."""
+
+_DEFAULT_MODELS = {"embedding": "text-embedding-3-large", "embeddings": "text-embedding-3-large"}
+_DEFAULT_MODEL = "gpt-4.1-2025-04-14"
+"""The models of `openai:chat` and `openai:embedding` without a name."""
+
+_REASONING = re.compile(r"(?:.*/)?(?:ft:)?(?:o[134]|gpt-5).*")
+_CHAT_DEFAULTS = {"temperature": 0, "max_output_tokens": 1024}
+"""What promptfoo sends to services with the API of OpenAI, unless it is a reasoning model."""
+
+_WITH_DEFAULTS = ("openai", "openrouter", "groq", "deepseek", "together", "togetherai", "fireworks", "xai")
+_PARSED_JSON = "(() => { try { return JSON.parse(output); } catch { return output; } })()"
+"""What promptfoo does with an answer for which a JSON Schema was requested."""
+
+_AGENTS = {
+    **dict.fromkeys(("anthropic:claude-agent-sdk", "anthropic:claude-code"), "claude-code"),
+    **dict.fromkeys(("openai:codex-sdk", "openai:codex"), "codex"),
+    **dict.fromkeys(("opencode:sdk", "opencode"), "opencode"),
+}
 _KEYS = {
     **dict.fromkeys(
         ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens"), "max_output_tokens"
@@ -64,7 +102,10 @@ _PASSED_ON = (
     *("top_p", "top_k", "frequency_penalty", "presence_penalty", "stop", "stop_sequences", "n", "user", "logit_bias"),
     *("parallel_tool_calls", "tool_choice", "metadata", "verbosity", "service_tier", "min_p", "repetition_penalty"),
 )
-_SILENT = ("apiHost", "apiKeyEnvar", "apiVersion", "extra_body", "passthrough", "showThinking", "cost", "type")
+_SILENT = (
+    *("apiHost", "apiKeyEnvar", "apiVersion", "extra_body", "passthrough", "showThinking", "cost", "type", "model"),
+    *("omitDefaults", "functions"),
+)
 _JAVASCRIPT = re.compile(r"\.[cm]?[jt]s$")
 _NAMES = re.compile(r"\{\{\s*(?P<name>[A-Za-z_]\w*)(?P<rest>[^}]*)\}\}")
 
@@ -95,13 +136,22 @@ def target_entry(provider: Any, folder: str, lose: Lose) -> dict[str, Any]:
     assert isinstance(config, dict)
     entry = _exec_entry(id, provider, folder) if id.startswith("exec:") else _entry(id, config, folder, lose)
     try:
-        plain = {"strip": ["whitespace", "ansi"], "allow_empty": True} if entry["provider"] == "cli" else None
-        transform = transforms_of(plain, options.get("transform") or options.get("postprocess"))
+        transform = transforms_of(_first_step(entry, config), options.get("transform") or options.get("postprocess"))
     except ValueError as error:
         raise UnmappedProvider(str(error)) from None
     if not is_blank(options.get("delay")):
         lose("'delay' of a provider: calls are paced by rate limits")
     return {**entry, "transform": transform} if transform else entry
+
+
+def _first_step(entry: dict[str, Any], config: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what a provider of promptfoo does with its answer before the transforms of the configuration."""
+    format_ = config.get("response_format")
+    if entry["provider"] == "cli":
+        return {"strip": ["whitespace", "ansi"], "allow_empty": True}
+    if "model" in entry and isinstance(format_, dict) and format_.get("type") == "json_schema":
+        return {"javascript": _PARSED_JSON, "allow_empty": True}
+    return None
 
 
 def _entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str, Any]:
@@ -115,8 +165,9 @@ def _entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str
     if _JAVASCRIPT.search(id):
         return _javascript_entry(id, config, folder)
     for prefix, agent in _AGENTS.items():
-        if id.startswith(prefix):
-            return {"provider": agent} | ({"model": config["model"]} if isinstance(config.get("model"), str) else {})
+        if id == prefix or id.startswith(f"{prefix}:"):
+            model = id[len(prefix) + 1 :] or config.get("model")
+            return {"provider": agent} | ({"model": model} if isinstance(model, str) else {})
     return _api_entry(id, config, lose)
 
 
@@ -137,26 +188,42 @@ def _exec_entry(id: str, provider: Any, folder: str) -> dict[str, Any]:
 
 def _api_entry(id: str, config: dict[str, Any], lose: Lose) -> dict[str, Any]:
     kind, *words = id.split(":")
+    if words and words[0] in _NO_CHAT:
+        raise UnmappedProvider(f"`{kind}:{words[0]}` is not a chat model")
     mode = words.pop(0) if words and words[0] in (*_MODES, "embeddings") else ""
-    model = ":".join(words)
-    if kind == "openai" and words and words[0] in ("assistant", "image", "realtime", "moderation", "video", "speech"):
-        raise UnmappedProvider(f"`openai:{words[0]}` is not a chat model")
-    entry: dict[str, Any] = {}
-    if kind == "vertex" and model.startswith("gemini"):
-        lose("vertex: the model is called through the Gemini API, with GEMINI_API_KEY")
-        entry = {"provider": "gemini"}
-    elif kind in _SAME:
-        entry = {"provider": _SAME[kind] or kind}
-    elif kind in _COMPATIBLE:
-        address, key = _COMPATIBLE[kind]
-        entry = {"provider": "openai", "base_url": address, "api_key": f"${{{{ {key} }}}}" if key else "none"}
-    else:
-        raise UnmappedProvider("there is no such provider here")
+    model = ":".join(words) or text_of(config.get("model"))
+    if kind == "openai":
+        model = model or _DEFAULT_MODELS.get(mode, _DEFAULT_MODEL)
+    entry = _service(kind, model, lose)
+    if mode in _COMPLETIONS or kind == "llama" or (kind == "openai" and not mode and _INSTRUCTED.fullmatch(model)):
+        lose(f"the completion API of '{id}': the prompt is sent as a chat")
+    for key in ("tools", "functions"):
+        if not is_blank(config.get(key)):
+            lose(f"'{key}' of '{id}': in promptfoo the output of an answer with tool calls is the calls, here its text")
     if mode == "responses":
         entry["api"] = "responses"
     if model:
         entry["model"] = model
-    return {**entry, **_settings(entry["provider"], config, lose)}
+    settings = _settings(entry["provider"], config, lose)
+    if kind in ("anthropic", "azure", "azureopenai") and not _CHAT_DEFAULTS.keys() <= settings.keys():
+        lose(f"the defaults of '{id}', often a temperature of 0 and 1,024 tokens: set `temperature` and `max_tokens`")
+    has_defaults = (kind in _WITH_DEFAULTS or kind in _COMPATIBLE) and not mode.startswith("embedding")
+    if has_defaults and not config.get("omitDefaults") and not _REASONING.fullmatch(model):
+        settings = {**_CHAT_DEFAULTS, **settings}
+    return {**entry, **settings}
+
+
+def _service(kind: str, model: str, lose: Lose) -> dict[str, Any]:
+    """Return the provider of a service, and its address and key if it has the API of OpenAI."""
+    if kind == "vertex" and model.startswith("gemini"):
+        lose("vertex: the model is called through the Gemini API, with GEMINI_API_KEY")
+        return {"provider": "gemini"}
+    if kind in _SAME:
+        return {"provider": _SAME[kind] or kind}
+    if kind not in _COMPATIBLE:
+        raise UnmappedProvider("there is no such provider here")
+    address, key = _COMPATIBLE[kind]
+    return {"provider": "openai", "base_url": address, "api_key": f"${{{{ {key} }}}}" if key else "none"}
 
 
 def _settings(provider: str, config: dict[str, Any], lose: Lose) -> dict[str, Any]:

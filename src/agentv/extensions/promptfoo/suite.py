@@ -16,7 +16,14 @@ from agentv.extensions.promptfoo.config_templates import with_provider_ids, with
 from agentv.extensions.promptfoo.prompt_sources import PromptTargets, read_prompts
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.extensions.promptfoo.suite_targets import SuiteTargets
-from agentv.extensions.promptfoo.test_sources import merged_test, read_tests, scenario_tests, with_variable_files
+from agentv.extensions.promptfoo.test_sources import (
+    PLACEHOLDERS,
+    merged_test,
+    read_tests,
+    scenario_tests,
+    with_variable_files,
+)
+from agentv.model.values import to_json
 from agentv.settings.project import project_root
 from agentv.support.user_code import importing_nothing
 from agentv.trust.env_file import load_environment
@@ -36,15 +43,16 @@ class Suite:
 
     def __init__(self, path: str, document: dict[str, Any], lose: Lose) -> None:
         self.path = path
+        self.stored: set[str] = set()
         self.files = SuiteFiles(os.path.dirname(path), reads_dates=self.reads_dates)
         document = self.files.with_dates(path, document)
+        document = self.files.with_references(document, document) if _has_references(document) else document
         own = {str(key): value for key, value in object_at(document, "env").items()}
-        providers = document.get("providers", document.get("targets"))
-        marked = with_variable_marks({key: value for key, value in document.items() if key != "env"}, own)
+        providers = document.get("providers") or document.get("targets")
+        hidden = ("env", "providers", "targets")
+        rest = with_variable_marks({key: value for key, value in document.items() if key not in hidden}, own)
         providers = with_provider_ids(providers, {**_public_variables(path, self.files.folder or "."), **own})
         self.targets = SuiteTargets(with_variable_marks(providers, own), self.files, lose)
-        hidden = ("providers", "targets")
-        rest = {key: value for key, value in marked.items() if key not in hidden}
         self.data: dict[str, Any] = insert_environment(rest, path, self.files.folder)
         reasons: list[str] = []
         targets = PromptTargets(self.targets.ids, self.targets.sends_chats)
@@ -61,7 +69,9 @@ class Suite:
         test = self.data.get("defaultTest")
         if isinstance(test, str):
             test = self.files.data(self.files.path(test))
-        return dict(test) if isinstance(test, dict) else {}
+        test = dict(test) if isinstance(test, dict) else {}
+        grader = object_at(self.data, "commandLineOptions").get("grader")
+        return test if is_blank(grader) else {**test, "options": {**object_at(test, "options"), "provider": grader}}
 
     def tests(self, lose: Lose) -> Iterator[Record]:
         """Yield all tests, with the defaults merged in; one without variables if there are none."""
@@ -88,6 +98,8 @@ class Suite:
         for number, record in enumerate(records):
             line = lines[number] if number < len(lines) else 1
             data = record.data
+            if isinstance(data, dict) and data.get("vars") is PLACEHOLDERS:
+                data = {**data, "vars": {name: f"({name})" for prompt in self.prompts for name in prompt.names}}
             if isinstance(data, dict):
                 try:
                     data = merged_test(self.default, with_variable_files(data, self.files))
@@ -114,6 +126,10 @@ def files_used(path: str, opened: Callable[[], Suite]) -> tuple[str, ...]:
     except (DatasetError, ValueError):
         return (path,)
     return (path, *(used for used in suite.files.used if os.path.abspath(used) != os.path.abspath(path)))
+
+
+def _has_references(document: dict[str, Any]) -> bool:
+    return b'"$ref":' in to_json(document)
 
 
 def _is_inline(tests: Any) -> bool:

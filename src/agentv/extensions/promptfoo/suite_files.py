@@ -8,11 +8,14 @@ import re
 from collections.abc import Iterator
 from datetime import date
 from typing import Any
+from urllib.parse import unquote
 
 from agentv.datasets.files import FileError, FileFinder
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE, call_function, check_allowed
+from agentv.model.values import to_json
 from agentv.settings.project import project_root
+from agentv.support.json_values import MISSING
 from agentv.support.yaml.yaml_file import read_yaml_file
 from agentv.support.yaml.yaml_parser import parse_yaml
 from agentv.support.yaml.yaml_writer import replace_written_integers, resolve
@@ -79,6 +82,27 @@ class SuiteFiles:
         """Return the content of a JSON or YAML file."""
         return self.with_dates(path, RecordFile(path).document)
 
+    def with_references(self, value: Any, document: Any) -> Any:
+        """Return data in a document with `$ref` replaced by what it points to: `#/a/b`, or `file.yaml#/a/b`.
+
+        Keys next to a reference replace those of its value. A reference to nothing stays, such as one of a schema.
+        """
+        if isinstance(value, list):
+            return [self.with_references(item, document) for item in value]
+        if not isinstance(value, dict):
+            return value
+        more = {key: self.with_references(item, document) for key, item in value.items() if key != "$ref"}
+        reference = value.get("$ref")
+        if not isinstance(reference, str):
+            return more | ({"$ref": reference} if "$ref" in value else {})
+        file, _, pointer = reference.partition("#")
+        source = self.data(self.path(file)) if file else document
+        target = _pointed(source, pointer)
+        if target is MISSING or f'"$ref":{to_json(reference).decode()}' in to_json(target).decode():
+            return {"$ref": reference, **more}
+        target = self.with_references(target, source)
+        return {**target, **more} if isinstance(target, dict) else target
+
     def with_dates(self, path: str, document: Any) -> Any:
         """Return the document in a file, with the dates of promptfoo."""
         if not self._reads_dates or not path.lower().endswith((".yaml", ".yml")):
@@ -123,6 +147,19 @@ class SuiteFiles:
         """Yield the records of a table, a list, or lines of JSON."""
         file = RecordFile(path)
         return items_of(self.data(path)) if file.kind == "yaml" else file.records()
+
+
+def _pointed(value: Any, pointer: str) -> Any:
+    """Return the value that a JSON pointer leads to; MISSING if there is none."""
+    for step in filter(None, pointer.split("/")):
+        name = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(value, list) and name.isdigit() and int(name) < len(value):
+            value = value[int(name)]
+        elif isinstance(value, dict) and name in value:
+            value = value[name]
+        else:
+            return MISSING
+    return value
 
 
 def _is_date(text: str) -> bool:

@@ -29,7 +29,8 @@ class SuiteTargets:
         self._lose = lose
         self._known: dict[bytes, str | None] = {}
         self._ids: dict[str, str] = {}
-        self._prompts: dict[str, list[str]] = {}
+        self._labels: dict[str, str] = {}
+        self._prompts: dict[str, list[str] | None] = {}
         self.entries: list[dict[str, Any]] = []
         self.names: list[str] = []
         for provider in self._listed(providers):
@@ -72,10 +73,22 @@ class SuiteTargets:
             number += 1
             name = f"{label}-{number}"
         self.entries.append({"name": name, **entry})
-        self._ids[name] = id
-        if isinstance(options.get("prompts"), list):
-            self._prompts[name] = [str(item) for item in options["prompts"]]
+        self._ids[name], self._labels[name] = id, label
+        if isinstance(provider, dict):  # as in promptfoo: the last of several with the same id decides
+            prompts = options.get("prompts")
+            patterns = [str(item) for item in prompts] if isinstance(prompts, list) else None
+            self._prompts |= dict.fromkeys((id, label), patterns)
         return name
+
+    def add_answer(self, name: str, text: str) -> str:
+        """Return the name of a target that gives an answer of a test instead of a provider."""
+        key = to_json([name, text])
+        if key not in self._known:
+            number = sum(entry["name"].startswith(f"{name} answer ") for entry in self.entries) + 1
+            answer = f"{name} answer {number}"
+            self.entries.append({"name": answer, "provider": "mock", "response": text})
+            self._known[key], self._ids[answer], self._labels[answer] = answer, self._ids[name], self._labels[name]
+        return self._known[key] or name
 
     @property
     def ids(self) -> dict[str, str]:
@@ -109,7 +122,7 @@ class SuiteTargets:
 
     def accepts(self, name: str, is_named: Callable[[str], bool]) -> bool:
         """Whether a target gets a prompt: all targets get all prompts, unless the provider lists its own."""
-        patterns = self._prompts.get(name)
+        patterns = self._prompts.get(self._labels[name])
         return patterns is None or any(map(is_named, patterns))
 
     def judge(self, provider: Any, default: Any) -> str | None:
@@ -124,8 +137,10 @@ class SuiteTargets:
 
     def add_graders(self, test: dict[str, Any], templates: Mapping[str, Any]) -> None:
         """Add the targets that a test names: its own provider, and the graders of its assertions."""
-        if not is_blank(test.get("provider")):
-            self.add(test["provider"])
+        own = [self.add(test["provider"])] if not is_blank(test.get("provider")) else self.names
+        if isinstance(test.get("providerOutput"), str):
+            for name in filter(None, own):
+                self.add_answer(name, test["providerOutput"])
         default = object_at(test, "options").get("provider")
         for assertion in _flat(test.get("assert"), templates):
             type_ = text_of(assertion.get("type")).removeprefix("not-")

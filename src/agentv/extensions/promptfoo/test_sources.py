@@ -20,6 +20,9 @@ from agentv.extensions.promptfoo.promptfoo_cells import test_of_row
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.registry import service
 
+PLACEHOLDERS: dict[str, Any] = {}
+"""The variables of a test that stands for those of a function that is not called: each has a text."""
+
 MOST_COMBINATIONS = 100_000
 MOST_CHARACTERS = 1_000_000
 _IMAGES = {f".{name}": f"image/{name}" for name in ("jpeg", "png", "gif", "bmp", "webp")}
@@ -63,6 +66,7 @@ def _generated(reference: str, files: SuiteFiles, lose: Lose, arguments: list[An
         tests = files.call(reference, arguments, files.tests_function if is_python else "")
     except CodeNotRun:
         lose(f"the tests that '{reference}' returns: they are checked when a run calls it")
+        yield Record(1, {"description": f"(the tests that {reference} returns)", "vars": PLACEHOLDERS})
         return
     if not isinstance(tests, list):
         raise ValueError(f"'{reference}' must return a list of tests, got {text_of(tests)[:80]}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,13 +14,14 @@ from agentv.datasets.foreign.values import is_blank, text_of
 
 _TEXTS = {name: name.replace("-", "_") for name in ("contains", "icontains", "starts-with")}
 _LISTS = {name: name.replace("-", "_") for name in ("contains-any", "contains-all", "icontains-any", "icontains-all")}
-OVERLAP = {"rouge-n": 0.75, "bleu": 0.5}
+OVERLAP = {"rouge-n": 0.75, "bleu": 0.5, "gleu": 0.5, "tool-call-f1": 1.0}
 """The default thresholds of types with a score."""
 
 TEXT_TYPES = (
     *(*_TEXTS, *_LISTS, *OVERLAP, "equals", "regex", "is-json", "contains-json", "levenshtein", "word-count"),
-    "is-refusal",
+    *("is-refusal", "contains-html"),
 )
+_CHECKS = Path(__file__).parent / "checks"
 _DEFAULT_EDITS = 5
 _DRAFT = "http://json-schema.org/draft-07/schema"
 _KEYWORDS = frozenset(
@@ -88,9 +90,9 @@ def text_entry(type_: str, value: Any, threshold: Any) -> dict[str, Any]:
         raise ValueError(f"The assertion '{type_}' has no value that is a text")
     if type_ == "rouge-n":
         return {"type": "rouge", "variant": "rouge1", "words": "treebank", "value": script_text(value)}
-    if type_ == "bleu":
+    if type_ in ("bleu", "gleu"):
         texts = [script_text(item) for item in value] if isinstance(value, list) else script_text(value)
-        return {"type": "bleu", "method": "words", "value": texts}
+        return {"type": "bleu", "method": "words" if type_ == "bleu" else "gleu", "value": texts}
     if isinstance(value, list):
         raise ValueError(f"The assertion '{type_}' has a list as its value")
     if type_ == "levenshtein":
@@ -165,11 +167,30 @@ def _refusal_entry(*_: Any) -> dict[str, Any]:
     return {"type": "regex", "name": "is_refusal", "value": _REFUSAL, "syntax": "javascript", "flags": "i"}
 
 
+def _html_entry(*_: Any) -> dict[str, Any]:
+    return _script_entry("contains_html")
+
+
+def _calls_entry(_: str, value: Any) -> dict[str, Any]:
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list) or not names:
+        raise ValueError("The value of 'tool-call-f1' must be a list of tools, or their names with commas")
+    tools = [script_text(name) for name in names] if names is value else [name.strip() for name in names]
+    return {**_script_entry("tool_call_f1"), "config": {"tools": tools}}
+
+
+def _script_entry(name: str) -> dict[str, Any]:
+    """Return a check that is JavaScript, in a file of this extension."""
+    return {"type": "javascript", "name": name, "code": (_CHECKS / f"{name}.js").read_text("utf-8")}
+
+
 _MADE: dict[str, Callable[[str, Any], dict[str, Any]]] = {
     "is-json": _json_entry,
     "contains-json": _json_entry,
     "is-refusal": _refusal_entry,
     "word-count": _word_count,
+    "contains-html": _html_entry,
+    "tool-call-f1": _calls_entry,
 }
 
 

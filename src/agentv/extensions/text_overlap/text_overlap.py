@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from agentv.evaluators.base import AgainstReference, Scalar, Scalars, Share, check_sizes, quoted, similarity_score
-from agentv.extensions.text_overlap.word_overlap import bleu_of_words, rouge_of_words
+from agentv.extensions.text_overlap.word_overlap import bleu_of_words, gleu_of_words, rouge_of_words
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 
@@ -25,12 +25,13 @@ class Bleu(AgainstReference, frozen=True, kw_only=True, dict=True):
 
     It is computed by sacrebleu for each sentence, with effective order and exponential smoothing. Needs
     `pip install 'agentv[text-metrics]'`. `method: words` is the BLEU score of promptfoo, which needs no library:
-    lower-case words that white space separates, and nearly 0 if no four words in a row are shared.
+    lower-case words that white space separates, and nearly 0 if no four words in a row are shared. `method: gleu` is
+    its GLEU score: the smaller of precision and recall of phrases of one to four words, against the closest reference.
     """
 
     value: Scalar | Scalars | None = None
     lowercase: bool = False
-    method: Literal["sacrebleu", "words"] = "sacrebleu"
+    method: Literal["sacrebleu", "words", "gleu"] = "sacrebleu"
     threshold: Share | None = None
 
     def score(self, judgement: Judgement) -> Score:
@@ -38,11 +39,14 @@ class Bleu(AgainstReference, frozen=True, kw_only=True, dict=True):
         texts, answer = self.texts(judgement), judgement.candidate_answer.strip()
         longest = max(len(answer), *map(len, texts))
         check_sizes(longest, longest, MOST_CHARACTERS**2)
-        if self.method == "words":
-            bleu = min(1.0, bleu_of_words(answer, texts))
+        if self.method == "gleu" and not answer:
+            raise EvaluatorFailure("The answer is empty, so that it has no GLEU score")
+        if self.method != "sacrebleu":
+            bleu = min(1.0, (bleu_of_words if self.method == "words" else gleu_of_words)(answer, texts))
         else:
             bleu = min(1.0, max(0.0, _bleu(self.lowercase).sentence_score(answer, texts).score / 100))
-        return similarity_score(bleu, self.threshold, f"BLEU {bleu:.3g} against {quoted(texts[0])}")
+        name = "GLEU" if self.method == "gleu" else "BLEU"
+        return similarity_score(bleu, self.threshold, f"{name} {bleu:.3g} against {quoted(texts[0])}")
 
 
 class Rouge(AgainstReference, frozen=True, kw_only=True, dict=True):

@@ -1,4 +1,4 @@
-"""BLEU and ROUGE-1 of lower-case words, as promptfoo computes them: no library, and other rules for splitting words."""
+"""BLEU, GLEU and ROUGE-1 of lower-case words, as promptfoo computes them: without a library, and by its own rules."""
 
 from __future__ import annotations
 
@@ -55,6 +55,26 @@ def bleu_of_words(answer: str, references: Sequence[str]) -> float:
         logarithms.append(math.log(shared / own.total() or _SMALLEST_PRECISION))
     brevity = 1.0 if len(words) > length else math.exp(1 - length / len(words))
     return brevity * math.exp(math.fsum(logarithms) / len(logarithms))
+
+
+def gleu_of_words(answer: str, references: Sequence[str]) -> float:
+    """Return the GLEU score: the smaller of precision and recall of phrases of one to four words."""
+    own = _plain_words(answer)
+    return max(_gleu(own, _plain_words(text)) for text in references)
+
+
+def _plain_words(text: str) -> list[str]:
+    """Return lower-case words without dots at their ends."""
+    return [word.rstrip(".") for word in text.lower().split()]
+
+
+def _gleu(words: Sequence[str], others: Sequence[str]) -> float:
+    if words == others:
+        return 1.0
+    pairs = [(_phrases(words, size), _phrases(others, size)) for size in range(1, _MOST_WORDS + 1)]
+    shared = sum((own & other).total() for own, other in pairs)
+    longest = max(sum(own.total() for own, _ in pairs), sum(other.total() for _, other in pairs))
+    return shared / longest if longest else 0.0
 
 
 def _phrases(words: Sequence[str], size: int) -> Counter[tuple[str, ...]]:

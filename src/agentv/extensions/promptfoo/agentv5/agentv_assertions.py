@@ -32,6 +32,7 @@ _OF_PROMPTFOO = frozenset(
         *EMBEDDED,
         *(JUDGED - {_RUBRIC}),
         *("javascript", "python", "contains-json", "levenshtein", "rouge-n", "word-count", "skill-used", "is-refusal"),
+        *("gleu", "contains-html", "tool-call-f1", "select-best", "max-score"),
     }
 )
 _NOT_RENDERED = ("type", "metric", "name", "prompt", "command", "cwd", "config", "fields")

@@ -16,6 +16,7 @@ from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row, with_positions
 from agentv.extensions.promptfoo.assertion_entries import Grading
 from agentv.extensions.promptfoo.config_templates import rendered_strictly
+from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.suite import Suite
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.extensions.promptfoo.test_sources import combinations, resolved, with_files
@@ -139,7 +140,8 @@ def is_name(provider: Any) -> bool:
     """Whether a provider is a target of the project: a name, not an id of promptfoo such as `openai:gpt-4o`."""
     if isinstance(provider, dict):
         return provider.keys() <= {"id", "name", "label"} and is_name(_name_of(provider))
-    return isinstance(provider, str) and bool(provider.strip()) and not set(provider) & set(":/") and provider != "echo"
+    is_text = isinstance(provider, str) and bool(provider.strip())
+    return is_text and not set(provider) & set(":/") and provider != "echo" and not FUNCTION_FILE.match(provider)
 
 
 def _name_of(provider: Any) -> str:

@@ -1,0 +1,93 @@
+"""Provider ids of promptfoo: each has a target, or is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, target_entry
+
+
+def test_the_last_provider_of_an_id_decides_on_its_prompts(folder, command):
+    prompts = [{"label": "one", "raw": "1"}, {"label": "two", "raw": "2"}]
+    providers = [{"id": "echo", "prompts": ["one"]}, {"id": "echo", "label": "b", "prompts": ["two"]}]
+    path = folder.write("promptfooconfig.json", json.dumps({"prompts": prompts, "providers": providers}))
+    command("eval", path, "--out", "run")
+    records = map(json.loads, Path("run", "results.jsonl").read_text("utf-8").splitlines())
+    assert {(record["target"], record["candidate_answer"]) for record in records} == {("echo", "2"), ("b", "2")}
+
+
+DEFAULTS = {"temperature": 0, "max_output_tokens": 1024}
+MAPPED = {
+    "openai:chat": {"provider": "openai", "model": "gpt-4.1-2025-04-14", **DEFAULTS},
+    "openai:responses": {"provider": "openai", "api": "responses", "model": "gpt-4.1-2025-04-14", **DEFAULTS},
+    "openai:o3-mini": {"provider": "openai", "model": "o3-mini"},
+    "openrouter:openai/gpt-5": {"provider": "openrouter", "model": "openai/gpt-5"},
+    "openai:embedding": {"provider": "openai", "model": "text-embedding-3-large"},
+    "openai:codex:gpt-5": {"provider": "codex", "model": "gpt-5"},
+    "openai:codex-sdk": {"provider": "codex"},
+    "anthropic:claude-code": {"provider": "claude-code"},
+    "opencode": {"provider": "opencode"},
+    "hf:chat:a/b": {"provider": "huggingface", "model": "a/b"},
+    "novita:a/b": {
+        "provider": "openai",
+        "base_url": "https://api.novita.ai/openai/v1",
+        "api_key": "${{ NOVITA_API_KEY }}",
+        "model": "a/b",
+        **DEFAULTS,
+    },
+}
+
+
+@pytest.mark.parametrize("provider", MAPPED)
+def test_an_id_of_promptfoo_is_mapped(provider):
+    assert target_entry(provider, ".", pytest.fail) == MAPPED[provider]
+
+
+REFUSED = (
+    *("a2a:http://x", "abliteration:m", "agentic:memory-poisoning", "atlascloud:m", "azure:assistant:a"),
+    *("azure:image:d", "azure:foundry-agent:a", "azure:realtime:d", "azure:video:d", "bam:m", "bedrock-agent:a"),
+    *("bedrock:kb:x", "browser", "cloudera:m", "cloudflare-ai:chat:m", "cloudflare-gateway:openai:m"),
+    *("databricks:m", "docker:m", "elevenlabs:tts", "envoy:m", "f5:m", "fal:image:m", "file://p.go"),
+    *("file://p.rb", "github:m", "golang:p.go", "google:live:m", "helicone:m", "huggingface:feature-extraction:m"),
+    *("huggingface:text-classification:m", "jfrog:m", "mcp", "meta:m", "mlflow-gateway:m", "modelslab:image:m"),
+    *("n8n:http://x", "openai:agents:a", "openai:assistant:a", "openai:chatkit:a", "openai:codex-app-server"),
+    *("openai:image:m", "openai:moderation", "openai:realtime:m", "openai:transcription:m", "openai:tts:m"),
+    *("openai:video:m", "openclaw", "openinterpreter", "package:p:x", "portkey:m", "promptfoo:model:m"),
+    *("promptfoo://provider/1", "promptfoo:manual-input", "promptfoo:redteam:goat", "promptfoo:simulated-user"),
+    *("quiverai:m", "qwak:m", "replicate:m", "ruby:p.rb", "sagemaker:m", "sequence", "slack", "snowflake:m"),
+    *("voyage:m", "transformers:text-generation:m", "truefoundry:m", "vercel:m", "watsonx:m", "webhook:http://x"),
+    *("websocket", "ws://x", "wss://x", "xai:image:m", "xai:video:m", "xai:voice:m"),
+)
+
+
+@pytest.mark.parametrize("provider", REFUSED)
+def test_every_other_id_of_promptfoo_is_refused(provider):
+    with pytest.raises(UnmappedProvider):
+        target_entry(provider, ".", pytest.fail)
+
+
+@pytest.mark.parametrize(
+    ("provider", "message"),
+    [
+        ("openai:completion:davinci-002", "the completion API of 'openai:completion:davinci-002'"),
+        ("openai:gpt-3.5-turbo-instruct", "the completion API"),
+        ("llama:m", "the completion API"),
+        ("anthropic:claude-sonnet-4-5", "often a temperature of 0 and 1,024 tokens"),
+        (
+            {"id": "openai:gpt-4o", "config": {"tools": [{"type": "function"}]}},
+            "the output of an answer with tool calls",
+        ),
+    ],
+)
+def test_a_provider_that_answers_differently_is_named(provider, message):
+    reasons = []
+    target_entry(provider, ".", reasons.append)
+    assert message in " ".join(reasons)
+
+
+def test_an_answer_for_a_json_schema_is_parsed_as_in_promptfoo():
+    config = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}}
+    entry = target_entry({"id": "openai:gpt-4o", "config": config, "transform": "output.a"}, ".", pytest.fail)
+    assert [step["javascript"] for step in entry["transform"]][1] == "output.a"
+    assert "JSON.parse(output)" in entry["transform"][0]["javascript"]

@@ -1,0 +1,170 @@
+"""Settings of promptfoo configurations: references, environment, options of a run, and assertions that are refused."""
+
+import json
+
+import pytest
+
+BASE = {"prompts": ["{{x}}"], "providers": ["echo"]}
+CHECK = {"type": "equals", "value": "a"}
+
+
+def warnings(folder, **more):
+    loaded = folder.load(folder.write("promptfooconfig.json", json.dumps({**BASE, **more})))
+    return " ".join(str(warning) for warning in loaded.warnings)
+
+
+def test_references_lead_into_the_configuration_and_into_other_files(folder):
+    folder.write(
+        "tests.json", json.dumps({"first": {"vars": {"x": "a"}, "assert": [{"$ref": "#/check"}]}, "check": CHECK})
+    )
+    own = {"vars": {"x": "b"}, "assert": [{"$ref": "#/$defs/check", "value": "b"}]}
+    data = {**BASE, "$defs": {"check": CHECK}, "tests": [{"$ref": "tests.json#/first"}, own]}
+    cases = folder.load(folder.write("promptfooconfig.json", json.dumps(data)))
+    assert [case.evaluators[0].settings["value"] for case in cases] == ["a", "b"]
+
+
+def test_a_variable_of_the_environment_may_have_a_default(folder, monkeypatch):
+    text = "prompts: ['{{x}}']\nproviders: [echo]\ntests: [{vars: {x: \"{{ env.MY_CITY | default('Oslo') }}\"}}]\n"
+    path = folder.write("promptfooconfig.yaml", text)
+    assert folder.load(path)[0].input[0].content == "Oslo"
+    monkeypatch.setenv("MY_CITY", "Rome")
+    assert folder.load(path)[0].input[0].content == "Rome"
+    text = text.replace("default('Oslo')", "upper")
+    assert "'env' can only be inserted as" in str(folder.error(folder.write("other.yaml", text)))
+
+
+@pytest.mark.parametrize("key", ["filterRange", "filterSample", "vars", "envPath", "delay", "maxEvalTimeMs"])
+@pytest.mark.parametrize("section", ["evaluateOptions", "commandLineOptions"])
+def test_an_option_that_changes_the_results_of_a_run_is_named(folder, section, key):
+    assert f"{key}: " in warnings(folder, **{section: {key: "1"}})
+    assert "not kept" not in warnings(folder, **{section: {"showProgressBar": False, "cache": False, "delay": 0}})
+
+
+def test_the_grader_of_the_command_line_options_is_the_judge(folder):
+    tests = [{"vars": {"x": "a"}, "assert": [{"type": "llm-rubric", "value": "kind"}]}]
+    data = {**BASE, "tests": tests, "commandLineOptions": {"grader": "openai:gpt-4o"}}
+    (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps(data)))
+    assert case.evaluators[0].target == "openai:gpt-4o"
+
+
+def test_equal_prompts_are_one(folder):
+    data = {**BASE, "prompts": ["{{x}}", "{{x}}", "other"]}
+    (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps(data)))
+    assert [prompt.id for prompt in case.prompts] == ["prompt-1", "prompt-2"]
+
+
+@pytest.mark.parametrize(
+    ("assertion", "message"),
+    [
+        ({"type": "select-best", "value": "best"}, "'select-best' compares the answers of all providers and prompts"),
+        ({"type": "max-score"}, "use `agentv select`, or `agentv compare`"),
+        ({"type": "is-sql"}, "an assertion of type 'is-sql': call node-sql-parser"),
+        ({"type": "human"}, "agentv view --label"),
+        (
+            {"type": "contains", "value": "file://word.py:get"},
+            "'contains' is the function file://word.py:get",
+        ),
+        ({"type": "ends-with", "value": "a"}, "unknown type 'ends-with'"),
+    ],
+)
+def test_an_assertion_that_cannot_be_kept_refuses_its_test_with_the_reason(folder, assertion, message):
+    tests = [{"vars": {"x": "a"}, "assert": [assertion]}]
+    path = folder.write("promptfooconfig.json", json.dumps({**BASE, "tests": tests}))
+    assert message in str(folder.error(path))
+
+
+@pytest.mark.parametrize("type_", ["select-best", "max-score"])
+def test_a_comparison_refuses_its_test_although_other_assertions_could_be_kept(folder, command, type_):
+    tests = [
+        {"vars": {"x": "a"}, "assert": [CHECK, {"type": type_, "value": "x"}]},
+        {"vars": {"x": "a"}, "assert": [CHECK]},
+    ]
+    path = folder.write("promptfooconfig.json", json.dumps({**BASE, "tests": tests}))
+    ended = command("eval", path, "--json")
+    assert ended.code == 1 and "refused case" in ended.stderr and type_ in ended.stderr
+
+
+def test_items_of_a_value_may_be_files_and_objects_are_not_templates(folder):
+    folder.write("word.txt", "hello\n")
+    checks = [
+        {"type": "contains-any", "value": ["file://word.txt", "{{x}}"]},
+        {"type": "is-json", "value": {"required": ["{{x}}"]}},
+    ]
+    data = {**BASE, "tests": [{"vars": {"x": "a"}, "assert": checks}]}
+    (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps(data)))
+    words, schema = (spec.settings for spec in case.evaluators)
+    assert words["value"] == ["hello", "a"] and schema["schema"]["required"] == ["{{x}}"]
+
+
+def test_a_test_that_needs_the_output_of_another_is_refused(folder, command):
+    tests = [{"vars": {"x": "a"}, "options": {"storeOutputAs": "first"}}, {"vars": {"x": "again {{first}}"}}]
+    path = folder.write("promptfooconfig.json", json.dumps({**BASE, "tests": tests}))
+    assert "'{{first}}' is the output of another test" in command("eval", path).stderr
+
+
+def test_the_answer_of_a_test_replaces_those_of_the_providers(folder, command):
+    given = {"vars": {"x": "a"}, "providerOutput": "b", "assert": [{"type": "equals", "value": "b"}]}
+    data = {**BASE, "tests": [given, {"vars": {"x": "a"}, "assert": [CHECK]}]}
+    assert command("eval", folder.write("promptfooconfig.json", json.dumps(data)), "--out", "run").code == 0
+    records = [json.loads(line) for line in (folder.path / "run" / "results.jsonl").read_text("utf-8").splitlines()]
+    assert sorted((record["target"], record["candidate_answer"]) for record in records) == [
+        ("echo", "a"),
+        ("echo answer 1", "b"),
+    ]
+    data["tests"] = [{**given, "providerOutput": {"a": 1}}]
+    assert "'providerOutput' must be text" in str(folder.error(folder.write("other.json", json.dumps(data))))
+
+
+@pytest.mark.parametrize(
+    "assertion",
+    [
+        {"type": "skill-used", "value": ["a", "b"]},
+        {"type": "skill-used", "value": {"pattern": "a*"}},
+        {"type": "trajectory:tool-used", "value": "search_*"},
+        {"type": "trajectory:tool-sequence", "value": {"steps": ["a", {"pattern": "b?"}]}},
+        {"type": "trajectory:tool-args-match", "value": {"name": "a", "args": {}, "ignore": ["x"]}},
+        {"type": "trajectory:step-count", "value": {"max": 3}},
+    ],
+)
+def test_a_check_of_calls_with_other_settings_is_refused(folder, assertion):
+    tests = [{"vars": {"x": "a"}, "assert": [assertion]}]
+    error = str(folder.error(folder.write("promptfooconfig.json", json.dumps({**BASE, "tests": tests}))))
+    assert assertion["type"] in error
+
+
+def test_a_test_whose_own_provider_has_no_counterpart_is_refused(folder):
+    tests = [{"vars": {"x": "a"}, "provider": {"id": "promptfoo:simulated-user"}, "assert": [CHECK]}]
+    error = str(folder.error(folder.write("promptfooconfig.json", json.dumps({**BASE, "tests": tests}))))
+    assert "The provider of the test has no counterpart here: promptfoo:simulated-user" in error
+
+
+def test_tests_that_a_function_returns_are_valid_before_it_is_called(folder, command):
+    folder.write("tests.py", "def generate_tests():\n    return [{'vars': {'x': 'a'}}, {'vars': {'x': 'b'}}]\n")
+    path = folder.write("promptfooconfig.json", json.dumps({**BASE, "tests": "file://tests.py"}))
+    assert command("validate", path).code == 0
+    assert "2/2" in command("eval", path).stderr
+
+
+def row(test, text):
+    """Return a result of promptfoo for a test whose answer is a text."""
+    grade = {"pass": text == "a", "score": float(text == "a")}
+    return {
+        "success": grade["pass"],
+        "score": grade["score"],
+        "vars": {"x": text},
+        "prompt": {"raw": text, "label": "{{x}}"},
+        "provider": {"id": "echo"},
+        "response": {"output": text},
+        "gradingResult": {**grade, "componentResults": [{**grade, "assertion": CHECK}]},
+        "testCase": {**test, "vars": {"x": text}},
+    }
+
+
+def test_results_of_promptfoo_have_the_ids_of_our_cases(folder, command):
+    tests = [{"vars": {"x": ["a", "b"]}}, {"description": "named", "vars": {"x": "a"}}]
+    tests = [{**test, "assert": [CHECK]} for test in tests]
+    command("eval", folder.write("promptfooconfig.json", json.dumps({**BASE, "tests": tests})), "--out", "run")
+    rows = [row(tests[0], "a"), row(tests[0], "b"), row(tests[1], "a")]
+    results = {"evalId": "e", "results": {"results": rows, "prompts": [{"raw": "{{x}}", "label": "{{x}}"}]}}
+    path = folder.write("theirs.json", json.dumps(results))
+    assert "on 3 shared cases" in command("compare", "run", path, "--allow-changed-measure").stdout
