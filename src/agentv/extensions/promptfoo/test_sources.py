@@ -21,7 +21,7 @@ from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.registry import service
 
 PLACEHOLDERS: dict[str, Any] = {}
-"""The variables of a test that stands for those of a function that is not called: each has a text."""
+"""The variables of a placeholder for the tests of a function that is not called: each has a text."""
 
 MOST_COMBINATIONS = 100_000
 MOST_CHARACTERS = 1_000_000
