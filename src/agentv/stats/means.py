@@ -23,7 +23,8 @@ Draws in which B breaks cases that always passed, and gains as much elsewhere, h
 class Estimate(NamedTuple):
     """A mean with its standard error, interval and sample size. The error is None with fewer than two clusters.
 
-    A standard error of 0 means that all values were equal, which does not prove that there is no variance.
+    `effective_clusters` is the number of clusters of equal size that vary as much; None if it is not known. A standard
+    error of 0 means that all values were equal, which does not prove that there is no variance.
     """
 
     value: float
@@ -31,6 +32,7 @@ class Estimate(NamedTuple):
     ci95: Interval | None
     n: int
     clusters: int
+    effective_clusters: float | None = None
 
     @property
     def degrees(self) -> int:
@@ -98,7 +100,7 @@ def clustered_mean(
         interval = max(within[0], min(low, mean - half)), min(within[1], max(high, mean + half))
     elif error == 0:
         interval = None
-    return Estimate(mean, error, interval, len(values), count)
+    return Estimate(mean, error, interval, len(values), count, layout.effective)
 
 
 def _effective_size(values: NDArray[Any], error: float, clusters: float) -> float:
