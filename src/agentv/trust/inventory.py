@@ -11,7 +11,7 @@ import msgspec
 from agentv.errors import plural
 from agentv.support.hashes import short
 
-UseKind = Literal["command", "code", "script", "template", "file", "host", "variable"]
+UseKind = Literal["command", "code", "script", "template", "file", "session", "host", "variable"]
 
 KINDS: dict[UseKind, str] = {
     "command": "command",
@@ -19,6 +19,7 @@ KINDS: dict[UseKind, str] = {
     "script": "inline check",
     "template": "tool configuration",
     "file": "output file",
+    "session": "recorded session",
     "host": "host",
     "variable": "variable",
 }

@@ -15,6 +15,7 @@ from agentv.support.yaml.yaml_file import parse_yaml_file
 from agentv.targets.target import Target
 from agentv.trust.inventory import NamedUse
 
+_SESSIONS = "~/.copilot/session-state"
 _EVENTS, _WORKSPACE = "events.jsonl", "workspace.yaml"
 
 
@@ -29,14 +30,14 @@ class CopilotLog(Target, frozen=True, kw_only=True):
 
     session_dir: str | None = None
     session_id: str | None = None
-    session_state_dir: str = "~/.copilot/session-state"
+    session_state_dir: str = _SESSIONS
     discover: Literal["latest"] | None = None
     cwd: str | None = None
 
     @classmethod
-    def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:  # noqa: ARG003
-        """Return nothing: stored answers are data."""
-        return ()
+    def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:
+        """Return the folder of sessions, which are private: their answers reach judges and reports."""
+        return (("session", str(settings.get("session_dir") or settings.get("session_state_dir") or _SESSIONS)),)
 
     def open(self, home: str) -> Responder:
         """Read the session."""
