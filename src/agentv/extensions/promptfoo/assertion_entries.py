@@ -174,6 +174,10 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None
         grading.lose(f"an assertion of type '{full_type}' with settings that have no counterpart")
         return None
     if negated:
+        if type_.startswith("trajectory:"):
+            grading.lose(
+                f"the case of tool names in '{full_type}': promptfoo ignores it, and here `Read` is not `read`"
+            )
         # Code that throws fails, negated or not, so that it is an error here. Of a list of tools, none may be used.
         throws = {"on_throw": "error"} if "on_throw" in own else {}
         is_list = type_ == "trajectory:tool-used" and isinstance(value, list)
