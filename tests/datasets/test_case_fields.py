@@ -306,11 +306,12 @@ AVERAGE = "weighted_average"
     [
         ("tests", "(?<city>Paris)", "javascript"),
         ("tests", "^[^]*Paris[^]*$", "javascript"),
-        ("tests", "(?i)paris", "python"),
+        ("tests", "paris", "javascript"),
+        ("evalcases", "(?i)paris", "python"),
         ("evalcases", "^[^]*Paris[^]*$", "python"),
     ],
 )
-def test_patterns_that_only_javascript_has_are_those_of_javascript_under_tests(folder, key, pattern, syntax):
+def test_patterns_are_those_of_javascript_under_tests(folder, key, pattern, syntax):
     [loaded] = folder.yaml(json.dumps({key: [case(evaluators=[{"type": "regex", "value": pattern}])]}))
     assert loaded.evaluators[0].evaluator.syntax == syntax
 

@@ -6,7 +6,8 @@ import os
 import msgspec
 import pytest
 
-from agentv.extensions.view.row_store import find_case
+from agentv.extensions.view.row_store import RowStore, find_case
+from agentv.extensions.view.run_reader import RunReader
 from contracts.foreign_results import READABLE
 from made_results import made
 
@@ -77,6 +78,21 @@ def test_blocks_continue_anywhere_and_name_only_what_is_new(folder, server):
             assert sum(times) == 1_767_323_045_000
         assert view.get(f"/api/runs/{id}/rows?first=20000")["n"] == 0
         assert view.get(f"/api/runs/{id}/rows?first=90000000")["n"] == 0
+
+
+def test_all_rows_are_read_only_when_the_last_ones_are_stored(folder):
+    folder.write("run/results.jsonl", [record(f"case-{n}") for n in range(20)])
+    reader, were_all_read = RunReader(folder.path / "run"), []
+
+    class Watched(RowStore):
+        def add(self, records):
+            were_all_read.append(reader.has_all_rows)
+            super().add(records)
+
+    reader.rows = Watched()
+    reader.follow()
+    reader.wait(lambda: reader.is_at_end)
+    assert were_all_read == [False] and reader.has_all_rows and reader.rows.total == 20
 
 
 def test_figures_of_a_part_of_the_records_say_how_many_they_cover(folder, server):

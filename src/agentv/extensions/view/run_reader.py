@@ -42,6 +42,7 @@ class RunReader:
         self.changed = Condition()
         self._stopped = Event()
         self._is_reading = False
+        self._is_storing = False
         self._stored: Figures | None = None
         self._manifest_stamp: tuple[int, int] | None = None
         self._failed_stamps: list[tuple[int, int]] = []
@@ -82,8 +83,9 @@ class RunReader:
 
     @property
     def has_all_rows(self) -> bool:
-        """Whether all rows that exist now are read."""
-        return self._rows_source.is_at_end
+        """Whether all rows that exist now are read and stored."""
+        # In this order: the end is reached before the last rows are stored.
+        return self._rows_source.is_at_end and not self._is_storing
 
     @property
     def is_at_end(self) -> bool:
@@ -154,10 +156,13 @@ class RunReader:
     def _read_rows(self) -> bool:
         if self.has_all_rows:
             return False
+        self._is_storing = True
         batch = self._rows_source.read(self.rows.room)
         if batch.records:
             self.rows.add(batch.records)
-            with self.changed:
+        with self.changed:
+            self._is_storing = False
+            if batch.records:
                 self.offsets.extend(batch.offsets)
                 self.has_all_figures = False
                 self.changed.notify_all()
