@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, AnyStr, cast
-
-_compile = re.compile
 
 
 class _LazyRegex:
@@ -15,7 +11,7 @@ class _LazyRegex:
         self._arguments = arguments
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(_compile(*self._arguments), name)
+        value = getattr(re.compile(*self._arguments), name)
         setattr(self, name, value)  # later uses find it without this method
         return value
 
@@ -23,13 +19,3 @@ class _LazyRegex:
 def lazy_regex(pattern: AnyStr, flags: re.RegexFlag | int = 0) -> re.Pattern[AnyStr]:
     """Return an object with the methods and attributes of a compiled pattern."""
     return cast("re.Pattern[AnyStr]", _LazyRegex(pattern, flags))
-
-
-@contextmanager
-def lazy_compilation() -> Iterator[None]:
-    """Import a package whose patterns are rarely used: `re.compile` returns lazy ones, in all threads."""
-    re.compile = lazy_regex  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        re.compile = _compile
