@@ -81,7 +81,8 @@ class Grading(msgspec.Struct, frozen=True):
     """What the assertions of one test are translated with.
 
     `judge` and `embedder` return the name of the target for a grader, given as a provider of promptfoo or None.
-    `read_file` returns the content of a file that an assertion names.
+    `read_file` returns the content of a file that an assertion names. `ignores_case` is true if the names of tools are
+    compared without their case.
     """
 
     variables: Mapping[str, Any]
@@ -91,6 +92,7 @@ class Grading(msgspec.Struct, frozen=True):
     read_file: Callable[[str], Any]
     lose: Lose
     templates: Mapping[str, Any] = {}
+    ignores_case: bool = False
 
 
 def entries_of(assertions: Any, grading: Grading, transform: Any = None) -> list[dict[str, Any]]:
@@ -174,7 +176,7 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None
         grading.lose(f"an assertion of type '{full_type}' with settings that have no counterpart")
         return None
     if negated:
-        if type_.startswith("trajectory:"):
+        if type_.startswith("trajectory:") and grading.ignores_case:
             grading.lose(
                 f"the case of tool names in '{full_type}': promptfoo ignores it, and here `Read` is not `read`"
             )

@@ -309,6 +309,7 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
         read_file=lambda name: suite.files.content(name),
         lose=lose_and_keep,
         templates=object_at(suite.data, "assertionTemplates"),
+        ignores_case=True,
     )
     transform = options.get("transform") or options.get("postprocess")
     names = frozenset(name for prompt in suite.prompts for name in prompt.names)
