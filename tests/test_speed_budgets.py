@@ -13,6 +13,8 @@ VARIABLE = {"agentv.stats.distributions._away_from_zero": 10}
 """Calls that depend on the time cases take, with their limits."""
 SPARE_CALLS = 1.03
 """Calls depend a little on the depth of folders."""
+ATTEMPTS = 5
+"""On a busy machine, more calls are in flight when memory is measured: the size is the smallest of several."""
 SPARE_BYTES = 24
 """Sizes differ by this much between runs and versions of Python."""
 
@@ -60,8 +62,10 @@ def test_a_case_needs_no_further_function_calls(name):
 
 @pytest.mark.parametrize("name", BYTES)
 def test_a_case_allocates_no_further_memory(name):
-    limit = LIMITS["bytes"][name] + SPARE_BYTES
-    assert run_in_child("bytes", name) <= limit, "more bytes per case. See `tests/speed_budgets.toml`"
+    limit, sizes = LIMITS["bytes"][name] + SPARE_BYTES, []
+    while len(sizes) < ATTEMPTS and (not sizes or sizes[-1] > limit):
+        sizes.append(run_in_child("bytes", name))
+    assert sizes[-1] <= limit, f"more bytes per case: {sizes}. See `tests/speed_budgets.toml`"
 
 
 ANSWERS = "import gc\ndef answer(prompt):\n    return f'{gc.isenabled()} {gc.get_freeze_count() > 10_000}'\n"
