@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -44,7 +44,11 @@ _RECORDS = frozenset((
 _FLAT = frozenset(("options", "defaults", "versions", "fingerprints"))
 
 
-_GITHUB_START = lazy_regex(rb"gh[pousr]_")
+_SHAPE_PARTS = (
+    *(b"sk-", b"eyJ", b"xox", b"AKIA", b"ASIA", b"PRIVATE KEY"),
+    *(b"github_pat_", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_"),
+)
+"""Every match of the next pattern contains one of these."""
 _SHAPES = lazy_regex(
     r"""(?<![A-Za-z0-9])(?:
       sk-(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{20,}
@@ -65,18 +69,24 @@ class _Form(msgspec.Struct, frozen=True):
     is_strong: bool
 
 
+Find = Callable[[bytes], list[tuple[int, int, int]]]
+
+
+def _finder(parts: tuple[bytes, ...]) -> Find:
+    """Return a function that finds these bytes, only the first of matches that overlap: with vector instructions."""
+    from ahocorasick_rs import BytesAhoCorasick, MatchKind  # late: only needed to write
+
+    return BytesAhoCorasick(parts, matchkind=MatchKind.LeftmostFirst).find_matches_as_indexes
+
+
+@cache
+def _shape_finder() -> Find:
+    return _finder(_SHAPE_PARTS)
+
+
 def _has_shape(line: bytes) -> bool:
-    # Searching for fixed bytes first, one by one, takes a tenth of the time of the pattern.
-    return (
-        b"sk-" in line
-        or b"eyJ" in line
-        or b"xox" in line
-        or b"AKIA" in line
-        or b"ASIA" in line
-        or b"PRIVATE KEY" in line
-        or b"github_pat_" in line
-        or (b"gh" in line and _GITHUB_START.search(line) is not None)
-    ) and _SHAPES.search(line.decode("utf-8", "replace")) is not None
+    # Searching for fixed bytes first takes a hundredth of the time of the pattern.
+    return bool(_shape_finder()(line)) and _SHAPES.search(line.decode("utf-8", "replace")) is not None
 
 
 class Redactor:
@@ -115,11 +125,10 @@ class Redactor:
 
         Searching with a pattern is slow, and most data contains no secret.
         """
-        runs = {place for place, _, _ in self._runs.find_matches_as_indexes(data.lower(), overlapping=True)}
+        runs = self._runs_in(data.lower())
         # Searching for one character is ten times as fast as for two or for a pattern.
         if (b"%" in data or b"\\" in data) and _ENCODED.search(data):
-            plain = _ENCODED.sub(_decoded, data).lower()
-            runs |= {place for place, _, _ in self._runs.find_matches_as_indexes(plain, overlapping=True)}
+            runs |= self._runs_in(_ENCODED.sub(_decoded, data).lower())
         forms = (
             tuple(
                 place
@@ -136,6 +145,11 @@ class Redactor:
             pattern = self._patterns[forms] = re.compile("|".join(self._forms[place].pattern for place in forms))
         return pattern
 
+    def _runs_in(self, data: bytes) -> set[int]:
+        if not self._find_run(data):  # ten times as fast as finding all of them
+            return set()
+        return {place for place, _, _ in self._runs.find_matches_as_indexes(data, overlapping=True)}
+
     @cached_property
     def _forms(self) -> list[_Form]:
         return [form for value in self._values for form in _forms_of(value)]
@@ -148,6 +162,10 @@ class Redactor:
     @cached_property
     def _places(self) -> dict[bytes, int]:
         return {run: place for place, run in enumerate(dict.fromkeys(form.run for form in self._forms if form.run))}
+
+    @cached_property
+    def _find_run(self) -> Find:
+        return _finder(tuple(self._places))
 
     @cached_property
     def _runs(self) -> BytesAhoCorasick:
