@@ -83,7 +83,8 @@ class Endpoint:
 
     def limit(self, now: float) -> int:
         """Return the calls that may be in flight now."""
-        return int(min(self._limit, self._slots.at(now), self.most, self.allowance))
+        most = min(self._limit, self.most, self.allowance)
+        return int(most if self._slots.base == inf else min(most, self._slots.at(now)))
 
     def try_start(self, ticket: Ticket, now: float) -> bool:
         """Start a call if it has room, nothing waits, and nothing is limited."""

@@ -56,7 +56,7 @@ class LimitWrapper(ResponderWrapper):
         report: Failure | None = None
         is_answered = False
         try:
-            started = time.perf_counter()
+            started = time.perf_counter_ns()
             response = await self._inner.respond(request)
             is_answered = True
         except TargetFailure as failure:
@@ -161,15 +161,15 @@ class WorkspaceWrapper(ResponderWrapper):
 
     async def _prepared(self, request: Request, prepare: Prepare) -> Response:
         await prepare(request.attempt, request.timeout_s)
-        started = time.perf_counter()  # preparing the folder does not count as the target's time
+        started = time.perf_counter_ns()  # preparing the folder does not count as the target's time
         response = await self._inner.respond(request)
         return response if response.duration_ms is not None else _timed(response, started)
 
 
-def _timed(response: Response, started: float) -> Response:
+def _timed(response: Response, started: int) -> Response:
     """Return a response with its duration, for targets that do not report it."""
     return msgspec.structs.replace(response, duration_ms=_milliseconds_since(started))
 
 
-def _milliseconds_since(started: float) -> float:
-    return round((time.perf_counter() - started) * 1000, 3)
+def _milliseconds_since(started: int) -> float:
+    return (time.perf_counter_ns() - started) // 1000 / 1000

@@ -119,13 +119,13 @@ def metrics_of(response: Response) -> ExecutionMetrics:
 
 def now() -> str:
     """Return the current time as in records: UTC, with milliseconds."""
-    seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1_000)
-    return f"{_second(seconds)}.{milliseconds:03d}Z"
+    return _timestamp(time.time_ns() // 1_000_000)
 
 
 @lru_cache(maxsize=1)
-def _second(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+def _timestamp(milliseconds: int) -> str:
+    seconds, rest = divmod(milliseconds, 1_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
 
 
 class JobOutcome(msgspec.Struct, frozen=True, gc=False):
