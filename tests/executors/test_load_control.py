@@ -78,6 +78,15 @@ def test_a_rate_limit_costs_no_job_and_is_used(rate, burst, workers):
     assert ended.seconds <= 1.2 * max(jobs / rate, jobs * LATENCY_S / workers[1])
 
 
+@pytest.mark.parametrize("workers", [(4, 4), (50, 50), (10, 200)])
+@pytest.mark.parametrize("burst", [1, 10])
+@pytest.mark.parametrize(("rate", "most_lost"), [(0.5, 2), (1, 2), (2, 0), (5, 0)])
+def test_a_low_rate_limit_costs_at_most_two_jobs_of_sixty(rate, most_lost, burst, workers):
+    ended = Simulation(Server(rate=rate, burst=burst), 60, workers).run()
+    assert len(ended.lost) <= most_lost
+    assert ended.seconds <= 1.5 * 60 / rate
+
+
 @pytest.mark.parametrize("workers", [(50, 50), (10, 200)])
 def test_a_slow_ramp_of_latency_is_no_outage(workers):
     server = Server("timeout", latency=lambda now: min(0.8, 0.05 + now * 0.02))

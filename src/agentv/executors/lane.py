@@ -189,10 +189,9 @@ class Lane:
         fresh = self.begun or self.new
         if self.suspect_since is not None:
             return fresh[0] if fresh else min(self.failures, key=lambda each: (each.is_isolated, each.failed_at))
-        if not fresh or self.endpoint.starts % FEW == 0:
-            ready = [ticket for ticket in self.failures if ticket.ready_at <= now and not ticket.is_spent]
-            if ready:
-                return min(ready, key=lambda each: (each.is_isolated, each.ready_at))
+        is_turn = not fresh or self.endpoint.starts % FEW == 0
+        if is_turn and (ready := [each for each in self.failures if each.ready_at <= now and not each.is_spent]):
+            return min(ready, key=lambda each: (each.is_isolated, each.ready_at))
         return fresh[0] if fresh else None
 
     def started(self, ticket: Ticket, now: float) -> None:

@@ -106,9 +106,8 @@ class Limiter:
     def stop(self) -> None:
         """Cancel the first calls of jobs, now and later. Other calls go on: their jobs have been paid for."""
         self.is_stopped = True
-        for lane in self.endpoint.lanes.values():
-            for ticket in list(lane.new):
-                ticket.place.cancel()
+        for ticket in [ticket for lane in self.endpoint.lanes.values() for ticket in lane.new]:
+            ticket.place.cancel()
 
     def close(self) -> None:
         """Leave the limit to other processes."""

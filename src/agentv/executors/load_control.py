@@ -12,7 +12,8 @@ Pure: times are arguments, and nothing waits here. Calls are numbered as they st
 6. The number of concurrent calls doubles while calls wait. Failures of calls that started above the highest number that
    was answered lately return it to that number; from there it grows slowly.
 7. Refusals (429) are tested: after a pause, refused requests are sent alone. If one is answered, the rate was too high,
-   and calls continue at the accepted rate, which grows slowly. If none is, these requests fail in isolation.
+   and calls continue at the accepted rate, which grows slowly. If none is, these requests fail in isolation. If a
+   repetition of a request that was answered is refused, the rate was too high, unless that lasts like an outage.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ GROWTH_S, LEAST_STEP = 8.0, 0.5
 """After a cut, a limit grows by a FRACTION, or this step, in this time; then with the third power of the time."""
 ERROR = 5
 """How much too low a measured rate may be."""
-WINDOW_S, CHANCE = 4.0, 0.01
+WINDOW_S, CHANCE = 4.0, 0.02
 """Refusals are counted for this time. If chance rarely explains it, requests refused again fail in isolation."""
 
 
@@ -61,16 +62,15 @@ class Endpoint:
         self.in_flight = self.starts = self.answers = self.waiting = self._queued = 0
         self.allowance = inf
         self.closed_until = self._next_start = self._grown_at = 0.0
-        self.is_slowed = False
+        self.is_slowed = self._is_unmeasured = False
         self._limit = float(start)
         self._slots = self._rate = self._former_rate = Growth()
         self._levels, self._marks, self._above = (0, 0), (0, 0), 0
         self._refusals: dict[Ticket, float | None] = {}
         self._window, self._level_at = (-inf, 0), -inf
         self._needed = FEW
-        self._cut_number = self._refused_again = self._accepted = 0
+        self._cut_number = self._refused_first = self._refused_again = self._accepted = 0
         self._trial: set[Ticket] = set()
-        self._is_unmeasured = False
 
     def lane(self, name: str) -> Lane:
         """Return the lane of a model."""
@@ -83,8 +83,7 @@ class Endpoint:
 
     def limit(self, now: float) -> int:
         """Return the calls that may be in flight now."""
-        most = min(self._limit, self.most, self.allowance)
-        return int(most if self._slots.base == inf else min(most, self._slots.at(now)))
+        return int(min(self._limit, self._slots.at(now), self.most, self.allowance))
 
     def try_start(self, ticket: Ticket, now: float) -> bool:
         """Start a call if it has room, nothing waits, and nothing is limited."""
@@ -192,22 +191,24 @@ class Endpoint:
         self.release(ticket)
         if ticket.repeats:
             lane.begin_outage(now)
-            self._restore_rate(now)
+            if failure.is_refused:  # not because of the requests: unless it lasts, this is a rate limit
+                self._trial, self.is_slowed = set(), lane.down_for_s(now) < GRACE_S
+            else:
+                self._restore_rate(now)
             return
         was_down = lane.down_since is not None
         lane.failed(ticket, failure, now)
         if failure.is_refused and ticket in self._trial:
             self._refused_again += 1
-            others = len(self._refusals) + 1
-            chance = (others / (others + self._accepted)) ** self._refused_again
+            chance = (self._refused_first / (self._refused_first + self._accepted)) ** self._refused_again
             if chance < CHANCE and not any(other.has_place for other in self._trial):
                 self._needed *= 2
                 self._restore_rate(now)
-        elif was_down or lane.down_since is not None or ticket.is_isolated:
+        elif was_down or lane.down_since is not None:
             return
-        elif failure.is_refused:
+        elif failure.is_refused and (not ticket.is_isolated or (self.is_slowed and not (lane.begun or lane.new))):
             self._refused(ticket, failure, now)
-        else:
+        elif not (failure.is_refused or ticket.is_isolated):
             self._overloaded(ticket.level, now)
 
     def _cut_slots(self, calls: int, now: float) -> None:
@@ -235,6 +236,7 @@ class Endpoint:
             return
         if now - self._window[0] > WINDOW_S:
             self._window, self._refusals = (now, self.answers), {}
+        self._refused_first += ticket not in self._refusals
         self._refusals[ticket] = failure.retry_after_s
         refused, answers = len(self._refusals), self.answers - self._window[1]
         if refused < self._needed or refused / (refused + answers) < FRACTION:
@@ -248,7 +250,7 @@ class Endpoint:
         """Reduce the rate; the requests that were refused will show whether that was right."""
         rate = self._rate.at(now)
         if not self._trial:
-            self._former_rate, self._refused_again, self._accepted = self._rate, 0, 0
+            self._former_rate, self._refused_first, self._refused_again, self._accepted = self._rate, 1, 0, 0
         self._trial |= {*self._refusals}
         self._cut_number, self._refusals = self.starts, {}
         if rate == inf:
@@ -261,6 +263,6 @@ class Endpoint:
     def _restore_rate(self, now: float) -> None:
         """End a trial without an answer: the refusals were not due to the rate, which grows fast again."""
         if self._trial:
+            faster = Growth(ERROR * self._rate.at(now), now, is_estimate=True)
             self._is_unmeasured, self._trial = False, set()
-            rate = ERROR * self._rate.at(now)
-            self._rate = self._former_rate if self.is_slowed else Growth(rate, now, is_estimate=True)
+            self._rate = self._former_rate if self.is_slowed else faster
