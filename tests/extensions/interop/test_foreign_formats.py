@@ -53,6 +53,7 @@ def shape(case, wanted):
         "context": list(case.context),
         "turns": len(case.turns),
         "turn_references": [text(turn.expected_output) for turn in case.turns],
+        "turn_evaluators": [[spec.type for spec in turn.evaluators] for turn in case.turns],
         "goal": case.user.goal if case.user else None,
         "user": {key: getattr(case.user, key) for key in wanted.get("user", {})},
         "lines": case.line,
