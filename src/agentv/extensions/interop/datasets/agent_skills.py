@@ -217,10 +217,12 @@ def _eval(case: EvalCase, lose: Lose) -> dict[str, Any]:
         "files": files,
         "assertions": [*criteria_of(case), *specs],
     }
-    if not outcome and not record["assertions"]:
+    fields = ["id", "input", *(() if reference else ("expected_output", "expected_outcome"))]
+    if outcome or record["assertions"]:
+        fields.append("evaluators")
+    else:
         lose("every check of a case: its only assertion tells the grader to fail it")
         record["assertions"] = [NO_CHECK]
-    fields = ("id", "input", "evaluators", *(() if reference else ("expected_output", "expected_outcome")))
     return seal(record, "metadata", case, fields)
 
 

@@ -313,7 +313,7 @@ def _case(case: EvalCase, lose: Lose) -> dict[str, Any]:
     else:
         record["conversation"] = [_invocation(turn, lose) for turn in turns]
     is_question = len(turns) == 1 and case.user is None
-    fields = ("input", "expected_output", *(() if rubrics else ("evaluators",))) if is_question else ()
+    fields = ("input", "expected_output") if is_question else ()
     return seal(record, "metadata", case, ("id", *fields))
 
 
