@@ -124,6 +124,12 @@ def test_a_file_converts_to_our_formats(tmp_path, command, kind, example, target
         ("x.prompt.md", "---\nmode: agent\n---\nDo it\n", "a prompt of VS Code, which has no cases"),
         ("p.prompt.yml", "model: m\nmessages: [{role: user, content: '{{input}}'}]\n", "has no testData"),
         ("samples.jsonl", '{"input1": "a", "input2": "b"}', "Each sample has several inputs"),
+        ("meta.jsonl", '{"input": "a", "completion": "b", "choice": "Yes"}', "a completion with a label"),
+        (
+            "talks.jsonl",
+            '{"id": "a", "scenario": "shop", "question": [[{"role": "user"}]]}',
+            "Cannot tell which fields",
+        ),
         ("rows.csv", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "Git LFS pointer"),
         ("rows.csv", b"a,input\n1,\x00\n", "binary data"),
         ("rows.csv", "input\na,b,c\n", "3 cells"),
@@ -158,6 +164,10 @@ def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, co
             "input=utterance,contains_any=must_include_any",
         ),
         ("d.jsonl", '{"id": "a", "doc": "a.txt", "notes": "A long note"}\n', "input=FIELD,id=id,metadata.*=*"),
+        ("e.yaml", "- {query: Hi, expected_tools: [a], expected_files: [b]}\n", "input=query,metadata.*=*"),
+        ("f.yaml", "- {query: And Rome?, history: [{role: user, content: Hi}]}\n", "input=FIELD'"),
+        ("g.yaml", "- {id: a, conversation: [{from_me: true, text: Hi}]}\n", "input=FIELD,id=id,metadata.*=*"),
+        ("h.yaml", "- {question: Hi, pass_criteria: [Is kind]}\n", "input=question,rubrics=pass_criteria"),
         ("suite.json", '{"v": 1, "items": [{"prompt": "Hi", "answer": "Yo"}]}', "input=prompt,expected_output=answer"),
     ],
 )

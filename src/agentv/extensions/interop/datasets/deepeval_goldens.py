@@ -40,6 +40,9 @@ _MARKS = (
     *("actual_output", "actualOutput", "source_file", "sourceFile", "additional_metadata", "additionalMetadata"),
     *("custom_column_key_values", "scenario", "user_description", "userDescription"),
 )
+_QUESTIONS = ("question", "query", "prompt", "messages", "user_scenario")
+"""Keys of other tools' records that may also have a `scenario`."""
+
 _LISTS = ("goldens", "conversationalGoldens", "conversational_goldens")
 _USED = (
     *("id", "name", "input", "expected_output", "expectedOutput", "context", "retrieval_context", "retrievalContext"),
@@ -59,7 +62,8 @@ class _DeepEvalGoldens(ForeignFormat):
         if any(isinstance(document_of(file).get(key), list) for key in _LISTS):
             return True
         rows = objects(file)
-        return any_has(rows, *_MARKS) and (all_have(rows, "input") or all_have(rows, "scenario"))
+        is_conversation = all_have(rows, "scenario") and not any_has(rows, *_QUESTIONS)
+        return any_has(rows, *_MARKS) and (all_have(rows, "input") or is_conversation)
 
     def items(self, file: RecordFile) -> Iterator[Record]:
         document = document_of(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -262,7 +263,7 @@ def _tool_uses(steps: dict[str, Any]) -> list[Any]:
     events = first_of(steps, "invocation_events", "invocationEvents") or ()
     parts = [part for event in events for part in object_at(event, "content").get("parts") or ()]
     calls = [first_of(part, "function_call", "functionCall") for part in parts]
-    return [*(first_of(steps, "tool_uses", "toolUses") or ()), *(call for call in calls if call is not None)]
+    return list(chain(first_of(steps, "tool_uses", "toolUses") or (), (call for call in calls if call is not None)))
 
 
 def _old_turn(turn: dict[str, Any], criteria: _Criteria, lose: Lose) -> dict[str, Any]:
