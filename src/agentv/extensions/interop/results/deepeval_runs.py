@@ -177,11 +177,15 @@ def _grades(row: dict[str, Any]) -> Iterator[ForeignGrade]:
 
 def _value(metric: dict[str, Any]) -> float | bool | None:
     """Return the score, where higher is better; of a metric that passes below its threshold, 1 minus its score."""
-    score, limit, passed = (metric.get(key) for key in ("score", "threshold", "success"))
-    numbers = number_or_none(score), number_or_none(limit)
-    if metric.get("name") in _INVERTED and isinstance(passed, bool) and None not in numbers and score != limit:
-        return 1 - score if passed == (score < limit) else grade_value(score)
-    return grade_value(score)
+    score, limit, passed = (
+        number_or_none(metric.get("score")),
+        number_or_none(metric.get("threshold")),
+        metric.get("success"),
+    )
+    is_inverted = metric.get("name") in _INVERTED and isinstance(passed, bool)
+    if is_inverted and score is not None and limit is not None and score != limit and passed == (score < limit):
+        return 1 - score
+    return grade_value(metric.get("score"))
 
 
 def _usage(metric: dict[str, Any]) -> TokenUsage | None:
