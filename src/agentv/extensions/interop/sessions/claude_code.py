@@ -21,10 +21,10 @@ _NOT_TYPED = re.compile(
 """Starts of user messages that the user did not write to the model."""
 
 _LOCAL_COMMANDS = frozenset((
-    "add-dir", "agents", "bashes", "clear", "compact", "config", "context", "cost", "doctor", "effort", "exit", "export",
-    "fast", "feedback", "help", "hooks", "ide", "login", "logout", "mcp", "memory", "model", "output-style",
-    "permissions", "plugin", "quit", "release-notes", "resume", "rewind", "settings", "status", "statusline", "tasks",
-    "terminal-setup", "theme", "todos", "upgrade", "usage", "vim",
+    "add-dir", "agents", "bashes", "clear", "compact", "config", "context", "cost", "doctor", "effort", "exit",
+    "export", "fast", "feedback", "help", "hooks", "ide", "login", "logout", "mcp", "memory", "model",
+    "output-style", "permissions", "plugin", "quit", "release-notes", "resume", "rewind", "settings", "status",
+    "statusline", "tasks", "terminal-setup", "theme", "todos", "upgrade", "usage", "vim",
 ))  # fmt: skip
 """Slash commands that are not sent to the model."""
 
