@@ -168,6 +168,7 @@ def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, co
         ("f.yaml", "- {query: And Rome?, history: [{role: user, content: Hi}]}\n", "input=FIELD'"),
         ("g.yaml", "- {id: a, conversation: [{from_me: true, text: Hi}]}\n", "input=FIELD,id=id,metadata.*=*"),
         ("h.yaml", "- {question: Hi, pass_criteria: [Is kind]}\n", "input=question,rubrics=pass_criteria"),
+        ("i.jsonl", '{"prompt": "Hi", "completion": "Go", "label": false}', "input=prompt,metadata.*=*"),
         ("suite.json", '{"v": 1, "items": [{"prompt": "Hi", "answer": "Yo"}]}', "input=prompt,expected_output=answer"),
     ],
 )

@@ -277,6 +277,9 @@ _WORDS = {
 _RECORDED = frozenset({"score", "scores", "rating", "grade", "reward", "passed", "model", "model_name"})
 """Names of fields next to a response that a model wrote."""
 
+_RATED = ("completion", "label")
+"""A completion, and whether it is a good one."""
+
 _OPTIONS = frozenset(
     (
         *("choices", "options", "endings", "option_a", "choice_a", "option1", "choice1"),
@@ -378,6 +381,7 @@ def _by_name(
         name = plain[synonym]
         values = [value for record in records if not is_blank(value := value_at(record, name))]
         is_recorded = synonym == "response" and not _RECORDED.isdisjoint(own.lower() for own in names)
+        is_recorded |= synonym in _RATED and {*_RATED} <= plain.keys()
         if not values or is_recorded or not _suits(key, values):
             continue
         if key == "expected_output" and all(isinstance(value_at(value, "text"), list) for value in map(parsed, values)):
