@@ -138,6 +138,9 @@ def test_a_file_converts_to_our_formats(tmp_path, command, kind, example, target
         ("rows.json", '[{"input": NaN}]', "NaN is not allowed"),
         ("rows.json", '[{"input": "a"} {"input": "b"}]', "expected ',' or ']'"),
         ("task.yaml", "task: !function utils.x\ndataset_path: json\ndoc_to_text: a\n", "!function"),
+        ("group.yaml", "group: g\ntask: [a, b]\n", "A group has no cases"),
+        ("task.yaml", "task: a\ninclude: task.yaml\n", "include each other"),
+        ("task.yaml", "task: a\ninclude: ../../x\n", "outside the project"),
         ("task.yaml", "task: a\ndataset_path: hub/data\ndoc_to_text: a\n", "on Hugging Face"),
         (
             "task.yaml",
