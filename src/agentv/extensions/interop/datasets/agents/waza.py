@@ -83,6 +83,8 @@ class _Waza(ForeignFormat):
         if data.get("enabled") is False:
             lose("tasks that are not enabled")
             return []
+        if is_blank(question) and "instruction" in data:
+            raise ValueError("A task of skillgrade is scored by programs in its workspace: run it with skillgrade")
         if is_blank(question):
             raise ValueError("The task has no prompt, or its 'prompt_file' is not in the project")
         context = object_at(inputs, "context")
