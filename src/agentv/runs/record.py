@@ -253,8 +253,8 @@ class RecordLines:
     def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         from agentv.support.json_stream import top_level  # late: a run does not detect formats
 
-        version = top_level(first_line(head)).get("schema_version", b"")
-        return version[:1].isdigit()  # Every Eval Ever has a text there
+        keys = top_level(first_line(head))  # reports of other tools have a version too, but no cases
+        return keys.get("schema_version", b"")[:1].isdigit() and not keys.keys().isdisjoint(("eval_id", "test_id"))
 
     def records(self, path: Path) -> Iterator[Result]:
         return (record for _, record in decoded_lines(path, lambda line: decode_record(line, path.stem)))

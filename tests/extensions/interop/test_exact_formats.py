@@ -118,7 +118,7 @@ def test_equals_of_pydantic_evals_counts_white_space(folder, command):
     assert json.loads((folder.path / "run/results.jsonl").read_text("utf-8"))["score"] == 0
 
 
-def test_tool_calls_of_adk_must_be_the_same_and_other_criteria_are_a_loss(folder, command):
+def test_tool_calls_of_adk_must_be_the_same_unless_its_configuration_differs(folder, command):
     uses = [{"name": "set", "args": {"id": 1}}, {"name": "get"}]
     turn = {"user_content": {"parts": [{"text": "Turn on"}]}, "intermediate_data": {"tool_uses": uses}}
     folder.write("a.evalset.json", {"eval_set_id": "home", "eval_cases": [{"eval_id": "e", "conversation": [turn]}]})
@@ -126,5 +126,16 @@ def test_tool_calls_of_adk_must_be_the_same_and_other_criteria_are_a_loss(folder
     check = case["evaluators"][-1]
     assert (check["mode"], check["args_match"]) == ("exact", "exact")
     assert check["expected"] == [{"tool": "set", "args": {"id": 1}}, {"tool": "get", "args": {}}]
-    folder.write("test_config.json", {"criteria": {"tool_trajectory_avg_score": 0.5}})
-    assert "the criteria in test_config.json" in command("cases", "a.evalset.json", "--strict").stderr
+    criteria = {"tool_trajectory_avg_score": {"threshold": 1, "match_type": "IN_ORDER"}, "my_metric": 0.5}
+    folder.write("test_config.json", {"criteria": criteria})
+    assert "the criterion 'my_metric' of ADK" in command("cases", "a.evalset.json", "--strict").stderr
+    assert command("cases", "a.evalset.json").printed[0]["evaluators"][-1]["mode"] == "in_order"
+
+
+def test_an_empty_list_of_calls_in_an_eval_set_of_adk_allows_no_call(folder, command):
+    call = "tool_calls: [{tool: set}]"
+    folder.write(".agentv/targets.yaml", f"targets: [{{name: default, provider: mock, response: Hi, {call}}}]\n")
+    turn = {"user_content": {"parts": [{"text": "Hi"}]}, "intermediate_data": {"tool_uses": []}}
+    folder.write("a.evalset.json", {"eval_set_id": "home", "eval_cases": [{"eval_id": "e", "conversation": [turn]}]})
+    command("eval", "a.evalset.json", "--out", "run")
+    assert json.loads((folder.path / "run/results.jsonl").read_text("utf-8"))["verdict"] == "fail"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
@@ -250,7 +251,7 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
         *("forbidden_phrases", "not_contains", "must_not_include", "must_not_mention", "must_not_say"),
         *("answer_not_contains", "output_not_contains", "forbidden_facts", "forbidden_keywords", "should_not_include"),
     ),
-    "rubrics": ("rubrics", "expected_facts", "facts", "key_points", "expectations", "checklist"),
+    "rubrics": ("rubrics", "expected_facts", "facts", "key_points", "expectations", "checklist", "pass_criteria"),
     "context": ("context", "contexts", "passages", "documents", "retrieved_contexts"),
     "tags": ("tags", "tag", "labels", "category", "categories"),
 }
@@ -276,8 +277,24 @@ _WORDS = {
 _RECORDED = frozenset({"score", "scores", "rating", "grade", "reward", "passed", "model", "model_name"})
 """Names of fields next to a response that a model wrote."""
 
-_OPTIONS = frozenset({"choices", "options", "endings", "option_a", "choice_a", "option1", "choice1"})
-"""Names of fields with the choices of a question: without them, the question alone is not the input."""
+_RATED = ("completion", "label")
+"""A completion, and whether it is a good one."""
+
+_OPTIONS = frozenset(
+    (
+        *("choices", "options", "endings", "option_a", "choice_a", "option1", "choice1"),
+        *("history", "chat_history", "conversation_history", "previous_messages"),
+    )
+)
+"""Names of fields with the choices of a question, or with what came before it: without them, it is not the input."""
+
+_NO_ANSWERS = frozenset(
+    (
+        *("system", "tool", "tools", "call", "calls", "file", "files", "skill", "skills", "source", "sources"),
+        *("doc", "docs", "type", "status"),
+    )
+)
+"""Words in the names of fields that are expected, but are not an answer."""
 
 CHECK_KEYS = frozenset(
     ("expected_output", "expected_outcome", "rubrics", *_CHECKS, *(f"{_NOT}{key}" for key in _CHECKS))
@@ -347,7 +364,7 @@ def missing_keys(guesses: Collection[Guess]) -> list[str]:
 def _by_word(key: str, names: Iterable[str], taken: set[str]) -> str | None:
     """Return the only free field with a word of a key in its name."""
     words = {name: set(re.findall(r"[a-z]+", re.sub(r"([A-Z])", r"_\1", name).lower())) for name in names}
-    matches = [name for name, own in words.items() if name not in taken and own & _WORDS[key] and "system" not in own]
+    matches = [name for name, own in words.items() if name not in taken and own & _WORDS[key] and not own & _NO_ANSWERS]
     return matches[0] if len(matches) == 1 else None
 
 
@@ -364,6 +381,7 @@ def _by_name(
         name = plain[synonym]
         values = [value for record in records if not is_blank(value := value_at(record, name))]
         is_recorded = synonym == "response" and not _RECORDED.isdisjoint(own.lower() for own in names)
+        is_recorded |= synonym in _RATED and {*_RATED} <= plain.keys()
         if not values or is_recorded or not _suits(key, values):
             continue
         if key == "expected_output" and all(isinstance(value_at(value, "text"), list) for value in map(parsed, values)):
@@ -385,6 +403,8 @@ def _suits(key: str, values: list[Any]) -> bool:
         return len(set(texts)) == len(texts) and max(map(len, texts)) <= 200
     if key in _LISTS and any(isinstance(parsed(value), dict) for value in values):
         return False
-    if key == "tags":
-        return max(map(len, texts)) <= 100
-    return True
+    if key == "input":
+        with suppress(ValueError):
+            return bool([_input(value) for value in values])
+        return False  # a list of objects that are not messages
+    return key != "tags" or max(map(len, texts)) <= 100

@@ -20,6 +20,7 @@ ROWS = {
         "deepeval": f"{_DATASETS}.deepeval_goldens:DEEPEVAL_GOLDENS",
         "vally": f"{_DATASETS}.agents.vally:VALLY",
         "waza": f"{_DATASETS}.agents.waza:WAZA",
+        "harbor-task": f"{_DATASETS}.agents.harbor:HARBOR_TASK",
         "lm-eval": f"{_DATASETS}.benchmarks.lm_eval:LM_EVAL",
         "adk": f"{_DATASETS}.agents.adk:ADK",
         "pydantic-evals": f"{_DATASETS}.platforms.pydantic_cases:PYDANTIC_CASES",

@@ -13,7 +13,7 @@ from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import OUTCOME, filled, first_of, is_blank, metadata_of, text_of, texts_of
 from agentv.datasets.formats.dataset_format import Content
-from agentv.extensions.interop.datasets.skill_triggers import skill_of, skills_wanted, trigger_checks
+from agentv.extensions.interop.datasets.skill_triggers import ACTIVATION, skill_of, skills_wanted, trigger_checks
 from agentv.extensions.interop.datasets.written_case import calls_of, criteria_of, is_call_list, restore, seal
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
@@ -64,14 +64,15 @@ class _AgentSkills(ForeignFormat):
         keys = (key for key in _LISTS if isinstance(document.get(key), list))
         entries = document[next(keys)] if document else file.document
         for record in items_of(entries):
-            asks = isinstance(record.data, dict) and "should_trigger" in record.data
+            asks = isinstance(record.data, dict) and not record.data.keys().isdisjoint(ACTIVATION)
             yield Record(record.line, {"skill": skill_of(file), **record.data}) if asks else record
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
         data = record.data
         rubrics, evaluators = _checks(data, lose)
-        trigger_keys = ("should_trigger", "skill") if "should_trigger" in data else ()
-        if "should_trigger" in data:
+        asks = not data.keys().isdisjoint(ACTIVATION)
+        trigger_keys = (*ACTIVATION, "skill") if asks else ()
+        if asks:
             evaluators = [*trigger_checks(skills_wanted(data)), *evaluators]
         row = {
             "id": data.get("id") if not is_blank(data.get("id")) else data.get("name"),
@@ -217,10 +218,12 @@ def _eval(case: EvalCase, lose: Lose) -> dict[str, Any]:
         "files": files,
         "assertions": [*criteria_of(case), *specs],
     }
-    if not outcome and not record["assertions"]:
+    fields = ["id", "input", *(() if reference else ("expected_output", "expected_outcome"))]
+    if outcome or record["assertions"]:
+        fields.append("evaluators")
+    else:
         lose("every check of a case: its only assertion tells the grader to fail it")
         record["assertions"] = [NO_CHECK]
-    fields = ("id", "input", "evaluators", *(() if reference else ("expected_output", "expected_outcome")))
     return seal(record, "metadata", case, fields)
 
 

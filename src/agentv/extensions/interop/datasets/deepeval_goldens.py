@@ -29,6 +29,7 @@ from agentv.datasets.foreign.values import (
     metadata_of,
     parsed,
     text_of,
+    texts_of,
     with_outcome,
 )
 from agentv.datasets.formats.dataset_format import Content, Document
@@ -40,12 +41,16 @@ _MARKS = (
     *("actual_output", "actualOutput", "source_file", "sourceFile", "additional_metadata", "additionalMetadata"),
     *("custom_column_key_values", "scenario", "user_description", "userDescription"),
 )
+_QUESTIONS = ("question", "query", "prompt", "messages", "user_scenario")
+"""Keys of other tools' records that may also have a `scenario`."""
+
 _LISTS = ("goldens", "conversationalGoldens", "conversational_goldens")
 _USED = (
     *("id", "name", "input", "expected_output", "expectedOutput", "context", "retrieval_context", "retrievalContext"),
     *("additional_metadata", "additionalMetadata", "expected_tools", "expectedTools", "scenario", "expected_outcome"),
-    *("expectedOutcome", "turns", "user_description", "userDescription", "persona"),
+    *("expectedOutcome", "expectations", "turns", "user_description", "userDescription", "persona"),
 )
+_MUSTS = (("must",), ("must_not", "mustNot"))
 _DATA = "`equals` compares an expected output that is JSON as data, and ExactMatch of DeepEval as text"
 
 
@@ -59,7 +64,8 @@ class _DeepEvalGoldens(ForeignFormat):
         if any(isinstance(document_of(file).get(key), list) for key in _LISTS):
             return True
         rows = objects(file)
-        return any_has(rows, *_MARKS) and (all_have(rows, "input") or all_have(rows, "scenario"))
+        is_conversation = all_have(rows, "scenario") and not any_has(rows, *_QUESTIONS)
+        return any_has(rows, *_MARKS) and (all_have(rows, "input") or is_conversation)
 
     def items(self, file: RecordFile) -> Iterator[Record]:
         document = document_of(file)
@@ -94,6 +100,9 @@ class _DeepEvalGoldens(ForeignFormat):
             row["metadata"]["retrieval_context"] = retrieved
         scenario = data.get("scenario")
         row |= _single(data, lose) if is_blank(scenario) else _conversation(data, lose)
+        if rubrics := _expectations(parsed(data.get("expectations"))):
+            others = row.get("assertions") or ([{"type": "llm_judge"}] if with_outcome(row) == filled(row) else [])
+            row |= {"rubrics": rubrics, "assertions": others}
         return [restore(with_outcome(row), data, "additional_metadata", lose)]
 
     def write(self, content: Content, path: str) -> None:
@@ -133,10 +142,22 @@ def _conversation(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
     outcome = text_of(first_of(data, "expected_outcome", "expectedOutcome"))
     user = {
         "goal": text_of(data["scenario"]),
-        "persona": text_of(first_of(data, "user_description", "userDescription", "persona")),
+        "persona": text_of(_persona(first_of(data, "persona", "user_description", "userDescription"))),
         "stop": outcome and f"The outcome is reached: {outcome}",
     }
     return {"expected_outcome": outcome, "input": messages or [_OPENING], "user": filled(user)}
+
+
+def _expectations(value: Any) -> list[str]:
+    """Return what an answer must do, and must not, as criteria."""
+    musts, nots = (texts_of(first_of(value, *keys)) if isinstance(value, dict) else [] for keys in _MUSTS)
+    return [*musts, *(f"The answer must not meet this: {text}" for text in nots)]
+
+
+def _persona(value: Any) -> Any:
+    """Return the text of a persona, which newer versions write as an object."""
+    persona = parsed(value)
+    return first_of(persona, "characteristics", "description", "name") if isinstance(persona, dict) else value
 
 
 def _golden(case: EvalCase, lose: Lose) -> dict[str, Any]:

@@ -109,6 +109,8 @@ class KeyedRecords(ForeignFormat):
                 row[part] = value
             elif value is not None:
                 _add(row, part, value)
+        if row.get("assertions") and not is_blank(row.get("expected_output")):
+            row["assertions"] = [{"type": "llm_judge"}, *row["assertions"]]
         if data.keys() - used:
             row["metadata"] = {**self._rest(data, used), **row["metadata"]}
         if "turn_texts" not in row:
@@ -253,7 +255,9 @@ def _last_reply(value: Any, lose: Lose) -> dict[str, Any]:
 
 def _turns(value: Any, _: Lose) -> dict[str, Any]:
     """Return the texts of the user's turns."""
-    texts = texts_of(parsed(value))
+    turns = parsed(value)
+    contents = [turn.get("content", turn) if isinstance(turn, dict) else turn for turn in turns if turn]
+    texts = texts_of(contents if isinstance(turns, list) else turns)
     if not texts:
         raise ValueError("The record has no turns")
     return {"turn_texts": texts}

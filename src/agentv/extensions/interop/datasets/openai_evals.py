@@ -38,6 +38,20 @@ from agentv.model.evaluator import EvaluatorSpec
 
 _MARKS = ("ideal", "sample", "criteria")
 _USED = ("id", "input", "messages", "ideal", "criteria", "metadata")
+_OTHER_SAMPLES = (
+    (
+        ("input1", "input2"),
+        "Each sample has several inputs, whose completions a model-graded eval compares",
+        "Write one case per input, or compare two targets: agentv compare",
+    ),
+    (
+        ("input", "completion", "choice"),
+        "Each sample is a completion with a label, which a meta-eval compares with the choices of a model",
+        "Use the samples that were completed; labels of answers calibrate a judge: agentv judge calibrate",
+    ),
+)
+"""Keys of samples that are not cases: what they are, and what to do."""
+
 _LAXER = "that an answer must equal the reference: `Match` of OpenAI Evals accepts one that begins with it"
 _VARIABLE = re.compile(r"\{\{\s*(item|sample)\.([\w.]+)\s*\}\}")
 
@@ -54,7 +68,7 @@ class _OpenAISamples(ForeignFormat):
             return all_have(rows, "messages", "ideal")
         if all_have(rows, "sample") and not any_has(rows, "item", "input"):
             return all(isinstance(row["sample"], list) for row in rows)
-        if all_have(rows, "input1", "input2") or all(
+        if any(all_have(rows, *keys) for keys, *_ in _OTHER_SAMPLES) or all(
             row.keys() == {"input"} and _is_chat(row["input"]) for row in rows
         ):
             return bool(rows)
@@ -63,10 +77,9 @@ class _OpenAISamples(ForeignFormat):
         return all_have(rows, "input") and any_has(rows, *marks) and not any_has(rows, "target", "expected_outcome")
 
     def open(self, source: Source) -> Document:
-        if all_have(objects(record_file(source.files[0])), "input1", "input2"):
-            what = "Each sample has several inputs, whose completions a model-graded eval compares"
-            hint = "Write one case per input, or compare two targets: agentv compare"
-            raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)
+        for keys, what, hint in _OTHER_SAMPLES:
+            if all_have(objects(record_file(source.files[0])), *keys):
+                raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)
         return super().open(source)
 
     def mapper(self, document: Document) -> Mapper:

@@ -17,7 +17,8 @@ _PARTS = ("train", "validation", "test", "dev", "holdout")
 
 _SPLIT = ("should_trigger", "should_not_trigger")
 _QUESTIONS = ("query", "prompt", "input", "text")
-_ANSWERS = ("should_trigger", "shouldTrigger", "expected_trigger", "expected_skill", "expected", "trigger")
+ACTIVATION = ("should_trigger", "expected_activation", "should_activate")
+_ANSWERS = (*ACTIVATION, "shouldTrigger", "expected_trigger", "expected_skill", "expected", "trigger")
 _USED = (*_QUESTIONS, *_ANSWERS, *_NAMES, "id", "tags", "metadata", "skills")
 _WORDS = {"true": True, "yes": True, "false": False, "no": False, "none": None, "null": None, "": None}
 
@@ -36,7 +37,7 @@ class _SkillTriggers(ForeignFormat):
             return True
         entries = _listed(document)
         rows = [row for row in (entries if entries is not None else objects(file)) if isinstance(row, dict)]
-        answers = _ANSWERS if "trigger" in os.path.basename(file.path).lower() else _ANSWERS[:3]
+        answers = _ANSWERS if "trigger" in os.path.basename(file.path).lower() else _ANSWERS[:5]
         has_answers = bool(rows) and all(any(key in row for key in answers) for row in rows)
         return has_answers and all(first_of(row, *_QUESTIONS) is not None for row in rows)
 

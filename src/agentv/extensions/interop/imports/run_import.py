@@ -89,7 +89,7 @@ class _Import:
     def __init__(self, run: ForeignRun, metrics: frozenset[str], folder: RunFolder, by_first: bool) -> None:
         self._run = run
         self._by_first = by_first
-        self._first: str | None = None
+        self._firsts: dict[str, str | None] = {}
         self._others: dict[str, None] = {}
         self._folder = folder
         self._redact: Redact = folder.redact or (lambda line: line)
@@ -129,22 +129,23 @@ class _Import:
         self._lines[place].append(line)
         self._sizes[place] += len(line)
 
-    def _weighted(self, grades: tuple[ForeignGrade, ...]) -> tuple[ForeignGrade, ...]:
-        """Return the grades with a weight of 0 for all but the first scorer, if that one gives the score."""
+    def _weighted(self, grades: tuple[ForeignGrade, ...], dataset: str) -> tuple[ForeignGrade, ...]:
+        """Return the grades with a weight of 0 for all but the first scorer of a dataset, if it gives the score."""
         if not self._by_first or not grades:
             return grades
         scorers = [grade.scorer or grade.name for grade in grades]
-        if self._first is None:
+        if self._firsts.get(dataset) is None:
             candidates = (name for name, grade in zip(scorers, grades, strict=True) if not self._is_metric(grade))
-            self._first = next(candidates, None)
-        self._others.update((name, None) for name in scorers if name != self._first)
+            self._firsts[dataset] = next(candidates, None)
+        first = self._firsts[dataset]
+        self._others.update((name, None) for name in scorers if name != first)
         return tuple(
-            grade if name == self._first else msgspec.structs.replace(grade, weight=0.0)
+            grade if name == first else msgspec.structs.replace(grade, weight=0.0)
             for name, grade in zip(scorers, grades, strict=True)
         )
 
     def _add(self, job: ForeignJob) -> None:
-        job = msgspec.structs.replace(job, grades=self._weighted(job.grades))
+        job = msgspec.structs.replace(job, grades=self._weighted(job.grades, job.case.dataset))
         specs = tuple(grade.spec for grade in job.grades) if job.evaluators is None else job.evaluators
         case = job.case.build(specs)
         fingerprints = case.fingerprints
@@ -319,9 +320,11 @@ class _Import:
 
     def _notes(self) -> Iterator[str]:
         yield from dict.fromkeys(self._run.notes)
-        if self._first is not None and self._others:
+        firsts = list(dict.fromkeys(name for name in self._firsts.values() if name is not None))
+        if firsts and self._others:
             others = ", ".join(list(self._others)[:_MOST_NAMED])
-            yield f"The score is that of '{self._first}', the first scorer; the others are evaluators only: {others}"
+            names = "' or '".join(firsts[:_MOST_NAMED])
+            yield f"The score is that of '{names}', the first scorer; the others are evaluators only: {others}"
         for name in sorted(self.metrics):
             what = "The total score" if name == _TOTAL else f"'{name}'"
             yield f"{what} has values outside 0 to 1: kept as a metric, not counted as a score"

@@ -37,6 +37,9 @@ _LISTS = {
     for name in ("testCases", "conversationalTestCases", "test_cases", "test_results")
 }
 _OPENED = {(), ("testRunData",), *_LISTS}
+_INVERTED = ("Hallucination", "Bias", "Toxicity")
+"""Metrics that were better if lower in older versions."""
+
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 
 
@@ -153,7 +156,7 @@ def _grades(row: dict[str, Any]) -> Iterator[ForeignGrade]:
     items = row.get("metrics_data") or row.get("metrics_metadata")
     metrics = [{_snake(key): value for key, value in item.items()} for item in list_of(items) if isinstance(item, dict)]
     for name, metric in zip(unique_names(text_of(item.get("name")) for item in metrics), metrics, strict=True):
-        value = grade_value(metric.get("score"))
+        value = _value(metric)
         is_skipped = metric.get("skipped") is True
         error = None if value is not None or is_skipped else text_of(metric.get("error")) or "The metric has no score"
         settings = {key: metric[key] for key in ("threshold", "strict_mode") if metric.get(key) is not None}
@@ -170,6 +173,19 @@ def _grades(row: dict[str, Any]) -> Iterator[ForeignGrade]:
             usage=_usage(metric),
             cost_usd=number_or_none(metric.get("evaluation_cost")),
         )
+
+
+def _value(metric: dict[str, Any]) -> float | bool | None:
+    """Return the score, where higher is better; of a metric that passes below its threshold, 1 minus its score."""
+    score, limit, passed = (
+        number_or_none(metric.get("score")),
+        number_or_none(metric.get("threshold")),
+        metric.get("success"),
+    )
+    is_inverted = metric.get("name") in _INVERTED and isinstance(passed, bool)
+    if is_inverted and score is not None and limit is not None and score != limit and passed == (score < limit):
+        return 1 - score
+    return grade_value(metric.get("score"))
 
 
 def _usage(metric: dict[str, Any]) -> TokenUsage | None:

@@ -23,6 +23,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     text_of,
     token_usage,
 )
+from agentv.model.message import Message, ToolCall
 from agentv.support.json_stream import top_level
 
 _MOST_BYTES = 512 * 1024 * 1024
@@ -76,11 +77,18 @@ def _job(entry: dict[str, Any], case: ForeignCase, place: tuple[str, int], judge
     is_error = entry.get("status") == "error"
     usage = dict_of(entry.get("usage")) or dict_of(dict_of(entry.get("session_digest")).get("usage"))
     grades = [_grade(name, dict_of(value), judge) for name, value in dict_of(entry.get("validations")).items()]
+    events = sorted(map(dict_of, list_of(entry.get("tool_events"))), key=lambda event: event.get("sequence") or 0)
+    calls = tuple(
+        ToolCall(text_of(event["tool_name"]), event.get("args"), event.get("result"))
+        for event in events
+        if event.get("tool_name")
+    )
     return ForeignJob(
         case=case,
         target=target,
         trial=number,
         answer=None if is_error else text_of(entry.get("final_output")),
+        messages=(Message("assistant", text_of(entry.get("final_output")), calls),) if calls else (),
         grades=() if is_error else tuple(grades),
         passed=entry.get("status") == "passed",
         error=error_info(entry.get("error_msg")) if is_error else None,

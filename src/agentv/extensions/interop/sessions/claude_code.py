@@ -20,6 +20,14 @@ _NOT_TYPED = re.compile(
 )
 """Starts of user messages that the user did not write to the model."""
 
+_LOCAL_COMMANDS = frozenset((
+    "add-dir", "agents", "bashes", "clear", "compact", "config", "context", "cost", "doctor", "effort", "exit",
+    "export", "fast", "feedback", "help", "hooks", "ide", "login", "logout", "mcp", "memory", "model",
+    "output-style", "permissions", "plugin", "quit", "release-notes", "resume", "rewind", "settings", "status",
+    "statusline", "tasks", "terminal-setup", "theme", "todos", "upgrade", "usage", "vim",
+))  # fmt: skip
+"""Slash commands that are not sent to the model."""
+
 _IGNORED = frozenset((
     "agent-name", "agent-setting", "ai-title", "attachment", "attribution-snapshot", "content-replacement",
     "custom-title", "file-history-snapshot", "last-prompt", "mode", "permission-mode", "pr-link", "progress",
@@ -145,6 +153,8 @@ class _Reader:
 def _typed(text: str) -> str:
     """Return what the user wrote: a slash command as it was typed, and nothing for output of local commands."""
     command = _COMMAND.search(text)
+    if command and command[1].removeprefix("/") in _LOCAL_COMMANDS:
+        return ""
     if command:
         arguments = _ARGUMENTS.search(text)
         return f"{command[1]} {arguments[1] if arguments else ''}".strip()

@@ -49,6 +49,8 @@ def _take(builder: SessionBuilder, record: dict[str, Any], log: ReadLog) -> None
     if kind == "session.start":
         builder.learn(id=data.get("sessionId"), started=data.get("startTime"), model=data.get("selectedModel"))
         builder.learn(cwd=object_in(data, "context").get("cwd"))
+    elif kind == "session.model_change":
+        builder.learn(model=data.get("newModel"))
     elif kind == "user.message":
         builder.add_request(text_of(data.get("content")), len(objects_in(data.get("attachments"))))
     elif kind == "assistant.message":

@@ -36,7 +36,8 @@ class _SweAgent(SessionFormat):
         is_mini = "trajectory_format" in document
         builder = SessionBuilder("mini-swe-agent" if is_mini else self.agent)
         stats = object_in(info, "model_stats")
-        builder.learn(model=object_in(object_in(info, "config"), "model").get("model_name"), id=file.stem)
+        builder.learn(model=object_in(object_in(info, "config"), "model").get("model_name"))
+        builder.learn(id=document.get("instance_id") or file.stem.removesuffix(".traj"))
         builder.total_usage, builder.total_cost = usage(stats, _USAGE), stats.get("instance_cost")
         open_calls: list[str] = []
         for number, item in enumerate(objects_in(document.get("messages" if is_mini else "history"))):

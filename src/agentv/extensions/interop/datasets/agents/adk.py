@@ -5,11 +5,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentv.datasets.foreign.case_parts import count_losses, text_in
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, document_of, objects
+from agentv.datasets.foreign.foreign_format import (
+    ForeignFormat,
+    Lose,
+    Mapper,
+    all_have,
+    document_of,
+    objects,
+    record_file,
+)
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import (
     call_of,
@@ -22,7 +31,7 @@ from agentv.datasets.foreign.values import (
     with_outcome,
     with_turns,
 )
-from agentv.datasets.formats.dataset_format import Content
+from agentv.datasets.formats.dataset_format import Content, Document
 from agentv.extensions.interop.datasets.written_case import calls_of, criteria_of, is_call_list, restore, seal
 from agentv.model.case import EvalCase, SimulatedUser, Turn
 from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec
@@ -38,6 +47,29 @@ _MOST_INVOCATIONS = 20
 """The default limit of ADK for messages of a simulated user."""
 
 _TURN = ("query", "expected_tool_use", "reference")
+_CRITERIA = {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8}
+"""The criteria of ADK without a configuration."""
+
+_MODES = {
+    "EXACT": "exact",
+    "IN_ORDER": "in_order",
+    "ANY_ORDER": "superset",
+    "0": "exact",
+    "1": "in_order",
+    "2": "superset",
+}
+_JUDGED = ("final_response_match_v2", "response_evaluation_score")
+_MEAN = "ADK compares the mean of the turns with a limit, and here each turn must reach it"
+
+
+class _Criteria(NamedTuple):
+    """How the turns of an eval set are checked: settings of the tool trajectory, evaluators of answers, and rubrics."""
+
+    calls: dict[str, Any] | None
+    answers: tuple[dict[str, Any], ...]
+    rubrics: dict[str, Any]
+    most_turns: int
+    has_limits: bool
 
 
 class _ADK(ForeignFormat):
@@ -63,8 +95,7 @@ class _ADK(ForeignFormat):
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
         document = document_of(file)
-        if os.path.isfile(os.path.join(os.path.dirname(file.path), _CONFIG)):
-            lose(f"the criteria in {_CONFIG}: tool calls must be the same, and a judge compares the answers")
+        _criteria(file.path, lose)
         return filled({"dataset": first_of(document, "name", *_SETS), "description": document.get("description")})
 
     def items(self, file: RecordFile) -> Iterator[Record]:
@@ -78,17 +109,31 @@ class _ADK(ForeignFormat):
         else:  # the oldest generation: all turns of one session
             yield Record(1, {"data": [record.data for record in file.records()]})
 
-    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
-        data = record.data
+    def mapper(self, document: Document) -> Mapper:
+        criteria = _criteria(document.source.files[0], lambda _: None)
+        mapped = document.mapped
+        assert mapped is not None
+
+        def rows(record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
+            turns = record.data.get("conversation") or record.data.get("data") or ()
+            if len(turns) > 1 and criteria.has_limits:
+                mapped.differ(_MEAN)
+            return self._rows(record.data, criteria, lose)
+
+        return rows
+
+    def _rows(self, data: dict[str, Any], criteria: _Criteria, lose: Lose) -> Iterable[dict[str, Any]]:
         session = first_of(data, "session_input", "sessionInput", "initial_session")
         if isinstance(session, dict) and not is_blank(session.get("state")):
             lose("the state of a session: it is in the metadata")
-        turns = [_new_turn(turn) for turn in data.get("conversation") or ()]
-        turns += [_old_turn(turn) for turn in data.get("data") or ()]
+        if not is_blank(first_of(data, "final_session_state", "finalSessionState")):
+            lose("the state of a session at its end")
+        turns = [_new_turn(turn, criteria, lose) for turn in data.get("conversation") or ()]
+        turns += [_old_turn(turn, criteria, lose) for turn in data.get("data") or ()]
         scenario = first_of(data, "conversation_scenario", "conversationScenario")
         row: dict[str, Any] = {
             "id": first_of(data, *_IDS, "name"),
-            "rubrics": _rubrics(data),
+            "rubrics": _rubrics({**criteria.rubrics, **data}),
             "metadata": {**object_at(data, "metadata"), **filled({"session_input": session})},
         }
         if turns:
@@ -97,7 +142,7 @@ class _ADK(ForeignFormat):
             plan = text_of(scenario.get("conversation_plan"))
             user = {"goal": plan, "persona": _persona(first_of(scenario, "user_persona", "userPersona"), lose)}
             row |= {"input": text_of(scenario.get("starting_prompt")) or plan}
-            row["user"] = {**filled(user), "max_turns": _MOST_INVOCATIONS}
+            row["user"] = {**filled(user), "max_turns": criteria.most_turns}
         elif not is_blank(data.get("prompt")):
             row |= {"input": _text(data["prompt"]), "expected_output": _reference(data.get("reference"))}
         else:
@@ -163,34 +208,83 @@ def _rubrics(data: dict[str, Any]) -> list[dict[str, Any]]:
     return list(rubrics.values())
 
 
-def _new_turn(turn: dict[str, Any]) -> dict[str, Any]:
-    steps = first_of(turn, "intermediate_data", "intermediateData") or {}
-    uses = first_of(steps, "tool_uses", "toolUses") or []
-    calls = [call_of(use) for use in uses]
-    return _turn(
-        first_of(turn, "user_content", "userContent"), first_of(turn, "final_response", "finalResponse"), calls
+def _criteria(path: str, lose: Lose) -> _Criteria:
+    """Return the criteria in the configuration next to an eval set, or those of ADK by default."""
+    config = os.path.join(os.path.dirname(path), _CONFIG)
+    document = document_of(record_file(config)) if os.path.isfile(config) else {}
+    limits = document["criteria"] if isinstance(document.get("criteria"), dict) else _CRITERIA
+    calls: dict[str, Any] | None = None
+    answers: list[dict[str, Any]] = []
+    rubrics: dict[str, Any] = {}
+    for name, value in limits.items():
+        options = value if isinstance(value, dict) else {"threshold": value}
+        if name == "tool_trajectory_avg_score":
+            mode = text_of(first_of(options, "match_type", "matchType") or 0).upper()
+            ignored = first_of(options, "ignore_args", "ignoreArgs") is True
+            calls = {"mode": _MODES[mode], "args_match": "ignore" if ignored else "exact", "required": True}
+        elif name == "response_match_score":  # ROUGE-1 with stemming
+            answers.append(
+                {
+                    "type": "rouge",
+                    "variant": "rouge1",
+                    "stem": True,
+                    "threshold": options["threshold"],
+                    "required": True,
+                }
+            )
+        elif name in _JUDGED:
+            answers.append({"type": "llm_judge", "required": True})
+        elif name == "rubric_based_final_response_quality_v1":
+            rubrics = {"rubrics": options.get("rubrics")}
+        else:
+            lose(f"the criterion '{name}' of ADK")
+    most = object_at(document, "user_simulator_config").get("max_allowed_invocations")
+    has_limits = limits.get("tool_trajectory_avg_score", 1) != 1 or "response_match_score" in limits
+    return _Criteria(calls, tuple(answers), rubrics, most if isinstance(most, int) else _MOST_INVOCATIONS, has_limits)
+
+
+def _new_turn(turn: dict[str, Any], criteria: _Criteria, lose: Lose) -> dict[str, Any]:
+    steps = first_of(turn, "intermediate_data", "intermediateData")
+    rubrics = _rubrics(turn)
+    row = _turn(
+        first_of(turn, "user_content", "userContent"),
+        first_of(turn, "final_response", "finalResponse"),
+        None if steps is None else [call_of(use) for use in _tool_uses(steps)],
+        criteria,
+        lose,
+    )
+    return (
+        {**row, "assertions": [*row.get("assertions", ()), {"type": "rubric", "rubrics": rubrics}]} if rubrics else row
     )
 
 
-def _old_turn(turn: dict[str, Any]) -> dict[str, Any]:
-    calls = [call_of(use) for use in turn.get("expected_tool_use") or ()]
-    return _turn(turn.get("query"), turn.get("reference"), calls)
+def _tool_uses(steps: dict[str, Any]) -> list[Any]:
+    """Return the tool calls of an invocation: a list, or parts of its events."""
+    events = first_of(steps, "invocation_events", "invocationEvents") or ()
+    parts = [part for event in events for part in object_at(event, "content").get("parts") or ()]
+    calls = [first_of(part, "function_call", "functionCall") for part in parts]
+    return list(chain(first_of(steps, "tool_uses", "toolUses") or (), (call for call in calls if call is not None)))
 
 
-def _turn(question: Any, answer: Any, calls: list[dict[str, Any]]) -> dict[str, Any]:
-    checks = [{"type": "llm_judge"}] if not is_blank(answer) else []
-    row = {
-        "input": _text(question),
-        "expected_output": _text(answer),
-        "assertions": [*checks, _same_calls(calls)] if calls else [],
-    }
-    return filled(row)
+def _old_turn(turn: dict[str, Any], criteria: _Criteria, lose: Lose) -> dict[str, Any]:
+    uses = turn.get("expected_tool_use")
+    calls = None if uses is None else [call_of(use) for use in uses]
+    return _turn(turn.get("query"), turn.get("reference"), calls, criteria, lose)
 
 
-def _same_calls(calls: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the check of a trajectory as ADK does it by default: the same calls in the same order, and no others."""
-    expected = [{"tool": call["tool"], "args": call["input"] or {}} for call in calls]
-    return {"type": "tool_trajectory", "mode": "exact", "args_match": "exact", "expected": expected}
+def _turn(
+    question: Any, answer: Any, calls: list[dict[str, Any]] | None, criteria: _Criteria, lose: Lose
+) -> dict[str, Any]:
+    """Return a turn with its checks. As in ADK, an empty list of calls means that no tool may be called."""
+    parts = question.get("parts") if isinstance(question, dict) else None
+    if any(isinstance(part, dict) and is_blank(part.get("text")) for part in parts or ()):
+        lose("parts of a message that are not text")
+    reference = _text(answer) if not is_blank(answer) else ""
+    checks = list(criteria.answers) if reference else []
+    if criteria.calls and calls is not None:
+        expected = [{"tool": call["tool"], "args": call["input"] or {}} for call in calls]
+        checks.append({"type": "tool_trajectory", **criteria.calls, "expected": expected})
+    return filled({"input": _text(question), "expected_output": reference, "assertions": checks})
 
 
 def _case(case: EvalCase, lose: Lose) -> dict[str, Any]:
@@ -220,7 +314,7 @@ def _case(case: EvalCase, lose: Lose) -> dict[str, Any]:
     else:
         record["conversation"] = [_invocation(turn, lose) for turn in turns]
     is_question = len(turns) == 1 and case.user is None
-    fields = ("input", "expected_output", *(() if rubrics else ("evaluators",))) if is_question else ()
+    fields = ("input", "expected_output") if is_question else ()
     return seal(record, "metadata", case, ("id", *fields))
 
 

@@ -16,55 +16,49 @@ _FOLDERS = ("environment", "tests", "solution")
 _REFUSAL = "The tests of a Harbor task decide its reward, and they need a container: run the task with Harbor"
 
 
-class _Harbor(ForeignFormat):
-    """A folder with a task, or with folders of tasks."""
+class _HarborTask(ForeignFormat):
+    """The settings file of a task, next to its instruction and tests."""
 
-    title = "task folders of Harbor"
+    title = "a task of Harbor"
     strength = 0.9
     fields = "instruction.md → input, steps → turns, task.toml and the names of files → metadata"
-    is_folder = True
-    in_folders = True
-
-    def sniff(self, head: bytes, path: str) -> bool:  # noqa: ARG002
-        return bool(self.files(path)) and all(_task_file(os.path.dirname(file)) for file in self.files(path))
-
-    def files(self, path: str) -> tuple[str, ...]:
-        """Return the task files: that of the folder, or those of the folders in it."""
-        own = _task_file(path)
-        if own is not None:
-            return (own,)
-        names = sorted(os.listdir(path)) if os.path.isdir(path) else []
-        task_files = (_task_file(os.path.join(path, name)) for name in names if not name.startswith("."))
-        return tuple(file for file in task_files if file is not None)
 
     def fits(self, file: RecordFile) -> bool:
-        return os.path.basename(file.path) in _TASK
+        is_task = file.suffix == ".toml" or "instruction" in document_of(file)
+        return is_task and _task_file(os.path.dirname(file.path)) == file.path
 
     def items(self, file: RecordFile) -> Iterator[Record]:
         yield Record(1, {"folder": os.path.dirname(file.path), "settings": document_of(file)})
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:  # noqa: ARG002
         folder, settings = record.data["folder"], record.data["settings"]
-        texts = [_instruction(os.path.join(folder, "steps", name)) for name in _step_names(folder, settings)]
+        steps = [os.path.join("steps", name) for name in _step_names(folder, settings)]
+        texts = [_instruction(os.path.join(folder, step)) for step in steps]
         own = _instruction(folder) or text_of(first_of(settings, "instruction", "prompt"))
         first, *later = [text for text in (own, *texts) if text.strip()] or [""]
         if not first:
             raise ValueError("The task has no instruction")
         metadata = object_at(settings, "metadata") or settings
-        files = {name: _files_in(os.path.join(folder, name)) for name in _FOLDERS}
+        files = {name: _files_in(os.path.join(folder, name)) for name in (*_FOLDERS, *steps)}
+        task = object_at(settings, "task")
         others = {key: value for key, value in settings.items() if metadata is not settings and key != "metadata"}
         row = {
-            "id": os.path.basename(os.path.abspath(folder)),
+            "id": task.get("name") or os.path.basename(os.path.abspath(folder)),
             "input": first,
             "turns": [{"input": text} for text in later],
             "expected_outcome": "Completes the task as instructed",
-            "tags": [*texts_of(metadata.get("tags")), *texts_of(metadata.get("difficulty"))],
+            "description": task.get("description"),
+            "tags": [
+                tag
+                for tags in (metadata.get("tags"), task.get("keywords"), metadata.get("difficulty"))
+                for tag in texts_of(tags)
+            ],
             "metadata": {
                 **{key: value for key, value in metadata.items() if key not in ("tags", "instruction")},
                 **others,
-                **filled({"files": filled(files)}),
+                **filled({"files": filled(files), "instructions": [first, *later] if later else None}),
             },
-            "case_error": _REFUSAL if files["tests"] else None,
+            "case_error": _REFUSAL,
         }
         return [filled(row)]
 
@@ -87,6 +81,29 @@ def _files_in(folder: str) -> list[str]:
     """Return the files below a folder, relative to it."""
     paths = (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
     return sorted(os.path.relpath(path, folder).replace(os.sep, "/") for path in paths)
+
+
+HARBOR_TASK = _HarborTask()
+
+
+class _Harbor(_HarborTask):
+    """A folder with a task, or with folders of tasks."""
+
+    title = "task folders of Harbor"
+    is_folder = True
+    in_folders = True
+
+    def sniff(self, head: bytes, path: str) -> bool:  # noqa: ARG002
+        return bool(self.files(path)) and all(_task_file(os.path.dirname(file)) for file in self.files(path))
+
+    def files(self, path: str) -> tuple[str, ...]:
+        """Return the task files: that of the folder, or those of the folders in it."""
+        own = _task_file(path)
+        if own is not None:
+            return (own,)
+        names = sorted(os.listdir(path)) if os.path.isdir(path) else []
+        task_files = (_task_file(os.path.join(path, name)) for name in names if not name.startswith("."))
+        return tuple(file for file in task_files if file is not None)
 
 
 HARBOR = _Harbor()

@@ -10,6 +10,7 @@ from typing import Any
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import (
+    expected_calls,
     filled,
     first_of,
     is_blank,
@@ -19,6 +20,7 @@ from agentv.datasets.foreign.values import (
     texts_of,
     with_outcome,
 )
+from agentv.extensions.interop.datasets.skill_triggers import trigger_checks
 from agentv.settings.project import project_root
 
 _TEXT_CHECKS = {
@@ -28,8 +30,14 @@ _TEXT_CHECKS = {
 }
 """Settings of graders that check the text of an answer, and their evaluators."""
 
+_MODES = {"exact_match": "exact", "in_order_match": "in_order", "any_order_match": "superset"}
+_SKILLS = ("required_skills", "forbidden_skills")
 MOST_TASKS = 10_000
 _USED = ("id", "name", "description", "inputs", "prompt", "expected", "graders", "tags", "enabled")
+
+
+_WORKSPACE = {"files": "files", "fixture": "fixtures", "repos": "repositories", "environment": "environment variables"}
+_TURNS = ("prompt", "follow_up_prompts", "responder")
 
 
 class _Waza(ForeignFormat):
@@ -40,7 +48,8 @@ class _Waza(ForeignFormat):
 
     def fits(self, file: RecordFile) -> bool:
         document = document_of(file)
-        return isinstance(document.get("skill"), str) and isinstance(document.get("tasks"), list)
+        names = isinstance(document.get("skill"), str) or {"scenario", "metrics", "config"} <= document.keys()
+        return names and isinstance(document.get("tasks"), list)
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
         document = document_of(file)
@@ -65,28 +74,49 @@ class _Waza(ForeignFormat):
                 continue
             for path in sorted(glob.glob(os.path.join(folder, text_of(pattern)), recursive=True))[:MOST_TASKS]:
                 if os.path.isfile(path) and os.path.commonpath((root, os.path.realpath(path))) == root:
-                    yield Record(1, document_of(record_file(path)))
+                    yield Record(1, _with_prompt(document_of(record_file(path)), os.path.dirname(path), root))
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
         data = record.data
         inputs, expected = object_at(data, "inputs"), object_at(data, "expected")
         question = first_of(inputs, "prompt") or data.get("prompt")
+        if data.get("enabled") is False:
+            lose("tasks that are not enabled")
+            return []
+        if is_blank(question) and "instruction" in data:
+            raise ValueError("A task of skillgrade is scored by programs in its workspace: run it with skillgrade")
         if is_blank(question):
-            raise ValueError("The task has no prompt")
-        if not is_blank(inputs.get("files")):
-            lose("the files of a task: they are in the metadata")
-        row = {
+            raise ValueError("The task has no prompt, or its 'prompt_file' is not in the project")
+        context = object_at(inputs, "context")
+        for key, value in {**inputs, "fixture": context.get("fixture")}.items():
+            if key in _WORKSPACE and not is_blank(value):
+                lose(f"the {_WORKSPACE[key]} of a task: they are in the metadata")
+        user = object_at(inputs, "responder")
+        row: dict[str, Any] = {
             "id": first_of(data, "id", "name"),
             "input": text_of(question),
             "assertions": [*_expected(expected, lose), *_entries(data.get("graders"), lose)],
             "description": data.get("description"),
             "tags": texts_of(data.get("tags")),
-            "metadata": metadata_of(data, _USED, {"inputs": {k: v for k, v in inputs.items() if k != "prompt"}}),
+            "metadata": metadata_of(data, _USED, {"inputs": {k: v for k, v in inputs.items() if k not in _TURNS}}),
+            "turns": [{"input": text} for text in texts_of(inputs.get("follow_up_prompts"))],
         }
+        if user:
+            row["user"] = {"goal": text_of(user.get("instructions")), "max_turns": user.get("max_followups")}
         return [with_outcome(row)]
 
 
 WAZA = _Waza()
+
+
+def _with_prompt(task: dict[str, Any], folder: str, root: str) -> dict[str, Any]:
+    """Return a task with the text of its prompt, which may be in another file of the project."""
+    inputs = object_at(task, "inputs")
+    path = os.path.join(folder, text_of(inputs.get("prompt_file")))
+    if not inputs.get("prompt_file") or os.path.commonpath((root, os.path.realpath(path))) != root:
+        return task
+    others = {key: value for key, value in inputs.items() if key != "prompt_file"}
+    return {**task, "inputs": {**others, "prompt": record_file(path).text if os.path.isfile(path) else ""}}
 
 
 def _expected(expected: dict[str, Any], lose: Lose) -> list[dict[str, Any]]:
@@ -96,8 +126,30 @@ def _expected(expected: dict[str, Any], lose: Lose) -> list[dict[str, Any]]:
             entries.append({"type": "icontains_all", "value": texts_of(value)})
         elif key in ("output_not_contains", "not_contains"):
             entries.append({"type": "icontains_any", "value": texts_of(value), "negate": True})
+        elif key == "behavior" and isinstance(value, dict):
+            entries += _behavior(value, lose)
         else:
             lose(f"the expectation '{key}'")
+    return entries
+
+
+def _behavior(rules: dict[str, Any], lose: Lose) -> list[dict[str, Any]]:
+    """Return the evaluators for limits of tool calls, tokens and time, and for tools that must be called."""
+    entries: list[dict[str, Any]] = []
+    for key, value in rules.items():
+        if key == "required_tools" and value:
+            entries.append(expected_calls([{"tool": text, "input": {}} for text in texts_of(value)]))
+        elif key == "forbidden_tools":
+            forbidden = {"type": "tool_trajectory", "mode": "any_order", "negate": True}
+            entries += ({**forbidden, "minimums": {text: 1}} for text in texts_of(value))
+        elif key == "max_tool_calls" and isinstance(value, int):
+            entries.append({"type": "execution_metrics", "max_tool_calls": value})
+        elif key == "max_tokens" and value:
+            entries.append({"type": "token_usage", "max_total": value})
+        elif key in ("max_response_time_ms", "max_duration_ms") and value:
+            entries.append({"type": "latency", "threshold": value})
+        elif not is_blank(value):
+            lose(f"the rule '{key}' of a behavior")
     return entries
 
 
@@ -111,10 +163,21 @@ def _entries(graders: Any, lose: Lose) -> list[dict[str, Any]]:
             for key, name in _TEXT_CHECKS.items()
             for text in texts_of(config.get(key))
         ]
+        actions = [{"tool": text, "input": {}} for text in texts_of(config.get("expected_actions"))]
+        mode = _MODES.get(text_of(config.get("matching_mode")))
         if kind in ("regex", "text") and checks:
             entries += checks
         elif kind == "prompt" and not is_blank(config.get("prompt")):
             entries.append({"type": "rubric", "rubrics": [text_of(config["prompt"])]})
+        elif kind == "behavior":
+            entries += _behavior(config, lose)
+        elif kind == "json_schema" and isinstance(config.get("schema"), dict):
+            entries.append({"type": "json_schema", "schema": config["schema"]})
+        elif kind == "skill_invocation":
+            skills = {text: key == "required_skills" for key in _SKILLS for text in texts_of(config.get(key))}
+            entries += trigger_checks(skills)
+        elif kind == "action_sequence" and actions and mode:
+            entries.append({**expected_calls(actions, mode), "args_match": "ignore"})
         else:
             lose(f"a grader of type '{kind}'")
     return entries

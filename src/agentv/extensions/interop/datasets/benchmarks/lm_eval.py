@@ -8,12 +8,15 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
 from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.foreign.values import filled, is_blank, object_at, text_of, texts_of, with_outcome
+from agentv.datasets.foreign.values import cell_value, filled, is_blank, object_at, text_of, texts_of, with_outcome
+from agentv.datasets.formats.dataset_format import Document, Source
 from agentv.errors import InvalidDatasetError
 from agentv.settings.project import project_root
 from agentv.support.templates import TemplateProblem, render
+from agentv.support.yaml.yaml_file import parse_yaml_file
 
 _LOCAL = ("json", "csv", "parquet", "text")
+_MOST_INCLUDES = 10
 _SPLITS = ("test_split", "validation_split", "training_split")
 
 
@@ -24,17 +27,30 @@ class _LMEval(ForeignFormat):
 
     def fits(self, file: RecordFile) -> bool:
         document = document_of(file)
-        return "task" in document and ("dataset_path" in document or "doc_to_text" in document)
+        is_group = "group" in document and isinstance(document.get("task"), list)
+        return is_group or (
+            isinstance(document.get("task"), str)
+            and not document.keys().isdisjoint(("dataset_path", "dataset_name", "doc_to_text", "include"))
+        )
+
+    def open(self, source: Source) -> Document:
+        path = source.files[0]
+        if isinstance(document_of(record_file(path)).get("task"), list):
+            what, hint = "A group has no cases, but names tasks", "Read the file of one task"
+            raise InvalidDatasetError(f"No cases in {path}", what, hint, path=path, line=1)
+        return super().open(source)
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
-        document = document_of(file)
+        document = _task(file)
         for key in ("metric_list", "filter_list", "process_docs", "fewshot_split", "num_fewshot"):
             if not is_blank(document.get(key)):
                 lose(f"'{key}' of the task")
+        if "multiple_choice" in text_of(document.get("output_type")):
+            lose("the comparison of the likelihoods of choices: the answer is compared with the correct one")
         return {"dataset": text_of(document["task"])}
 
     def items(self, file: RecordFile) -> Iterator[Record]:
-        document = document_of(file)
+        document = _task(file)
         for path in _data_files(file.path, document):
             for record in record_file(path).records():
                 yield Record(record.line, {"doc": record.data, "task": document})
@@ -43,7 +59,7 @@ class _LMEval(ForeignFormat):
         document, task = record.data["doc"], record.data["task"]
         if not isinstance(document, dict):
             raise ValueError("A record of the data is not an object")
-        choices = _value(task.get("doc_to_choice"), document)
+        choices = cell_value(_value(task.get("doc_to_choice"), document))
         target = _value(task.get("doc_to_target"), document)
         texts = texts_of(choices) if isinstance(choices, list) else []
         if texts and text_of(target).strip().isdigit() and int(target) < len(texts):
@@ -60,6 +76,20 @@ class _LMEval(ForeignFormat):
 
 
 LM_EVAL = _LMEval()
+
+
+def _task(file: RecordFile) -> dict[str, Any]:
+    """Return the settings of a task, and those of the files it includes, inside the project."""
+    document, path, root = dict(document_of(file)), file.path, project_root(os.path.dirname(file.path) or ".")
+    for _ in range(_MOST_INCLUDES):
+        if "include" not in document:
+            return document
+        path = os.path.join(os.path.dirname(path), text_of(document.pop("include")))
+        if os.path.commonpath((root, os.path.realpath(path))) != root:
+            raise InvalidDatasetError(f"Invalid task: {file.path}", f"'{path}' is outside the project", path=file.path)
+        included = parse_yaml_file(path)
+        document = {**(included if isinstance(included, dict) else {}), **document}
+    raise InvalidDatasetError(f"Invalid task: {file.path}", "Its files include each other", path=file.path)
 
 
 def _value(template: Any, document: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, objects
 from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.foreign.values import expected_calls, filled, is_blank, text_of, texts_of
+from agentv.datasets.foreign.values import expected_calls, filled, is_blank, metadata_of, text_of, texts_of
 
 GREETING = "Hi! How can I help you today?"
 """The agent's first message: the simulated user, whose instructions the agent must not see, replies to it."""
@@ -15,6 +15,13 @@ GREETING = "Hi! How can I help you today?"
 _LIMITS = {"stop": "###STOP###", "max_turns": 100}
 """The text with which the user of tau2 ends a conversation, and half of its 200 steps."""
 
+_BASIS = ("DB", "COMMUNICATE")
+"""What tau2 rewards if a task does not say it."""
+
+_LOSSES = {
+    "DB": "that the database must be as the expected actions leave it (DB): these calls must be made",
+    "ENV_ASSERTION": "assertions about the environment of a task (ENV_ASSERTION), which needs tau2",
+}
 _PARTS = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
 
 
@@ -31,20 +38,26 @@ class _Tau2(ForeignFormat):
         scenario = data["user_scenario"] if isinstance(data["user_scenario"], dict) else {}
         goal = _instructions(scenario.get("instructions"))
         criteria = data.get("evaluation_criteria") or {}
-        for key, what in (("env_assertions", "assertions about the environment"), ("reward_basis", "the reward basis")):
-            if not is_blank(criteria.get(key)):
-                lose(f"{what} of a task: the environment of tau2 is needed")
-        if not is_blank(data.get("initial_state")):
-            lose("the initial state of a task: it is in the metadata")
+        basis = criteria.get("reward_basis") or _BASIS
+        for kind in basis:
+            if kind in _LOSSES:
+                lose(_LOSSES[kind])
+        if texts_of(criteria.get("nl_assertions")) and "NL_ASSERTION" not in basis:
+            lose("that statements about a conversation (nl_assertions) do not count: here a judge checks them")
+        if texts_of(criteria.get("communicate_info")):
+            lose("that any reply may have a text of communicate_info, also with commas: the last reply must have it")
+        for key, what in (("initial_state", "the initial state"), ("user_tools", "the tools of the user")):
+            if not is_blank(data.get(key)):
+                lose(f"{what} of a task: it is in the metadata")
         purpose = data.get("description")
         row = {
             "id": text_of(data["id"]),
-            "input": data.get("ticket") or [{"role": "assistant", "content": GREETING}],
+            "input": [{"role": "assistant", "content": GREETING}],
             "user": {**filled({"goal": goal, "persona": text_of(scenario.get("persona"))}), **_LIMITS},
             "expected_outcome": _outcome(purpose),
             "rubrics": texts_of(criteria.get("nl_assertions")),
             "assertions": _checks(criteria),
-            "metadata": filled({key: data.get(key) for key in ("description", "initial_state", "evaluation_criteria")}),
+            "metadata": metadata_of(data, ("id", "user_scenario")),
         }
         return [filled(row)]
 
