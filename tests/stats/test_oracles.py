@@ -133,7 +133,7 @@ class TestMeans:
 
     def test_one_cluster_or_no_variance_has_no_interval(self):
         assert clustered_mean([0.2, 0.4], [1, 1]).ci95 is None
-        assert paired_difference([0.5] * 3, [0.5] * 3) == (Estimate(0.0, 0.0, None, 3, 3, 3.0), 1.0, None)
+        assert paired_difference([0.5] * 3, [0.5] * 3) == (Estimate(0.0, 0.0, None, 3, 3), 1.0, None)
         assert paired_difference([0.5] * 3, [0.75] * 3).p_value == sign_flip_test([0.25] * 3).p_value
 
     def test_sides_of_different_length_are_rejected(self):
