@@ -100,10 +100,8 @@ def clustered_mean(
     if weights is None and layout.is_dominated:
         interval = None
     elif within is not None:
-        size = _effective_size(values, error, layout.effective)
-        if weights is not None:
-            size = _DRAWN_SIZE * len(values) ** 2 / float(np.square(sizes).sum())
-        low, high = (_rare_bound(values, factors, size, end) for end in extremes or within)
+        size = layout.effective if weights is None else _DRAWN_SIZE * layout.effective
+        low, high = (_rare_bound(totals / sizes, sizes * count / len(values), size, end) for end in extremes or within)
         interval = max(within[0], min(low, mean - half)), min(within[1], max(high, mean + half))
     elif error == 0:
         interval = None
@@ -115,13 +113,6 @@ def _variance_slope(values: NDArray[Any]) -> float:
     off = values - values.mean()
     squares = float(np.square(off).sum())
     return max(0.0, -float((off**3).sum()) / squares) if squares > 0 else 0.0
-
-
-def _effective_size(values: NDArray[Any], error: float, clusters: float) -> float:
-    """Return the number of independent values with the same error, from the effective number of clusters to n."""
-    if error == 0 or clusters == len(values):
-        return clusters
-    return min(float(len(values)), max(clusters, float(values.var()) / error**2))
 
 
 def _rare_bound(values: NDArray[Any], factors: NDArray[Any], size: float, end: float) -> float:
