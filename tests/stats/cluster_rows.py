@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
@@ -98,20 +99,47 @@ def dominated_rows(runs=1_000, layouts=LAYOUTS) -> Iterator[ClaimRow]:
                     yield ClaimRow(name, "≥ 93 %", *(held[:, place] / runs), few[place] / runs, runs, coverage(runs))
 
 
-def margin_rows(runs=2_000) -> Iterator[ClaimRow]:
+def fewer_levels(random, clusters):
+    """Five levels, of which B loses one in so many cases that it is worse by the margin."""
+    first, second = (scores_of(random, clusters, 0.3, None) for _ in range(2))
+    falls = scores_of(random, clusters, 0.3, 4 * MARGIN / 0.9)
+    return first, np.where(second > 0, second - 0.25 * falls, 0.0)
+
+
+def whole_clusters_break(random, clusters):
+    """Scores near 0.9, of which B loses all in so many clusters that it is worse by the margin."""
+    first, second = random.uniform(0.85, 0.95, (2, len(clusters)))
+    return first, np.where((random.random(clusters.max() + 1) < MARGIN / 0.9)[clusters], 0.0, second)
+
+
+def pass_or_fail_from(chance):
+    return lambda random, clusters: [scores_of(random, clusters, 0.3, each) for each in (chance, chance - MARGIN)]
+
+
+EQUAL_LAYOUTS = {f"{count} of 5 each": [5] * count for count in (10, 12, 20, 40)}
+MARGIN_SCORES = {
+    "pass or fail": (pass_or_fail_from(0.8), LAYOUTS | EQUAL_LAYOUTS),
+    "pass rate 0.97": (pass_or_fail_from(0.97), EQUAL_LAYOUTS),
+    "five levels": (fewer_levels, EQUAL_LAYOUTS),
+    "whole clusters break": (whole_clusters_break, EQUAL_LAYOUTS),
+}
+
+
+def margin_rows(runs=4_000) -> Iterator[ClaimRow]:
     """Yield how often `--margin` shows that B is no worse by 0.1 if it is worse by exactly that: at most 2.5 %."""
-    for layout, sizes in LAYOUTS.items():
-        clusters = np.repeat(np.arange(len(sizes)), sizes)
-        random = np.random.default_rng(SEED)
-        before = after = few = 0
-        for _ in range(runs):
-            first, second = (scores_of(random, clusters, 0.3, chance) for chance in (0.8, 0.8 - MARGIN))
-            paired = compare_paired(first, second, clusters, test=False)
-            after += non_inferiority(paired.estimate, MARGIN).outcome == "shown"
-            before += robust_interval(second - first, clusters)[0] > -MARGIN
-            few += paired.ci95 is None
-        name = f"`--margin` shown at the margin: {layout}"
-        yield ClaimRow(name, "≤ 2.5 %", before / runs, after / runs, few / runs, runs, at_most(0.025, runs))
+    for kind, (draw, layouts) in MARGIN_SCORES.items():
+        for layout, sizes in layouts.items():
+            clusters = np.repeat(np.arange(len(sizes)), sizes)
+            random = np.random.default_rng(SEED)
+            before = after = few = 0
+            for _ in range(runs):
+                first, second = draw(random, clusters)
+                paired = compare_paired(first, second, clusters, test=False)
+                after += non_inferiority(paired.estimate, MARGIN).outcome == "shown"
+                before += robust_interval(second - first, clusters)[0] > -MARGIN
+                few += paired.ci95 is None
+            name = f"`--margin` shown at the margin: {layout}, {kind}"
+            yield ClaimRow(name, "≤ 2.5 %", before / runs, after / runs, few / runs, runs, at_most(0.025, runs))
 
 
 def document_rows(runs=1_000, sizes=(60, 200)) -> Iterator[ClaimRow]:
@@ -119,15 +147,30 @@ def document_rows(runs=1_000, sizes=(60, 200)) -> Iterator[ClaimRow]:
     for n in sizes:
         for questions in (5, 10):
             documents = np.repeat(np.arange(n // questions), questions)
-            for correlation in CORRELATIONS:
+            nulls = {f"correlation {each}": partial(equal_sides, correlation=each) for each in CORRELATIONS}
+            for null, draw in {
+                **nulls,
+                "5 % of documents break, the others gain as much": some_documents_break,
+            }.items():
                 random = np.random.default_rng(SEED)
                 false = np.zeros(2)
                 for _ in range(runs):
-                    sides = [scores_of(random, documents, correlation, 0.8) for _ in range(2)]
+                    sides = draw(random, documents)
                     answers = [compare_paired(*sides, names, seed=0).answer for names in (None, documents)]
                     false += [answer != "cannot tell" for answer in answers]
-                name = f"false verdict: {n} cases, {questions} per document, correlation {correlation}"
+                name = f"false verdict: {n} cases, {questions} per document, {null}"
                 yield ClaimRow(name, "≤ 5 %", *(false / runs), 0.0, runs, at_most(0.05, runs))
+
+
+def equal_sides(random, documents, correlation):
+    return [scores_of(random, documents, correlation, 0.8) for _ in range(2)]
+
+
+def some_documents_break(random, documents, part=0.05):
+    """Scores near 0.9: B loses all in some documents, and gains as much in the others."""
+    first, second = 0.9 + random.uniform(-0.02, 0.02, (2, len(documents)))
+    is_broken = (random.random(documents.max() + 1) < part)[documents]
+    return first, np.where(is_broken, 0.0, second + 0.9 * part / (1 - part))
 
 
 def command_rows(runs=100) -> Iterator[ClaimRow]:

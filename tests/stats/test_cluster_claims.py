@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
-from cluster_rows import LAYOUTS, command_rows, document_rows, dominated_rows, margin_rows
+from cluster_rows import LAYOUTS, command_rows, document_rows, dominated_rows, margin_rows, some_documents_break
 from judge_rows import BIASED, answers, judge_rows
+
+from agentv.stats.paired_comparison import compare_paired
 
 FEW = {name: LAYOUTS[name] for name in ("1 of 71 holds 30 %", "1 of 21 holds 80 %")}
 
@@ -12,6 +14,12 @@ def test_intervals_hold_or_are_too_few_if_a_cluster_dominates():
     rows = list(dominated_rows(60, FEW))
     assert [row for row in rows if row.after < 0.88] == []
     assert {row.too_few for row in rows if "80 %" in row.claim} == {1.0}
+
+
+def test_a_document_that_breaks_as_a_whole_is_not_outweighed_by_small_gains():
+    random, documents = np.random.default_rng(0), np.repeat(np.arange(20), 5)
+    answers = [compare_paired(*some_documents_break(random, documents), documents).answer for _ in range(40)]
+    assert answers.count("cannot tell") >= 38
 
 
 def test_labels_of_both_runs_correct_a_biased_judge():

@@ -102,11 +102,11 @@ def compare_joined(joined: JoinedCases, options: CompareOptions = CompareOptions
         _side(side, rows, joined.columns) for side, rows in zip(joined.sides, joined.index.T, strict=True)
     )
     sides = before_side, after_side
+    judge = judge_evidence((before, after), options.judge_must_agree)
     if paired is not None and any(side.stopped_early for side in sides):
         paired = _as_drawn(joined, paired)
-    judge = judge_evidence((before, after), options.judge_must_agree)
-    if paired is not None and judge is not None and paired.test not in ("e-value", "weighted t"):
-        paired, judge = decide_by_labels(joined, paired, judge)  # which neither weights nor may stop early
+    elif paired is not None and judge is not None and paired.test != "weighted t":
+        paired, judge = decide_by_labels(joined, paired, judge)
     datasets = dataset_parts(joined, seed)
     joined.notes += opposite_datasets(datasets, paired)
     joined.notes += undeclared_clusters(before)

@@ -23,7 +23,7 @@ Draws in which B breaks cases that always passed, and gains as much elsewhere, h
 class Estimate(NamedTuple):
     """A mean with its standard error, interval and sample size. The error is None with fewer than two clusters.
 
-    `effective_clusters` is the number of clusters of equal size that vary as much; None if it is not known. A standard
+    `variance_slope` is how much the variance of a cluster rises as the mean falls; see `clustered_mean`. A standard
     error of 0 means that all values were equal, which does not prove that there is no variance.
     """
 
@@ -32,7 +32,7 @@ class Estimate(NamedTuple):
     ci95: Interval | None
     n: int
     clusters: int
-    effective_clusters: float | None = None
+    variance_slope: float = 0.0
 
     @property
     def degrees(self) -> int:
@@ -66,6 +66,10 @@ def clustered_mean(
     appear; without, equal values have no interval. Such values are at the `extremes`, which are the ends of `within`
     unless given.
 
+    The variance of a cluster rises as the mean falls if low values are rare. The slope is that of an exponential family
+    through the clusters and one more at the lower extreme: -κ3 / κ2, from the third central moment and the variance;
+    Efron (1981), Canadian Journal of Statistics 9:139. It is 0 without a range of possible values.
+
     Miller (2024), Adding Error Bars to Evals, arXiv:2411.00640; Liang & Zeger (1986), Biometrika 73:13.
     """
     values = vector(scores)
@@ -90,24 +94,25 @@ def clustered_mean(
         error = 0.0
     half = t_quantile(0.5 + CONFIDENCE / 2, count - 1) * error
     interval: Interval | None = (mean - half, mean + half)
+    lowest, slope = extremes or within, 0.0
+    if lowest is not None:
+        slope = _variance_slope(np.append(totals * (count / len(values)), lowest[0]))
     if weights is None and layout.is_dominated:
         interval = None
     elif within is not None:
-        size = _effective_size(values, error, layout.effective)
-        if weights is not None:
-            size = _DRAWN_SIZE * len(values) ** 2 / float(np.square(sizes).sum())
-        low, high = (_rare_bound(values, factors, size, end) for end in extremes or within)
+        size = layout.effective if weights is None else _DRAWN_SIZE * layout.effective
+        low, high = (_rare_bound(totals / sizes, sizes * count / len(values), size, end) for end in extremes or within)
         interval = max(within[0], min(low, mean - half)), min(within[1], max(high, mean + half))
     elif error == 0:
         interval = None
-    return Estimate(mean, error, interval, len(values), count, layout.effective)
+    return Estimate(mean, error, interval, len(values), count, slope)
 
 
-def _effective_size(values: NDArray[Any], error: float, clusters: float) -> float:
-    """Return the number of independent values with the same error, from the effective number of clusters to n."""
-    if error == 0 or clusters == len(values):
-        return clusters
-    return min(float(len(values)), max(clusters, float(values.var()) / error**2))
+def _variance_slope(values: NDArray[Any]) -> float:
+    """Return how much the variance of values rises as their mean falls; 0 if it does not."""
+    off = values - values.mean()
+    squares = float(np.square(off).sum())
+    return max(0.0, -float((off**3).sum()) / squares) if squares > 0 else 0.0
 
 
 def _rare_bound(values: NDArray[Any], factors: NDArray[Any], size: float, end: float) -> float:

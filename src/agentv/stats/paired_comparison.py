@@ -37,7 +37,7 @@ class Paired(NamedTuple):
     `differing` is the number of clusters with a difference, `improved` of those with a gain. `unseen_losses` is the
     largest plausible fraction of cases with a loss as large as none that was seen. `minimum_detectable_difference` is
     shown with 80 % power with this number of cases; None if even a difference of 1 would not be. `resamples` is the
-    number of sign flips, drawn with `seed`, or all of them if `exact`. `effective_clusters` is that of `Estimate`.
+    number of sign flips, drawn with `seed`, or all of them if `exact`. `variance_slope` is that of `Estimate`.
     """
 
     n: int
@@ -57,7 +57,7 @@ class Paired(NamedTuple):
     resamples: int | None
     exact: bool
     seed: int
-    effective_clusters: float | None = None
+    variance_slope: float = 0.0
 
     @property
     def answer(self) -> Answer:
@@ -78,7 +78,7 @@ class Paired(NamedTuple):
     @property
     def estimate(self) -> Estimate:
         """The difference as a mean with its standard error."""
-        return Estimate(self.mean_delta, self.standard_error, self.ci95, self.n, self.clusters, self.effective_clusters)
+        return Estimate(self.mean_delta, self.standard_error, self.ci95, self.n, self.clusters, self.variance_slope)
 
 
 def compare_paired(
@@ -119,7 +119,7 @@ def compare_paired(
         resamples=None,
         exact=False,
         seed=seed,
-        effective_clusters=estimate.effective_clusters,
+        variance_slope=estimate.variance_slope,
     )
     if is_binary:
         wins, losses, n = int((delta > 0).sum()), int((delta < 0).sum()), estimate.n

@@ -43,4 +43,5 @@ def compare_weighted(
         test="weighted t",
         minimum_detectable_difference=None if noise is None else detectable_difference(noise, len(first)),
         exact=False,
+        variance_slope=estimate.variance_slope,
     )

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from agentv.extensions.judge.labels import answer_hash
+from agentv.model.manifest import RunManifest
 from agentv.model.result import EvaluatorResult
+from agentv.runs.folder import RunFolder
 from agentv.runs.record import encode_record
 from agentv.runs.store import RunStore
 from made_results import made
 
+START = "2026-01-02T03:04:05Z"
 CALLS = {"calls": [{"target": "judge", "model": "m"}]}
 
 
@@ -126,6 +129,21 @@ def test_labels_do_not_decide_about_drawn_cases(folder, command):
         folder.write(f"{name}.jsonl", b"".join(map(encode_record, drawn)))
     data = json.loads(command("compare", "a.jsonl", "b.jsonl", "--json").stdout)
     assert (data["summary"]["test"], data["judge"]["pairs"]) == ("weighted t", 0)
+
+
+@pytest.mark.parametrize("seeds", [(0, None), (0, 0), (0, 1)], ids=["one", "both", "other orders"])
+def test_labels_do_not_decide_about_runs_that_stopped_early(folder, command, seeds):
+    """The labelled pairs do not allow for the looks at the results, nor does the interval around them."""
+    runs = biased_runs(folder)
+    write_labels(folder, *runs, rows=range(200))
+    for name, seed, records in zip("ab", seeds, runs, strict=True):
+        run = RunFolder.create(folder.path / f"run-{name}")
+        run.write_manifest(
+            RunManifest(run_id=name, started_at=START, finished_at=START, seed=seed, stopped_early=seed is not None)
+        )
+        run.results_path.write_bytes(b"".join(map(encode_record, records)))
+    data = json.loads(command("compare", "run-a", "run-b", "--json").stdout)
+    assert data["summary"]["test"] != "PPI++" and data["judge"]["pairs"] == 0
 
 
 @pytest.mark.parametrize(("gain", "start"), [(0.0, "Can't tell yet"), (0.15, "B is better by 0.1")])

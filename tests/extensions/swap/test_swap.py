@@ -1,6 +1,7 @@
 """`agentv swap`: quality, cost, time, refusals and tool calls of two models, and a bridge between two judges."""
 
 import json
+import re
 
 import pytest
 
@@ -23,6 +24,11 @@ def good(prompt):
 def bad(prompt):
     return "I'm sorry, but I can't help with that." if number(prompt) % 4 == 0 else "no"
 
+def slow(prompt):
+    if number(prompt) % 4 == 1:
+        raise TimeoutError("no answer in 30 s")
+    return "yes"
+
 def judge(prompt, yes):
     "Give yes to answers that contain yes, and 0.2 less to all others."
     found = "yes" in prompt.rpartition("ANSWER:")[2]
@@ -41,7 +47,7 @@ JUDGED = {"type": "llm_judge", "prompt": "Rate it. ANSWER: {{ candidate_answer }
 def models(project):
     """A project with models that answer 40 questions, and two judges."""
     project.write("made.py", TARGETS)
-    names = ("old", "good", "bad", "strict", "lenient")
+    names = ("old", "good", "bad", "slow", "strict", "lenient")
     project.targets(*({"name": name, "provider": "python", "function": f"made.py:{name}"} for name in names))
     project.dataset(*(f"question {number}" for number in range(40)))
     return project
@@ -74,6 +80,21 @@ def test_too_few_cases_cannot_tell(models):
     found = swapped(models, "old", "good", "d.yaml", "--limit", "3")
     assert found["recommendation"].startswith("Can't tell yet: the difference in quality is +0.667")
     assert swapped(models, "old", "good", "d.yaml", "--limit", "3", "--resume", "--fail-on", "inconclusive", code=5)
+
+
+def test_errors_that_decide_are_named_with_the_number_that_may_hide_failures(models):
+    found = swapped(models, "old", "slow", "d.yaml", "--max-retries", "0", code=5)
+    start = "Can't tell: 'slow' errored in 10 more cases than 'old' (10 against 0). Without errors, 'slow' is better by"
+    assert found["recommendation"].startswith(start)
+    assert re.search(r"'slow' stays better unless more than \d of its 10 errors would have", found["recommendation"])
+
+
+@pytest.mark.parametrize(("new", "start"), [("good", "Switch: the judge scores 'good' higher by 0.100"),
+    ("bad", "Do not switch: the judge scores 'bad' lower by 0.100")])  # fmt: skip
+def test_a_judge_without_labels_only_scores_a_model_higher_or_lower(models, new, start):
+    models.dataset(*(f"question {number}" for number in range(40)), evaluators=[JUDGED])
+    found = swapped(models, "old", new, "d.yaml", "--judge", "strict", code=int(new == "bad"))
+    assert found["recommendation"].startswith(start)
 
 
 def test_a_margin_shows_that_a_model_is_good_enough(models):

@@ -10,7 +10,7 @@ from agentv.errors import plural
 from agentv.extensions.swap.model_swap import RateChange, SwapFigures, TokenChange
 from agentv.report.comparisons.behaviour_text import regression_lines, regression_markdown
 from agentv.report.comparisons.comparison_text import left_out
-from agentv.report.comparisons.verdict_text import is_judged_only, notes
+from agentv.report.comparisons.verdict_text import is_judged_only, named_verdict, notes
 from agentv.report.figures import (
     aligned,
     cell,
@@ -48,7 +48,7 @@ def recommendation(figures: SwapFigures) -> str:
         )
         start = f"Can't tell yet: {name} is {by}"
     else:
-        start = _start(verdicts.pop(), name, figures.comparison)
+        start = _start(verdicts.pop(), name, figures)
     also = [*_worse_rates(figures.rates), *_use(figures.comparison)]
     return f"{start}. {'It ' + '; it '.join(also) + '.' if also else ''}".strip()
 
@@ -60,8 +60,9 @@ def _verdict(comparison: Comparison) -> str:
     return "no worse than the margin" if margin.outcome == "shown" else "worse than the margin"
 
 
-def _start(verdict: str, name: str, comparison: Comparison) -> str:
-    paired = comparison.paired
+def _start(verdict: str, name: str, figures: SwapFigures) -> str:
+    comparison = figures.comparison
+    paired, errors = comparison.paired, comparison.errors
     if paired is None:
         return "Can't tell: no case was scored for both models"
     by = f"by {number(abs(paired.mean_delta))} (95 % {_bounds(paired)}, {plural(paired.n, 'case')})"
@@ -76,6 +77,8 @@ def _start(verdict: str, name: str, comparison: Comparison) -> str:
     if verdict.startswith("worse"):
         claim = f"the judge scores {name} lower" if is_judged_only(comparison) else f"{name} is worse"
         return f"Do not switch: {claim} {by}"
+    if errors is not None and errors.leaves_open(paired.answer):
+        return named_verdict(comparison, (f"'{one_line(figures.names[0], _LONGEST_NAME)}'", name)).removesuffix(".")
     detectable = paired.minimum_detectable_difference
     shows = "no difference" if detectable is None else f"only differences above about {detectable:.2g}"
     delta = signed(paired.mean_delta) + ("" if paired.ci95 is None else f" (95 % {signed_interval(paired.ci95)})")
