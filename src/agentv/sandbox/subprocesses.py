@@ -147,15 +147,16 @@ async def _run(spec: ProcessSpec) -> ProcessOutput:
         timed_out = not running.done.done()
     finally:
         await running.end(mark)
-    code = None if timed_out else running.process.returncode
-    output = PlainOutput(bytes(running.stdout), bytes(running.stderr), code)
+    stdout, stderr = bytes(running.stdout), bytes(running.stderr)
+    output = PlainOutput(stdout, stderr, None if timed_out else running.process.returncode)
     return _checked(spec, output, is_too_long=running.overflowed, excess=running.excess)
 
 
 async def _run_plainly(spec: ProcessSpec) -> ProcessOutput:
     """Run a program on Windows. Its limits are those of its time and its output."""
     try:
-        output = await run_plainly(spec.command, spec.cwd, spec.env, spec.stdin, spec.timeout_s)
+        limits = spec.timeout_s, spec.max_output_bytes
+        output = await run_plainly(spec.command, spec.cwd, spec.env, spec.stdin, limits)
     except (OSError, ValueError) as error:
         raise ProcessFailure("start", f"{spec.noun} {_not_started(str(spec.command), error)}", error) from None
     if spec.take is None:
