@@ -39,7 +39,6 @@ _TAIL_CHARACTERS = 2000
 _TRACEBACK = "Traceback (most recent call last):"
 
 Ending = Literal["start", "timeout", "output", "limit", "exit"]
-_SUCCESS = frozenset({0})
 
 
 class ProcessOutput(NamedTuple):
@@ -81,7 +80,7 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_output_bytes: int = MAX_OUTPUT_BYTES
     grace_s: float = GRACE_S
     noun: str = "The command"
-    accepts: frozenset[int] = _SUCCESS
+    accepts: frozenset[int] = frozenset({0})
     limits: ProcessLimits | None = None
     take: Callable[[bytes], bool] | None = None
     leaves_nothing: bool = False
