@@ -49,9 +49,7 @@ def test_a_hostile_template_is_an_error(tight, name):
 @pytest.mark.parametrize("name", ["many negations", "many signs", "many attributes", "many branches"])
 def test_the_names_of_a_hostile_template_are_an_error(tight, monkeypatch, name):
     monkeypatch.setattr(forked_call, "MAX_SECONDS", 60)
-    with pytest.raises(
-        TemplateProblem, match=r"nested too deeply, or needs more than 64 MiB of memory|ends its process"
-    ):
+    with pytest.raises(TemplateProblem, match=r"nested too deeply, or needs more than 64 MiB of memory"):
         names_in(HOSTILE[name])
 
 

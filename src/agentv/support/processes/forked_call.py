@@ -78,9 +78,7 @@ def _spawned_call(function: bytes, limits: CallLimits) -> bytes:
         raise LimitExceeded(f"takes longer than {seconds:g} s") from None
     if len(ended.stdout) > result_bytes:
         raise LimitExceeded(f"produces more than {result_bytes // 2**20:g} MiB")
-    if not ended.stdout.startswith(b"+"):
-        raise LimitExceeded(f"ends its process with code {ended.returncode}")
-    return ended.stdout[1:]
+    return _result(ended.stdout, extra_bytes)
 
 
 def answer_call(extra_bytes: int) -> None:
@@ -135,7 +133,10 @@ def _received(reader: int, limits: CallLimits) -> bytes:
         size += len(piece)
         if size > result_bytes:
             raise LimitExceeded(f"produces more than {result_bytes // 2**20:g} MiB")
-    whole = b"".join(pieces)
+    return _result(b"".join(pieces), extra_bytes)
+
+
+def _result(whole: bytes, extra_bytes: float) -> bytes:
     if not whole.startswith(b"+"):
         raise LimitExceeded(f"is nested too deeply, or needs more than {extra_bytes // 2**20:g} MiB of memory")
     return whole[1:]

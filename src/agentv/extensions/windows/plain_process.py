@@ -1,4 +1,4 @@
-"""Run a program without a process group, as on Windows."""
+"""Run a program on Windows: without a process group, and with its placeholders as arguments."""
 
 from __future__ import annotations
 

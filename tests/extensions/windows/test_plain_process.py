@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from agentv.support.processes.plain_process import plain_command, run_plainly
+from agentv.extensions.windows.plain_process import plain_command, run_plainly
 
 NASTY = 'it\'s "quoted" & calc | %PATH% ^ $HOME \\ \n second line é ✓'
 PRINTER = "import json, sys; print(json.dumps(sys.argv[1:], ensure_ascii=False))"
