@@ -15,6 +15,7 @@ import select
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -112,6 +113,8 @@ def become_windows():
     subprocess.Popen.kill = subprocess.Popen.terminate = end
     subprocess.Popen.send_signal = send_signal
     os.kill = kill_process
+    signal.SIGBREAK = signal.Signals(21)
+    ssl.enum_certificates = lambda store: ()
     os.environ.pop("CHROMIUM", None)
     shutil.which = without_programs(which, *LINUX_PROGRAMS, *BROWSERS)  # Playwright starts a browser as on Windows
     for name in ("add_signal_handler", "add_reader", "add_writer"):
