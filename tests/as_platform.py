@@ -1,11 +1,12 @@
 """Run tests without what another platform lacks: `python tests/as_platform.py win32 tests/datasets`.
 
-Neither mode is a real macOS or Windows: paths, the shell and the file system stay those of this machine. It shows that
-the code for that platform is chosen, imports nothing that is missing there, and does what the tests expect.
+Neither mode is a real macOS or Windows: the syntax of paths and the shell stay those of this machine. It shows that
+the code for that platform is chosen, imports nothing that is missing there, and does what the tests expect. Windows
+also refuses what its file system and its event loops refuse: see `windows_files.py`.
 """
 
 import asyncio
-import asyncio.unix_events
+import atexit
 import fcntl
 import importlib
 import os
@@ -14,13 +15,17 @@ import select
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import tempfile
 import types
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+import windows_files
 
 LINUX_ONLY = {
     os: """copy_file_range eventfd fdatasync getrandom memfd_create pidfd_open posix_fadvise sched_getaffinity splice
@@ -42,8 +47,9 @@ POSIX_ONLY = {
 REAL_PLATFORM = (
     "aiohttp",
     "click",
+    "concurrent.futures.process",
     "ctypes",
-    "hypothesis",
+    "multiprocessing.connection",
     "multiprocessing.context",
     "numpy",
     "rich.console",
@@ -75,6 +81,7 @@ def become_windows():
     """Take away what POSIX adds. Parts of the standard library that need it keep what they had imported before."""
     kill, flock, program, pair, unix = os.kill, fcntl.flock, shutil.which, socket.socketpair, socket.AF_UNIX
     unlock, exclusive, immediate = fcntl.LOCK_UN, fcntl.LOCK_EX, fcntl.LOCK_NB
+    subprocess.os = types.SimpleNamespace(**vars(os))
     socket.socketpair = lambda *_: pair(unix)  # event loops need one; on Windows it is of the family AF_INET
 
     def end(process):
@@ -83,13 +90,18 @@ def become_windows():
                 with suppress(ProcessLookupError):
                     kill(pid, 9)
 
-    subprocess.Popen.kill = subprocess.Popen.terminate = end
+    def send_signal(process, number):
+        if number != signal.SIGTERM:
+            raise ValueError(f"win32 lacks signals to processes: {number}")
+        end(process)
+
+    def kill_process(pid, number):
+        if number == 0 or pid == os.getpid():
+            raise OSError(22, "win32 lacks signals to processes")
+        kill(pid, 9)
 
     def locking(handle, mode, _):
         flock(handle, {0: unlock, 1: exclusive, 2: exclusive | immediate}[mode])
-
-    def add_signal_handler(loop, number, callback, *arguments):
-        raise NotImplementedError
 
     def which(name, mode=os.F_OK | os.X_OK, path=None):
         sys.platform = "linux"
@@ -98,13 +110,49 @@ def become_windows():
         finally:
             sys.platform = "win32"
 
+    subprocess.Popen.kill = subprocess.Popen.terminate = end
+    subprocess.Popen.send_signal = send_signal
+    os.kill = kill_process
+    signal.SIGBREAK = signal.Signals(21)
+    ssl.enum_certificates = lambda store: ()
     os.environ.pop("CHROMIUM", None)
     shutil.which = without_programs(which, *LINUX_PROGRAMS, *BROWSERS)  # Playwright starts a browser as on Windows
-    asyncio.unix_events._UnixSelectorEventLoop.add_signal_handler = add_signal_handler
+    for name in ("add_signal_handler", "add_reader", "add_writer"):
+        setattr(asyncio.SelectorEventLoop, name, getattr(asyncio.AbstractEventLoop, name))  # NotImplementedError
     sys.modules["msvcrt"] = types.SimpleNamespace(locking=locking, LK_NBLCK=2, LK_LOCK=1, LK_UNLCK=0, getwch=input)
     for name in POSIX_MODULES:
         sys.modules[name] = None
     remove(POSIX_ONLY)
+    windows_files.install()
+
+
+def become(platform):
+    """Take away what a platform lacks."""
+    for name in REAL_PLATFORM:
+        importlib.import_module(name)
+    remove(LINUX_ONLY)
+    if platform == "win32":
+        become_windows()
+    else:
+        shutil.which = without_programs(shutil.which, *LINUX_PROGRAMS)
+    sys.platform = platform
+
+
+def write_programs():
+    """Write `agentv` and `pytest` as programs that run in the mode of Windows, and return their folder."""
+    folder = tempfile.mkdtemp(prefix="agentv-win32-")
+    atexit.register(shutil.rmtree, folder)
+    for name, module in (("agentv", "agentv.cli"), ("pytest", "pytest")):
+        lines = [
+            f"#!{sys.executable}",
+            "import sys",
+            f"sys.path.insert(0, {str(TESTS)!r})",
+            "from as_platform import become",
+        ]
+        lines += ["become('win32')", f"from {module} import main", "sys.exit(main())"]
+        Path(folder, name).write_text("\n".join(lines), encoding="utf-8")
+        Path(folder, name).chmod(0o755)
+    return folder
 
 
 def without_programs(which, *names):
@@ -113,9 +161,12 @@ def without_programs(which, *names):
 
 MISSING = re.compile(
     r"import of (\w+) halted|(?:'(?:os|signal|select|socket|asyncio)'|type object '\w+') has no attribute '(\w+)'"
+    r"|(win32 (?:lacks|refuses) [\w ]+)"
 )
 REFUSALS = re.compile(r"--executor process does not run on Windows|programs cannot be isolated on \w+")
 TESTS = Path(__file__).parent
+OWN_FILES = (__file__, windows_files.__file__)
+PRODUCT = Path(windows_files.PRODUCT)
 
 
 class Platform:
@@ -126,14 +177,12 @@ class Platform:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_load_initial_conftests(self):
-        for name in REAL_PLATFORM:
+        for name in ("hypothesis", "pytest_timeout"):
             importlib.import_module(name)
-        remove(LINUX_ONLY)
         if self.name == "win32":
-            become_windows()
-        else:
-            shutil.which = without_programs(shutil.which, *LINUX_PROGRAMS)
-        sys.platform = self.name
+            sys.modules["pytest_timeout"].signal = types.SimpleNamespace(**vars(signal))
+            os.environ["PATH"] = os.pathsep.join((write_programs(), os.environ["PATH"]))
+        become(self.name)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector):
@@ -142,7 +191,7 @@ class Platform:
         missing = MISSING.search(str(report.longrepr))
         if report.failed and missing:
             report.outcome = "skipped"
-            report.longrepr = (str(collector.path), 0, f"Skipped: {self.name} lacks {missing[1] or missing[2]}")
+            report.longrepr = (str(collector.path), 0, f"Skipped: {self._lack(missing)}")
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -156,15 +205,20 @@ class Platform:
 
     def _reason(self, error, text):
         missing = MISSING.search(str(error.value))
-        if missing and TESTS in Path(error.traceback[-1].path).parents:
-            return f"{self.name} lacks {missing[1] or missing[2]}"
+        callers = (Path(entry.path) for entry in reversed(error.traceback) if str(entry.path) not in OWN_FILES)
+        caller = next((path for path in callers if {TESTS, PRODUCT} & set(path.parents)), None)
+        if missing and caller is not None and TESTS in caller.parents:
+            return self._lack(missing)
         refusal = REFUSALS.search(text)
         return refusal and refusal[0]
+
+    def _lack(self, missing):
+        return missing[3] or f"{self.name} lacks {missing[1] or missing[2]}"
 
 
 def main(platform, *arguments):
     assert platform in ("darwin", "win32"), "the platform is darwin or win32"
-    options = ["-n", "0", "-p", "no:faulthandler", "--timeout-method", "thread"]
+    options = ["-n", "0", "-p", "no:faulthandler", *(["--timeout-method", "thread"] if platform == "darwin" else [])]
     return pytest.main([*options, *arguments], plugins=[Platform(platform)])
 
 

@@ -41,13 +41,41 @@ def missing_package(call: pytest.CallInfo[None], text: str) -> str | None:
     if isinstance(error, ModuleNotFoundError) and call.excinfo:
         importer = next(entry for entry in reversed(call.excinfo.traceback) if not str(entry.path).startswith("<"))
         if TESTS in Path(importer.path).parents:
-            return f"{error.name} is not installed: pip install 'agentv[dev]'"
+            return installation_of(str(error.name))
     return None
+
+
+def installation_of(module: str) -> str:
+    """Return the reason to skip a test of a module, with the extra that has it."""
+    package = module.partition(".")[0]
+    extras = [extra for extra in metadata("agentv").get_all("Provides-Extra") or [] if extra != "dev"]
+    for requirement in map(Requirement, requires("agentv") or []):
+        if f"{requirement.name}-".startswith(f"{package.replace('_', '-')}-"):
+            for extra in extras:
+                if requirement.marker and requirement.marker.evaluate({"extra": extra}):
+                    return f"{package} is not installed: pip install 'agentv[{extra}]'"
+    return f"{package} is not installed: pip install 'agentv[dev]'"
+
+
+def name_extra(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Let the reason of `pytest.importorskip` name the extra."""
+    if report.skipped and isinstance(report.longrepr, tuple):
+        file, line, reason = report.longrepr
+        if match := re.search(r"could not import '([\w.]+)'", reason):
+            report.longrepr = (file, line, f"Skipped: {installation_of(match[1])}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> object:
+    report = yield
+    name_extra(report)
+    return report
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> object:
     report = yield
+    name_extra(report)
     if report.failed and (reason := missing_package(call, report.longreprtext)):
         report.outcome = "skipped"
         report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {reason}")

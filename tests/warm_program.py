@@ -11,6 +11,7 @@ import json
 import os
 import pkgutil
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -49,6 +50,9 @@ os._exit(code[0] if code else 70)
 @contextmanager
 def warm_program(path, main="agentv.cli:main"):
     """Write a program to `path` that calls `main` like a console script. It works until the end of the block."""
+    if sys.platform == "win32":  # which cannot fork
+        yield Path(shutil.which(path.name))
+        return
     with tempfile.TemporaryDirectory() as folder:  # short: the address of a socket has at most 108 characters
         address = f"{folder}/socket"
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # a fork has one thread

@@ -40,6 +40,7 @@ EXTENSIONS = {
     "text_overlap": "evaluators",
     "view": "commands",
     "watch": "services",
+    "windows": "services",
 }
 """The built-in extensions, each a folder of `agentv.extensions`, and the registries that it adds to."""
 

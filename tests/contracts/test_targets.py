@@ -241,9 +241,8 @@ def test_it_can_be_closed_any_number_of_times(target, home):
     async def close(answers):
         responder = target.open(home)
         if answers:
-            await responder.respond(question())
-        await responder.aclose()
-        await responder.aclose()
+            assert await responder.respond(question())
+        assert [await responder.aclose() for _ in range(2)] == [None, None]
 
     asyncio.run(close(answers=False))
     asyncio.run(close(answers=True))

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import sys
 from uuid import uuid4
 
 import pytest
@@ -146,10 +147,14 @@ def test_a_cancelled_job_gives_its_place_back():
     virtual_time.run(main())
 
 
+needs_locks = pytest.mark.skipif(sys.platform == "win32", reason="shards share a budget through POSIX locks")
+
+
 def shard_of(key, number, limit_usd=1.0, run_id=None, spent_usd=0.0):
     return BudgetShare(key, number, run_id or f"run-{number}", limit_usd, spent_usd)
 
 
+@needs_locks
 @settings(max_examples=6, deadline=None)
 @given(
     shards=st.integers(2, 5),
@@ -171,6 +176,7 @@ def test_shards_together_stay_within_their_budget(shards, workers, calls, spread
     assert 1.0 - 1e-6 <= paid <= 1.05 + min(shards * workers, 8) * max(market.dearest for market in markets)
 
 
+@needs_locks
 def test_a_shard_may_spend_what_others_leave(tmp_path):
     first, second = (BudgetFile(shard_of("k", number), tmp_path) for number in (1, 2))
     assert first.update(0.0, 0.0, 0).usd == 1.0
@@ -185,6 +191,7 @@ def test_a_shard_may_spend_what_others_leave(tmp_path):
     assert second.spending() == ShardSpending(1.0, 2)
 
 
+@needs_locks
 def test_a_killed_shard_keeps_what_it_has_spent_and_not_what_it_reserved(tmp_path):
     killed, other = (BudgetFile(shard_of("k", number), tmp_path) for number in (1, 2))
     killed.update(0.3, 0.5, 5)
@@ -196,6 +203,7 @@ def test_a_killed_shard_keeps_what_it_has_spent_and_not_what_it_reserved(tmp_pat
     assert other.spending() == ShardSpending(0.4, 2)
 
 
+@needs_locks
 @pytest.mark.parametrize(("number", "run_id", "usd"), [(2, "b", 0.5), (1, "a", 0.5), (1, "c", 0.0)])
 def test_a_shard_that_runs_again_begins_a_new_budget(tmp_path, number, run_id, usd):
     first = BudgetFile(shard_of("k", 1, run_id="a"), tmp_path)

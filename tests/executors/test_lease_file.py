@@ -3,12 +3,15 @@
 import asyncio
 import os
 import signal
+import sys
 
 import pytest
 
 from agentv.executors.shares import FileLease, Owner, fair_shares
 from agentv_testing import FaultyServer
 from waiting import wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes share limits through POSIX locks")
 
 
 def calls_of(lease, most, needed, in_flight):

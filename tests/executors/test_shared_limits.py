@@ -3,6 +3,7 @@
 import asyncio
 import math
 import random
+import sys
 from dataclasses import dataclass, field
 
 import pytest
@@ -105,6 +106,7 @@ ENDPOINTS = {
 """The endpoint, and the least part of a process in relation to the largest: each adapts to the server on its own."""
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="processes share limits through POSIX locks")
 @pytest.mark.parametrize(("settings", "least"), ENDPOINTS.values(), ids=ENDPOINTS)
 def test_processes_divide_an_endpoint_and_the_last_one_inherits_it(tmp_path, settings, least):
     endpoint = Endpoint(**settings)

@@ -36,8 +36,6 @@ VALUES = {"x": "v" * 99, "many": ["a"] * 20_000, "long": "z" * 1_000_000}
 
 @pytest.fixture
 def tight(monkeypatch):
-    if not forked_call.CAN_FORK:
-        pytest.skip("needs fork to limit a template")
     monkeypatch.setattr(forked_call, "MAX_EXTRA_BYTES", 64 * 2**20)
     monkeypatch.setattr(forked_call, "MAX_SECONDS", 2)
 
@@ -51,7 +49,7 @@ def test_a_hostile_template_is_an_error(tight, name):
 @pytest.mark.parametrize("name", ["many negations", "many signs", "many attributes", "many branches"])
 def test_the_names_of_a_hostile_template_are_an_error(tight, monkeypatch, name):
     monkeypatch.setattr(forked_call, "MAX_SECONDS", 60)
-    with pytest.raises(TemplateProblem, match="the template is nested too deeply, or needs more than 64 MiB of memory"):
+    with pytest.raises(TemplateProblem, match=r"nested too deeply, or needs more than 64 MiB of memory"):
         names_in(HOSTILE[name])
 
 

@@ -223,7 +223,7 @@ class _Stream(FileIO):
         super().__init__(number, "w", closefd=False)
         mode = os.fstat(number).st_mode
         self._pieces = _TERMINAL_PIECES if self.isatty() else _PIPE_PIECES
-        self._can_block = os.name == "posix" and (self.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+        self._can_block = sys.platform != "win32" and (self.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
         self._is_frozen = False
         self._renew_lock()
         if hasattr(os, "register_at_fork"):

@@ -112,7 +112,8 @@ def git_branch(root: str) -> str | None:
 
 
 def _git_folder(root: str) -> Path | None:
-    git = next((path for folder in upward(root, os.sep) if (path := Path(folder, ".git")).exists()), None)
+    folders = upward(root, Path(root).absolute().anchor)
+    git = next((path for folder in folders if (path := Path(folder, ".git")).exists()), None)
     if git is not None and git.is_file():  # a worktree or a submodule
         return git.parent / _git_file(git.parent, git.name).removeprefix("gitdir:").strip()
     return git
@@ -121,7 +122,7 @@ def _git_folder(root: str) -> Path | None:
 def _git_file(folder: Path, name: str) -> str:
     """Return the text of one of Git's files; empty if it cannot be read."""
     try:
-        return (folder / name).read_text().strip()
+        return (folder / name).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return ""
 

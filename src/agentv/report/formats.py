@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
-from agentv.errors import AgentvError, UsageError
+from agentv.errors import UsageError
 from agentv.model.diagnostics import did_you_mean
 from agentv.registry import REPORTS
+from agentv.runs.folder import whole_file
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 
@@ -55,20 +55,5 @@ def format_of(file: str) -> str:
 
 def write_report(name: str, run: RunStore, figures: Figures, file: str | Path) -> None:
     """Write a report completely or not at all."""
-    with complete_file(file) as stream:
+    with whole_file(Path(file), is_private=False) as stream:
         report_format(name).write(run, figures, stream)
-
-
-@contextmanager
-def complete_file(file: str | Path) -> Iterator[BinaryIO]:
-    """Open a file for writing. The previous file stays until the new one is complete."""
-    path = Path(file)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as stream:
-            yield stream
-        os.replace(temporary, path)
-    except OSError as error:
-        raise AgentvError(f"Cannot write {path}", error.strerror or str(error)) from error
-    finally:
-        temporary.unlink(missing_ok=True)

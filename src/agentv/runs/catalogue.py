@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -213,7 +214,9 @@ def remove_run(entry: RunEntry) -> None:
     import shutil  # late: every run imports this module, and few remove one
 
     folder = RunFolder.open(entry.path)
-    with folder.lock(), file_errors(f"Cannot remove {folder.path}"):
+    with folder.lock() as lock, file_errors(f"Cannot remove {folder.path}"):
+        if sys.platform == "win32":  # which cannot remove an open file
+            lock.close()
         shutil.rmtree(folder.path)
 
 

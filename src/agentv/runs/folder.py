@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Iterable
-from contextlib import suppress
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -23,7 +24,7 @@ from agentv.runs.record import RESULTS_FILE, format_of, repair_hint
 from agentv.runs.summary import RunSummary
 from agentv.runs.writer import Redact
 from agentv.support.hashes import add_file
-from agentv.support.private_files import PRIVATE_FILE, make_folder
+from agentv.support.private_files import PRIVATE_FILE, make_folder, replace_file
 
 RESULTS_FOLDER = Path(".agentv", "results")
 
@@ -167,15 +168,22 @@ def content_digest(path: Path) -> str:
 
 def write_whole(path: Path, data: bytes | Iterable[bytes], *, is_private: bool = True) -> None:
     """Write a file atomically, also in case of a power failure. `data` may come in pieces."""
+    with whole_file(path, is_private=is_private) as file:
+        file.writelines((data,) if isinstance(data, bytes) else data)
+
+
+@contextmanager
+def whole_file(path: Path, *, is_private: bool = True) -> Iterator[BinaryIO]:
+    """Open a file for writing. The previous file stays until the new one is complete."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}{_TEMPORARY}")
     try:
         with file_errors(f"Cannot write {path}"):
             with _new_file(temporary, is_private) as file:
-                file.writelines((data,) if isinstance(data, bytes) else data)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
-            if os.name == "posix":  # Windows cannot open a folder
+            replace_file(temporary, path)
+            if sys.platform != "win32":  # which cannot open a folder
                 handle = os.open(path.parent, os.O_RDONLY)
                 try:
                     os.fsync(handle)

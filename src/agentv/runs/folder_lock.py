@@ -39,10 +39,14 @@ class FolderLock(AbstractContextManager["FolderLock"]):
         """Release the lock. May be called twice."""
         if self._file < 0:
             return
+        os.ftruncate(self._file, 0)
+        file, self._file = self._file, -1
+        if sys.platform == "win32":  # which cannot remove an open file
+            os.close(file)
         with suppress(OSError):
             self._path.unlink()
-        os.close(self._file)
-        self._file = -1
+        if sys.platform != "win32":
+            os.close(file)
 
     def __exit__(self, *ended: object) -> None:
         self.close()

@@ -14,11 +14,11 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from agentv.errors import end_of
+from agentv.registry import service
 from agentv.sandbox.confinement import Confinement, Launch, private_environment
 from agentv.sandbox.hosts import AllowedHost
 from agentv.settings.child_environment import withheld_hint
 from agentv.support.byte_gate import LARGE_BYTES, UNKNOWN_BYTES, hold_bytes
-from agentv.support.processes.plain_process import PlainOutput, run_plainly
 from agentv.support.processes.process_exit import wait_uncancelled, when_ended
 from agentv.support.processes.process_gate import gate_of
 from agentv.support.processes.process_limits import FamilyWatch, ProcessLimits
@@ -39,7 +39,8 @@ _TAIL_CHARACTERS = 2000
 _TRACEBACK = "Traceback (most recent call last):"
 
 Ending = Literal["start", "timeout", "output", "limit", "exit"]
-_SUCCESS = frozenset({0})
+_RawOutput = tuple[bytes, bytes, int | None]
+"""What a program printed to stdout and stderr, and its exit code; None if it was stopped."""
 
 
 class ProcessOutput(NamedTuple):
@@ -81,7 +82,7 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_output_bytes: int = MAX_OUTPUT_BYTES
     grace_s: float = GRACE_S
     noun: str = "The command"
-    accepts: frozenset[int] = _SUCCESS
+    accepts: frozenset[int] = frozenset({0})
     limits: ProcessLimits | None = None
     take: Callable[[bytes], bool] | None = None
     leaves_nothing: bool = False
@@ -147,23 +148,23 @@ async def _run(spec: ProcessSpec) -> ProcessOutput:
         timed_out = not running.done.done()
     finally:
         await running.end(mark)
-    code = None if timed_out else running.process.returncode
-    output = PlainOutput(bytes(running.stdout), bytes(running.stderr), code)
+    output = bytes(running.stdout), bytes(running.stderr), None if timed_out else running.process.returncode
     return _checked(spec, output, is_too_long=running.overflowed, excess=running.excess)
 
 
 async def _run_plainly(spec: ProcessSpec) -> ProcessOutput:
     """Run a program on Windows. Its limits are those of its time and its output."""
     try:
-        output = await run_plainly(spec.command, spec.cwd, spec.env, spec.stdin, spec.timeout_s)
+        run, limits = service("plain-process", spec.noun), (spec.timeout_s, spec.max_output_bytes)
+        output: _RawOutput = await run(spec.command, spec.cwd, spec.env, spec.stdin, limits)
     except (OSError, ValueError) as error:
         raise ProcessFailure("start", f"{spec.noun} {_not_started(str(spec.command), error)}", error) from None
     if spec.take is None:
-        return _checked(spec, output, is_too_long=len(output.stdout) > spec.max_output_bytes)
-    return _checked(spec, output._replace(stdout=b""), is_too_long=not spec.take(output.stdout))
+        return _checked(spec, output, is_too_long=len(output[0]) > spec.max_output_bytes)
+    return _checked(spec, (b"", *output[1:]), is_too_long=not spec.take(output[0]))
 
 
-def _checked(spec: ProcessSpec, output: PlainOutput, *, is_too_long: bool, excess: str = "") -> ProcessOutput:
+def _checked(spec: ProcessSpec, output: _RawOutput, *, is_too_long: bool, excess: str = "") -> ProcessOutput:
     """Return the output of a program that ended as it should. Raises ProcessFailure."""
     stdout, stderr, code = output
     printed = stderr[-_STDERR_BYTES:] or stdout[-_STDERR_BYTES:]
@@ -390,8 +391,7 @@ def _not_started(program: str, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         gone = not os.path.exists(program)
         return "was not found" if gone else "cannot be started: the interpreter in its first line was not found"
-    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return f"cannot be started: {why}"
+    return f"cannot be started: {(error.strerror if isinstance(error, OSError) else None) or error}"
 
 
 def _set(*futures: asyncio.Future[None]) -> None:

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import FrameType
 
@@ -233,20 +233,19 @@ def _is_fast(pattern: str, is_short: bool) -> bool:
 
 
 def _search_after_trial(pattern: re.Pattern[str], text: str, limit_seconds: float) -> re.Match[str] | None:
-    """Search after a forked process has shown that the search ends in time."""
-    from agentv.support.processes.forked_call import (  # late: rarely needed
-        CAN_FORK,
-        CallLimits,
-        LimitExceeded,
-        forked_call,
-    )
+    """Search after another process has shown that the search ends in time."""
+    from agentv.support.processes.forked_call import CallLimits, LimitExceeded, forked_call  # late: rarely needed
 
-    if CAN_FORK:
-        try:
-            forked_call(lambda: b"." if pattern.search(text) else b"", CallLimits(limit_seconds))
-        except LimitExceeded:
-            raise _slow(limit_seconds) from None
+    try:
+        forked_call(partial(_try, pattern, text), CallLimits(limit_seconds))
+    except LimitExceeded:
+        raise _slow(limit_seconds) from None
     return pattern.search(text)
+
+
+def _try(pattern: re.Pattern[str], text: str) -> bytes:
+    pattern.search(text)
+    return b""
 
 
 def _slow(limit_seconds: float) -> SlowPattern:

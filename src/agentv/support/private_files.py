@@ -6,8 +6,10 @@ import errno
 import os
 import stat
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from time import sleep
 
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
 """Only the user may read what a run writes: prompts and answers may be confidential."""
@@ -100,6 +102,15 @@ def write_file(path: str | Path, data: bytes) -> None:
     with open(open_file(path, os.O_WRONLY | os.O_CREAT), "wb") as stream:
         stream.truncate(0)  # only now: it is known to be this user's regular file
         stream.write(data)
+
+
+def replace_file(source: str | Path, target: str | Path) -> None:
+    """Move a file to a path, replacing the file there. On Windows, that waits for programs that have it open."""
+    for pause_s in (0.01, 0.1, 0.5, 1.0) if sys.platform == "win32" else ():
+        with suppress(PermissionError):
+            return os.replace(source, target)
+        sleep(pause_s)
+    return os.replace(source, target)
 
 
 def make_folder(path: str | Path) -> None:

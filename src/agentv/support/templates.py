@@ -2,7 +2,7 @@
 
 Plain templates, with placeholders, conditions and loops over values, are rendered in this process. All others could
 grow without limit (`{% set s = s ~ s %}`) or overflow the stack of the parser, which would end the process. They are
-rendered in a forked one.
+rendered in another one.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import minijinja
 import msgspec
 
-from agentv.support.processes.forked_call import CAN_FORK, LimitExceeded, forked_call
+from agentv.support.processes.forked_call import LimitExceeded, forked_call
 
 FUEL = 1_000_000
 """Maximum number of steps of a template, so that nested loops end with an error."""
@@ -125,7 +125,7 @@ def _size(value: Any) -> int:
 
 
 class _RenderError(minijinja.TemplateError):
-    """An error of a filter, or of a template that was rendered in a forked process."""
+    """An error of a filter, or of a template that was rendered in another process."""
 
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
@@ -140,31 +140,41 @@ class _RenderError(minijinja.TemplateError):
 
 
 class BoundedEnvironment(minijinja.Environment):
-    """A template engine that renders templates without a known limit in a forked process."""
+    """A template engine that renders templates without a known limit in another process, where `factory` makes it."""
+
+    factory: Callable[[], minijinja.Environment]
 
     def render_str(self, text: str, name: str | None = None, /, **values: Any) -> str:
         """Render a template. Raises TemplateError, also if the template exceeds a limit."""
-        if not CAN_FORK or _is_bounded(text, values):
+        if _is_bounded(text, values):
             return super().render_str(text, name, **values)
-        return _forked(lambda: super(BoundedEnvironment, self).render_str(text, name, **values))
+        return _limited(partial(_render, self.factory, text, name, values))
 
     def undeclared_variables_in_str(self, source: str, nested: bool = False) -> set[str]:
         """Return the names that a template uses. Raises TemplateError."""
-        if not CAN_FORK or _shape(source).is_plain:
+        if _shape(source).is_plain:
             return super().undeclared_variables_in_str(source, nested)
-        names = _forked(lambda: "\0".join(super(BoundedEnvironment, self).undeclared_variables_in_str(source, nested)))
-        return set(names.split("\0")) - {""}
+        return set(_limited(partial(_names, source, nested)).split("\0")) - {""}
 
 
-def _forked(call: Callable[[], str]) -> str:
-    def outcome() -> bytes:
-        try:
-            return b"=" + call().encode()
-        except minijinja.TemplateError as error:
-            return msgspec.json.encode((str(error), str(error.kind)))
+def _render(factory: Callable[[], minijinja.Environment], text: str, name: str | None, values: dict[str, Any]) -> str:
+    return minijinja.Environment.render_str(factory(), text, name, **values)
 
+
+def _names(source: str, nested: bool) -> str:
+    return "\0".join(minijinja.Environment.undeclared_variables_in_str(environment(), source, nested))
+
+
+def _outcome(call: Callable[[], str]) -> bytes:
     try:
-        reply = forked_call(outcome)
+        return b"=" + call().encode()
+    except minijinja.TemplateError as error:
+        return msgspec.json.encode((str(error), str(error.kind)))
+
+
+def _limited(call: Callable[[], str]) -> str:
+    try:
+        reply = forked_call(partial(_outcome, call))
     except LimitExceeded as limit:
         raise _RenderError(f"the template {limit}", "Limit") from None
     if reply.startswith(b"="):
@@ -186,6 +196,7 @@ def environment(finalizer: Callable[[Any], Any] = as_text) -> BoundedEnvironment
         keep_trailing_newline=True,
         pycompat=False,
     )
+    env.factory = partial(environment, finalizer)
     env.fuel = FUEL
     env.add_filter("dump", _dump)
     return env

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -159,7 +160,8 @@ def _quotes(text: str) -> Iterator[str]:
 
 def _variable(name: str, quotes: str) -> str:
     """Return a variable as one word inside the given quotes."""
-    return f"${{{name}}}" if quotes == '"' else _inside(f'"${{{name}}}"', quotes)
+    variable = f"\0{name}\0" if sys.platform == "win32" else f"${{{name}}}"  # see `plain_command`
+    return variable if quotes == '"' else _inside(f'"{variable}"', quotes)
 
 
 def _inside(words: str, quotes: str) -> str:

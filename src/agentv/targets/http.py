@@ -94,6 +94,7 @@ def _quoted(value: Any) -> Any:
 def _address_environment() -> minijinja.Environment:
     """Return an environment that percent-encodes values, so that each stays within a path segment or query value."""
     env = environment(_quoted)
+    env.factory = _address_environment
     # All values are encoded anyway; encoding them twice would be wrong.
     env.add_filter("urlencode", lambda value: value)
     return env
@@ -115,6 +116,7 @@ def _marked(value: Any) -> Any:
 def _json_environment() -> minijinja.Environment:
     """Return an environment that marks values, so that `_fill_json` can insert them."""
     env = environment(_marked)
+    env.factory = _json_environment
     env.add_filter("tojson", lambda value, *_, **__: f"\0j{to_json(value).decode()}\0")
     return env
 

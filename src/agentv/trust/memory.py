@@ -15,6 +15,7 @@ from agentv.errors import AgentvError
 from agentv.lazy_regex import lazy_regex
 from agentv.settings.project import is_inside, is_too_wide
 from agentv.support.hashes import add_file, words_in
+from agentv.support.private_files import replace_file
 from agentv.trust.inventory import Inventory
 from agentv.trust.policy import config_folder
 from agentv.trust.template_search import is_repository
@@ -148,7 +149,7 @@ def _write(memory: Memory) -> None:
         handle, name = tempfile.mkstemp(dir=os.path.dirname(path))  # mode 0600
         with open(handle, "wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(memory)))
-        os.replace(name, path)
+        replace_file(name, path)
     except OSError as error:
         hint = "Pass --trust with each command, or make the folder writable"
         raise AgentvError(f"Cannot remember trust in {path}", error.strerror or str(error), hint) from None

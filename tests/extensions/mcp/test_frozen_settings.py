@@ -210,7 +210,7 @@ def test_files_that_cannot_be_read_do_not_stop_the_server(project):
     project.write("broken.yaml", "providers: [")
     project.write("odd.json", {"prompts": [1], "providers": {"a": [None]}, "tests": 3})
     with served(usd=1) as server:
-        server.call("run_cases", datasets=["evals/deep"])
+        assert server.call("run_cases", datasets=["evals/deep"])["run"]
 
 
 def test_a_changed_policy_and_named_targets_file_are_refused_and_accepted_after_a_restart(project, models):

@@ -151,6 +151,7 @@ def test_equal_runs_are_pooled_with_the_first(served, repeated_runs):
         page.get_by_text(note).wait_for()
         page.get_by_label("Pool A with its equal runs").uncheck()
         page.get_by_text(note).wait_for(state="detached")
+        assert page.get_by_text("three (3 runs)").count() == 0
 
 
 def test_a_case_of_a_pooled_baseline_has_the_trials_of_all_its_runs(server, repeated_runs):

@@ -70,6 +70,7 @@ def test_a_result_that_cannot_be_read_says_so_and_is_read_again(folder, served):
         page.keyboard.press("j")
         page.keyboard.press("k")
         page.locator(".detail .message.answer").get_by_text("the answer").wait_for()
+        assert page.get_by_role("alert").count() == 0
 
 
 def test_a_run_that_is_replaced_while_it_is_open_is_read_again(evaluated, folder, served):
@@ -94,6 +95,7 @@ def test_a_run_that_is_replaced_while_it_is_open_is_read_again(evaluated, folder
         page.locator(".reading").get_by_role("link", name="Go back to the list of runs").wait_for()
         (folder.path / "renamed").rename(folder.path / "run")
         page.locator(".reading:empty").wait_for(state="attached")
+        assert page.locator(".window .row").all_inner_texts() and not page.get_by_text("This run is not").count()
 
 
 def test_runs_that_cannot_be_shown_say_why_without_an_error_on_the_console(evaluated, folder, served):

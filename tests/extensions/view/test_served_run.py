@@ -21,6 +21,7 @@ def test_the_page_opens_in_a_browser(folder, served):
     folder.write("rows.jsonl", [{"test_id": "first", "score": 1.0}, {"test_id": "second", "score": 0.2}])
     with served("rows.jsonl") as page:
         page.get_by_text("second", exact=True).wait_for()
+        assert page.locator(".window .row").count() == 2
 
 
 def test_rows_records_and_cases_are_those_of_the_run(evaluated, server):

@@ -28,8 +28,8 @@ from agentv.report.comparisons.comparison_text import (
     matrix_lines,
     matrix_markdown,
 )
-from agentv.report.formats import complete_file
 from agentv.report.terminal import print_lines
+from agentv.runs.folder import whole_file
 
 
 def compare(args: CompareArguments) -> None:
@@ -122,7 +122,7 @@ def _print(
 def _write_html(file: str, compared: Matrix | tuple[Comparison, JoinedCases], code: int) -> None:
     from agentv.report.comparisons.comparison_page import write_comparison, write_matrix  # late: rarely needed
 
-    with complete_file(file) as stream:
+    with whole_file(Path(file), is_private=False) as stream:
         if isinstance(compared, Matrix):
             write_matrix(compared, code, stream)
         else:
@@ -135,5 +135,5 @@ def write_page(file: str, title: str, text: str) -> None:
     from agentv.report.comparisons.comparison_page import markdown_page  # late: rarely needed
 
     with file_errors(f"Cannot write {file}"):
-        Path(file).write_text(markdown_page(title, text), encoding="utf-8")
+        Path(file).write_text(markdown_page(title, text), encoding="utf-8", newline="\n")
     output.message(f"Wrote {file}")

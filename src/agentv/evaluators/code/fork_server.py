@@ -12,7 +12,6 @@ import inspect
 import linecache
 import os
 import pickle
-import resource
 import select
 import signal
 import socket
@@ -140,7 +139,7 @@ class JudgeWorker(msgspec.Struct):
                 return
             payload, variables = _decode(body)
             os.environ.update(variables)
-            reply = self._judge(payload)
+            reply = self.judge(payload)
             for name in variables:
                 os.environ.pop(name, None)
             self._channel.send([*reply, countdown == 0])
@@ -149,6 +148,8 @@ class JudgeWorker(msgspec.Struct):
 
     def _limit(self) -> None:
         """Limit memory beyond what the process has now, and the size of files; no core dumps."""
+        import resource  # late: not on Windows
+
         try:
             with open("/proc/self/statm", "rb") as file:
                 data_bytes = int(file.read().split()[5]) * resource.getpagesize()
@@ -163,7 +164,7 @@ class JudgeWorker(msgspec.Struct):
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(which, (most, most))
 
-    def _judge(self, payload: dict[str, Any]) -> list[Any]:
+    def judge(self, payload: dict[str, Any]) -> list[Any]:
         """Return `["score", …]` or `["failure", …]`."""
         name = self._setup.reference
         try:
@@ -238,6 +239,19 @@ def failure_text(name: str, error: BaseException) -> str:
 _CHUNK_BYTES = 64 * 1024
 
 
+def import_function(setup: Setup) -> Callable[..., Any] | str:
+    """Import the user's function; return why it cannot be used, if it cannot."""
+    try:
+        os.chdir(setup.cwd)
+        function = load(setup.reference, lambda _: setup.path)
+        function = with_two_arguments(function) if setup.given in ("context", "promptfoo") else function
+    except FunctionError as error:
+        return str(error)
+    except OSError as error:
+        return f"{setup.reference} cannot be run in '{setup.cwd}': {error.strerror}"
+    return function if callable(function) else f"{setup.reference} is not a function but {type(function).__name__}"
+
+
 class ForkServer:
     """One imported function and the processes forked from this one."""
 
@@ -280,16 +294,9 @@ class ForkServer:
 
     def _import(self, setup: Setup, limits: WorkerLimits) -> str:
         """Import the user's function; return why it cannot be used."""
-        try:
-            os.chdir(setup.cwd)
-            function = load(setup.reference, lambda _: setup.path)
-            function = with_two_arguments(function) if setup.given in ("context", "promptfoo") else function
-        except FunctionError as error:
-            return str(error)
-        except OSError as error:
-            return f"{setup.reference} cannot be run in '{setup.cwd}': {error.strerror}"
-        if not callable(function):
-            return f"{setup.reference} is not a function but {type(function).__name__}"
+        function = import_function(setup)
+        if isinstance(function, str):
+            return function
         if any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))):  # noqa: B004
             import asyncio  # late: imported before the fork to share it; plain functions do not need it
 

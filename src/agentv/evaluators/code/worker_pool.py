@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.evaluators.code.judge_io import Setup, WorkerLimits, frame, framed
+from agentv.evaluators.code.judge_io import LENGTH_BYTES, Setup, WorkerLimits, frame, framed
 from agentv.evaluators.code.payload import payload
 from agentv.evaluators.code.program import scratch_folder
 from agentv.evaluators.code.worker_process import Connection, PendingJudgement, WorkerProcess, printed_tail
@@ -26,6 +26,7 @@ from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.model.message import PART_KINDS, Message
 from agentv.model.values import freeze
+from agentv.registry import service
 from agentv.sandbox.confinement import Launch, private_environment
 from agentv.sandbox.subprocesses import GRACE_S, end_group, ending_of
 from agentv.support.processes.process_exit import wait_uncancelled, when_ended
@@ -64,6 +65,7 @@ class WorkerPool:
         self.environment = environment
         self.size = size or usable_cores()
         self.serve = serve
+        self._slots = asyncio.Semaphore(self.size)
         self._servers: dict[Setup, ForkServerProcess] = {}
 
     async def judge(
@@ -75,9 +77,14 @@ class WorkerPool:
             body = frame([{**payload(judgement, config), **data}, variables])
         except (TypeError, ValueError) as error:
             raise EvaluatorFailure(f"Cannot encode the answer as JSON: {error}") from None
-        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        pending = PendingJudgement(body, timeout_s, partial(_handle_request, judgement), future)
-        data = await (await self._server(setup, timeout_s)).judge(pending)
+        if sys.platform == "win32":  # which cannot fork
+            async with self._slots:
+                judge = service("plain-judge", setup.reference)
+                data = await judge(setup, body[LENGTH_BYTES:], judgement.case, self.environment, timeout_s)
+        else:
+            future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+            pending = PendingJudgement(body, timeout_s, partial(_handle_request, judgement), future)
+            data = await (await self._server(setup, timeout_s)).judge(pending)
         try:
             return msgspec.convert(data, Score)
         except msgspec.ValidationError as error:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from agentv.datasets.foreign.records import Record
 from agentv.errors import AgentvError, DatasetParseError
-from agentv.support.processes.forked_call import CAN_FORK, CallLimits, LimitExceeded, forked_call
+from agentv.support.processes.forked_call import CallLimits, LimitExceeded, forked_call
 
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
 MAX_RATIO = 200
@@ -49,7 +50,7 @@ def _sheet(path: str) -> Iterator[Record]:
 
     _check_archive(path)
     try:
-        packed = forked_call(lambda: _packed_rows(path), _LIMITS) if CAN_FORK else _packed_rows(path)
+        packed = forked_call(partial(_packed_rows, path), _LIMITS)
     except LimitExceeded as error:
         hint = "Remove cells that are far from the table, or save the sheet as a .csv file"
         raise _problem(path, f"The sheet {error}", hint) from None

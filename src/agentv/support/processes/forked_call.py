@@ -1,15 +1,18 @@
 """Run a function in a forked process, with limits on its time, its memory and the size of its result.
 
 Native code that runs out of memory or stack ends its process, and nothing in that process can prevent it. A forked
-process needs no protocol: it has the function and its arguments already.
+process needs no protocol: it has the function and its arguments already. On Windows, a new process gets them pickled;
+its memory is not limited.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import os
+import pickle
 import select
 import signal
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -21,7 +24,9 @@ MAX_EXTRA_BYTES = 512 * 1024 * 1024
 """Memory that the forked process may use in addition to what it starts with."""
 MAX_RESULT_BYTES = 64 * 1024 * 1024
 
-CAN_FORK = hasattr(os, "fork")
+_START_S = 10.0
+"""Additional time for a new process to start, on Windows."""
+_CALL = "import sys; from agentv.support.processes import forked_call; forked_call.answer_call(int(sys.argv[1]))"
 
 
 class LimitExceeded(Exception):
@@ -43,6 +48,8 @@ def forked_call(function: Callable[[], bytes], limits: CallLimits = CallLimits()
         MAX_EXTRA_BYTES if limits.extra_bytes is None else limits.extra_bytes,
         MAX_RESULT_BYTES if limits.result_bytes is None else limits.result_bytes,
     )
+    if sys.platform == "win32":
+        return _spawned_call(pickle.dumps(function), limits)
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         # Python warns about other threads. The child runs none of their code, and never returns to the caller.
@@ -58,6 +65,27 @@ def forked_call(function: Callable[[], bytes], limits: CallLimits = CallLimits()
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+def _spawned_call(function: bytes, limits: CallLimits) -> bytes:
+    import subprocess  # late: only needed on Windows
+
+    seconds, extra_bytes, result_bytes = (limit or 0 for limit in limits)
+    command = [sys.executable, "-P", "-c", _CALL, str(extra_bytes)]
+    try:
+        ended = subprocess.run(command, input=function, capture_output=True, timeout=_START_S + seconds, check=False)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        raise LimitExceeded(f"takes longer than {seconds:g} s") from None
+    if len(ended.stdout) > result_bytes:
+        raise LimitExceeded(f"produces more than {result_bytes // 2**20:g} MiB")
+    return _result(ended.stdout, extra_bytes)
+
+
+def answer_call(extra_bytes: int) -> None:
+    """Call the function that is pickled in stdin, and write its result to stdout."""
+    with suppress(ImportError):
+        _limit_memory(extra_bytes)
+    sys.stdout.buffer.write(b"+" + pickle.load(sys.stdin.buffer)())  # noqa: S301 - from the process that started this one
 
 
 def _answer(function: Callable[[], bytes], writer: int, extra_bytes: int) -> None:
@@ -105,7 +133,10 @@ def _received(reader: int, limits: CallLimits) -> bytes:
         size += len(piece)
         if size > result_bytes:
             raise LimitExceeded(f"produces more than {result_bytes // 2**20:g} MiB")
-    whole = b"".join(pieces)
+    return _result(b"".join(pieces), extra_bytes)
+
+
+def _result(whole: bytes, extra_bytes: float) -> bytes:
     if not whole.startswith(b"+"):
         raise LimitExceeded(f"is nested too deeply, or needs more than {extra_bytes // 2**20:g} MiB of memory")
     return whole[1:]
