@@ -14,7 +14,7 @@ from agentv.support.yaml.yaml_parser import indentation_hint
         ("data.parquet", b"PAR1\0\0", "Not a valid Parquet file"),
         ("data.xlsx", b"PK\x03\x04", "Not a valid spreadsheet"),
         ("data.xls", b"\xd0\xcf\x11\xe0", "an old spreadsheet"),
-        ("suite.eval.ts", "export default {}", "> suite.eval.yaml"),
+        ("suite.ts", "export default {}", "a TypeScript program"),
         ("data.yaml", "question,answer\nWho?,Me\n", "This is a table"),
         ("data.jsonl", "question,answer\nWho?,Me\n", "This is a table"),
     ],

@@ -35,8 +35,8 @@ _FIELDS = lazy_regex(rb"(?m)^fields\s*:")
 MAPPED = "records"
 """The format of records with a field map."""
 
-_IN_FOLDERS = (".json", ".yaml", ".yml", ".jsonl", ".toml")
-"""Extensions of other tools' files that are opened if a folder is searched."""
+_IN_FOLDERS = (".json", ".yaml", ".yml", ".jsonl", ".toml", ".eval.ts", ".eval.mts")
+"""Endings of other tools' files that are opened if a folder is searched."""
 
 
 def detect(path: str, *, by_extension: bool = False) -> str | None:
@@ -49,7 +49,7 @@ def detect(path: str, *, by_extension: bool = False) -> str | None:
         own = _strongest(path, b"", (name for name, fmt in usable() if fmt.is_folder))
         return own or _strongest(path, b"", FOREIGN_FOLDERS.all_names())
     likely = suggested(path)
-    if by_extension and not likely and suffix_of(path).lower() not in _IN_FOLDERS:
+    if by_extension and not likely and not path.lower().endswith(_IN_FOLDERS):
         return None
     if _has_field_map(path):
         return MAPPED

@@ -147,6 +147,7 @@ class TestPrompt:
             ("<Widget />", "<Widget> is not a tag of AgentMark, nor an imported component"),
             ("{props.a", "A { is not closed"),
             ("**a </b> c**", "</b> does not close the last tag"),
+            ("[a][b]\n\n[b]: https://x.test", "'[b]: …' is not supported: write [text](address)"),
             ("a ⸢0⸣", "The text ⸢0⸣ is not supported"),
             ("<ForEach arr={props.a}>x</ForEach>", "<ForEach> needs lines of its own"),
             ("</User><User>\nimport X from './x.mdx'\n", "Cannot import './x.mdx': File"),

@@ -21,12 +21,7 @@ _DOCUMENTS = {
 }
 _WRITE_CASES = "Write the cases in a YAML or JSONL file"
 _REPORT = "To see its results, use `agentv report`"
-_AS_YAML = (
-    'Write it as YAML: bun -e \'const m = await import("{0}"), s = m.default ?? m.config ?? m.evalConfig, y = '
-    's[Symbol.for("@agentv/sdk/to-eval-yaml-object")]; console.log(JSON.stringify(y ? y.call(s) : s))\' > {1}'
-)
 _KINDS = {
-    **dict.fromkeys((".eval.ts", ".eval.mts"), ("a suite of AgentV (TypeScript) in TypeScript", _AS_YAML)),
     ".prompt.md": ("a prompt of VS Code, which has no cases", _WRITE_CASES),
     **dict.fromkeys((".ts", ".mts", ".cts"), ("a TypeScript program", _WRITE_CASES)),
     **dict.fromkeys((".js", ".mjs", ".cjs"), ("a JavaScript program", _WRITE_CASES)),
@@ -77,8 +72,7 @@ def hint_for(path: str, head: bytes, keys: Collection[str]) -> str:
         return f"This is a table. Give it the right name: mv {shlex.quote(path)} {shlex.quote(f'{base}.{table}')}"
     for ending, (what, advice) in _KINDS.items():
         if path.lower().endswith(ending):
-            yaml = shlex.quote(os.path.splitext(path)[0] + ".yaml")
-            return f"This is {what}. {advice.format(os.path.abspath(path), yaml)}"
+            return f"This is {what}. {advice}"
     name = text or name_of_document(keys)
     advice = _ADVICE.get(name, "Write its cases in a YAML or JSONL file")
     return f"This looks like {name}, not a dataset. {advice}" if name else ""

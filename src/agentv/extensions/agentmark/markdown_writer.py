@@ -91,6 +91,7 @@ class _Writer:
             "thematicBreak": lambda *_: "***",
             "blockquote": self._blockquote,
             "list": self._list,
+            "listItem": lambda node, *_: self._marked(node, self._bullet or "*"),  # of a list that was taken apart
             "code": self._code,
             "inlineCode": lambda node, *_: _inline_code(node.value),
             "break": lambda *_: "\\\n",
@@ -186,8 +187,11 @@ class _Writer:
         bullet = self._bullet
         if parent.settings["ordered"]:
             bullet = f"{parent.settings.get('start', 1) + position}{bullet}"
+        return self._marked(parent.children[position], bullet)
+
+    def _marked(self, item: Node, bullet: str) -> str:
         with self._in("listItem"):
-            first, *rest = self._blocks(parent.children[position]).split("\n")
+            first, *rest = self._blocks(item).split("\n")
         indent = " " * (len(bullet) + 1)
         return "\n".join((f"{bullet} {first}" if first else bullet, *(indent + line if line else "" for line in rest)))
 

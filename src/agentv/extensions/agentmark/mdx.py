@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentv.extensions.agentmark.nodes import MdxError, Node, text_node
 
@@ -266,9 +266,12 @@ class _Markdown:
         self._line = line
 
     def nodes(self, source: str) -> list[Node]:
-        root = Node("root")
-        parents = [root]
-        for token in _markdown().parse(source):
+        parents = [root := Node("root")]
+        definitions: dict[str, Any] = {}
+        tokens = _markdown().parse(source, definitions)
+        for name, at in definitions.get("references", {}).items():
+            raise MdxError(f"'[{name.lower()}]: …' is not supported: write [text](address)", self._line + at["map"][0])
+        for token in tokens:
             if token.nesting < 0:
                 parents.pop()
                 continue

@@ -17,8 +17,19 @@ const pick = (module, name, isTransform) => {
   return typeof module === "function" ? module : module.default;
 };
 
+// What a file exports as its default, or as AgentV's suites do, as data: functions in it are marked.
+const LOWERED = Symbol.for("@agentv/sdk/to-eval-yaml-object");
+const exported = async () => {
+  const module = await import(pathToFileURL(file).href);
+  const value = module.default?.default ?? module.default ?? module.config ?? module.evalConfig;
+  if (typeof value !== "object" || value === null) return value;
+  const mark = (key, item) => (typeof item === "function" ? { "agentv:function": key } : item);
+  return JSON.parse(JSON.stringify(value[LOWERED] ? value[LOWERED]() : value, mark));
+};
+
 const called = async ({ name, arguments: values, isTransform }) => {
-  const picked = pick(await load(), name, isTransform);
+  const isDefault = name === "default" && !isTransform;
+  const picked = isDefault ? await exported() : pick(await load(), name, isTransform);
   if (picked === undefined) throw `it does not export ${name || "a function"}`;
   return typeof picked === "function" ? picked(...values) : picked;
 };

@@ -6,7 +6,8 @@ be messages, and only lists of texts multiply a test.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -27,7 +28,10 @@ from agentv.extensions.promptfoo.agentv5.agentv_tests import (
     workspace_of,
 )
 from agentv.extensions.promptfoo.agentv5.positions import error_at, placed_row
+from agentv.extensions.promptfoo.agentv5.typescript_suite import NOT_CALLED, is_typescript
 from agentv.extensions.promptfoo.suite import files_used
+from agentv.support.user_code import importing_nothing
+from agentv.trust.inventory import NamedUse
 
 _OWN_KEYS = frozenset({"default_test", "evaluate_options", "environment", "derived_metrics", "output_path"})
 _OF_PROMPTFOO = frozenset(
@@ -49,7 +53,7 @@ _READ = frozenset(
     {
         *("tests", "scenarios", "prompts", "providers", "targets", "defaults", "environment", "timeout_seconds", "env"),
         *("evaluate_options", "threshold", "default_test", "assert", "tags", "metadata", "$schema", *_NOTES, *_LOST),
-        *("extensions", "suite"),
+        *("extensions", "suite", NOT_CALLED),
     }
 )
 _OPTIONS = {"max_concurrency": "workers"}
@@ -65,7 +69,7 @@ class _AgentvSuite(ForeignFormat):
     refuses_cases = False
 
     def fits(self, file: RecordFile) -> bool:
-        return is_suite(document_of(file))
+        return is_typescript(file.path) or is_suite(document_of(file))
 
     def files(self, path: str) -> tuple[str, ...]:
         """Return the suite and the files that it names."""
@@ -80,6 +84,15 @@ class _AgentvSuite(ForeignFormat):
             except ValueError:
                 continue  # it is reported when the case is read
         return suite.targets.entries
+
+    def programs(self, source: Source) -> Iterable[NamedUse]:
+        """Return the functions of prompts, tests and variables, and a suite that is a program itself."""
+        with importing_nothing():
+            suite = _suite(source.files[0], _ignore)
+            for record in suite.tests(_ignore):
+                with suppress(ValueError):
+                    list(case_rows(suite, record.data, _ignore))
+        return suite.files.programs
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
         suite = _suite(file.path, lose)

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentv.datasets.case.shorthand import is_message
-from agentv.datasets.foreign.foreign_format import Lose, document_of, record_file
+from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.records import Record
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
 from agentv.datasets.variables import replace_texts
 from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row, with_positions
+from agentv.extensions.promptfoo.agentv5.typescript_suite import NOT_CALLED, document_at, is_typescript
 from agentv.extensions.promptfoo.assertion_entries import Grading
 from agentv.extensions.promptfoo.config_templates import rendered_strictly
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
@@ -82,7 +83,7 @@ class AgentvSuite(Suite):
     reads_dates = False
 
     def __init__(self, path: str, lose: Lose) -> None:
-        document = _with_defaults(document_of(record_file(path)), path)
+        document = _with_defaults(document_at(path), path)
         if is_blank(document.get("prompts")) and os.path.isfile(os.path.join(os.path.dirname(path), _PROMPT_FILE)):
             document = {**document, "prompts": [f"file://{_PROMPT_FILE}"]}
         shared = {**document, "defaultTest": document.get("default_test"), "tests": _with_imports(document)}
@@ -90,6 +91,10 @@ class AgentvSuite(Suite):
             path, {key: value for key, value in shared.items() if key not in ("providers", "targets")}, lose
         )
         self.files.tests_function = "create_tests"
+        if is_typescript(path):
+            self.files.add_program(os.path.abspath(path))
+        if NOT_CALLED in self.data:
+            lose(f"the tests that '{os.path.basename(path)}' exports: they are checked when a run calls it")
         match = _ENV_LEFT.search(text_of(self.data))
         if match is not None:
             raise ValueError(f"'{match[0]}' changes a variable of the environment. Use `default(…)`, or no filter")
