@@ -8,7 +8,7 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
-from agentv.extensions.promptfoo.assertion_entries import EMBEDDED, JUDGED
+from agentv.extensions.promptfoo.judged_assertions import EMBEDDED, JUDGED
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
 from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, provider_parts, target_entry
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
@@ -111,6 +111,11 @@ class SuiteTargets:
                 entry["chat_format"] = "json"
             elif entry["provider"] in (*_PROGRAMS, *_TEXT_TARGETS):
                 self._lose(f"the JSON of chat prompts for the provider '{entry['name']}': it receives their text")
+
+    def is_model(self, name: str | None) -> bool:
+        """Whether a target receives a chat as messages, and not as text."""
+        kind = next((entry["provider"] for entry in self.entries if entry["name"] == name), "")
+        return kind not in (*_PROGRAMS, *_TEXT_TARGETS)
 
     def is_selected(self, name: str, patterns: list[str]) -> bool:
         """Whether a test's filter selects a target: by its name, its id, or `prefix*`."""
