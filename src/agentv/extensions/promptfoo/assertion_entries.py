@@ -78,7 +78,7 @@ def entries_of(assertions: Any, grading: Grading, transform: Any = None) -> list
 
 def combined_entry(assertions: Any, function: Any, grading: Grading, transform: Any = None) -> dict[str, Any] | None:
     """Return the evaluator for assertions whose scores a function combines; None without any. Raises ValueError."""
-    if not isinstance(function, str) or not FUNCTION_FILE.match(function):
+    if not isinstance(function, str) or not function.startswith("file://") or not FUNCTION_FILE.match(function):
         name = text_of(function)[:80]
         raise ValueError(f"'assertScoringFunction' must name a file of JavaScript or Python, got {name}")
     members, described = [], []

@@ -157,7 +157,7 @@ class SuiteTargets:
 
 def _is_plain_chat(prompt: PromptTemplate) -> bool:
     """Whether the JSON of the messages is the text of the prompt: a list of roles and texts."""
-    if not prompt.messages:
+    if not prompt.messages or not prompt.text.lstrip().startswith(("[", "{")):
         return False
     chat = json.loads(prompt.text)
     return isinstance(chat, list) and all(
