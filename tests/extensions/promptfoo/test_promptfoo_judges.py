@@ -56,13 +56,52 @@ LOSSES = {
         {"factuality": {"agree": 0}},
         "'factuality' in the",
     ),
-    "a context from the answer": ({"type": "latency", "threshold": 9, "contextTransform": "x"}, {}, "contextTransform"),
+    "an agent": ({"type": "agent-rubric", "value": "b"}, {}, "'agent-rubric': the judge reads files only if"),
 }
 
 
 @pytest.mark.parametrize(("assertion", "options", "warning"), LOSSES.values(), ids=LOSSES)
 def test_what_a_judge_does_not_have_is_named(folder, assertion, options, warning):
     assert warning in warnings(folder, assertion, **options)
+
+
+SHOP = """
+def call_api(prompt, options, context):
+    return {"output": {"text": "hi", "passages": ["one", "two"]}}
+"""
+GRADER = """
+import json
+
+def call_api(prompt, options, context):
+    with open("prompt.txt", "a") as stream:
+        stream.write(json.dumps(prompt) + "\\n")
+    return {"output": '{"score": 1}'}
+"""
+PARTS = {
+    "a list": ("output.passages", "one two"),
+    "a text": ("output.passages[0]", "one"),
+    "nothing": ("output.nothing", None),
+    "data": ("output.passages.length", None),
+}
+
+
+@pytest.mark.parametrize(("code", "context"), PARTS.values(), ids=PARTS)
+def test_the_context_is_read_from_the_answer_before_its_transform(command, folder, monkeypatch, code, context):
+    monkeypatch.chdir(folder.path)
+    folder.write("shop.py", SHOP)
+    folder.write("grader.py", GRADER)
+    assertion = {"type": "context-faithfulness", "contextTransform": code, "provider": "python:grader.py"}
+    test = {"vars": {"x": "a"}, "assert": [assertion], "options": {"transform": "output.text"}}
+    data = {"prompts": ["{{x}}"], "providers": ["python:shop.py"], "tests": [test]}
+    path = folder.write("promptfooconfig.json", json.dumps(data))
+    command("eval", path, "--out", "run", "--no-gate")
+    (record,) = map(json.loads, Path("run/results.jsonl").read_text("utf-8").splitlines())
+    if context is None:
+        assert "'passages' must return" in str(record["error"]) or "Cannot read the context" in str(record["error"])
+    else:
+        (request,) = Path("prompt.txt").read_text("utf-8").splitlines()
+        prompt = json.loads(request)
+        assert all(f"\n{text}\n" in prompt for text in (*context.split(), "hi"))
 
 
 @pytest.mark.parametrize("key", ["description", "id", "anything"])

@@ -4,6 +4,7 @@ _HERE = "agentv.extensions.promptfoo"
 
 ROWS = {
     "agentv.evaluators": {
+        "context_graded": f"{_HERE}.context_graded:ContextGraded",
         "model_graded": f"{_HERE}.model_graded:ModelGraded",
         "scoring_function": f"{_HERE}.scoring_function:ScoringFunction",
     },

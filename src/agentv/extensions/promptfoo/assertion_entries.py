@@ -12,18 +12,27 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.foreign.values import is_blank, text_of
+from agentv.datasets.foreign.values import text_of
 from agentv.extensions.promptfoo.config_templates import check_templates, rendered
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
-from agentv.extensions.promptfoo.grading import ABOVE_ZERO, Grading, minimum_of
-from agentv.extensions.promptfoo.judged_assertions import EMBEDDED, JUDGED, JUDGED_TYPES, NEVER_NEGATED, judged_entry
+from agentv.extensions.promptfoo.grading import (
+    ABOVE_ZERO,
+    EMBEDDED,
+    JUDGED,
+    JUDGED_TYPES,
+    NEVER_NEGATED,
+    Grading,
+    judged_entry,
+    minimum_of,
+)
 from agentv.extensions.promptfoo.text_assertions import OVERLAP, TEXT_TYPES, is_number, text_entry
-from agentv.extensions.promptfoo.trajectory_assertions import trajectory_entry
 from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.model.diagnostics import did_you_mean
+from agentv.model.values import to_json
 
+_PATTERN = frozenset("*?")
 _OTHERS = ("javascript", "python", "latency", "cost", "skill-used", "assert-set")
-_KNOWN = (*TEXT_TYPES, *JUDGED_TYPES, *EMBEDDED, *_OTHERS)
+KNOWN_TYPES = (*TEXT_TYPES, *JUDGED_TYPES, *EMBEDDED, *_OTHERS)
 _REFUSED = {
     "webhook": "agentv does not send answers to a web address",
     "moderation": "it calls the moderation API of OpenAI; `moderation` here is a judge",
@@ -40,12 +49,12 @@ _REFUSED = {
         "use `tool_trajectory` or `python`"
     ),
     "trace-error-spans trace-span-count trace-span-duration": "spans are not recorded; use `execution_metrics`",
-    "search-rubric agent-rubric": "use `rubric`, with an agent as its target",
+    "search-rubric": "use `rubric`, with an agent as its target",
     "similar:dot similar:euclidean": "use `similarity` with `method: embedding`",
     "conversation-relevance": "use `llm_judge`",
 }
 REFUSED = {name: why for names, why in _REFUSED.items() for name in names.split()}
-_COMPARED = {
+COMPARED = {
     "select-best": "`agentv select`, which chooses the best of several targets or prompts",
     "max-score": "`agentv select`, or `agentv compare` for the scores of two runs",
 }
@@ -72,7 +81,8 @@ def entries_of(assertions: Any, grading: Grading, transform: Any = None) -> list
             for code in (transform, own, assertion.get("value") if _is_code(assertion) else None):
                 _note_unseen(code, grading)
             steps = transforms_of(transform, own)
-            entries.append({**entry, "transform": steps} if steps else entry)
+            name = "answer" if entry["type"] == "context_graded" else "transform"
+            entries.append({**entry, name: steps} if steps else entry)
     return entries
 
 
@@ -155,14 +165,12 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None
         raise ValueError("An assertion has no 'type'")
     negated = full_type.startswith("not-")
     type_ = full_type.removeprefix("not-")
-    if not is_blank(assertion.get("contextTransform")):
-        grading.lose("'contextTransform' of an assertion: write the context into the variable 'context'")
     if type_ in REFUSED or type_.startswith("promptfoo:"):
         grading.lose(f"an assertion of type '{full_type}': {REFUSED.get(type_, 'it belongs to red-team tests')}")
         return None
-    if full_type in _COMPARED:
+    if full_type in COMPARED:
         what = "compares the answers of all providers and prompts, and here each answer is scored alone"
-        raise ValueError(f"The assertion '{full_type}' {what}. Remove it, and use {_COMPARED[full_type]}")
+        raise ValueError(f"The assertion '{full_type}' {what}. Remove it, and use {COMPARED[full_type]}")
     if negated and type_ in NEVER_NEGATED:
         grading.lose(f"the 'not-' of '{full_type}': promptfoo ignores it, and so does agentv")
         negated = False
@@ -170,7 +178,7 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None
     own, least = _translated(type_, value, assertion, grading)
     if own is None:
         if not type_.startswith("trajectory:"):
-            hint = did_you_mean(type_, _KNOWN)
+            hint = did_you_mean(type_, KNOWN_TYPES)
             raise ValueError(f"An assertion has the unknown type '{full_type}'" + (f". {hint}" if hint else ""))
         grading.lose(f"an assertion of type '{full_type}' with settings that have no counterpart")
         return None
@@ -284,4 +292,33 @@ def _measured(type_: str, value: Any, threshold: Any) -> dict[str, Any] | None:
         if not isinstance(matcher, dict) or matcher.keys() != {"name"}:
             raise ValueError("'skill-used' is supported for one skill, without `pattern`, `min` and `max`")
         return {"type": "skill_trigger", "skill": text_of(matcher["name"]).strip()}
-    return trajectory_entry(type_, value) if type_.startswith("trajectory:") else None
+    return _trajectory(type_, value) if type_.startswith("trajectory:") else None
+
+
+def _trajectory(type_: str, value: Any) -> dict[str, Any] | None:
+    """Return the evaluator for an assertion; None if it has settings without a counterpart."""
+    data = value if isinstance(value, dict) else {"name": value}
+    if not _PATTERN.isdisjoint(to_json({key: item for key, item in data.items() if "arg" not in key}).decode()):
+        return None  # names are not patterns here
+    if type_ == "trajectory:tool-used":
+        names = value if isinstance(value, list) else [data.get("name", data.get("pattern"))]
+        least = data.get("min", 1) if isinstance(value, dict) else 1
+        if not all(isinstance(name, str) for name in names) or (isinstance(value, dict) and "max" in value):
+            return None
+        minimums = dict.fromkeys(names, least)
+        return {"type": "tool_trajectory", "mode": "any_order", "args_match": "ignore", "minimums": minimums}
+    if type_ == "trajectory:tool-sequence":
+        steps = value if isinstance(value, list) else data.get("steps")
+        if not isinstance(steps, list):
+            return None
+        calls = [{"tool": step if isinstance(step, str) else step.get("name", "")} for step in steps]
+        mode = "exact" if data.get("mode") == "exact" and not isinstance(value, list) else "in_order"
+        return {"type": "tool_trajectory", "mode": mode, "args_match": "ignore", "expected": calls}
+    is_plain = isinstance(data.get("name"), str) and not {"defaults", "ignore"} & data.keys()
+    if type_ == "trajectory:tool-args-match" and is_plain:
+        match = "exact" if data.get("mode") == "exact" else "superset"
+        call = {"tool": data["name"], "args": data.get("args", data.get("arguments", {}))}
+        return {"type": "tool_trajectory", "mode": "in_order", "args_match": match, "expected": [call]}
+    if type_ == "trajectory:step-count" and data.keys() == {"type", "max"} and data["type"] == "tool":
+        return {"type": "execution_metrics", "max_tool_calls": int(data["max"])}
+    return None

@@ -87,13 +87,7 @@ class ModelGraded(Judge, frozen=True, kw_only=True):
         is_pass, score, reason = read[self.reads](reply)
         if self.inverse:
             is_pass, score = not is_pass, 1 - score
-        limited = min(1.0, max(0.0, float(score)))
-        return Score(
-            limited,
-            reasoning=cut(reason, LONGEST_REASON) if reason else None,
-            details=None if limited == score else {"returned": score},
-            verdict="pass" if is_pass else "fail",
-        )
+        return own_score(is_pass, score, reason)
 
     def _graded(self, reply: str) -> tuple[bool, float, str]:
         data = _first_object(reply)
@@ -119,6 +113,14 @@ class ModelGraded(Judge, frozen=True, kw_only=True):
             raise EvaluatorFailure(f"The judge gave no category from A to E: {cut(reply)}")
         score = self.scores.get(category, _CATEGORIES[category])
         return score > 0, score, reply
+
+
+def own_score(is_pass: bool, score: float, reason: str) -> Score:
+    """Return a score with a verdict of its own. A number below 0 or above 1 is limited, and kept in the details."""
+    limited = min(1.0, max(0.0, float(score)))
+    reasoning = cut(reason, LONGEST_REASON) or None
+    details = None if limited == score else {"returned": score}
+    return Score(limited, reasoning=reasoning, details=details, verdict="pass" if is_pass else "fail")
 
 
 def _answered(reply: str) -> tuple[bool, float, str]:

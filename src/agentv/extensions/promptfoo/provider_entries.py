@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, text_of
-from agentv.extensions.promptfoo.transform_code import response_code, response_path_of, transforms_of
+from agentv.extensions.promptfoo.transform_code import response_code, transforms_of
 from agentv.support.javascript.values import stringify
 
 _WORDS = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")
@@ -147,7 +147,7 @@ def target_entry(provider: Any, folder: str, lose: Lose) -> dict[str, Any]:
 def _first_step(entry: dict[str, Any], config: dict[str, Any]) -> dict[str, Any] | None:
     """Return what a provider of promptfoo does with its answer before the transforms of the configuration."""
     format_ = config.get("response_format")
-    if entry["provider"] == "http" and "response_path" not in entry:
+    if entry["provider"] == "http":
         code = response_code(config.get("transformResponse", config.get("responseParser")))
         return {"javascript": code, "allow_empty": True}
     if entry["provider"] == "cli":
@@ -263,7 +263,6 @@ def _http_entry(id: str, config: dict[str, Any]) -> dict[str, Any]:
     for key in ("transformRequest", "session", "sessionParser", "auth", "signatureAuth", "tls", "multipart"):
         if not is_blank(config.get(key)):
             raise UnmappedProvider(f"'{key}' is not supported; use a target of provider `python`")
-    path = response_path_of(config.get("transformResponse", config.get("responseParser")))
     entry: dict[str, Any] = {"provider": "http", "url": _with_variables(url)}
     if isinstance(config.get("queryParams"), dict):
         query = urlencode(config["queryParams"], safe="{} ").replace(" ", "")
@@ -273,7 +272,7 @@ def _http_entry(id: str, config: dict[str, Any]) -> dict[str, Any]:
     for key in ("headers", "body"):
         if not is_blank(config.get(key)):
             entry[key] = _with_variables(config[key])
-    return {**entry, "response_path": path} if path else entry
+    return entry
 
 
 def _with_variables(value: Any) -> Any:

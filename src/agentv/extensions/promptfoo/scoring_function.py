@@ -12,8 +12,10 @@ import msgspec
 from agentv.evaluators.base import Seconds, cut, find_path
 from agentv.evaluators.code.judge_io import promptfoo_result
 from agentv.evaluators.code.program import Program, confinement_for
+from agentv.evaluators.code.static_checks import transform_references
 from agentv.evaluators.composite import AggregatorType, Composite, refuse_failed
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE, PYTHON_RUNNER
+from agentv.extensions.promptfoo.model_graded import own_score
 from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.job import Judgement
@@ -42,24 +44,29 @@ class ScoringFunction(Composite, frozen=True, kw_only=True):
 
     def complaints(self) -> list[str]:
         """A function that is not in a file of Python or JavaScript, in addition to those of a composite."""
-        own = [] if FUNCTION_FILE.match(self.function) else [f"'function' names no function of a file: {self.function}"]
+        own = [] if self._file else [f"'function' names no function of a file: {self.function}"]
         return own + super().complaints()
 
     def references(self) -> Iterator[FileReference]:
         """The file of the function."""
-        match = FUNCTION_FILE.match(self.function)
-        if match is None:
-            return
 
         def check(find_file: Any, _: str) -> Problems:
-            find_file(match["file"])
+            find_file(self._file)
             return Problems()
 
-        yield FileReference(("function",), match["file"], check)
-        if match["file"].endswith(".py"):
-            yield FileReference(("function",), self.function, executes="code")
+        if self._file.endswith(".py"):
+            yield FileReference(("function",), f"{self._file}:{self._name or _DEFAULT}", check, executes="code")
         else:
-            yield FileReference(("function",), ["node", match["file"]], executes="command")
+            yield from transform_references({"function": self._file})
+
+    @property
+    def _file(self) -> str:
+        match = FUNCTION_FILE.match(self.function)
+        return match["file"] if match else ""
+
+    @property
+    def _name(self) -> str:
+        return self.function.removeprefix("file://").removeprefix(self._file).removeprefix(":")
 
     async def _aggregated(
         self,
@@ -74,19 +81,11 @@ class ScoringFunction(Composite, frozen=True, kw_only=True):
         value = promptfoo_result(returned, self.function)
         if not isinstance(value, dict):
             raise EvaluatorFailure(f"{self.function} must return an object with 'pass', 'score' and 'reason'")
-        limited = min(1.0, max(0.0, float(value["score"])))
-        return Score(
-            limited,
-            reasoning=value["reason"] or None,
-            details=None if limited == value["score"] else {"returned": value["score"]},
-            verdict="pass" if value["pass"] else "fail",
-        )
+        return own_score(value["pass"], value["score"], value["reason"])
 
     async def _returned(self, arguments: list[Any], judgement: Judgement) -> Any:
         """Return what the function returns. Raises EvaluatorFailure if it fails."""
-        match = FUNCTION_FILE.match(self.function)
-        assert match is not None
-        path, name = os.path.abspath(find_path(judgement, match["file"])), match["name"] or ""
+        path, name = os.path.abspath(find_path(judgement, self._file)), self._name
         if path.endswith(".py"):
             words = [sys.executable, PYTHON_RUNNER, path, ""]
             data: dict[str, Any] = {"call": 0, "name": name or _DEFAULT, "arguments": arguments}

@@ -9,11 +9,6 @@ from agentv.datasets.foreign.values import is_blank
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 
 _FUNCTION = re.compile(r"(\(.*?\)\s*=>|function\s*\(.*?\))")
-_PATH = re.compile(
-    r"(?:\(?\s*json(?:\s*,\s*\w+)*\s*\)?\s*=>\s*)?json"
-    r"""(?P<steps>(?:\??\.\w+|\??\.?\[\s*(?:\d+|'[^']*'|"[^"]*")\s*\])+)"""
-)
-_STEP = re.compile(r"""\??\.?(?:(\w+)|\[\s*(\d+)\s*\]|\[\s*['"]([^'"]*)['"]\s*\])""")
 
 
 def transforms_of(*codes: Any) -> Any:
@@ -40,35 +35,15 @@ def _step(code: Any) -> dict[str, Any]:
     return {"javascript": code, "allow_empty": True}
 
 
-def response_path_of(code: Any) -> str | None:
-    """Return the path of the answer in a JSON response, if code only follows a path; otherwise None."""
-    match = _PATH.fullmatch(str(code).strip())
-    return path_of(match["steps"]) if match else None
-
-
 def response_code(code: Any) -> str:
     """Return JavaScript that reads the answer in the text of a response. Raises ValueError for code in a file."""
     source = "json || text" if is_blank(code) else str(code).strip()
     if source.startswith("file://") or re.search(r"\bcontext\b", source):
         raise ValueError(f"the response is read with JavaScript of a file, or with its context: `{source[:80]}`")
-    call = f"({source})(json, text, {{}})" if _FUNCTION.match(source) else f"({source})"
+    function = source if _FUNCTION.match(source) else f"(json, text) => ({source})"
     return (
-        "const text = output; let json = null;\ntry { json = JSON.parse(text) || null; } catch {}\n"
-        f"const result = {call};\nconst isObject = result !== null && typeof result === 'object';\n"
+        f"const read = {function};\nlet json = null;\ntry {{ json = JSON.parse(output) || null; }} catch {{}}\n"
+        "const result = read(json, output, {});\nconst isObject = result !== null && typeof result === 'object';\n"
         "const isResponse = isObject && !Array.isArray(result) && ('output' in result || 'error' in result);\n"
         "const response = isResponse ? result : {output: result};\nreturn response.output || response;"
     )
-
-
-def path_of(steps: str) -> str:
-    """Return steps such as `.a?.b[0]['c d']` as a path: `a.b[0]["c d"]`."""
-    path = ""
-    for name, index, key in _STEP.findall(steps):
-        word = name or (key if re.fullmatch(r"\w+", key or "") else "")
-        if index:
-            path += f"[{index}]"
-        elif word:
-            path += f".{word}" if path else word
-        else:
-            path += f"['{key}']"
-    return path

@@ -10,14 +10,13 @@ from typing import Any
 
 import msgspec
 
-from agentv.extensions.promptfoo.nunjucks.scope import Filters
+from agentv.extensions.promptfoo.nunjucks.scope import Filter
 from agentv.extensions.promptfoo.nunjucks.template import Template, read_template
 from agentv.model.diagnostics import KeyPath, Problems
 from agentv.model.message import Message, TextPart
 from agentv.support.javascript.values import is_list, stringify
 from agentv.support.templates import TemplateProblem
 
-_NO_FILTERS: Filters = {}
 _PARTIAL = re.compile(r"\{%[^%]*$|\{\{[^}]*$|\{#[^#]*$", re.MULTILINE)
 _RAW = re.compile(r"\{%\s*raw\s*%\}.*\{%\s*endraw\s*%\}", re.DOTALL)
 
@@ -62,7 +61,7 @@ def prompt_names(text: str) -> frozenset[str]:
     return names
 
 
-def rendered_prompt(text: str, variables: Mapping[str, Any], filters: Filters = _NO_FILTERS) -> str:
+def rendered_prompt(text: str, variables: Mapping[str, Any], filters: Mapping[str, Filter] = {}) -> str:
     """Return a prompt with its variables: indented JSON if it is JSON. Raises TemplateProblem."""
     data = _json(text)
     if data is not None:
@@ -103,7 +102,7 @@ def _template(text: str) -> Template:
     return read_template(f"{{% raw %}}{text}{{% endraw %}}" if is_partial else text)
 
 
-def _filled(value: Any, variables: Mapping[str, Any], filters: Filters = _NO_FILTERS) -> Any:
+def _filled(value: Any, variables: Mapping[str, Any], filters: Mapping[str, Filter] = {}) -> Any:
     if isinstance(value, str):
         return read_template(value).render(variables, filters=filters)
     if isinstance(value, list):

@@ -13,8 +13,7 @@ _MOST_STEPS = 1_000_000
 
 Expression = Callable[["Scope"], Any]
 Statement = Callable[["Scope"], None]
-Filters = Mapping[str, Callable[..., Any]]
-_NO_FILTERS: Filters = {}
+Filter = Callable[..., Any]
 
 
 class Rendering:
@@ -24,7 +23,10 @@ class Rendering:
     """
 
     def __init__(
-        self, variables: Mapping[str, Any], print_value: Callable[[Any], str] = printed, filters: Filters = _NO_FILTERS
+        self,
+        variables: Mapping[str, Any],
+        print_value: Callable[[Any], str] = printed,
+        filters: Mapping[str, Filter] = {},
     ) -> None:
         self.variables = dict(variables)
         self.print_value = print_value

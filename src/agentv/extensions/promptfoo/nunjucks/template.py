@@ -10,7 +10,7 @@ from typing import Any
 from agentv.extensions.promptfoo.nunjucks.expressions import Code, Tag, read_tag
 from agentv.extensions.promptfoo.nunjucks.filters import FUNCTIONS
 from agentv.extensions.promptfoo.nunjucks.methods import member
-from agentv.extensions.promptfoo.nunjucks.scope import Expression, Filters, Rendering, Scope, Statement
+from agentv.extensions.promptfoo.nunjucks.scope import Expression, Filter, Rendering, Scope, Statement
 from agentv.support.javascript.values import (
     SPACES,
     UNDEFINED,
@@ -26,7 +26,6 @@ _MARK = re.compile(r"\{%-?|\{\{-?|\{#-?|#\}")
 _RAW = {
     name: re.compile(rf"(?P<text>.*?)\{{%-?\s*end{name}\s*(?P<drop>-?)%\}}", re.DOTALL) for name in ("raw", "verbatim")
 }
-_NO_FILTERS: Filters = {}
 _Parsed = tuple[Statement, Code | None]
 
 
@@ -46,7 +45,10 @@ class Template:
         self.names = frozenset(self._names - self._bound - FUNCTIONS.keys())
 
     def render(
-        self, variables: Mapping[str, Any], print_value: Callable[[Any], str] = printed, filters: Filters = _NO_FILTERS
+        self,
+        variables: Mapping[str, Any],
+        print_value: Callable[[Any], str] = printed,
+        filters: Mapping[str, Filter] = {},
     ) -> str:
         """Return the text. Raises TemplateProblem, also for filters and methods that do not exist here."""
         values = {name: _narrowed(value) for name, value in variables.items() if name in self.names}
