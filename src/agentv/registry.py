@@ -28,7 +28,7 @@ EXTENSIONS = {
     "noise": "commands",
     "otel": "services session_formats",
     "plan": "commands",
-    "promptfoo": "foreign_formats services",
+    "promptfoo": "evaluators foreign_formats services",
     "pydantic_ai": "targets",
     "pytest": "services",
     "ray": "executors",

@@ -37,6 +37,9 @@ OWN = {
     "regex": {"value": "a+"},
     "moderation": {"categories": ["insults"]},
     "json_diff": {"ignore": ["a.b"]},
+    "context_graded": {"grades": "faithfulness", "passages": {"json_path": "context"}},
+    "model_graded": {"prompt": "{{ output }}", "value": "Greets"},
+    "scoring_function": {"evaluators": [{"type": "contains", "value": "a"}], "function": "judge.py"},
 }
 """Settings of types with required settings, or with several values."""
 

@@ -10,7 +10,7 @@ import pytest
 from agentv.errors import LossWarning
 from agentv.extensions.promptfoo.promptfoo_cells import assertion_of_cell
 from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, target_entry
-from agentv.extensions.promptfoo.transform_code import response_path_of, transforms_of
+from agentv.extensions.promptfoo.transform_code import response_code, transforms_of
 
 DATA = Path(__file__).parents[2] / "data" / "promptfoo"
 REMOTE = "prompts: [x]\nproviders: [echo]\ntests: 'PLACE'\n"
@@ -265,7 +265,7 @@ def test_variables_are_empty_if_missing_and_may_name_others(folder, example):
                 "method": "POST",
                 "body": {"q": "{{ prompt }}", "lang": "{{ variables.language }}"},
                 "headers": {"Authorization": "Bearer ${{ KEY }}"},
-                "response_path": "choices[0].message.content",
+                "transform": {"javascript": response_code("json.choices[0].message.content"), "allow_empty": True},
             },
         ),
     ],
@@ -387,12 +387,6 @@ def test_a_rescore_transforms_stored_data_again(command, folder):
     assert command("eval", folder.write("promptfooconfig.yaml", config), "--out", "run").code == 0
     assert command("rescore", "run", "--all", "--out", "again").code == 0
     assert [record["score"] for record in results("again")] == [1.0]
-
-
-def test_a_response_path_is_read_from_an_arrow_function():
-    assert response_path_of("(json, text) => json.data[0].text") == "data[0].text"
-    with pytest.raises(ValueError, match="JavaScript"):
-        response_path_of("(json) => { return json.a + json.b }")
 
 
 @pytest.mark.parametrize(

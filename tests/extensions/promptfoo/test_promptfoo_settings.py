@@ -29,8 +29,31 @@ def test_a_variable_of_the_environment_may_have_a_default(folder, monkeypatch):
     assert folder.load(path)[0].input[0].content == "Oslo"
     monkeypatch.setenv("MY_CITY", "Rome")
     assert folder.load(path)[0].input[0].content == "Rome"
-    text = text.replace("default('Oslo')", "upper")
-    assert "'env' can only be inserted as" in str(folder.error(folder.write("other.yaml", text)))
+
+
+CITIES = {
+    "{{ env.MY_CITY or 'Oslo' }}": ("Oslo", "Rome"),
+    "{{ env.MY_CITY | upper }}": ("", "ROME"),
+    "in {{ env.MY_CITY | default('Oslo', true) | lower }}": ("in oslo", "in rome"),
+    "{{ 'a' if env.MY_CITY == 'Rome' else 'b' }}": ("b", "a"),
+}
+
+
+@pytest.mark.parametrize(("template", "cities"), CITIES.items())
+def test_a_variable_that_is_not_secret_may_be_in_an_expression(folder, monkeypatch, template, cities):
+    test = {"vars": {"x": template}}
+    data = {"prompts": ["-{{x}}"], "providers": ["echo"], "tests": [test]}
+    path = folder.write("promptfooconfig.json", json.dumps(data))
+    assert folder.load(path)[0].input[0].content == f"-{cities[0]}"
+    monkeypatch.setenv("MY_CITY", "Rome")
+    assert folder.load(path)[0].input[0].content == f"-{cities[1]}"
+
+
+def test_a_secret_variable_is_not_in_expressions(folder, monkeypatch):
+    text = "prompts: ['{{x}}']\nproviders: [echo]\ntests: [{vars: {x: '{{ env.MY_KEY | upper }}'}}]\n"
+    monkeypatch.setenv("MY_KEY", "very-secret-value")
+    error = str(folder.error(folder.write("promptfooconfig.yaml", text)))
+    assert "'env' can only be inserted as" in error and "VERY" not in error
 
 
 @pytest.mark.parametrize("key", ["filterRange", "filterSample", "vars", "envPath", "delay", "maxEvalTimeMs"])

@@ -12,5 +12,6 @@ ROWS = {
     "agentv.services": {
         "javascript-engine": f"{_JAVASCRIPT}.quickjs_engine:run_code",
         "javascript-files": f"{_JAVASCRIPT}.javascript_files:call_file",
+        "javascript-program": f"{_JAVASCRIPT}.javascript_files:check_program",
     },
 }

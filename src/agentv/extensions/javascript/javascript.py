@@ -14,7 +14,7 @@ from agentv.evaluators.code.judge_host import host_of
 from agentv.evaluators.code.judge_io import Setup
 from agentv.evaluators.code.program import Program, SandboxedEvaluator, confinement_for, with_level
 from agentv.extensions.javascript.javascript_engine import score_of_value
-from agentv.extensions.javascript.javascript_files import program_of
+from agentv.extensions.javascript.javascript_files import check_program
 from agentv.extensions.javascript.quickjs_engine import INSTALL
 from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
@@ -24,7 +24,6 @@ from agentv.model.values import to_json
 
 FILE_ENDINGS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts")
 _REFERENCE = "agentv.extensions.javascript.javascript_engine:javascript_score"
-_RUNNER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "node_runner.mjs")
 _ROOM_MB = 256
 """Memory of a judging process beyond that of the engine: for Python and for the answer."""
 
@@ -133,12 +132,12 @@ class JavaScriptCheck(SandboxedEvaluator, frozen=True, kw_only=True):
     async def _with_node(self, judgement: Judgement, data: dict[str, Any]) -> Score:
         try:
             path = os.path.abspath(find_path(judgement, self._path))
-            words = program_of(path)
+            program_name, *words = check_program(path)
         except Exception as error:
             raise EvaluatorFailure(str(error)) from None
         confinement = confinement_for(self.sandbox, judgement)
         program = Program(
-            script=[*words, *self._engine_options(words[0]), _RUNNER, path, self._function],
+            script=[program_name, *self._engine_options(program_name), *words, self._function],
             cwd=os.path.dirname(path),
             timeout_s=self.timeout_seconds,
             environment=judgement.environment,

@@ -20,6 +20,7 @@ _TYPES = (22, 18)
 RUNNER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "function_runner.mjs")
 """The program that calls functions and providers of a file."""
 
+_CHECK_RUNNER = os.path.join(os.path.dirname(RUNNER), "node_runner.mjs")
 _SECONDS = 60.0
 
 
@@ -35,6 +36,14 @@ def call_file(
     if "error" in reply:
         raise CallFailure(str(reply["error"]))
     return reply["value"]
+
+
+def check_program(path: str) -> list[str]:
+    """Return the program that calls one function of a file with an answer and a context. Raises CallFailure.
+
+    Its arguments are the name of the function, and that of another export to call if there is no default one.
+    """
+    return [*program_of(path), _CHECK_RUNNER, path]
 
 
 def program_of(path: str) -> list[str]:

@@ -1,7 +1,7 @@
 // Call a function of a JavaScript file with an answer, and print what it returns as JSON.
 import { pathToFileURL } from "node:url";
 
-const [file, name] = process.argv.slice(2);
+const [file, name, other = "get_assert"] = process.argv.slice(2);
 const pieces = [];
 for await (const piece of process.stdin) pieces.push(piece);
 const { output, context } = JSON.parse(Buffer.concat(pieces).toString("utf8"));
@@ -11,7 +11,7 @@ let found;
 try {
   const module = await import(pathToFileURL(file).href);
   const exported = module.default?.default ?? module.default;
-  const check = name ? (module[name] ?? exported?.[name]) : (typeof exported === "function" ? exported : module.get_assert);
+  const check = name ? (module[name] ?? exported?.[name]) : (typeof exported === "function" ? exported : module[other]);
   if (typeof check !== "function") {
     found = { missing: name || "a default export that is a function" };
   } else {

@@ -3,6 +3,11 @@
 _HERE = "agentv.extensions.promptfoo"
 
 ROWS = {
+    "agentv.evaluators": {
+        "context_graded": f"{_HERE}.context_graded:ContextGraded",
+        "model_graded": f"{_HERE}.model_graded:ModelGraded",
+        "scoring_function": f"{_HERE}.scoring_function:ScoringFunction",
+    },
     "agentv.foreign_formats": {
         "agentv-5": f"{_HERE}.agentv5.agentv_suite:AGENTV_SUITE",
         "promptfoo": f"{_HERE}.promptfoo_config:PROMPTFOO_CONFIG",

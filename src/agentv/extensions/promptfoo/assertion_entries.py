@@ -7,38 +7,32 @@ minimum. With a threshold only the weighted mean decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.values import is_blank, text_of
+from agentv.datasets.foreign.values import text_of
 from agentv.extensions.promptfoo.config_templates import check_templates, rendered
+from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
+from agentv.extensions.promptfoo.grading import (
+    ABOVE_ZERO,
+    EMBEDDED,
+    JUDGED,
+    JUDGED_TYPES,
+    NEVER_NEGATED,
+    Grading,
+    judged_entry,
+    minimum_of,
+)
 from agentv.extensions.promptfoo.text_assertions import OVERLAP, TEXT_TYPES, is_number, text_entry
 from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.model.diagnostics import did_you_mean
 from agentv.model.values import to_json
 
 _PATTERN = frozenset("*?")
-ABOVE_ZERO = 1e-9
-"""The minimum of a number that passes if it is above 0."""
-
-_GRADED = {
-    "answer-relevance": "answer_relevance",
-    "context-faithfulness": "faithfulness",
-    "context-relevance": "context_relevance",
-    "context-recall": "context_recall",
-}
-_JUDGED = {"llm-rubric", "model-graded-closedqa", "factuality", "model-graded-factuality", "g-eval", *_GRADED}
-JUDGED = frozenset({*_JUDGED, "trajectory:goal-success"})
-"""Types that call a model."""
-
-EMBEDDED = ("similar", "similar:cosine")
-"""Types that compare embeddings."""
-
-_KNOWN = (*(*TEXT_TYPES, *_JUDGED, *EMBEDDED, "javascript", "python", "latency", "cost", "skill-used", "assert-set"),)
+_OTHERS = ("javascript", "python", "latency", "cost", "skill-used", "assert-set")
+KNOWN_TYPES = (*TEXT_TYPES, *JUDGED_TYPES, *EMBEDDED, *_OTHERS)
 _REFUSED = {
     "webhook": "agentv does not send answers to a web address",
     "moderation": "it calls the moderation API of OpenAI; `moderation` here is a judge",
@@ -55,18 +49,17 @@ _REFUSED = {
         "use `tool_trajectory` or `python`"
     ),
     "trace-error-spans trace-span-count trace-span-duration": "spans are not recorded; use `execution_metrics`",
-    "search-rubric agent-rubric": "use `rubric`, with an agent as its target",
+    "search-rubric": "use `rubric`, with an agent as its target",
     "similar:dot similar:euclidean": "use `similarity` with `method: embedding`",
     "conversation-relevance": "use `llm_judge`",
 }
 REFUSED = {name: why for names, why in _REFUSED.items() for name in names.split()}
-_COMPARED = {
+COMPARED = {
     "select-best": "`agentv select`, which chooses the best of several targets or prompts",
     "max-score": "`agentv select`, or `agentv compare` for the scores of two runs",
 }
 """Types that compare the answers of all targets and prompts after they were scored. A job is scored alone."""
 
-_COMMON = {"type", "value", "threshold", "weight", "metric", "provider", "transform", "config", "rubricPrompt"}
 _CODE_FILE = re.compile(r"file://(?P<file>.+?\.(?P<kind>py|[cm]?[jt]s))(?::(?P<name>\w+))?$")
 
 
@@ -75,24 +68,6 @@ _UNSEEN = re.compile(
     r"(metadata|guardrails|logProbs|trace|raw|cached|isRefusal|finishReason)\b"
 )
 """Figures of an answer that code in promptfoo can read, and code here cannot."""
-
-
-class Grading(msgspec.Struct, frozen=True):
-    """What the assertions of one test are translated with.
-
-    `judge` and `embedder` return the name of the target for a grader, given as a provider of promptfoo or None.
-    `read_file` returns the content of a file that an assertion names. `ignores_case` is true if the names of tools are
-    compared without their case.
-    """
-
-    variables: Mapping[str, Any]
-    has_threshold: bool
-    judge: Callable[[Any], str | None]
-    embedder: Callable[[Any], str | None]
-    read_file: Callable[[str], Any]
-    lose: Lose
-    templates: Mapping[str, Any] = {}
-    ignores_case: bool = False
 
 
 def entries_of(assertions: Any, grading: Grading, transform: Any = None) -> list[dict[str, Any]]:
@@ -106,8 +81,39 @@ def entries_of(assertions: Any, grading: Grading, transform: Any = None) -> list
             for code in (transform, own, assertion.get("value") if _is_code(assertion) else None):
                 _note_unseen(code, grading)
             steps = transforms_of(transform, own)
-            entries.append({**entry, "transform": steps} if steps else entry)
+            name = "answer" if entry["type"] == "context_graded" else "transform"
+            entries.append({**entry, name: steps} if steps else entry)
     return entries
+
+
+def combined_entry(assertions: Any, function: Any, grading: Grading, transform: Any = None) -> dict[str, Any] | None:
+    """Return the evaluator for assertions whose scores a function combines; None without any. Raises ValueError."""
+    if not isinstance(function, str) or not function.startswith("file://") or not FUNCTION_FILE.match(function):
+        name = text_of(function)[:80]
+        raise ValueError(f"'assertScoringFunction' must name a file of JavaScript or Python, got {name}")
+    members, described = [], []
+    for item in assertions if isinstance(assertions, list) else ():
+        entries = entries_of([item], grading, transform)
+        members += entries
+        described += [_described(item, entry, grading) for entry in entries]
+    if not members:
+        return None
+    entry = {"type": "scoring_function", "function": function.removeprefix("file://"), "required": 0.0}
+    return {**entry, "assertions": described, "evaluators": members}
+
+
+def _described(item: Any, entry: dict[str, Any], grading: Grading) -> dict[str, Any]:
+    """Return an assertion as a scoring function sees it. Raises ValueError if a set has fewer members than there."""
+    assertion = _resolved(item, grading)
+    metric = rendered(assertion.get("metric"), grading.variables)
+    assertion |= {"metric": metric} if metric else {}
+    if assertion.get("type") == "assert-set":
+        members = entry["evaluators"]
+        if len(members) != len(assertion["assert"]):
+            raise ValueError("'assertScoringFunction' needs all assertions of a set, and one of them is not kept")
+        pairs = zip(assertion["assert"], members, strict=True)
+        assertion["assert"] = [_described(inner, member, grading) for inner, member in pairs]
+    return assertion
 
 
 def _is_code(assertion: dict[str, Any]) -> bool:
@@ -159,23 +165,26 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None
         raise ValueError("An assertion has no 'type'")
     negated = full_type.startswith("not-")
     type_ = full_type.removeprefix("not-")
-    for key in assertion.keys() - _COMMON:
-        grading.lose(f"'{key}' of an assertion")
     if type_ in REFUSED or type_.startswith("promptfoo:"):
         grading.lose(f"an assertion of type '{full_type}': {REFUSED.get(type_, 'it belongs to red-team tests')}")
         return None
-    if full_type in _COMPARED:
+    if full_type in COMPARED:
         what = "compares the answers of all providers and prompts, and here each answer is scored alone"
-        raise ValueError(f"The assertion '{full_type}' {what}. Remove it, and use {_COMPARED[full_type]}")
+        raise ValueError(f"The assertion '{full_type}' {what}. Remove it, and use {COMPARED[full_type]}")
+    if negated and type_ in NEVER_NEGATED:
+        grading.lose(f"the 'not-' of '{full_type}': promptfoo ignores it, and so does agentv")
+        negated = False
     value = _value(assertion.get("value"), type_, grading)
     own, least = _translated(type_, value, assertion, grading)
     if own is None:
         if not type_.startswith("trajectory:"):
-            hint = did_you_mean(type_, _KNOWN)
+            hint = did_you_mean(type_, KNOWN_TYPES)
             raise ValueError(f"An assertion has the unknown type '{full_type}'" + (f". {hint}" if hint else ""))
         grading.lose(f"an assertion of type '{full_type}' with settings that have no counterpart")
         return None
-    if negated:
+    if negated and own["type"] == "model_graded":
+        own = {**own, "inverse": True}
+    elif negated:
         if type_.startswith("trajectory:") and grading.ignores_case:
             grading.lose(
                 f"the case of tool names in '{full_type}': promptfoo ignores it, and here `Read` is not `read`"
@@ -232,25 +241,18 @@ def _translated(
     """Return the evaluator, and the minimum score of a pass."""
     threshold = assertion.get("threshold")
     if type_ in TEXT_TYPES:
-        return text_entry(type_, value, threshold), _limit(threshold, least) if (least := OVERLAP.get(type_)) else 1.0
+        least = OVERLAP.get(type_)
+        return text_entry(type_, value, threshold), minimum_of(threshold, least) if least else 1.0
     if type_ in ("javascript", "python"):
         is_free = type_ == "javascript" and (not isinstance(threshold, int | float) or threshold > 0)
-        return _code_check(type_, value, assertion), ABOVE_ZERO if is_free else _limit(threshold, None)
+        return _code_check(type_, value, assertion), ABOVE_ZERO if is_free else minimum_of(threshold, None)
     if type_ in JUDGED:
-        return _judged(type_, value, assertion, grading)
+        return judged_entry(type_, value, assertion, grading)
     if type_ in EMBEDDED:
         target = grading.embedder(assertion.get("provider"))
         entry = {"type": "similarity", "method": "embedding", "value": _texts(value), "target": target}
-        return entry, _limit(threshold, 0.75)
+        return entry, minimum_of(threshold, 0.75)
     return _measured(type_, value, threshold), 1.0
-
-
-def _limit(threshold: Any, default: float | None) -> float:
-    if is_number(threshold):
-        if threshold > 1:
-            raise ValueError(f"The threshold of an assertion is {threshold}, and no score is above 1")
-        return max(0.0, float(threshold))
-    return ABOVE_ZERO if default is None else default
 
 
 def _texts(value: Any) -> Any:
@@ -278,28 +280,6 @@ def _code_check(type_: str, value: Any, assertion: dict[str, Any]) -> dict[str, 
     return {"type": "python", "function": f"{file['file']}:{file['name'] or 'get_assert'}", **settings}
 
 
-def _judged(type_: str, value: Any, assertion: dict[str, Any], grading: Grading) -> tuple[dict[str, Any] | None, float]:
-    threshold = assertion.get("threshold")
-    target = grading.judge(assertion.get("provider"))
-    judge = {"target": target} if target else {}
-    if not is_blank(assertion.get("rubricPrompt")):
-        grading.lose("'rubricPrompt': judges have prompts of their own")
-    if type_ in _GRADED:
-        reference = {"value": text_of(value)} if type_ == "context-recall" and not is_blank(value) else {}
-        return {"type": _GRADED[type_], **reference, **judge}, _limit(threshold, 0.0)
-    if is_blank(value):
-        raise ValueError(f"The assertion '{type_}' has no value")
-    if "factuality" in type_:
-        return {"type": "factuality", "value": text_of(value), **judge}, 1.0
-    criteria = [text_of(item) for item in value] if isinstance(value, list) else [text_of(value)]
-    if type_ in ("g-eval", "trajectory:goal-success") or is_number(threshold):
-        entry: dict[str, Any] = {"type": "llm_judge", "prompt": "\n".join(criteria), **judge}
-        if type_ == "trajectory:goal-success":
-            entry["include_trace"] = True
-        return entry, _limit(threshold, 0.7)
-    return {"type": "rubric", "rubrics": criteria, **judge}, 1.0
-
-
 def _measured(type_: str, value: Any, threshold: Any) -> dict[str, Any] | None:
     limit = threshold if is_number(threshold) else None
     if type_ in ("latency", "cost"):
@@ -316,6 +296,7 @@ def _measured(type_: str, value: Any, threshold: Any) -> dict[str, Any] | None:
 
 
 def _trajectory(type_: str, value: Any) -> dict[str, Any] | None:
+    """Return the evaluator for an assertion; None if it has settings without a counterpart."""
     data = value if isinstance(value, dict) else {"name": value}
     if not _PATTERN.isdisjoint(to_json({key: item for key, item in data.items() if "arg" not in key}).decode()):
         return None  # names are not patterns here

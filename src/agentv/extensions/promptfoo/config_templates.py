@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import msgspec
 
 from agentv.extensions.promptfoo.nunjucks.template import read_template
 from agentv.model.values import to_json
@@ -14,32 +15,50 @@ from agentv.support.templates import TemplateProblem
 
 _PLACEHOLDER = re.compile(r"\{\{(?:[^}]|\}(?!\}))*\}\}")
 _VARIABLE = re.compile(r"""\benv(?:\.(\w+)|\[\s*['"]([^'"]+)['"]\s*\])""")
-_ENV = re.compile(
+_SIMPLE = re.compile(
     r"""\{\{-?\s*env(?:\.(\w+)|\[\s*['"](\w+)['"]\s*\])"""
-    r"""(?:\s*\|\s*default\(\s*(?:'([^']*)'|"([^"]*)")\s*(?:,\s*true\s*)?\))?\s*-?\}\}"""
+    r"""(?:\s*(?:\|\s*default\(|or\b)\s*(?:'([^']*)'|"([^"]*)")\s*(?:,\s*true\s*)?\)?)?\s*-?\}\}"""
 )
+"""A variable of the environment, with a default or without."""
+
 _ENV_USE = re.compile(r"\{[{%][^}]*\benv\s*[.\[]")
 
 
-def with_variable_marks(value: Any, own: Mapping[str, Any]) -> Any:
-    """Return data with `{{env.X}}` as `${{ X }}`, or as the value that the configuration sets in its own `env`."""
-    if isinstance(value, str):
-        text = _ENV.sub(lambda found: _marked(found, own), value) if "env" in value else value
-        if "env" in text and _ENV_USE.search(text):
-            raise ValueError(f"'env' can only be inserted as `{{{{ env.NAME }}}}`, or with a default: {value[:80]}")
-        return text
-    if isinstance(value, dict):
-        return {key: with_variable_marks(item, own) for key, item in value.items()}
-    return [with_variable_marks(item, own) for item in value] if isinstance(value, list) else value
+class EnvironmentMarks(msgspec.Struct, frozen=True):
+    """Replaces `{{env.X}}` by `${{ X }}`, or by the value that a configuration sets in its `own` variables.
 
+    `variables` are those of the environment; a secret one has no value here. `evaluates` allows expressions too.
+    """
 
-def _marked(match: re.Match[str], own: Mapping[str, Any]) -> str:
-    """Return the mark of a variable; the default in the template if the variable is not set."""
-    name = match[1] or match[2]
-    default = match[3] if match[3] is not None else match[4]
-    if default is not None and name not in own and not os.environ.get(name):
-        return default
-    return str(own[name]) if name in own else f"${{{{ {name} }}}}"
+    own: Mapping[str, Any]
+    variables: Mapping[str, str | None]
+    evaluates: bool
+
+    def of(self, value: Any) -> Any:
+        """Return data with marks. Raises ValueError for an expression that cannot be evaluated."""
+        if isinstance(value, str):
+            text = _PLACEHOLDER.sub(lambda match: self._marked(match[0]), value) if "env" in value else value
+            if "env" in text and _ENV_USE.search(text):
+                what = "can only be inserted as `{{ env.NAME }}`, or with a default"
+                raise ValueError(f"'env' {what}, except for variables that are not secret: {value[:80]}")
+            return text
+        if isinstance(value, dict):
+            return {key: self.of(item) for key, item in value.items()}
+        return [self.of(item) for item in value] if isinstance(value, list) else value
+
+    def _marked(self, text: str) -> str:
+        """Return the mark of a variable, its default if it is not set, or the value of an expression."""
+        match = _SIMPLE.fullmatch(text)
+        if match is not None:
+            name, default = match[1] or match[2], match[3] if match[3] is not None else match[4]
+            if name in self.own or default is None or self.variables.get(name, "") != "":
+                return str(self.own[name]) if name in self.own else f"${{{{ {name} }}}}"
+            return default
+        names = {first or second for first, second in _VARIABLE.findall(text)}
+        values = {name: value for name, value in {**self.variables, **self.own}.items() if name in names}
+        if not self.evaluates or not names or None in values.values() or names_of(text) - {"env"}:
+            return text
+        return str(rendered(text, {"env": values}))
 
 
 def with_provider_ids(providers: Any, env: Mapping[str, str]) -> Any:

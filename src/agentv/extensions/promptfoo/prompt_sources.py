@@ -21,11 +21,13 @@ from agentv.extensions.promptfoo.nunjucks.prompt import prompt_names
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.model.values import to_json
 from agentv.support.templates import TemplateProblem
+from agentv.support.yaml.yaml_parser import YamlError, parse_yaml
 
 _FUNCTIONS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".py")
 _PROGRAMS = (*_FUNCTIONS, ".sh", ".bash", ".rb", ".pl", ".exe", ".bat", ".cmd", ".ps1")
 _TEXTS = (".txt", ".md", ".j2", ".json", ".jsonl", ".yaml", ".yml", ".csv")
 _SEPARATOR = re.compile(r"^---\s*$", re.MULTILINE)
+_YAML_CHAT = "- role:"
 _FILE = re.compile(r"^(?:file://)?(?P<path>[^\n{}]+?)(?::(?P<name>\w+(?:\.\w+)?))?$")
 
 
@@ -75,10 +77,14 @@ class PromptTemplate(msgspec.Struct, frozen=True):
 
 
 class PromptTargets(msgspec.Struct, frozen=True):
-    """What prompts are read for: the targets with the ids of their providers, and whether models receive chats."""
+    """What prompts are read for: the targets with the ids of their providers, and whether models receive chats.
+
+    `filters` are the JavaScript files of the user's filters.
+    """
 
     ids: Mapping[str, str]
     sends_chats: bool
+    filters: dict[str, str] = {}
 
 
 def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTargets) -> list[PromptTemplate]:
@@ -106,7 +112,10 @@ def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTarge
                     continue
                 messages = chat_of(text) if targets.sends_chats else ()
                 is_built = targets.sends_chats and (_has_statements(text) or _has_image_variables(messages))
-                source = PromptFunction(id=id, finder=files.finder, template=text, as_chat=chat_of)
+                filters = {name: path for name, path in targets.filters.items() if re.search(rf"\|\s*{name}\b", text)}
+                is_built = is_built or bool(filters)
+                as_chat = chat_of if targets.sends_chats else None
+                source = PromptFunction(id=id, finder=files.finder, template=text, as_chat=as_chat, filters=filters)
                 prompts.append(PromptTemplate(id, text, label, messages, key=source.key if is_built else ""))
         except ValueError as error:
             lose(str(error))
@@ -212,7 +221,12 @@ def chat_of(raw: str) -> tuple[dict[str, Any], ...]:
 
 
 def _json(raw: str) -> Any:
-    """Return the data of a text that is a JSON list or object; None for any other text."""
+    """Return the data of a text that is a JSON list or object, or the YAML of a chat; None for any other text."""
+    if raw.lstrip().startswith(_YAML_CHAT):
+        try:
+            return msgspec.to_builtins(parse_yaml(raw.encode()))
+        except YamlError as error:
+            raise ValueError(f"a chat that is not valid YAML: {error.what}") from None
     try:
         return json.loads(raw) if raw.lstrip()[:1] in ("[", "{") else None
     except (ValueError, RecursionError):
@@ -226,7 +240,9 @@ def _has_image_variables(messages: tuple[dict[str, Any], ...]) -> bool:
 
 
 def _has_statements(raw: str) -> bool:
-    """Whether a text is the JSON of a chat only after its statements and variables are replaced."""
+    """Whether a text is a chat only after its statements and variables are replaced: JSON, or YAML in promptfoo."""
+    if raw.lstrip().startswith(_YAML_CHAT):
+        return True
     return raw.lstrip()[:1] in ("[", "{") and is_template(raw) and '"role"' in raw and _json(raw) is None
 
 

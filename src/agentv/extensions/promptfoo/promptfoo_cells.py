@@ -7,19 +7,10 @@ import re
 from typing import Any
 
 from agentv.datasets.foreign.values import is_blank, text_of
-from agentv.extensions.promptfoo.assertion_entries import REFUSED
+from agentv.extensions.promptfoo.assertion_entries import COMPARED, KNOWN_TYPES, REFUSED
 
 _CODE_CELL = re.compile(r"^(?:javascript|fn|eval):(?P<code>[\s\S]*)$")
-_TYPES = frozenset(
-    {
-        *REFUSED,
-        *("equals", "contains", "icontains", "contains-any", "contains-all", "icontains-any", "icontains-all", "regex"),
-        *("starts-with", "is-json", "contains-json", "similar", "levenshtein", "rouge-n", "bleu", "llm-rubric", "cost"),
-        *("factuality", "model-graded-factuality", "model-graded-closedqa", "answer-relevance", "context-recall"),
-        *("gleu", "contains-html", "tool-call-f1", "select-best", "max-score"),
-        *("context-faithfulness", "context-relevance", "latency", "g-eval", "is-refusal", "word-count", "skill-used"),
-    }
-)
+_TYPES = frozenset({*REFUSED, *COMPARED, *KNOWN_TYPES}) - {"javascript", "python", "assert-set", "similar:cosine"}
 _CELL = re.compile(
     rf"^(?P<type>(?:not-)?(?:{'|'.join(sorted(_TYPES, key=len, reverse=True))}))"
     r"(?:\((?P<threshold>\d+(?:\.\d+)?)\))?(?::(?P<value>[\s\S]*))?$"

@@ -13,8 +13,9 @@ from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import is_blank, metadata_of, object_at, text_of
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, Document, ReadOptions, Source
 from agentv.errors import InvalidDatasetError
-from agentv.extensions.promptfoo.assertion_entries import Grading, entries_of
+from agentv.extensions.promptfoo.assertion_entries import combined_entry, entries_of
 from agentv.extensions.promptfoo.config_templates import names_of, rendered
+from agentv.extensions.promptfoo.grading import Grading
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
 from agentv.extensions.promptfoo.provider_entries import provider_parts
 from agentv.extensions.promptfoo.suite import PROBLEM, Suite, files_used, ignore
@@ -33,7 +34,6 @@ _LOST = {
     "sharing": "sharing: reports are local files",
     "outputPath": "outputPath: use --out, or `agentv report`",
     "derivedMetrics": "derivedMetrics: use a `composite` evaluator",
-    "nunjucksFilters": "nunjucksFilters: filters that are JavaScript",
     "extensions": "extensions: hooks that are programs",
     "tracing": "tracing: agentv has its own traces (--dump-traces)",
     "redteam": "redteam: agentv does not generate attacks; its tests run if they are in a file",
@@ -52,7 +52,7 @@ _OPTIONS_LOST = {
 _TEST_KEYS = ("vars", "assert", "options", "metadata", "description", "threshold", "prompts", "providers", "provider")
 _OPTIONS = (
     *("transform", "transformVars", "prefix", "suffix", "provider", "disableVarExpansion", "postprocess"),
-    *("disableDefaultAsserts", "runSerially", "disableConversationVar", "storeOutputAs"),
+    *("disableDefaultAsserts", "runSerially", "disableConversationVar", "storeOutputAs", "rubricPrompt", "factuality"),
 )
 
 
@@ -310,12 +310,15 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
         lose=lose_and_keep,
         templates=object_at(suite.data, "assertionTemplates"),
         ignores_case=True,
+        options=options,
+        read_prompt=suite.files.prompt_text,
+        is_model=suite.targets.is_model,
     )
     transform = options.get("transform") or options.get("postprocess")
     names = frozenset(name for prompt in suite.prompts for name in prompt.names)
     if "_conversation" in names:
         lose("'_conversation': each test is a case of its own; use `turns` for a conversation")
-    evaluators = entries_of(test.get("assert"), grading, transform)
+    evaluators = _evaluators(test, grading, transform)
     if test.get("assert") and not evaluators:
         why = "; ".join(reasons)
         raise ValueError(f"None of the assertions of the test has a counterpart here, so it cannot be scored: {why}")
@@ -329,6 +332,13 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
     if not is_blank(context):
         row["context"] = context if isinstance(context, list) else text_of(context)
     metadata = metadata_of(test, (*_TEST_KEYS, "providerOutput", "assertScoringFunction"), object_at(test, "metadata"))
-    if not is_blank(test.get("assertScoringFunction")):
-        lose("'assertScoringFunction': the score is the weighted mean")
     return {**row, "metadata": metadata} if metadata else row
+
+
+def _evaluators(test: dict[str, Any], grading: Grading, transform: Any) -> list[dict[str, Any]]:
+    function = test.get("assertScoringFunction")
+    if is_blank(function):
+        return entries_of(test.get("assert"), grading, transform)
+    entry = combined_entry(test.get("assert"), function, grading, transform)
+    limit = {"threshold": test["threshold"]} if grading.has_threshold else {}
+    return [] if entry is None else [{**entry, **limit}]

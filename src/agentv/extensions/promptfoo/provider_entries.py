@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, text_of
-from agentv.extensions.promptfoo.transform_code import response_path_of, transforms_of
+from agentv.extensions.promptfoo.transform_code import response_code, transforms_of
 from agentv.support.javascript.values import stringify
 
 _WORDS = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")
@@ -147,6 +147,9 @@ def target_entry(provider: Any, folder: str, lose: Lose) -> dict[str, Any]:
 def _first_step(entry: dict[str, Any], config: dict[str, Any]) -> dict[str, Any] | None:
     """Return what a provider of promptfoo does with its answer before the transforms of the configuration."""
     format_ = config.get("response_format")
+    if entry["provider"] == "http":
+        code = response_code(config.get("transformResponse", config.get("responseParser")))
+        return {"javascript": code, "allow_empty": True}
     if entry["provider"] == "cli":
         return {"strip": ["whitespace", "ansi"], "allow_empty": True}
     if "model" in entry and isinstance(format_, dict) and format_.get("type") == "json_schema":
@@ -167,6 +170,8 @@ def _entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str
     for prefix, agent in _AGENTS.items():
         if id == prefix or id.startswith(f"{prefix}:"):
             model = id[len(prefix) + 1 :] or config.get("model")
+            for key in sorted(config.keys() - {"model"}):
+                lose(f"'{key}' in the config of '{id}': set it on a target of provider `{agent}`")
             return {"provider": agent} | ({"model": model} if isinstance(model, str) else {})
     return _api_entry(id, config, lose)
 
@@ -258,10 +263,6 @@ def _http_entry(id: str, config: dict[str, Any]) -> dict[str, Any]:
     for key in ("transformRequest", "session", "sessionParser", "auth", "signatureAuth", "tls", "multipart"):
         if not is_blank(config.get(key)):
             raise UnmappedProvider(f"'{key}' is not supported; use a target of provider `python`")
-    try:
-        path = response_path_of(config.get("transformResponse", config.get("responseParser")))
-    except ValueError as error:
-        raise UnmappedProvider(str(error)) from None
     entry: dict[str, Any] = {"provider": "http", "url": _with_variables(url)}
     if isinstance(config.get("queryParams"), dict):
         query = urlencode(config["queryParams"], safe="{} ").replace(" ", "")
@@ -271,7 +272,7 @@ def _http_entry(id: str, config: dict[str, Any]) -> dict[str, Any]:
     for key in ("headers", "body"):
         if not is_blank(config.get(key)):
             entry[key] = _with_variables(config[key])
-    return {**entry, "response_path": path} if path else entry
+    return entry
 
 
 def _with_variables(value: Any) -> Any:

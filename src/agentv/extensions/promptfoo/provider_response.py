@@ -48,12 +48,7 @@ def read_response(value: Any) -> Response:
     if value.get("error"):
         raise TargetFailure("process", str(value["error"]))
     try:
-        output = json.loads(
-            json.dumps(value["output"], allow_nan=False),
-            parse_float=_number,
-            parse_int=_number,
-            object_pairs_hook=_object,
-        )
+        output = script_value(json.dumps(value["output"], allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise TargetFailure("invalid_response", f"The output of the function is not valid JSON: {error}") from None
     if output is None:
@@ -63,6 +58,17 @@ def read_response(value: Any) -> Response:
     figures = {"cost_usd": value.get("cost"), "duration_ms": value.get("latencyMs")}
     response = response_from_object({"text": "", **figures, "token_usage": tokens if all(tokens.values()) else None})
     return msgspec.structs.replace(response, messages=(Message("assistant", output),))
+
+
+def script_value(text: str) -> Any:
+    """Return the data in JSON, with the numbers and the order of keys of JavaScript. Raises ValueError."""
+    return json.loads(
+        text, parse_float=_number, parse_int=_number, parse_constant=_refuse_constant, object_pairs_hook=_object
+    )
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not valid in JSON")
 
 
 def _number(text: str) -> int | float:

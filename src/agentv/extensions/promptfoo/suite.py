@@ -9,10 +9,10 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.records import Record
-from agentv.datasets.foreign.values import is_blank, object_at
+from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.datasets.variables import insert_environment
 from agentv.errors import DatasetError, InvalidDatasetError
-from agentv.extensions.promptfoo.config_templates import with_provider_ids, with_variable_marks
+from agentv.extensions.promptfoo.config_templates import EnvironmentMarks, with_provider_ids
 from agentv.extensions.promptfoo.prompt_sources import PromptTargets, read_prompts
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.extensions.promptfoo.suite_targets import SuiteTargets
@@ -39,23 +39,28 @@ PROBLEM = "agentv:problem"
 class Suite:
     """An open configuration: its prompts, targets and tests. Losses of the settings are passed to `lose`."""
 
-    reads_dates = True
+    is_promptfoo = True
+    """Whether dates and templates of the environment are those of promptfoo."""
 
     def __init__(self, path: str, document: dict[str, Any], lose: Lose) -> None:
         self.path = path
         self.stored: set[str] = set()
-        self.files = SuiteFiles(os.path.dirname(path), reads_dates=self.reads_dates)
+        self.files = SuiteFiles(os.path.dirname(path), reads_dates=self.is_promptfoo)
         document = self.files.with_dates(path, document)
         document = self.files.with_references(document, document) if _has_references(document) else document
         own = {str(key): value for key, value in object_at(document, "env").items()}
         providers = document.get("providers") or document.get("targets")
         hidden = ("env", "providers", "targets")
-        rest = with_variable_marks({key: value for key, value in document.items() if key not in hidden}, own)
-        providers = with_provider_ids(providers, {**_public_variables(path, self.files.folder or "."), **own})
-        self.targets = SuiteTargets(with_variable_marks(providers, own), self.files, lose)
+        variables = _variables(path, self.files.folder or ".")
+        public = {name: value for name, value in variables.items() if value is not None}
+        marks = EnvironmentMarks(own, variables, evaluates=self.is_promptfoo)
+        rest = marks.of({key: value for key, value in document.items() if key not in hidden})
+        providers = marks.of(with_provider_ids(providers, {**public, **own}))
+        self.targets = SuiteTargets(providers, self.files, lose)
         self.data: dict[str, Any] = insert_environment(rest, path, self.files.folder)
         reasons: list[str] = []
-        targets = PromptTargets(self.targets.ids, self.targets.sends_chats)
+        filters = {str(name): self._filter(path) for name, path in object_at(self.data, "nunjucksFilters").items()}
+        targets = PromptTargets(self.targets.ids, self.targets.sends_chats, filters)
         self.prompts = read_prompts(self.data.get("prompts") or _PROMPT, self.files, reasons.append, targets)
         if reasons and not self.prompts:
             raise ValueError(f"No prompt can be used: {'; '.join(reasons)}")
@@ -64,6 +69,11 @@ class Suite:
         self.targets.set_chat_format(self.prompts)
         self.default = self._default_test()
         self.lines = document.get("tests")
+
+    def _filter(self, name: Any) -> str:
+        path = os.path.abspath(self.files.path(text_of(name)))
+        self.files.add_program(path)
+        return path
 
     def _default_test(self) -> dict[str, Any]:
         test = self.data.get("defaultTest")
@@ -108,12 +118,12 @@ class Suite:
             yield Record(line, data)
 
 
-def _public_variables(path: str, folder: str) -> dict[str, str]:
-    """Return the variables of the environment that are not secret; none for a file that is not trusted."""
+def _variables(path: str, folder: str) -> dict[str, str | None]:
+    """Return the variables of the environment; without values if they are secret, or if the file is not trusted."""
     if not is_trusted(path):
-        return {}
+        return dict.fromkeys(os.environ)
     environment = load_environment(folder, project_root(folder))
-    return {name: value for name, value in environment.variables.items() if not environment.is_secret(name)}
+    return {name: None if environment.is_secret(name) else value for name, value in environment.variables.items()}
 
 
 def files_used(path: str, opened: Callable[[], Suite]) -> tuple[str, ...]:

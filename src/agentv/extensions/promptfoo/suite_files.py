@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from agentv.datasets.files import FileError, FileFinder
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
-from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE, call_function, check_allowed
+from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE, CodeNotRun, call_function, check_allowed
 from agentv.model.values import to_json
 from agentv.settings.project import project_root
 from agentv.support.json_values import MISSING
@@ -142,6 +142,18 @@ class SuiteFiles:
         """Return the data in a JSON or YAML file, or the text of any other file. Raises ValueError."""
         path = self.path(name)
         return self.data(path) if path.lower().endswith((".json", ".yaml", ".yml")) else self.text(path).strip()
+
+    def prompt_text(self, value: Any) -> str:
+        """Return the text of a judge's prompt: a text or messages, the text of a file, or what JavaScript returns."""
+        match = FUNCTION_FILE.match(value) if isinstance(value, str) and value.startswith("file://") else None
+        if match is not None and not match["file"].endswith(".py"):
+            try:
+                value = self.call(value, [])
+            except CodeNotRun:
+                return f"(the prompt that {match['file']} returns)"
+        elif isinstance(value, str) and value.startswith("file://"):
+            value = self.text(self.path(value))
+        return value if isinstance(value, str) else to_json(value).decode()
 
     def records(self, path: str) -> Iterator[Record]:
         """Yield the records of a table, a list, or lines of JSON."""

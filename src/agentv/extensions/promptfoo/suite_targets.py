@@ -8,7 +8,7 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
-from agentv.extensions.promptfoo.assertion_entries import EMBEDDED, JUDGED
+from agentv.extensions.promptfoo.grading import EMBEDDED, JUDGED
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
 from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, provider_parts, target_entry
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
@@ -112,6 +112,11 @@ class SuiteTargets:
             elif entry["provider"] in (*_PROGRAMS, *_TEXT_TARGETS):
                 self._lose(f"the JSON of chat prompts for the provider '{entry['name']}': it receives their text")
 
+    def is_model(self, name: str | None) -> bool:
+        """Whether a target receives a chat as messages, and not as text."""
+        kind = next((entry["provider"] for entry in self.entries if entry["name"] == name), "")
+        return kind not in (*_PROGRAMS, *_TEXT_TARGETS)
+
     def is_selected(self, name: str, patterns: list[str]) -> bool:
         """Whether a test's filter selects a target: by its name, its id, or `prefix*`."""
         names = (name, self._ids[name])
@@ -152,7 +157,7 @@ class SuiteTargets:
 
 def _is_plain_chat(prompt: PromptTemplate) -> bool:
     """Whether the JSON of the messages is the text of the prompt: a list of roles and texts."""
-    if not prompt.messages:
+    if not prompt.messages or not prompt.text.lstrip().startswith(("[", "{")):
         return False
     chat = json.loads(prompt.text)
     return isinstance(chat, list) and all(

@@ -167,10 +167,6 @@ def _refusal_entry(*_: Any) -> dict[str, Any]:
     return {"type": "regex", "name": "is_refusal", "value": _REFUSAL, "syntax": "javascript", "flags": "i"}
 
 
-def _html_entry(*_: Any) -> dict[str, Any]:
-    return _script_entry("contains_html")
-
-
 def _calls_entry(_: str, value: Any) -> dict[str, Any]:
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list) or not names:
@@ -189,7 +185,7 @@ _MADE: dict[str, Callable[[str, Any], dict[str, Any]]] = {
     "contains-json": _json_entry,
     "is-refusal": _refusal_entry,
     "word-count": _word_count,
-    "contains-html": _html_entry,
+    "contains-html": lambda *_: _script_entry("contains_html"),
     "tool-call-f1": _calls_entry,
 }
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from agentv.datasets.foreign.values import is_blank
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 
-_ARROW = re.compile(r"^\(?\s*(?P<name>\w+)(?:\s*,\s*\w+)*\s*\)?\s*=>\s*(?P<body>[^{].*)$", re.DOTALL)
-_TRIMS = re.compile(r"\.(?:trim|trimEnd|trimStart|toString)\(\)$")
-_STEPS = r"""(?P<steps>(?:\??\.\w+|\??\.?\[\s*(?:\d+|'[^']*'|"[^"]*")\s*\])*)"""
-_PARSED = re.compile(rf"(?:await\s+)?JSON\.parse\(\s*(?:output|text|json)\s*\){_STEPS}")
-_DATA = re.compile(rf"(?:json|output|data|response|text){_STEPS}")
-_STEP = re.compile(r"""\??\.?(?:(\w+)|\[\s*(\d+)\s*\]|\[\s*['"]([^'"]*)['"]\s*\])""")
+_FUNCTION = re.compile(r"(\(.*?\)\s*=>|function\s*\(.*?\))")
 
 
 def transforms_of(*codes: Any) -> Any:
@@ -39,39 +35,15 @@ def _step(code: Any) -> dict[str, Any]:
     return {"javascript": code, "allow_empty": True}
 
 
-def response_path_of(code: Any) -> str | None:
-    """Return the path of the answer in a JSON response; None for the whole body. Raises ValueError."""
-    if code is None:
-        return None
-    body = _body(code)
-    if body in ("text", "output"):
-        return None
-    for pattern in (_PARSED, _DATA):
-        match = pattern.fullmatch(body)
-        if match is not None:
-            return path_of(match["steps"]) or "$"
-    raise ValueError(f"the response is read with JavaScript: `{str(code).strip()[:80]}`")
-
-
-def _body(code: Any) -> str:
-    """Return an expression without `return`, an arrow, a semicolon, and steps that only trim."""
-    text = str(code).strip().removeprefix("return ").rstrip("; \n").strip()
-    arrow = _ARROW.match(text)
-    if arrow is not None:
-        name = "json" if arrow["name"] in ("json", "response", "data") else "output"
-        text = re.sub(rf"\b{arrow['name']}\b", name, arrow["body"]).strip()
-    return _TRIMS.sub("", text)
-
-
-def path_of(steps: str) -> str:
-    """Return steps such as `.a?.b[0]['c d']` as a path: `a.b[0]["c d"]`."""
-    path = ""
-    for name, index, key in _STEP.findall(steps):
-        word = name or (key if re.fullmatch(r"\w+", key or "") else "")
-        if index:
-            path += f"[{index}]"
-        elif word:
-            path += f".{word}" if path else word
-        else:
-            path += f"['{key}']"
-    return path
+def response_code(code: Any) -> str:
+    """Return JavaScript that reads the answer in the text of a response. Raises ValueError for code in a file."""
+    source = "json || text" if is_blank(code) else str(code).strip()
+    if source.startswith("file://") or re.search(r"\bcontext\b", source):
+        raise ValueError(f"the response is read with JavaScript of a file, or with its context: `{source[:80]}`")
+    function = source if _FUNCTION.match(source) else f"(json, text) => ({source})"
+    return (
+        f"const read = {function};\nlet json = null;\ntry {{ json = JSON.parse(output) || null; }} catch {{}}\n"
+        "const result = read(json, output, {});\nconst isObject = result !== null && typeof result === 'object';\n"
+        "const isResponse = isObject && !Array.isArray(result) && ('output' in result || 'error' in result);\n"
+        "const response = isResponse ? result : {output: result};\nreturn response.output || response;"
+    )

@@ -10,14 +10,9 @@ from typing import Any
 
 from agentv.datasets.foreign.values import is_blank, text_of
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row
-from agentv.extensions.promptfoo.assertion_entries import (
-    EMBEDDED,
-    JUDGED,
-    REFUSED,
-    Grading,
-    entries_of,
-)
+from agentv.extensions.promptfoo.assertion_entries import REFUSED, entries_of
 from agentv.extensions.promptfoo.config_templates import names_of, rendered_strictly
+from agentv.extensions.promptfoo.grading import EMBEDDED, JUDGED, Grading
 from agentv.extensions.promptfoo.transform_code import transforms_of
 
 _RUBRIC = "llm-rubric"
@@ -28,9 +23,9 @@ _AGENT_LOSS = (
 _GATES = ("required", "min_score", "negate")
 _OF_PROMPTFOO = frozenset(
     {
-        *(REFUSED.keys() - {_AGENT}),
+        *REFUSED,
         *EMBEDDED,
-        *(JUDGED - {_RUBRIC}),
+        *(JUDGED - {_RUBRIC, _AGENT}),
         *("javascript", "python", "contains-json", "levenshtein", "rouge-n", "word-count", "skill-used", "is-refusal"),
         *("gleu", "contains-html", "tool-call-f1", "select-best", "max-score"),
     }

@@ -22,7 +22,7 @@ from agentv.trust.roots import is_trusted
 FUNCTION_FILE = re.compile(r"(?:file://)?(?P<file>.+\.(?:py|[cm]?[jt]s))(?::(?P<name>[\w.]+))?$")
 """A file of Python or JavaScript, and the name of a function in it."""
 
-_RUNNER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python_runner.py")
+PYTHON_RUNNER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python_runner.py")
 _SECONDS = 60.0
 _CACHE_SIZE = 20_000
 
@@ -66,7 +66,8 @@ def _called(function: tuple[str, str, bool], stamp: tuple[int, int], arguments: 
     if not path.endswith(".py"):
         call = service("javascript-files", f"The file {path}")
         return json.dumps(call(path, name, values, env, is_transform=is_transform))
-    reply = function_process([sys.executable, _RUNNER], path, env).call({"name": name, "arguments": values}, _SECONDS)
+    process = function_process([sys.executable, PYTHON_RUNNER], path, env)
+    reply = process.call({"name": name, "arguments": values}, _SECONDS)
     if "error" in reply:
         raise CallFailure(str(reply["error"]))
     return json.dumps(reply["value"])

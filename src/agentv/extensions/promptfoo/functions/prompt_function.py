@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,7 +25,8 @@ _functions: dict[str, PromptFunction] = {}
 class PromptFunction(msgspec.Struct, frozen=True, kw_only=True):
     """A function of a file, a program with a `command`, or a `template` whose result is the JSON of a chat.
 
-    `as_chat` returns the messages of a text that is a chat, if models receive chats.
+    `as_chat` returns the messages of a text that is a chat, if models receive chats. `filters` are the JavaScript files
+    of filters, by name.
     """
 
     id: str
@@ -36,6 +38,7 @@ class PromptFunction(msgspec.Struct, frozen=True, kw_only=True):
     template: str = ""
     command: tuple[str, ...] = ()
     as_chat: Callable[[str], tuple[dict[str, Any], ...]] | None = None
+    filters: dict[str, str] = {}
 
     @property
     def key(self) -> str:
@@ -49,10 +52,11 @@ class PromptFunction(msgspec.Struct, frozen=True, kw_only=True):
         """Return the messages for one row; None after adding an error to `problems`."""
         path: KeyPath = ("prompt",)
         try:
-            text = rendered_prompt(self._template(variables, problems), variables)
+            filters = {name: partial(_filtered, path) for name, path in self.filters.items()}
+            text = rendered_prompt(self._template(variables, problems), variables, filters)
             chat = self.as_chat(text) if self.as_chat else ()
         except CodeNotRun:
-            return (Message("user", f"(the prompt that {self.label} returns)"),)
+            return (Message("user", f"(the prompt that {self.label or 'a filter'} returns)"),)
         except (ValueError, TemplateProblem) as error:
             problems.error(path, f"Cannot render the prompt: {error}")
             return None
@@ -73,6 +77,10 @@ class PromptFunction(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(result, str | dict | list):
             raise ValueError(f"'{self.label}' must return a text or an object, got {stringify(result)}")
         return result if isinstance(result, str) else str(stringify(result))
+
+
+def _filtered(path: str, *values: Any) -> Any:
+    return call_function(path, "", list(values))
 
 
 def read_prompt(value: Any, path: KeyPath, problems: Problems, id: str) -> PromptfooPrompt | PromptFunction | None:

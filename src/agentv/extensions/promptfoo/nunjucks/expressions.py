@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from agentv.extensions.promptfoo.nunjucks.filters import FILTERS, test_named
+from agentv.extensions.promptfoo.nunjucks.filters import test_named
 from agentv.extensions.promptfoo.nunjucks.methods import call_method, member
 from agentv.extensions.promptfoo.nunjucks.scope import Expression, Scope
 from agentv.support.javascript.values import (
@@ -186,13 +186,10 @@ class Code:
     def filtered(self, value: Expression) -> Expression:
         """Return an expression with the filter that comes next."""
         name = self.name()
-        function = FILTERS.get(name)
-        if function is None:
-            raise TemplateProblem(f"unknown filter: {name}")
         arguments, kwargs = self._arguments() if self.next.text == "(" else ([], {})
         if kwargs and name == "default":
             arguments, kwargs = [*arguments, *kwargs.values()], {}
-        return lambda scope: _called(name, function, [value, *arguments], kwargs, scope)
+        return lambda scope: _called(name, scope.rendering.filter(name), [value, *arguments], kwargs, scope)
 
     def _arguments(self) -> tuple[list[Expression], dict[str, Expression]]:
         self.expect("(")

@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
+from agentv.extensions.promptfoo.nunjucks.scope import Filter
 from agentv.extensions.promptfoo.nunjucks.template import Template, read_template
 from agentv.model.diagnostics import KeyPath, Problems
 from agentv.model.message import Message, TextPart
-from agentv.support.javascript.values import stringify
+from agentv.support.javascript.values import is_list, stringify
 from agentv.support.templates import TemplateProblem
 
 _PARTIAL = re.compile(r"\{%[^%]*$|\{\{[^}]*$|\{#[^#]*$", re.MULTILINE)
@@ -60,14 +61,31 @@ def prompt_names(text: str) -> frozenset[str]:
     return names
 
 
-def rendered_prompt(text: str, variables: Mapping[str, Any]) -> str:
+def rendered_prompt(text: str, variables: Mapping[str, Any], filters: Mapping[str, Filter] = {}) -> str:
     """Return a prompt with its variables: indented JSON if it is JSON. Raises TemplateProblem."""
     data = _json(text)
     if data is not None:
         with suppress(TemplateProblem):  # promptfoo renders such a prompt as text
-            return str(stringify(_filled(data, variables), 2))
+            return str(stringify(_filled(data, variables, filters), 2))
     values = {name: _inserted(value, variables) for name, value in variables.items()}
-    return _template(text).render(values)
+    return _template(text).render(values, filters=filters)
+
+
+def rendered_rubric(text: str, variables: Mapping[str, Any]) -> str:
+    """Return a judge's prompt: compact JSON if it is JSON. Objects are inserted as JSON. Raises TemplateProblem."""
+    values = {
+        name: [_as_json(item) for item in value] if is_list(value) else _as_json(value)
+        for name, value in variables.items()
+    }
+    data = _json(text)
+    if data is not None:
+        with suppress(TemplateProblem):
+            return str(stringify(_filled(data, values)))
+    return read_template(text).render(values)
+
+
+def _as_json(value: Any) -> Any:
+    return stringify(value) if is_list(value) or isinstance(value, Mapping) else value
 
 
 def _json(text: str) -> Any:
@@ -84,12 +102,12 @@ def _template(text: str) -> Template:
     return read_template(f"{{% raw %}}{text}{{% endraw %}}" if is_partial else text)
 
 
-def _filled(value: Any, variables: Mapping[str, Any]) -> Any:
+def _filled(value: Any, variables: Mapping[str, Any], filters: Mapping[str, Filter] = {}) -> Any:
     if isinstance(value, str):
-        return read_template(value).render(variables)
+        return read_template(value).render(variables, filters=filters)
     if isinstance(value, list):
-        return [_filled(item, variables) for item in value]
-    return {key: _filled(item, variables) for key, item in value.items()} if isinstance(value, dict) else value
+        return [_filled(item, variables, filters) for item in value]
+    return {key: _filled(item, variables, filters) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _leaves(value: Any) -> list[str]:

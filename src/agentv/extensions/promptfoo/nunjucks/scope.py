@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agentv.extensions.promptfoo.nunjucks.filters import FUNCTIONS
+from agentv.extensions.promptfoo.nunjucks.filters import FILTERS, FUNCTIONS
 from agentv.support.javascript.values import MAX_CHARACTERS, UNDEFINED, printed
 from agentv.support.templates import TemplateProblem
 
@@ -13,16 +13,33 @@ _MOST_STEPS = 1_000_000
 
 Expression = Callable[["Scope"], Any]
 Statement = Callable[["Scope"], None]
+Filter = Callable[..., Any]
 
 
 class Rendering:
-    """What all scopes of a template share: the given variables, the steps so far, and how values are printed."""
+    """What all scopes of a template share: the given variables, the steps so far, and how values are printed.
 
-    def __init__(self, variables: Mapping[str, Any], print_value: Callable[[Any], str] = printed) -> None:
+    `filters` are those of the user.
+    """
+
+    def __init__(
+        self,
+        variables: Mapping[str, Any],
+        print_value: Callable[[Any], str] = printed,
+        filters: Mapping[str, Filter] = {},
+    ) -> None:
         self.variables = dict(variables)
         self.print_value = print_value
+        self._filters = filters
         self._steps = 0
         self._characters = 0
+
+    def filter(self, name: str) -> Callable[..., Any]:
+        """Return a filter. Raises TemplateProblem if there is none."""
+        function = self._filters.get(name) or FILTERS.get(name)
+        if function is None:
+            raise TemplateProblem(f"unknown filter: {name}")
+        return function
 
     def step(self, characters: int = 0) -> None:
         """Count a step and printed characters. Raises TemplateProblem above the limits."""

@@ -10,7 +10,7 @@ from typing import Any
 from agentv.extensions.promptfoo.nunjucks.expressions import Code, Tag, read_tag
 from agentv.extensions.promptfoo.nunjucks.filters import FUNCTIONS
 from agentv.extensions.promptfoo.nunjucks.methods import member
-from agentv.extensions.promptfoo.nunjucks.scope import Expression, Rendering, Scope, Statement
+from agentv.extensions.promptfoo.nunjucks.scope import Expression, Filter, Rendering, Scope, Statement
 from agentv.support.javascript.values import (
     SPACES,
     UNDEFINED,
@@ -44,10 +44,15 @@ class Template:
             raise TemplateProblem("the template is nested too deeply") from None
         self.names = frozenset(self._names - self._bound - FUNCTIONS.keys())
 
-    def render(self, variables: Mapping[str, Any], print_value: Callable[[Any], str] = printed) -> str:
+    def render(
+        self,
+        variables: Mapping[str, Any],
+        print_value: Callable[[Any], str] = printed,
+        filters: Mapping[str, Filter] = {},
+    ) -> str:
         """Return the text. Raises TemplateProblem, also for filters and methods that do not exist here."""
         values = {name: _narrowed(value) for name, value in variables.items() if name in self.names}
-        scope = Scope(Rendering(values, print_value))
+        scope = Scope(Rendering(values, print_value, filters))
         try:
             self._body(scope)
         except RecursionError:

@@ -1,0 +1,174 @@
+"""Prompts of judges, scoring functions and filters in promptfoo configurations. The peer records have their scores."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+JUDGE = """
+def ask(messages):
+    roles = [message["role"] for message in messages]
+    return '{"pass": true, "score": %s}' % (len(roles) / 10)
+"""
+TARGETS = [
+    {"name": "default", "provider": "mock", "response": "hello"},
+    {"name": "judge", "provider": "python", "function": "judge.py:ask"},
+]
+CHAT = json.dumps([{"role": "system", "content": "Grade {{rubric}}"}, {"role": "user", "content": "{{output}}"}])
+GRADED = {
+    "chat": ({}, 0.2),
+    "text": ({"chat": False}, 0.1),
+    "votes": ({"votes": 3}, 0.2),
+    "inverse": ({"inverse": True}, 0.8),
+}
+
+
+@pytest.mark.parametrize(("settings", "score"), GRADED.values(), ids=GRADED)
+def test_a_judge_gets_the_messages_of_its_prompt(command, folder, monkeypatch, settings, score):
+    monkeypatch.chdir(folder.path)
+    folder.write("judge.py", JUDGE)
+    folder.write(".agentv/targets.yaml", {"targets": TARGETS})
+    evaluator = {"type": "model_graded", "prompt": CHAT, "value": "kind", **settings}
+    case = {"id": "a", "input": "hi", "expected_outcome": "x", "evaluators": [evaluator]}
+    command("eval", folder.write("cases.yaml", {"evalcases": [case]}), "--out", "run", "--no-gate")
+    (record,) = map(json.loads, Path("run/results.jsonl").read_text("utf-8").splitlines())
+    assert record["score"] == pytest.approx(score)
+    assert record["verdict"] == ("fail" if "inverse" in settings else "pass")
+
+
+def warnings(folder, assertion, **options):
+    test = {"vars": {"x": "a"}, "assert": [assertion, {"type": "contains", "value": "a"}], "options": options}
+    data = {"prompts": ["{{x}}"], "providers": ["echo"], "tests": [test]}
+    return " ".join(map(str, folder.load(folder.write("promptfooconfig.json", json.dumps(data))).warnings))
+
+
+LOSSES = {
+    "not negated": ({"type": "not-factuality", "value": "b"}, {}, "'not-' of 'not-factuality'"),
+    "not negated with a context": ({"type": "not-context-recall", "value": "b"}, {}, "'not-' of 'not-context-recall'"),
+    "a prompt that is not used": (
+        {"type": "answer-relevance", "rubricPrompt": "p"},
+        {},
+        "'rubricPrompt' of 'answer-rel",
+    ),
+    "scores without a prompt": (
+        {"type": "factuality", "value": "b"},
+        {"factuality": {"agree": 0}},
+        "'factuality' in the",
+    ),
+    "an agent": ({"type": "agent-rubric", "value": "b"}, {}, "'agent-rubric': the judge reads files only if"),
+}
+
+
+@pytest.mark.parametrize(("assertion", "options", "warning"), LOSSES.values(), ids=LOSSES)
+def test_what_a_judge_does_not_have_is_named(folder, assertion, options, warning):
+    assert warning in warnings(folder, assertion, **options)
+
+
+SHOP = """
+def call_api(prompt, options, context):
+    return {"output": {"text": "hi", "passages": ["one", "two"]}}
+"""
+GRADER = """
+import json
+
+def call_api(prompt, options, context):
+    with open("prompt.txt", "a") as stream:
+        stream.write(json.dumps(prompt) + "\\n")
+    return {"output": '{"score": 1}'}
+"""
+PARTS = {
+    "a list": ("output.passages", "one two"),
+    "a text": ("output.passages[0]", "one"),
+    "nothing": ("output.nothing", None),
+    "data": ("output.passages.length", None),
+}
+
+
+@pytest.mark.parametrize(("code", "context"), PARTS.values(), ids=PARTS)
+def test_the_context_is_read_from_the_answer_before_its_transform(command, folder, monkeypatch, code, context):
+    monkeypatch.chdir(folder.path)
+    folder.write("shop.py", SHOP)
+    folder.write("grader.py", GRADER)
+    assertion = {"type": "context-faithfulness", "contextTransform": code, "provider": "python:grader.py"}
+    test = {"vars": {"x": "a"}, "assert": [assertion], "options": {"transform": "output.text"}}
+    data = {"prompts": ["{{x}}"], "providers": ["python:shop.py"], "tests": [test]}
+    path = folder.write("promptfooconfig.json", json.dumps(data))
+    command("eval", path, "--out", "run", "--no-gate")
+    (record,) = map(json.loads, Path("run/results.jsonl").read_text("utf-8").splitlines())
+    if context is None:
+        assert "'passages' must return" in str(record["error"]) or "Cannot read the context" in str(record["error"])
+    else:
+        (request,) = Path("prompt.txt").read_text("utf-8").splitlines()
+        prompt = json.loads(request)
+        assert all(f"\n{text}\n" in prompt for text in (*context.split(), "hi"))
+
+
+@pytest.mark.parametrize("key", ["description", "id", "anything"])
+def test_a_key_that_promptfoo_ignores_is_not_a_loss(folder, key):
+    assert "not kept" not in warnings(folder, {"type": "contains", "value": "a", key: "x"})
+
+
+@pytest.mark.parametrize("function", ["score.js", "file://score.rb", 5])
+def test_a_scoring_function_is_a_file_of_javascript_or_python(folder, function):
+    check = {"type": "contains", "value": "a"}
+    test = {"vars": {"x": "a"}, "assert": [check], "assertScoringFunction": function}
+    data = {"prompts": ["{{x}}"], "providers": ["echo"], "tests": [test]}
+    error = str(folder.error(folder.write("promptfooconfig.json", json.dumps(data))))
+    assert "'assertScoringFunction' must name a file" in error
+
+
+FILTERS = {"caps": "module.exports = (text, mark) => text.toUpperCase() + (mark ?? '');"}
+PROMPTS = {
+    "a filter": ("Say {{ q | caps }}", "Say HI"),
+    "arguments and others": ("{{ q | caps('!') | lower }}", "hi!"),
+    "inside of JSON": ('["{{ q | caps }}"]', '[\n  "HI"\n]'),
+    "none": ("Say {{ q }}", "Say hi"),
+}
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+@pytest.mark.parametrize(("prompt", "text"), PROMPTS.values(), ids=PROMPTS)
+def test_filters_of_a_configuration_are_javascript(command, folder, monkeypatch, prompt, text):
+    monkeypatch.chdir(folder.path)
+    folder.write("caps.js", FILTERS["caps"])
+    data = {"prompts": [prompt], "providers": ["echo"], "nunjucksFilters": {"caps": "./caps.js"}}
+    path = folder.write("promptfooconfig.json", json.dumps({**data, "tests": [{"vars": {"q": "hi"}}]}))
+    command("eval", path, "--out", "run", "--no-gate")
+    (record,) = map(json.loads, Path("run/results.jsonl").read_text("utf-8").splitlines())
+    assert record["candidate_answer"] == text
+
+
+CODE = "require('fs').writeFileSync('marker', ''); module.exports = () => 'good';"
+CHECKED = {
+    "a filter": {"nunjucksFilters": {"mark": "mark.cjs"}, "prompts": ["{{ x | mark }}"]},
+    "a prompt of a judge": {"defaultTest": {"options": {"rubricPrompt": "file://mark.cjs"}}},
+    "a scoring function": {"defaultTest": {"assertScoringFunction": "file://mark.cjs"}},
+}
+
+
+@pytest.mark.parametrize("arguments", [("validate",), ("cases",), ("eval", "--dry-run")], ids=str)
+@pytest.mark.parametrize("more", CHECKED.values(), ids=CHECKED)
+def test_commands_that_only_check_run_no_javascript(command, folder, monkeypatch, more, arguments):
+    monkeypatch.chdir(folder.path)
+    folder.write("mark.cjs", CODE)
+    test = {"vars": {"x": "a"}, "assert": [{"type": "llm-rubric", "value": "b"}]}
+    data = {"prompts": ["{{x}}"], "providers": ["echo"], "tests": [test], **more}
+    command(*arguments, folder.write("promptfooconfig.json", json.dumps(data)))
+    assert not Path("marker").exists()
+
+
+def test_a_prompt_that_begins_with_a_role_is_a_chat_in_yaml(folder):
+    prompt = "- role: system\n  content: Be {{tone}}\n- role: user\n  content: Hi"
+    data = {"prompts": [prompt], "providers": ["openai:m"], "tests": [{"vars": {"tone": "kind"}}]}
+    (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps(data)))
+    assert [(message.role, message.content) for message in case.input] == [("system", "Be kind"), ("user", "Hi")]
+
+
+def test_a_program_may_read_variables_instead_of_a_prompt(command, folder):
+    data = {
+        "providers": ["file://shop.py"],
+        "tests": [{"vars": {"mode": "a"}, "assert": [{"type": "contains", "value": "a"}]}],
+    }
+    folder.write("shop.py", "def call_api(prompt, options, context):\n    return {'output': context['vars']['mode']}\n")
+    assert command("validate", folder.write("promptfooconfig.json", json.dumps(data))).code == 0
