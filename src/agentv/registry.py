@@ -102,8 +102,7 @@ class Registry:
 
     def find(self, name: str) -> Any:
         """Return the class of a kind. Raise KeyError if it is unknown. Does not import `file.py:Class`."""
-        row = self._row(name)
-        if row is not None:
+        if (row := self._row(name)) is not None:
             module, _, attribute = row.split()[0].partition(":")
             return getattr(import_module(module), attribute)
         point = self._plugins()[name]

@@ -131,8 +131,7 @@ def _files_in(folder: str) -> list[tuple[str, str]]:
 def _candidates(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield the files whose extension suggests a format, with that format. Other files are not opened."""
     for path in paths:
-        kind = detect(path, by_extension=True)
-        if kind is not None:
+        if (kind := detect(path, by_extension=True)) is not None:
             yield path, kind
 
 

@@ -72,8 +72,7 @@ def with_environment(value: Any, environment: Environment, path: KeyPath, proble
     def replace(text: str, place: KeyPath) -> Any:
         if "${{" not in text:
             return text
-        whole = REFERENCE.fullmatch(text.strip())
-        if whole is not None:
+        if (whole := REFERENCE.fullmatch(text.strip())) is not None:
             return plain_value(value_of(whole, place))
         return REFERENCE.sub(lambda found: value_of(found, place), text)
 

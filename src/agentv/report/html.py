@@ -97,8 +97,7 @@ class _Table:
 
     def _end(self) -> None:
         """Write the columns of the buffered rows."""
-        n = len(self._records)
-        if n:
+        if n := len(self._records):
             keys = [hash((record.dataset_path, record.eval_id)) for record in self._records]
             cases = [self._positions.get(key, -1) for key in keys]
             block = {"n": n, **packed_columns({"case": cases, **self.rows.columns(self._records)})}

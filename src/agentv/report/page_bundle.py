@@ -63,8 +63,7 @@ def _add(name: str, read: Callable[[str], str], parts: dict[str, str], on_the_wa
     exported = [match["name"] for match in _EXPORT.finditer(text)]
     body = _IMPORT.sub(lambda found: _bound(name, found), text)
     body = _EXPORT.sub(lambda found: f"{found['kind']} {found['name']}", body)
-    left_over = _LEFT_OVER.search(body)
-    if left_over:
+    if left_over := _LEFT_OVER.search(body):
         raise ValueError(f"{name} has an import or export in an unknown form: {left_over[0].strip()}")
     parts[name] = f"const {_variable(name)} = (() => {{\n{body}return {{ {', '.join(exported)} }};\n}})();\n"
 

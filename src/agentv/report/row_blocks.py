@@ -169,8 +169,7 @@ def remaining_fields(result: Result) -> dict[str, Any]:
         data.pop(key, None)
     if milliseconds(result.timestamp) is None:
         data["timestamp"] = result.timestamp
-    durations = data.pop("execution_metrics", {}).get("tool_durations")
-    if durations:
+    if durations := data.pop("execution_metrics", {}).get("tool_durations"):
         data["tool_durations"] = durations
     evaluations = result.evaluator_results
     together = {

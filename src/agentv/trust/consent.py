@@ -137,8 +137,7 @@ def _is_accepted(real: str, inventory: Inventory) -> bool:
     if load_policy().programs == "allow":
         grant(folder_to_trust(real))
         return True
-    folder = memory.is_remembered(real, inventory)
-    if folder is not None:
+    if (folder := memory.is_remembered(real, inventory)) is not None:
         grant(folder)
     return folder is not None
 

@@ -301,8 +301,7 @@ def _record_file(path: str, modified: int, size: int) -> RecordFile:  # noqa: AR
 
 def sample_of(file: RecordFile) -> list[Any]:
     """Return the first records of a file; computed once for all formats."""
-    sample = file.__dict__.get("sampled")
-    if sample is None:
+    if (sample := file.__dict__.get("sampled")) is None:
         try:
             sample = file.sample()
         except DatasetError:

@@ -302,14 +302,12 @@ def _with_name(document: Document, name: str) -> bytes | None:
 
 
 def _missing_list_hint(path: str, data: Map) -> str:
-    data_paths = formats.data_files(path)
-    if data_paths:
+    if data_paths := formats.data_files(path):
         noun = "that file" if len(data_paths) == 1 else "those files"
         return f"This is the sidecar of {', '.join(data_paths[:3])}: pass {noun} instead"
     if other := hint_for(path, b"", data):
         return other
-    near = next((key for key in data if nearest(key, CASE_LIST_KEYS)), None)
-    if near:
+    if near := next((key for key in data if nearest(key, CASE_LIST_KEYS)), None):
         return f"Did you mean '{nearest(near, CASE_LIST_KEYS)}' instead of '{near}'?"
     return f"List the cases under 'evalcases:' ({', '.join(CASE_LIST_KEYS[1:])} also work)"
 

@@ -47,8 +47,7 @@ class CarriedAnswers:
 
     def decide(self, job: Job) -> Decision:
         """Decide whether the earlier record of a job is carried over."""
-        record = self._store.get(job.key)
-        if record is None:
+        if (record := self._store.get(job.key)) is None:
             return Decision("not in the earlier run", job)
         if record.status == "error":
             error = record.error

@@ -106,8 +106,7 @@ class RescoredAnswers(AnswerSource):
         answer = self.stored.of(job)
         if not answer.is_scorable:
             return self._kept_whole(job, answer.record, "has no answer to score")
-        problem = self._input_change(job)
-        if problem:
+        if problem := self._input_change(job):
             return Decision(problem, job, self._unscored(job, problem))
         try:
             response, value = answer.response, self._value_of(job, answer)

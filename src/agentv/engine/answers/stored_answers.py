@@ -241,8 +241,7 @@ class StoredCases:
 
     def _builder(self, dataset: str, path: str) -> tuple[CaseBuilder, Origin]:
         """Return the builder and origin of a dataset's cases; evaluator files are looked up next to the dataset."""
-        entry = self._builders.get((dataset, path))
-        if entry is None:
+        if (entry := self._builders.get((dataset, path))) is None:
             folder = os.path.dirname(path) or "."
             folder = folder if os.path.isdir(folder) and is_trusted(folder) else "."
             root = project_root(folder)
@@ -256,8 +255,7 @@ class StoredCases:
 
 def _expected(data: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return the expected output in dataset form: structured data is unwrapped from its message."""
-    expected = data.get("expected_output")
-    if not expected:
+    if not (expected := data.get("expected_output")):
         return []
     content = expected[0].get("content") if len(expected) == 1 else None
     is_data = isinstance(content, list) and not all(isinstance(part, dict) and "type" in part for part in content)

@@ -69,8 +69,7 @@ def _validated(paths: Sequence[str], options: Options) -> Report:
     report.add(sink.findings)
     projects: dict[str, ProjectFiles] = {}
     for source in sources:
-        project = projects.get(source.folder)
-        if project is None:
+        if (project := projects.get(source.folder)) is None:
             project = projects[source.folder] = ProjectFiles(source.folder, project_root(source.folder))
             notes = unsafe_settings(source.folder, project.config_file)
             report.notes += (note for note in notes if note not in report.notes)
@@ -239,8 +238,7 @@ def _collapsed(findings: list[Finding]) -> list[Finding]:
     result: list[Finding] = []
     for finding in findings:
         if _lacks_outcome(finding):
-            count = counts.pop((finding.path, finding.hint), 0)
-            if not count:
+            if not (count := counts.pop((finding.path, finding.hint), 0)):
                 continue
             if count > 1:
                 finding = msgspec.structs.replace(finding, message=f"{finding.message} (in {count:,} cases)")

@@ -97,8 +97,7 @@ class ErrorWatch:
 
         Records from before the run was resumed do not show whether a server can be reached now.
         """
-        error = result.error
-        if error is None:
+        if (error := result.error) is None:
             self._has_ended = self._has_ended or not is_earlier
             return None
         self._errors += 1

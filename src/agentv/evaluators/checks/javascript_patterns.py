@@ -127,8 +127,7 @@ def _class(text: str, position: int) -> tuple[str, int]:
     position += negated
     items: list[str] = []
     while not text.startswith("]", position):
-        item = _CLASS_ITEM.match(text, position)
-        if item is None:
+        if (item := _CLASS_ITEM.match(text, position)) is None:
             raise ValueError("a class of characters without an end")
         # Next to a class such as \\w, a hyphen is a character and makes no range.
         is_hyphen = item[0] == "-" and (_NAMED_CLASS.match(text, position - 2) or _NAMED_CLASS.match(text, item.end()))

@@ -156,8 +156,7 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
         aligned: Pairs = []
         upcoming = enumerate(calls)
         for number, item in enumerate(expected):
-            at = next((at for at, call in upcoming if self._matches(item, call)), None)
-            if at is None:
+            if (at := next((at for at, call in upcoming if self._matches(item, call)), None)) is None:
                 break
             aligned.append((number, at))
         return aligned

@@ -139,7 +139,6 @@ async def _printed(preprocessor: Preprocessor, stdin: bytes, judgement: Judgemen
         confinement=confinement_for("limits", judgement),
         noun=f"The preprocessor for '{preprocessor.type}'",
     )
-    text = (await program.run(stdin)).strip()
-    if not text:
+    if not (text := (await program.run(stdin)).strip()):
         raise EvaluatorFailure(f"{program.noun} printed no text")
     return text

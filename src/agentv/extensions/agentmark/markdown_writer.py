@@ -263,8 +263,7 @@ class _Writer:
             index += 1
             if position < start or position >= end:
                 continue
-            run = _word_underscores(whole, position, (offset, end), conditions)
-            if run:
+            if run := _word_underscores(whole, position, (offset, end), conditions):
                 index += run - 1
                 continue
             if _is_covered(position, offset, end, conditions):

@@ -39,8 +39,7 @@ class AgentAccess(msgspec.Struct, frozen=True):
 
 def agent_access(settings: CodingAgent, environment: Environment, variables: Mapping[str, str]) -> AgentAccess:
     """Return the access of an agent with these variables. Raises UsageError if it must be isolated but cannot be."""
-    sandbox = sandbox_of(f"Target '{settings.name}'", settings.sandbox, environment)
-    if sandbox is None:
+    if (sandbox := sandbox_of(f"Target '{settings.name}'", settings.sandbox, environment)) is None:
         return AgentAccess()
     if settings.user_settings:
         message = f"Target '{settings.name}' cannot be isolated"

@@ -133,8 +133,7 @@ class EventStream:
         """Yield the lines that are JSON objects; agents may also print warnings."""
         self.add(b"")
         for line, at_ms in self._lines:
-            data = _object(line)
-            if data is not None:
+            if (data := _object(line)) is not None:
                 yield Event(data, at_ms)
 
     def _keep(self, line: bytes) -> None:

@@ -38,8 +38,7 @@ class Evidence:
 
     def add(self, differences: Iterable[float]) -> None:
         """Bet on a unit. Differences are from -1 to 1."""
-        gain = sum(differences) / self._largest
-        if gain:
+        if gain := sum(differences) / self._largest:
             self._logs = [log + math.log1p(stake * gain) for log, stake in zip(self._logs, STAKES, strict=True)]
             highest = max(self._logs)
             wealth = highest + math.log(sum(math.exp(log - highest) for log in self._logs) / len(STAKES))

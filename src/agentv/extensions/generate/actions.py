@@ -121,8 +121,7 @@ def _rows(args: EvalsArguments, templates: RowTemplates) -> dict[int, dict[str, 
     if not args.out.lower().endswith((".jsonl", ".ndjson")):
         hint = "To get YAML, convert the result: agentv convert A.jsonl B.yaml"
         raise UsageError(f"--out must be a .jsonl file, got {args.out}", hint=hint)
-    rows = dict(islice(read_rows(args.rows), args.limit))
-    if not rows:
+    if not (rows := dict(islice(read_rows(args.rows), args.limit))):
         raise UsageError(f"{args.rows} has no rows")
     check_fields(templates.fields, islice(rows.values(), SAMPLE), args.rows)
     try:

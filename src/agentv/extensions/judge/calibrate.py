@@ -107,8 +107,7 @@ def answers_of(results: Iterable[Result], evaluator: str | None = None, target: 
     others: set[AnswerKey] = set()
     unscored = 0
     for result in results:
-        key = answer_key(result)
-        if key is None:
+        if (key := answer_key(result)) is None:
             continue
         is_selected = target is None or result.target == target
         verdict = _verdict(result, evaluator) if is_selected else None

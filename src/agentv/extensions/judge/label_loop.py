@@ -135,7 +135,6 @@ def _keys() -> Iterator[Callable[[], str]]:
 
 def _line() -> str:
     """Read a line from a pipe or a file, for labels from a program. A blank line is not a key."""
-    line = sys.stdin.readline()
-    if not line:
+    if not (line := sys.stdin.readline()):
         raise EOFError
     return line.strip() or " "

@@ -91,8 +91,7 @@ class CannedAnswers(AnswerSource):
         """Return the answer of one kind of probe to a case."""
         if kind == ORACLE:
             return Response(messages=case.expected_output)
-        file = KINDS[kind].file
-        if file is None:
+        if (file := KINDS[kind].file) is None:
             return answer("")
         text = _text(file)
         if "{question}" in text:

@@ -154,8 +154,7 @@ class _Shards:
 
 def _mergeable(run: RunStore) -> RunManifest:
     """Return the manifest of a run that can be merged. Raises UsageError for others."""
-    manifest = run.manifest
-    if manifest is None:
+    if (manifest := run.manifest) is None:
         raise UsageError(f"Cannot merge {run.path}", "It is not a run folder", "Pass folders written by agentv eval")
     if is_locked(run.path):
         raise UsageError(f"Cannot merge {run.path}", "A process is writing to it", "Wait until the run ends")

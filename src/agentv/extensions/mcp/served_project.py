@@ -65,8 +65,7 @@ class ServedProject:
     @staticmethod
     def dataset_paths(paths: Iterable[str]) -> tuple[str, ...]:
         """Return the paths that a tool was given. Raises UsageError if one of them is outside the project."""
-        project_paths = tuple(_inside(path) for path in paths)
-        if not project_paths:
+        if not (project_paths := tuple(_inside(path) for path in paths)):
             raise UsageError("No dataset given", hint="Pass at least one file, folder or glob of the project")
         return project_paths
 

@@ -109,8 +109,7 @@ class SpanStore:
             return "unmatched"
         line = _encode(span)
         key = _key(span, line)
-        trace = self._open.get(trace_id)
-        if trace is None:
+        if (trace := self._open.get(trace_id)) is None:
             return self._late(trace_id, key)
         if key in trace.spans:
             return "repeated"

@@ -83,8 +83,7 @@ def check_leaks(target: SkillTarget, name: str, home: str, temporary: str) -> No
     own = os.path.expanduser("~") if target.user_settings else template
     work = temporary if target.cwd is None else os.path.join(home, os.path.expanduser(target.cwd))
     moved = {**os.environ, **target.env} if target.user_settings else {}
-    leak = find_skill(name, target.folders_for_skills(own, work, moved))
-    if leak is None:
+    if (leak := find_skill(name, target.folders_for_skills(own, work, moved))) is None:
         return
     detail = f"{leak} is a skill of the same name, which it would see without yours too"
     hint = f"Move it away while you measure: mv {leak} {os.path.dirname(os.path.dirname(leak))}/{name}.away"

@@ -206,8 +206,7 @@ class _Tally:
         self._first_at: Counter[str] = Counter()
 
     def add(self, result: Result) -> None:
-        side = self._sides.get(result.target)
-        if side is None:
+        if (side := self._sides.get(result.target)) is None:
             return
         case = (result.dataset, result.eval_id, result.prompt)
         if (cluster := cluster_of(result)) is not None:

@@ -61,8 +61,7 @@ def _verdict(comparison: Comparison) -> str:
 
 
 def _start(verdict: str, name: str, comparison: Comparison) -> str:
-    paired = comparison.paired
-    if paired is None:
+    if (paired := comparison.paired) is None:
         return "Can't tell: no case was scored for both models"
     by = f"by {number(abs(paired.mean_delta))} (95 % {_bounds(paired)}, {plural(paired.n, 'case')})"
     if verdict == "better":
@@ -184,8 +183,7 @@ def _percent_change(value: float) -> str:
 
 def bridge_sentences(figures: SwapFigures) -> Iterator[str]:
     """Yield the verdict by each judge, and how the new judge shifts the scores of the same answers."""
-    bridge = figures.bridge
-    if bridge is None:
+    if (bridge := figures.bridge) is None:
         return
     for which, comparison in (("old", figures.comparison), ("new", bridge.comparison)):
         if (paired := comparison.paired) is not None:
@@ -210,8 +208,7 @@ def swap_lines(figures: SwapFigures) -> list[Line]:
     head, *body = aligned([HEAD, *swap_rows(figures)])
     lines += [("", ""), (head, "dim"), *((row, "") for row in body)]
     lines += [(text, "") for text in left_out(figures.comparison)]
-    bridge = list(bridge_sentences(figures))
-    if bridge:
+    if bridge := list(bridge_sentences(figures)):
         lines += [("", ""), ("Change of the judge", "bold"), *((text, "") for text in bridge)]
     if figures.comparison.regressions is not None:
         lines += [("", ""), *regression_lines(figures.comparison.regressions)]
@@ -229,8 +226,7 @@ def swap_markdown(figures: SwapFigures) -> str:
     lines += [f"> {markdown(note, 500)}\n" for note in notes(figures.comparison)]
     lines += markdown_table(HEAD, (row if row[0] != TOOLS else map(_escaped, row) for row in swap_rows(figures)))
     lines += ["", *(f"- {markdown(text, 500)}" for text in left_out(figures.comparison)), ""]
-    bridge = list(bridge_sentences(figures))
-    if bridge:
+    if bridge := list(bridge_sentences(figures)):
         lines += ["#### Change of the judge", "", *(f"- {markdown(text, 500)}" for text in bridge), ""]
     if figures.comparison.regressions is not None:
         lines += regression_markdown(figures.comparison.regressions)

@@ -18,8 +18,7 @@ async def page(request: web.Request) -> web.Response:  # noqa: ARG001  # the sam
 
 async def page_file(request: web.Request) -> web.Response:
     """Return the script or the style."""
-    file = _files().get(request.match_info["name"])
-    if file is None:
+    if (file := _files().get(request.match_info["name"])) is None:
         raise web.HTTPNotFound(text="There is no such file.")
     text, kind = file
     return web.Response(text=text, content_type=kind, charset="utf-8")

@@ -92,8 +92,7 @@ class RunList:
 
     def find(self, id: str) -> ListedRun:
         """Return the run with this id. Raises UnknownRunError."""
-        run = self._runs.get(id)
-        if run is None:
+        if (run := self._runs.get(id)) is None:
             moved = "It may have been deleted, moved or renamed"
             raise UnknownRunError("This run is not in the list", moved, "Go back to the list of runs")
         return run

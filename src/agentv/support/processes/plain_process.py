@@ -39,8 +39,7 @@ async def run_plainly(
     try:
         await asyncio.wait([output], timeout=timeout_s)
     finally:
-        timed_out = not output.done()
-        if timed_out:
+        if timed_out := not output.done():
             _end(process)
             await wait_uncancelled(output, _GRACE_S)
     stdout, stderr = await output

@@ -75,7 +75,6 @@ _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, ProcessGate] = WeakKeyDicti
 
 def gate_of(loop: asyncio.AbstractEventLoop) -> ProcessGate:
     """Return the gate of an event loop."""
-    gate = _gates.get(loop)
-    if gate is None:
+    if (gate := _gates.get(loop)) is None:
         gate = _gates[loop] = ProcessGate()
     return gate

@@ -56,8 +56,7 @@ def end_family(members: Family, mark: str) -> None:
             if pid in running and running[pid][1] == started:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
-        members = family(None, mark)
-        if not members:
+        if not (members := family(None, mark)):
             return
 
 

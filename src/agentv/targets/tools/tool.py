@@ -149,8 +149,7 @@ def _file_of_code(function: Any) -> str:
 
 
 def _read(entry: ToolEntry, index: int, problems: Problems) -> LocalTool | None:
-    kind = kind_of(entry)
-    if kind is None:
+    if (kind := kind_of(entry)) is None:
         return None
     data = {"function": entry} if isinstance(entry, str) else entry
     return read_settings(kind, data, ("tools", index), problems, strict=True)

@@ -162,8 +162,7 @@ class _Import:
     def _named(self, case: ForeignCase, content: int) -> tuple[bool, str]:
         """Return whether a case is new, and its id; a number is added to an id that has another content."""
         key = case.dataset, case.id
-        entry = self._cases.get(key)
-        if entry is None:
+        if (entry := self._cases.get(key)) is None:
             self._cases[key] = content
             self._datasets[case.dataset] += 1
             return True, case.id
