@@ -1,7 +1,5 @@
 """The available evaluators, targets, formats and executors by name, imported on use; plug-ins add entry points."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """`agentv eval --dry-run`: print the plan of a run and an estimate of its cost."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Any

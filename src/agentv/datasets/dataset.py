@@ -1,7 +1,5 @@
 """Read one dataset: open its files, check its settings, and build its cases in batches with unique ids."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from itertools import islice

@@ -1,7 +1,5 @@
 """Find the datasets in files, folders and globs. Shards form one dataset; sidecars and results files are left out."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 

@@ -3,8 +3,6 @@
 Inserted values are not expanded again. Copies keep the positions of the YAML nodes they replace.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

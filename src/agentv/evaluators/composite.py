@@ -1,7 +1,5 @@
 """The composite: several evaluators whose scores an aggregator combines into one."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Iterator, Sequence

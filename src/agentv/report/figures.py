@@ -1,7 +1,5 @@
 """Format figures and text for reports: scores, percentages, money, durations, tables, Markdown."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

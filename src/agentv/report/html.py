@@ -3,8 +3,6 @@
 Blocks are written while results are read, so that memory does not grow with the size of the run.
 """
 
-from __future__ import annotations
-
 from typing import Any, BinaryIO
 
 import msgspec

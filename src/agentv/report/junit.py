@@ -1,7 +1,5 @@
 """JUnit XML report: a test suite for each dataset and target, a test case for each job."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile

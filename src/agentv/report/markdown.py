@@ -1,7 +1,5 @@
 """Markdown report for pull requests, and GitHub annotations: figures first, then the results that did not pass."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nsmallest

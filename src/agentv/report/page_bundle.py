@@ -3,8 +3,6 @@
 Data is never parsed as HTML: it is embedded as blocks of compressed JSON in base64, which the page unpacks on demand.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Rows of the page: results as columns with numbered names, and the fields of a record that are not in them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any

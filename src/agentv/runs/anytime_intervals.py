@@ -1,7 +1,5 @@
 """Intervals of a target that stopped early, valid at any stopping time, from its records."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

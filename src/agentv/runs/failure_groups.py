@@ -1,7 +1,5 @@
 """Group the results that did not pass, without a model: by error class or evaluator, tag and wording."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

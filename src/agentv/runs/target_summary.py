@@ -1,7 +1,5 @@
 """The figures of one target, added up one result at a time: means, errors, usage, and the cases worth reviewing."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """The trials of each case: pass@k, variance components, and the difference that a second run could show."""
 
-from __future__ import annotations
-
 from array import array
 from functools import cache
 

@@ -3,8 +3,6 @@
 Like all modules that the launcher imports, it imports as little as possible: every isolated program waits for it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

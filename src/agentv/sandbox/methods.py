@@ -1,7 +1,5 @@
 """Find a method of isolation that works on this machine, by trying it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ An outline takes the place of the object while settings are checked. It has the 
 of a class that is derived from one of agentv's. Calling it is an error.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import os

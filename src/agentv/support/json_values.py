@@ -1,7 +1,5 @@
 """JSON values: paths into them, an equality that distinguishes true from 1, and repair of malformed JSON."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import Any, Final

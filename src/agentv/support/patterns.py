@@ -6,8 +6,6 @@ endlessly. Other threads receive no signals, and short attempts at many position
 is tried in a forked process first.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

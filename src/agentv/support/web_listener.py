@@ -1,7 +1,5 @@
 """Listen for HTTP on this machine, and answer broken requests without repeating or printing them."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

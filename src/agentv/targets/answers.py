@@ -1,7 +1,5 @@
 """Convert the output of users' programs and functions to a response: text, messages, or an object with metrics."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

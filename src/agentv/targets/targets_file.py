@@ -1,7 +1,5 @@
 """Validate a parsed targets file against the providers' settings, without the environment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any

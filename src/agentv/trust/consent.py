@@ -1,7 +1,5 @@
 """Let files outside the project run programs only if the user trusts them: remembered, asked, or by an option."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import stat

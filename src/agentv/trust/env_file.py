@@ -1,7 +1,5 @@
 """Read `.env`, if the folder that has it is trusted."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

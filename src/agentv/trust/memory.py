@@ -1,7 +1,5 @@
 """Remembered trust: the folders that the user trusted, with hashes of the files in them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """`agentv cases` and `validate`: print and check datasets."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import sys

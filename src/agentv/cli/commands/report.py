@@ -3,8 +3,6 @@
 The arguments are declared here, because each report format adds a flag.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

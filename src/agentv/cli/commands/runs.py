@@ -1,7 +1,5 @@
 """`agentv runs`: list and tag runs, show their trend, remove old ones."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

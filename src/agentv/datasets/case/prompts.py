@@ -1,7 +1,5 @@
 """Prompt templates that turn a row's variables into messages, as in AgentMark. Values are inserted, never rendered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol
 

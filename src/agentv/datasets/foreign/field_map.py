@@ -1,7 +1,5 @@
 """Map the fields of any record to a case: `input=question,expected_output=answers[0],contains_all=must_contain`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable
 from json.encoder import encode_basestring_ascii

@@ -4,8 +4,6 @@ Each format is one module and one entry of `FORMATS`. It defines `fits` and `row
 cases are part of a document. Keys without a counterpart go to `metadata`; what cannot be kept is a loss.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Convert values of other tools: messages, tool calls, texts, lists in cells, and what is left for metadata."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """The YAML dataset format: one mapping with a list of cases under one of its keys."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Decide which records of an earlier run are carried over, and why the other jobs run again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 

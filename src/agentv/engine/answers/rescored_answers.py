@@ -1,7 +1,5 @@
 """Rescore the answers of an earlier run: call no target, and run only the evaluators that changed."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections import Counter

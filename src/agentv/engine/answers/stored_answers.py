@@ -1,7 +1,5 @@
 """The answers and cases of an earlier run. Records are read from disk when needed, not kept in memory."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Validate the datasets, targets files and configuration files of a project: check every case, collect all problems."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence

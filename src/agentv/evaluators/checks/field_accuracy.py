@@ -1,7 +1,5 @@
 """Field accuracy: compare the fields of a JSON answer with those of the expected output."""
 
-from __future__ import annotations
-
 import math
 import re
 from datetime import date

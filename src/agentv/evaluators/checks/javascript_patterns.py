@@ -1,7 +1,5 @@
 """Translate regular expressions of JavaScript to Python. Without the flag `u`, JavaScript matches UTF-16 code units."""
 
-from __future__ import annotations
-
 import re
 
 _SPACE = r"\t\n\v\f\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"

@@ -1,7 +1,5 @@
 """Check which tools were called, how often, in what order and with which arguments, and which skills were used."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, deque
 from collections.abc import Mapping

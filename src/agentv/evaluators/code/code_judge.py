@@ -1,7 +1,5 @@
 """Judges in user code: a program that reads the answer as JSON and prints a score, or a Python function."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """Find the names that a Python file defines by parsing it, without running it."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Files in an answer, converted to text for a judge by the entry's `preprocessors`."""
 
-from __future__ import annotations
-
 import mimetypes
 import os
 from collections.abc import Iterator, Sequence

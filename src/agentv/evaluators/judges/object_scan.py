@@ -4,8 +4,6 @@ An object counts only if it is complete and not part of another value. Text insi
 may be a quotation in one of its strings. A brace that does not start an object, as in `{a, b}`, is ordinary text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

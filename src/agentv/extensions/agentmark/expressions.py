@@ -1,7 +1,5 @@
 """Expressions of AgentMark's templates: a part of JavaScript's, with its values and the built-in filters."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Write nodes as Markdown, as the serializer of AgentMark's templates does (mdast-util-to-markdown)."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Iterator

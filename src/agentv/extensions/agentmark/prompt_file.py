@@ -1,7 +1,5 @@
 """Read a prompt file of AgentMark (`.prompt.mdx`): its front matter, its messages, and the components it imports."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """The sandbox of a coding agent: the folders it works in, and its vendor's API through a proxy that adds the key."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """Run a coding agent for each call, in its own folder and home, and read the answer from its events."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

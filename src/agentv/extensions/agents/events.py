@@ -1,7 +1,5 @@
 """Build an answer from an agent's events: turns, tool calls with their results, and usage."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator

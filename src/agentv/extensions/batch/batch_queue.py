@@ -4,8 +4,6 @@ A request has the same id whenever the run is resumed, so a batch that was submi
 submitted and paid for again. Batches go on at the provider when the run stops.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import os

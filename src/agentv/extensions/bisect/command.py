@@ -1,7 +1,5 @@
 """`agentv bisect`: find the commit that changed the scores."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -5,8 +5,6 @@ case, and a gambler who bets on positive differences does not gain on average: t
 at most α, at any time. The wealth is therefore evidence (an e-value), and min(1, 1/wealth) is a p-value.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 

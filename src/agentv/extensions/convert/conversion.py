@@ -1,7 +1,5 @@
 """Convert a dataset to another format: write it next to its destination, read it back, and then move it there."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from array import array

@@ -1,7 +1,5 @@
 """`agentv generate`: write rubrics for cases without them, and create cases from rows."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

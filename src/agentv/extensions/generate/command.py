@@ -1,7 +1,5 @@
 """`agentv generate`: its options."""
 
-from __future__ import annotations
-
 import click
 
 from agentv.cli.evaluation_options import TargetsFileOption

@@ -1,7 +1,5 @@
 """Generate rubrics for cases without any, and cases from rows, with a model whose responses are validated."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """Download the evals of OpenAI's hosted service: criteria and items as datasets, and the answers of their runs."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

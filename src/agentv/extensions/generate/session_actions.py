@@ -1,7 +1,5 @@
 """`agentv generate from-sessions`: write a regression suite from recorded sessions."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`agentv comment`: keep a comment with the verdict up to date on a GitHub pull request."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from contextlib import aclosing

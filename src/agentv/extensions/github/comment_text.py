@@ -1,7 +1,5 @@
 """The comment on a pull request as Markdown: verdict, figures, flipped cases, what changed. All text is escaped."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote

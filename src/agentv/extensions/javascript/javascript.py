@@ -1,7 +1,5 @@
 """The JavaScript check: inline code in QuickJS inside the judging processes, or a file with Node.js."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

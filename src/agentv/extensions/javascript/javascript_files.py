@@ -1,7 +1,5 @@
 """Call functions of JavaScript files with Node.js, in a process that stays open."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`agentv judge`: collect labels from people, calibrate a judge with them, and probe it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Compare a judge's verdicts with human labels, and choose the answers to label next."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The labels of the project as evidence in comparisons: the judge's agreement, and labelled pairs of answers."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 

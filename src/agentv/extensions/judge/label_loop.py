@@ -1,7 +1,5 @@
 """The labelling loop: one answer at a time, one key per label, each on disk before the next is shown."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Probe judges with canned answers: bad ones that must fail, and the reference answer, which must pass."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path

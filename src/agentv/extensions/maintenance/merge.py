@@ -1,7 +1,5 @@
 """Merge the runs of several shards into one run folder. A merge can be repeated, or completed after a kill."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """The tool that runs cases, within the budget that the user set when the server was started."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """The project that a tool server serves: its limits, and the datasets and runs inside it that tools may name."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

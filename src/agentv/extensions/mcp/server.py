@@ -1,7 +1,5 @@
 """The MCP server: list and call the tools over stdin and stdout. Needs the package `mcp`."""
 
-from __future__ import annotations
-
 import logging
 import traceback
 import warnings

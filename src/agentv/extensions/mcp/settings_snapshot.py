@@ -1,7 +1,5 @@
 """The settings of a project when its tool server is started. Runs that would use other settings are refused."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterable, Iterator

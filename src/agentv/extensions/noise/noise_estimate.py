@@ -1,7 +1,5 @@
 """Measure the noise of a suite: two runs of the same setup, and a second scoring of the answers of the first."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

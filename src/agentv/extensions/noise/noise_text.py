@@ -1,7 +1,5 @@
 """The noise of a suite in words: how often verdicts flip, how far the mean moves, and what it can detect."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from agentv.comparison.sample_size import FEWEST_CASES

@@ -1,7 +1,5 @@
 """The spans that arrived and were not collected yet, by trace. Used in one event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import time

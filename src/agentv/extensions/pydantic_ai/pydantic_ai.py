@@ -1,7 +1,5 @@
 """Model APIs supported by the optional package pydantic-ai: Bedrock, Cohere, Hugging Face and others."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Iterable, Mapping

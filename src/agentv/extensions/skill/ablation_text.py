@@ -1,7 +1,5 @@
 """The findings of `agentv skill` and `agentv ablate` on one page: for a terminal, as Markdown and as HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import msgspec

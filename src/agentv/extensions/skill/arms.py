@@ -1,7 +1,5 @@
 """The arms of a comparison: the same target with and without something, as variants of the configured target."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The findings of an ablation: for each target, its arms case by case, how often the skill was loaded, and triggers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal

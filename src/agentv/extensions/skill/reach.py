@@ -3,8 +3,6 @@
 The agent chooses when to load the skill. The second part is therefore not a randomised comparison, and has no verdict.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """A count of a total, with its interval."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

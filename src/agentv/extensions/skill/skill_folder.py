@@ -1,7 +1,5 @@
 """The folder of an Agent Skill: its name, its evals and trigger sets, copies of it, and its versions in Git."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Compare an old and a new model on the same cases: quality, cost, time, refusals and other failures, tool calls."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A rehearsed change of model in words: one recommendation, then the figures. Lines for a terminal, or Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from agentv.comparison.comparison import Comparison

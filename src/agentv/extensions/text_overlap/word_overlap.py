@@ -1,7 +1,5 @@
 """BLEU, GLEU and ROUGE-1 of lower-case words, as promptfoo computes them: without a library, and by its own rules."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The files of the page: its HTML, its script and its style. Modules are bundled: one request instead of 70."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from aiohttp import web

@@ -1,7 +1,5 @@
 """The runs that the page lists, and their ids: requests name runs by id, never by path."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence

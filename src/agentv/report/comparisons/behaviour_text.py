@@ -1,7 +1,5 @@
 """Regressions as text: where tool calls diverge, groups of failures, and aligned trajectories."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A comparison as text: the conclusion first, then the figures. Lines for a terminal, or Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 from agentv.comparison.comparison import Change, Comparison, Matrix, Side

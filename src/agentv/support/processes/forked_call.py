@@ -4,8 +4,6 @@ Native code that runs out of memory or stack ends its process, and nothing in th
 process needs no protocol: it has the function and its arguments already.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import select

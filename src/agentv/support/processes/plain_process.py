@@ -1,7 +1,5 @@
 """Run a program without a process group, as on Windows."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 from collections.abc import Mapping, Sequence

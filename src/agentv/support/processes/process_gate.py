@@ -1,7 +1,5 @@
 """Limit concurrent programs and connections to what the number of open files allows."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections import deque

@@ -6,8 +6,6 @@ small process that outlives this one, reads a pipe that only this process writes
 goodbye, this process was killed, and the watchdog ends the processes it had started.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import secrets

@@ -4,8 +4,6 @@ Vendors report overloads with statuses and codes of their own (529, `overloaded_
 that calls are retried and slowed down in the same way. An input that exceeds the context window remains a 400.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time

@@ -1,7 +1,5 @@
 """Preparation of conversations, images, tools and response formats, independent of any one API."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable

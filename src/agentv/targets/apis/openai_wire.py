@@ -1,7 +1,5 @@
 """Request and response formats of OpenAI's Chat Completions and Responses APIs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The replay target: answer calls from a recording, the results of an earlier run, or recorded sessions."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A cache of responses on disk, keyed by everything that affects them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextlib import suppress

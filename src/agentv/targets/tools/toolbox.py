@@ -1,7 +1,5 @@
 """Run the tools of one target: import functions, start commands, and connect to MCP servers."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import inspect

@@ -1,7 +1,5 @@
 """Import a run of another tool into a run folder, one job at a time."""
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter
 from collections.abc import Iterator
