@@ -130,10 +130,7 @@ def evaluate(
 
 
 async def evaluate_async(
-    dataset: Dataset,
-    target: GivenTarget | None = None,
-    evaluators: GivenEvaluators | None = None,
-    **options: Any,
+    dataset: Dataset, target: GivenTarget | None = None, evaluators: GivenEvaluators | None = None, **options: Any
 ) -> Run:
     """Like `evaluate`, for async code. The run has its own event loop; cancelling the task stops the run."""
     out = options.pop("out", None)

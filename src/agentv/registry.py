@@ -279,11 +279,7 @@ RESULT_FORMATS = Registry(
 )
 """Formats of results, ours and those of other tools; the strongest that recognizes a file or folder reads it."""
 
-SESSION_FORMATS = Registry(
-    "agentv.session_formats",
-    "session formats",
-    {},
-)
+SESSION_FORMATS = Registry("agentv.session_formats", "session formats", {})
 """Formats of recorded sessions, each a `SessionFormat`; the strongest that recognizes a file reads it."""
 
 _COMPATIBLE = "agentv.targets.apis.openai:Compatible"
@@ -319,11 +315,7 @@ TARGETS = Registry(
     },
 )
 
-SERVICES = Registry(
-    "agentv.services",
-    "services",
-    {},
-)
+SERVICES = Registry("agentv.services", "services", {})
 """Parts of a run that extensions provide. `agentv.model` and `agentv.report.services` have the protocol of each."""
 
 

@@ -7,18 +7,7 @@ from functools import cache, partial
 from importlib import import_module
 from inspect import cleandoc
 from types import MemberDescriptorType, NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import click
 from msgspec import Struct, structs

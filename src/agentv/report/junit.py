@@ -157,8 +157,5 @@ def _escaped(text: str) -> str:
 
 
 JUNIT = ReportFormat(
-    write=write,
-    extensions=(".xml",),
-    file_name="junit.xml",
-    help="Write JUnit XML with a test case for each job.",
+    write=write, extensions=(".xml",), file_name="junit.xml", help="Write JUnit XML with a test case for each job."
 )

@@ -43,11 +43,7 @@ async def live_answer(
             answer = answer_to(request, response, request.attempt)
         except TargetFailure as failure:
             answer = Answer(
-                request=request,
-                response=None,
-                failure=failure,
-                attempts=request.attempt,
-                metrics=_metrics_of(failure),
+                request=request, response=None, failure=failure, attempts=request.attempt, metrics=_metrics_of(failure)
             )
     if request.job_workspace is not None:
         try:

@@ -294,10 +294,7 @@ def _part(part: Any) -> Any:
 
 
 def cases_to_rescore(
-    options: RescoreOptions,
-    answers: StoredAnswers,
-    warn: Callable[[DatasetWarning], None],
-    note: Callable[[str], None],
+    options: RescoreOptions, answers: StoredAnswers, warn: Callable[[DatasetWarning], None], note: Callable[[str], None]
 ) -> CaseSource | StoredCases:
     """Return the cases at the named paths, else of the run's datasets, else those stored in the run folder."""
     paths = options.paths or (() if options.stored_cases else _existing_datasets(answers))

@@ -210,10 +210,7 @@ class _Import:
             execution_metrics=None
             if usage == (None,) * 4
             else ExecutionMetrics(
-                token_usage=job.usage,
-                cost_usd=job.cost_usd,
-                duration_ms=job.duration_ms,
-                stop_reason=job.stop_reason,
+                token_usage=job.usage, cost_usd=job.cost_usd, duration_ms=job.duration_ms, stop_reason=job.stop_reason
             ),
             cached=job.cached,
             fingerprint=fingerprint,
