@@ -15,8 +15,7 @@ from agentv.comparison.scores import RunScores
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED
 from agentv.evaluators.checks.tool_trajectory import loads_skill
 from agentv.extensions.skill.arms import WITH, WITHOUT, Arm
-from agentv.extensions.skill.reach import Loads, Reach, split_by_reach
-from agentv.extensions.skill.shares import Share
+from agentv.extensions.skill.reach import Loads, Reach, Share, split_by_reach
 from agentv.model.result import Result
 from agentv.runs.store import RunStore
 
