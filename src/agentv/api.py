@@ -130,10 +130,7 @@ def evaluate(
 
 
 async def evaluate_async(
-    dataset: Dataset,
-    target: GivenTarget | None = None,
-    evaluators: GivenEvaluators | None = None,
-    **options: Any,
+    dataset: Dataset, target: GivenTarget | None = None, evaluators: GivenEvaluators | None = None, **options: Any
 ) -> Run:
     """Like `evaluate`, for async code. The run has its own event loop; cancelling the task stops the run."""
     out = options.pop("out", None)
@@ -337,8 +334,7 @@ def _target(target: dict[str, Any] | Callable[..., Any]) -> Target:
     settings = {"name": "target", **target}
     if isinstance(settings.get("tools"), list | tuple):
         settings["tools"] = [{"function": tool} if callable(tool) else tool for tool in settings["tools"]]
-    provider = TARGETS.canonical(str(settings.get("provider", "")))
-    if provider is None:
+    if (provider := TARGETS.canonical(str(settings.get("provider", "")))) is None:
         unknown = str(settings.get("provider"))
         raise UsageError(f"Unknown provider '{unknown}'", hint=TARGETS.suggestion(unknown))
     problems = Problems()

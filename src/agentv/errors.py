@@ -17,8 +17,6 @@
 Any other exception is a bug in agentv and shows its traceback.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager

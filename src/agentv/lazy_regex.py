@@ -1,7 +1,5 @@
 """Regular expressions that are compiled at their first use: compiling them all would take an eighth of a small run."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, AnyStr, cast
 

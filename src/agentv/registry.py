@@ -1,7 +1,5 @@
 """The available evaluators, targets, formats and executors by name, imported on use; plug-ins add entry points."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -103,8 +101,7 @@ class Registry:
 
     def find(self, name: str) -> Any:
         """Return the class of a kind. Raise KeyError if it is unknown. Does not import `file.py:Class`."""
-        row = self._row(name)
-        if row is not None:
+        if (row := self._row(name)) is not None:
             module, _, attribute = row.split()[0].partition(":")
             return getattr(import_module(module), attribute)
         point = self._plugins()[name]
@@ -283,11 +280,7 @@ RESULT_FORMATS = Registry(
 )
 """Formats of results, ours and those of other tools; the strongest that recognizes a file or folder reads it."""
 
-SESSION_FORMATS = Registry(
-    "agentv.session_formats",
-    "session formats",
-    {},
-)
+SESSION_FORMATS = Registry("agentv.session_formats", "session formats", {})
 """Formats of recorded sessions, each a `SessionFormat`; the strongest that recognizes a file reads it."""
 
 _COMPATIBLE = "agentv.targets.apis.openai:Compatible"
@@ -323,11 +316,7 @@ TARGETS = Registry(
     },
 )
 
-SERVICES = Registry(
-    "agentv.services",
-    "services",
-    {},
-)
+SERVICES = Registry("agentv.services", "services", {})
 """Parts of a run that extensions provide. `agentv.model` and `agentv.report.services` have the protocol of each."""
 
 

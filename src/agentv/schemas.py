@@ -4,8 +4,6 @@ A schema accepts whatever the reader of the file accepts; `validate` checks the 
 The parts that no type describes are in `schema_parts.json`.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator

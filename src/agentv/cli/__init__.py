@@ -1,7 +1,5 @@
 """The command line: `agentv COMMAND`. Commands are imported on use, so that help is fast."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The arguments of the commands that analyse finished runs: compare and runs."""
 
-from __future__ import annotations
-
 import click
 
 from agentv.cli.options import (

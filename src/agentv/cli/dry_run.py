@@ -1,7 +1,5 @@
 """`agentv eval --dry-run`: print the plan of a run and an estimate of its cost."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -159,8 +157,7 @@ def _usd(amount: float) -> str:
 def _dump_prompts(plan: RunPlan) -> Iterator[Job]:
     """Yield the jobs, and write the prompt of each as it would be sent. Targets are opened, but not called."""
     project = plan.project
-    folder = project.run_files(plan.options, None).prompts_folder
-    if folder is None:
+    if (folder := project.run_files(plan.options, None).prompts_folder) is None:
         raise UsageError("A dry run has no run folder to write prompts to", hint="Pass a folder: --dump-prompts DIR")
     prompts = JobFiles(folder, Redactor(project.secrets))
     answering = tuple(map(project.answering, plan.checked.jobs))

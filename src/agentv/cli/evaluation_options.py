@@ -1,7 +1,5 @@
 """The arguments of the commands that run cases: eval, bisect and rescore."""
 
-from __future__ import annotations
-
 import click
 
 from agentv.cli.options import FOLDER, PATH, Arguments, TrustOption, argument, declare, flag, option, with_help

@@ -1,7 +1,5 @@
 """Command-line options as typed classes: a field's default declares the click parameter that fills it."""
 
-from __future__ import annotations
-
 import math
 import os
 import shlex
@@ -9,18 +7,7 @@ from functools import cache, partial
 from importlib import import_module
 from inspect import cleandoc
 from types import MemberDescriptorType, NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import click
 from msgspec import Struct, structs

@@ -1,7 +1,5 @@
 """The arguments of the commands for project files: datasets, targets, schemas and the starter project."""
 
-from __future__ import annotations
-
 import click
 
 from agentv.cli.evaluation_options import FileOptions, ReadingOptions, SelectionOptions, TargetsFileOption

@@ -91,8 +91,7 @@ class RunSeries:
             if not args.paths and not RunFolder(Path(out, first)).manifest_path.is_file():
                 raise UsageError(f"Nothing to resume in {out}", hint=f"Start with: agentv {kind} PATHS…")
             return cls(Path(out), args)
-        manifests = sorted((root / RESULTS).glob(f"{kind}-*/{first}/run.json"))
-        if not manifests:
+        if not (manifests := sorted((root / RESULTS).glob(f"{kind}-*/{first}/run.json"))):
             raise UsageError(f"No `agentv {kind}` to resume", hint="Name its folder with --out, or start a new one")
         return cls(manifests[-1].parent.parent, args)
 

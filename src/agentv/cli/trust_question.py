@@ -1,7 +1,5 @@
 """The question whether to trust a folder outside the project, and the command that trusts it."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Iterable, Iterator

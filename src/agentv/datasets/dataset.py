@@ -1,7 +1,5 @@
 """Read one dataset: open its files, check its settings, and build its cases in batches with unique ids."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from itertools import islice
@@ -253,13 +251,11 @@ class Dataset:
 
     def _unique(self, cases: list[EvalCase], ids: IdSet | PackedIds, before: int) -> list[EvalCase]:
         """Return the cases with new ids, after `before` others. Repeats are verified, because hashes may collide."""
-        repeats = ids.repeats([case.id for case in cases])
-        if not repeats:
+        if not (repeats := ids.repeats([case.id for case in cases])):
             return cases
         dropped = set()
         for position in repeats:
-            first = self._first_use(cases[position].id, before + position)
-            if first is not None:
+            if (first := self._first_use(cases[position].id, before + position)) is not None:
                 dropped.add(position)
                 self._sink.bad_case([_duplicate(cases[position], *first)], None)
         return [case for position, case in enumerate(cases) if position not in dropped]
@@ -366,8 +362,7 @@ def open_document(source: Source) -> Document:
     document = source.format.open(source)
     if not source.format.has_sidecar:
         return document
-    path = source.sidecar
-    if path is None:
+    if (path := source.sidecar) is None:
         if document.is_agentmark or document.mapped is not None:
             return document
         missing = source.base + formats.SIDECAR_SUFFIXES[0]

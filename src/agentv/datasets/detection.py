@@ -1,7 +1,5 @@
 """Recognize the format of a file or folder: ours by its content, another tool's by the records in it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from functools import partial

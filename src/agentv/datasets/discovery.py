@@ -1,7 +1,5 @@
 """Find the datasets in files, folders and globs. Shards form one dataset; sidecars and results files are left out."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -131,8 +129,7 @@ def _files_in(folder: str) -> list[tuple[str, str]]:
 def _candidates(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield the files whose extension suggests a format, with that format. Other files are not opened."""
     for path in paths:
-        kind = detect(path, by_extension=True)
-        if kind is not None:
+        if (kind := detect(path, by_extension=True)) is not None:
             yield path, kind
 
 

@@ -75,8 +75,7 @@ class FileFinder:
 
     def find(self, value: str, *, is_folder: bool = False) -> Found:
         """Return the file or folder that `value` names. Raises FileError if it is missing or outside the project."""
-        file = self._cache.get((value, is_folder))
-        if file is None:
+        if (file := self._cache.get((value, is_folder))) is None:
             if len(self._cache) >= _CACHE_SIZE:
                 self._cache.clear()
             real = self._real_path(value, is_folder)
@@ -177,8 +176,7 @@ def read_text(part: FilePart) -> str:
 
 def read_image(part: ImagePart) -> str:
     """Read the image file of a part as a data URI. Raises FileError, also if the file changed."""
-    media_type = _IMAGE_TYPES.get(os.path.splitext(part.path)[1].lower())
-    if media_type is None:
+    if (media_type := _IMAGE_TYPES.get(os.path.splitext(part.path)[1].lower())) is None:
         raise FileError(
             f"Image '{part.value}' has an unknown extension", f"Known extensions: {', '.join(_IMAGE_TYPES)}"
         )

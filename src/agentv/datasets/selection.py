@@ -77,8 +77,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     def _matching(self, cases: Iterable[EvalCase]) -> Iterable[EvalCase]:
         tests = [_test(filter) for filter in self.filters]
-        names = self.named
-        if names is not None:
+        if (names := self.named) is not None:
             tests.append(lambda case: (case.dataset, case.id) in names)
         if self.listed is not None:
             cases = _of_list(cases, self.listed)
@@ -183,8 +182,7 @@ def _of_list(cases: Iterable[EvalCase], case_names: frozenset[CaseName]) -> Iter
         if (case.dataset, case.id) in case_names:
             missing.discard((case.dataset, case.id))
             yield case
-    gone = sorted(name for name in missing if name[0] in datasets)
-    if gone:
+    if gone := sorted(name for name in missing if name[0] in datasets):
         what = f"{plural(len(gone), 'listed case')} not in the dataset, the first: {gone[0][1]} in {gone[0][0]}"
         raise UsageError(what, hint="Remove them from the list, or write it again with `agentv plan --subset`")
     if len(missing) == len(case_names):

@@ -1,7 +1,5 @@
 """Hash the files of datasets, and notice datasets that change between two passes over their cases."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 

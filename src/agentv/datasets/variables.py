@@ -3,8 +3,6 @@
 Inserted values are not expanded again. Copies keep the positions of the YAML nodes they replace.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any
@@ -72,8 +70,7 @@ def with_environment(value: Any, environment: Environment, path: KeyPath, proble
     def replace(text: str, place: KeyPath) -> Any:
         if "${{" not in text:
             return text
-        whole = REFERENCE.fullmatch(text.strip())
-        if whole is not None:
+        if (whole := REFERENCE.fullmatch(text.strip())) is not None:
             return plain_value(value_of(whole, place))
         return REFERENCE.sub(lambda found: value_of(found, place), text)
 

@@ -1,7 +1,5 @@
 """The composite: several evaluators whose scores an aggregator combines into one."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Iterator, Sequence
@@ -141,8 +139,7 @@ class Composite(Evaluator, frozen=True, kw_only=True):
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Score all members concurrently and combine their scores. If a member that counts fails, so does this."""
-        score_member = judgement.score_member
-        if score_member is None:
+        if (score_member := judgement.score_member) is None:
             raise EvaluatorFailure("A composite can only be scored within a run")
         outcomes = await asyncio.gather(*(score_member(member) for member in self.members))
         results = tuple(result for result, _ in outcomes)
@@ -192,8 +189,7 @@ class MemberScore(NamedTuple):
 
 def refuse_failed(results: Sequence[EvaluatorResult]) -> None:
     """Raise EvaluatorFailure if a result has no score, since the composite's score would be unknown."""
-    failed = [result for result in results if result.score is None]
-    if failed:
+    if failed := [result for result in results if result.score is None]:
         names = ", ".join(result.name for result in failed)
         first = failed[0].error
         suspicious = any(result.error is not None and result.error.suspicious for result in failed)

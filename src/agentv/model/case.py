@@ -1,7 +1,5 @@
 """The case: one example to evaluate, independent of the file format it was read from."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, cast
 
 import msgspec

@@ -1,7 +1,5 @@
 """Problems found in data, located by key path; file and line are added later."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from itertools import islice

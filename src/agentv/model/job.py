@@ -169,8 +169,7 @@ class Judgement(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def reference_answer(self) -> str:
         """The last expected message as text: its content, data as JSON, or its tool calls if it has no content."""
-        expected = self.case.expected_output
-        if not expected:
+        if not (expected := self.case.expected_output):
             return ""
         last = expected[-1]
         if last.content is not None:

@@ -1,7 +1,5 @@
 """Messages, their content parts, and tool calls."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 

@@ -1,7 +1,5 @@
 """Where a case comes from: its file, its line, and the folders that its paths are relative to."""
 
-from __future__ import annotations
-
 import msgspec
 
 

@@ -54,8 +54,7 @@ class TokenUsage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 def sum_usage(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
     """Add up the tokens of several calls. Counts that no call reports stay unknown."""
-    reported = [usage for usage in usages if usage is not None]
-    if not reported:
+    if not (reported := [usage for usage in usages if usage is not None]):
         return None
     totals: dict[str, Any] = {}
     for name in TokenUsage.__struct_fields__:

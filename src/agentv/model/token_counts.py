@@ -1,7 +1,5 @@
 """Token counts and costs as APIs and agents report them, under their own keys."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import msgspec

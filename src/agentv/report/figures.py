@@ -1,7 +1,5 @@
 """Format figures and text for reports: scores, percentages, money, durations, tables, Markdown."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -100,8 +98,7 @@ def job_name(eval_id: str, prompt: str | None, trial: int) -> str:
 
 def bars(counts: Sequence[int], drawn: bool) -> str:
     """Draw a histogram with one character per bin, as blocks or as digits."""
-    most = max(counts, default=0)
-    if not most:
+    if not (most := max(counts, default=0)):
         return ""
     marks = _BLOCKS if drawn else _DIGITS
     # Every bin that is not empty is visible.
@@ -260,8 +257,7 @@ def markdown(text: str, longest: int) -> str:
 
 def code(text: str, longest: int) -> str:
     """Return a Markdown code span, or an empty string for blank text."""
-    line = one_line(text, longest)
-    if not line:
+    if not (line := one_line(text, longest)):
         return ""
     fence = _fence(line, 1)
     pad = " " if line.startswith("`") or line.endswith("`") else ""

@@ -1,7 +1,5 @@
 """Report formats: their interface, lookup by file extension, and writing a report to a file."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 Blocks are written while results are read, so that memory does not grow with the size of the run.
 """
 
-from __future__ import annotations
-
 from typing import Any, BinaryIO
 
 import msgspec
@@ -97,8 +95,7 @@ class _Table:
 
     def _end(self) -> None:
         """Write the columns of the buffered rows."""
-        n = len(self._records)
-        if n:
+        if n := len(self._records):
             keys = [hash((record.dataset_path, record.eval_id)) for record in self._records]
             cases = [self._positions.get(key, -1) for key in keys]
             block = {"n": n, **packed_columns({"case": cases, **self.rows.columns(self._records)})}

@@ -1,7 +1,5 @@
 """JUnit XML report: a test suite for each dataset and target, a test case for each job."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile
@@ -159,8 +157,5 @@ def _escaped(text: str) -> str:
 
 
 JUNIT = ReportFormat(
-    write=write,
-    extensions=(".xml",),
-    file_name="junit.xml",
-    help="Write JUnit XML with a test case for each job.",
+    write=write, extensions=(".xml",), file_name="junit.xml", help="Write JUnit XML with a test case for each job."
 )

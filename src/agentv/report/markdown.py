@@ -1,7 +1,5 @@
 """Markdown report for pull requests, and GitHub annotations: figures first, then the results that did not pass."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nsmallest
@@ -227,8 +225,7 @@ def _note(severity: str, run: RunStore, result: Result, line: int | None) -> str
 
 def _in_repository(path: str, run: RunStore) -> str:
     """Return a path relative to the checked-out repository."""
-    workspace = os.environ.get("GITHUB_WORKSPACE")
-    if not workspace:
+    if not (workspace := os.environ.get("GITHUB_WORKSPACE")):
         return path
     # Paths are relative to where the run was started: this folder, or one above the run folder.
     folders = [Path(), *run.path.absolute().parents]

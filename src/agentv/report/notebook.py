@@ -1,7 +1,5 @@
 """Notebook output: a run as an HTML table, and a status line that is updated while it runs."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Data is never parsed as HTML: it is embedded as blocks of compressed JSON in base64, which the page unpacks on demand.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re
@@ -63,8 +61,7 @@ def _add(name: str, read: Callable[[str], str], parts: dict[str, str], on_the_wa
     exported = [match["name"] for match in _EXPORT.finditer(text)]
     body = _IMPORT.sub(lambda found: _bound(name, found), text)
     body = _EXPORT.sub(lambda found: f"{found['kind']} {found['name']}", body)
-    left_over = _LEFT_OVER.search(body)
-    if left_over:
+    if left_over := _LEFT_OVER.search(body):
         raise ValueError(f"{name} has an import or export in an unknown form: {left_over[0].strip()}")
     parts[name] = f"const {_variable(name)} = (() => {{\n{body}return {{ {', '.join(exported)} }};\n}})();\n"
 

@@ -1,7 +1,5 @@
 """Rows of the page: results as columns with numbered names, and the fields of a record that are not in them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -169,8 +167,7 @@ def remaining_fields(result: Result) -> dict[str, Any]:
         data.pop(key, None)
     if milliseconds(result.timestamp) is None:
         data["timestamp"] = result.timestamp
-    durations = data.pop("execution_metrics", {}).get("tool_durations")
-    if durations:
+    if durations := data.pop("execution_metrics", {}).get("tool_durations"):
         data["tool_durations"] = durations
     evaluations = result.evaluator_results
     together = {

@@ -1,7 +1,5 @@
 """The services of extensions for reports: `run-export` sends a run to a collector, `page-labels` stores labels."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """The status line of a run in progress."""
 
-from __future__ import annotations
-
 from collections import deque
 
 from agentv.errors import plural

@@ -126,8 +126,7 @@ def noise_notes(target: TargetSummary) -> Iterator[tuple[str, str]]:
     """Yield the sources of a target's noise, what would reduce it, and the difference that a second run could show."""
     if target.variance is not None:
         yield "variance", _components(target.variance)
-        advice = noise_advice(target.variance)
-        if advice:
+        if advice := noise_advice(target.variance):
             yield "advice", advice
     if target.scored:
         yield "detectable", _detectable(target)
@@ -176,8 +175,7 @@ def _detectable(target: TargetSummary) -> str:
     is_single = target.jobs == target.cases
     # Of several jobs per case, it is not known which cases have a score, unless all do.
     cases = target.scored if is_single else target.cases if target.scored == target.jobs else None
-    difference = target.minimum_detectable_difference
-    if difference is None:
+    if (difference := target.minimum_detectable_difference) is None:
         which = "the scored cases" if cases is None else plural(cases, "case")
         return f"{which}: too few to show any difference to a second run"
     which = "the scored cases" if cases is None else "this 1 case" if cases == 1 else f"these {cases:,} cases"
@@ -242,8 +240,7 @@ def failure_lines(summary: FailureGroups) -> Iterator[str]:
     width = len(f"{summary.groups[0].count:,}") if summary.groups else 0
     for group in summary.groups[:MOST_GROUPS]:
         yield f"{group.count:>{width},}  {group_text(group)}"
-    rest = summary.groups[MOST_GROUPS:]
-    if rest:
+    if rest := summary.groups[MOST_GROUPS:]:
         yield f"{sum(group.count for group in rest):,} more in {plural(len(rest), 'smaller group')}; use --json for all"
 
 

@@ -1,7 +1,5 @@
 """The facts about a target, each with its label and text. All tables and lists of figures are made from them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """The summary of a run for a terminal: the mean of each target with its interval and details."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Intervals of a target that stopped early, valid at any stopping time, from its records."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 
@@ -78,8 +76,7 @@ class DrawnMeasures:
 
     def _interval(self, measure: str, errors_as: float | None = None) -> Interval | None:
         """Return the interval of a measure. Errors do not count, or count as scores of this value."""
-        by_unit = self._values.get(measure)
-        if by_unit is None:
+        if (by_unit := self._values.get(measure)) is None:
             return None
         values = []
         for unit in sorted(self._units):

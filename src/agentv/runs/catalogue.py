@@ -1,7 +1,5 @@
 """List the runs of a project or folder with their state and figures, tag runs, and remove them."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable

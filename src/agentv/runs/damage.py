@@ -1,7 +1,5 @@
 """Find damage in a run folder: unreadable files, bad lines, duplicates, and missing cases and records."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import warnings

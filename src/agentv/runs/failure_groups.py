@@ -1,7 +1,5 @@
 """Group the results that did not pass, without a model: by error class or evaluator, tag and wording."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -126,8 +124,7 @@ class FailureGrouper:
         key = (cause, tags, _template(text))
         if key not in self._kinds and len(self._kinds) >= _MOST_KEYS:
             key, text = (cause, (), ""), ""
-        kind = self._kinds.get(key)
-        if kind is None:
+        if (kind := self._kinds.get(key)) is None:
             kind = self._kinds[key] = _Kind(text)
         kind.count += 1
         if len(kind.examples) < _EXAMPLES and result.eval_id not in kind.examples:
@@ -216,8 +213,7 @@ def _cause_of(result: Result) -> tuple[Cause, str]:
         if name == "evaluator" and failed is not None:
             name = f"evaluator {failed.name}"
         return ("error", name), error.message if error is not None else ""
-    entry = _costliest(result.evaluator_results)
-    if entry is None:
+    if (entry := _costliest(result.evaluator_results)) is None:
         return ("evaluator", "unknown"), next(iter(result.misses), None) or result.reasoning or ""
     return ("evaluator", entry.name), next(iter(entry.misses), None) or entry.reasoning or ""
 
@@ -250,8 +246,7 @@ def _by_wording(members: Sequence[tuple[str, _Kind]]) -> Iterator[tuple[str | No
         typical = max(kinds, key=lambda kind: kind.count)
         yield typical.wording or None, kinds
     top_leaders = {leader for leader, _ in top}
-    rest = [kind for leader, kinds in ranked if leader not in top_leaders for kind in kinds]
-    if rest:
+    if rest := [kind for leader, kinds in ranked if leader not in top_leaders for kind in kinds]:
         yield None, rest
 
 

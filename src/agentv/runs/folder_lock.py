@@ -1,7 +1,5 @@
 """Locks on run folders and on other files: only one process at a time may write."""
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import AbstractContextManager, suppress

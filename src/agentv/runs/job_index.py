@@ -126,8 +126,7 @@ class AnswerIndex:
         """Return the jobs of a case that have a record, each with its offset."""
         # Some files of AgentV (TypeScript) omit the dataset.
         for name in dict.fromkeys((dataset, *self._fallbacks)):
-            places = list(self._with_name(name, eval_id))
-            if places:
+            if places := list(self._with_name(name, eval_id)):
                 # Prefer the dataset with the same path if several have the same name.
                 same = [place for place in places if place[0].dataset_path == dataset_path]
                 return list({key[2:]: (key, offset) for key, offset in same or places}.values())

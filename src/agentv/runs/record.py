@@ -370,8 +370,7 @@ class DuplicateCheck:
 
     def add(self, record: RecordFields, number: int) -> None:
         """Check a record, given its number in the file. A duplicate is reported with some delay."""
-        path = record.dataset_path
-        if path:
+        if path := record.dataset_path:
             # Not `record.key`, which takes twice as long.
             self._pending.append((record.dataset, path, record.eval_id, record.target, record.prompt, record.trial))
             self._numbers.append(number)

@@ -140,8 +140,7 @@ class Redactor:
         )
         if not forms:
             return None
-        pattern = self._patterns.get(forms)
-        if pattern is None:
+        if (pattern := self._patterns.get(forms)) is None:
             pattern = self._patterns[forms] = re.compile("|".join(self._forms[place].pattern for place in forms))
         return pattern
 

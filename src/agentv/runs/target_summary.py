@@ -1,7 +1,5 @@
 """The figures of one target, added up one result at a time: means, errors, usage, and the cases worth reviewing."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from copy import deepcopy
@@ -266,8 +264,7 @@ class UsageFigures:
 
     def add(self, result: Result) -> None:
         """Add the usage of a result."""
-        metrics = result.execution_metrics
-        if metrics is not None:
+        if (metrics := result.execution_metrics) is not None:
             self.truncated += metrics.is_cut_off
             self.fallbacks += metrics.answered_by is not None
             if metrics.cost_usd is not None:
@@ -279,8 +276,7 @@ class UsageFigures:
                 self.duration_ms += metrics.duration_ms
                 if self.slowest.wants(metrics.duration_ms):
                     self.slowest.add(metrics.duration_ms, _note(result, ""))
-        judged = result.judge_cost_usd
-        if judged is not None:
+        if (judged := result.judge_cost_usd) is not None:
             self.judge_priced += 1
             self.judge_cost += judged
 

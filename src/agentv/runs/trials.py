@@ -1,7 +1,5 @@
 """The trials of each case: pass@k, variance components, and the difference that a second run could show."""
 
-from __future__ import annotations
-
 from array import array
 from functools import cache
 
@@ -49,12 +47,7 @@ class Trials:
                 every.add(hat_k(scored, passed, k), cluster, weight)
         assert one.mean is not None and every.mean is not None
         return TrialsSummary(
-            k=k,
-            n=one.n,
-            pass_at_k=one.mean,
-            pass_at_k_ci95=one.ci95,
-            pass_hat_k=every.mean,
-            pass_hat_k_ci95=every.ci95,
+            k=k, n=one.n, pass_at_k=one.mean, pass_at_k_ci95=one.ci95, pass_hat_k=every.mean, pass_hat_k_ci95=every.ci95
         )
 
 

@@ -1,7 +1,5 @@
 """Append complete lines to a file. Written lines survive a kill; an incomplete last line is removed."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Judging processes import this module, so its imports must stay small.
 """
 
-from __future__ import annotations
-
 import marshal
 import os
 import sys

@@ -1,7 +1,5 @@
 """Run a program in a container of Docker or Podman, with the workspace at the same path and without a network."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

@@ -5,8 +5,6 @@ A program connects through it in two ways. As a client of an HTTP proxy it reach
 such requests are sent on over TLS, with the key of the host.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import os

@@ -3,8 +3,6 @@
 Like all modules that the launcher imports, it imports as little as possible: every isolated program waits for it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os
@@ -78,8 +76,7 @@ def restrict_files(readable: list[str], writable: list[str], *, has_network: boo
 
     Processes outside cannot be inspected or signalled. Without a network of its own, TCP is denied.
     """
-    lacking = landlock_problem()
-    if lacking:
+    if lacking := landlock_problem():
         raise CannotIsolate(lacking)
     handled = struct.pack("=QQQ", _ALL, 0 if has_network else _TCP_RIGHTS, _SCOPES)
     ruleset = check(libc().syscall(_CREATE_RULESET, handled, len(handled), 0), "landlock_create_ruleset")

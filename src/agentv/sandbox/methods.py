@@ -1,7 +1,5 @@
 """Find a method of isolation that works on this machine, by trying it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -45,8 +43,7 @@ def _only(engine: str) -> Confinement:
             confinement = Confinement(
                 method="landlock" if engine == "landlock" else "bubblewrap", has_namespaces=has_namespaces
             )
-            problem = _problem(confinement)
-            if not problem:
+            if not (problem := _problem(confinement)):
                 return confinement
     raise CannotConfine(problem)
 
@@ -54,8 +51,7 @@ def _only(engine: str) -> Confinement:
 @lru_cache(maxsize=2)
 def _engine_problem(engine: str) -> str:
     """Return why a container engine cannot be used."""
-    program = shutil.which(engine)
-    if program is None:
+    if (program := shutil.which(engine)) is None:
         return f"{engine} is not installed"
     try:
         result = subprocess.run(  # noqa: S603 - the engine that the user chose
@@ -73,14 +69,12 @@ def best_confinement() -> Confinement:
     problems = []
     for has_namespaces in (True, False):
         confinement = Confinement(method="landlock", has_namespaces=has_namespaces)
-        problem = _problem(confinement)
-        if not problem:
+        if not (problem := _problem(confinement)):
             return confinement
         problems = [problem]
         if has_namespaces and shutil.which("bwrap") is not None:
             wrapped = Confinement(method="bubblewrap")
-            problem = _problem(wrapped)
-            if not problem:
+            if not (problem := _problem(wrapped)):
                 return wrapped
             problems.append(f"bubblewrap does not work here: {problem}")
     if shutil.which("bwrap") is None:

@@ -1,7 +1,5 @@
 """The sandbox of a target, a workspace or an evaluator: opened once, then applied to each program."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 

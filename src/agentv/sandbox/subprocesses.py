@@ -1,7 +1,5 @@
 """Run user programs in their own process group, with limits and isolation, and clean up after them."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

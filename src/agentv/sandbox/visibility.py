@@ -1,7 +1,5 @@
 """The files that an isolated program may read: the system, programs, Python, and the project, without secrets."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

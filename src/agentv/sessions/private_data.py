@@ -1,7 +1,5 @@
 """Remove secrets and personal data from recorded texts by their form: keys, passwords, e-mail, home folders."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Files that may contain sessions: their first records, their lines and documents, and the files of a folder."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Addresses in settings: problems in them, and the hosts they name."""
 
-from __future__ import annotations
-
 from urllib.parse import urlsplit
 
 from agentv.lazy_regex import lazy_regex

@@ -1,7 +1,5 @@
 """The environment of child processes: a list of variables that programs need to start, and what the settings name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from agentv.lazy_regex import lazy_regex

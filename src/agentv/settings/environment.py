@@ -125,8 +125,7 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 def _interpolated(text: str, variables: Mapping[str, str], path: KeyPath, problems: Problems, of: str) -> str:
     def value_of(match: re.Match[str]) -> str:
         variable = match["variable"]
-        value = variables.get(variable, "")
-        if not value:
+        if not (value := variables.get(variable, "")):
             state = "is empty" if variable in variables else "is not set"
             similar = did_you_mean(variable, variables) if variable not in variables else ""
             hint = f"Set {variable} in the environment or in .env"

@@ -1,7 +1,5 @@
 """Read entries of `evaluators` as specs with their evaluators. Classes in user files are loaded on demand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 

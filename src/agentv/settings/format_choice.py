@@ -1,7 +1,5 @@
 """Choose the format of a file: the one that fits it best, whatever the order in which formats are registered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import msgspec

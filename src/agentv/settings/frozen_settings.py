@@ -3,8 +3,6 @@
 They are compared when they are read, so that the contents that are checked are those that are used.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterable, Iterator

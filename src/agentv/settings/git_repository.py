@@ -1,7 +1,5 @@
 """The Git repository to search: its commits, the order in which to test them, and temporary worktrees."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The project of a folder: where its root is, and which folders the user trusts in addition."""
 
-from __future__ import annotations
-
 import os
 from contextvars import ContextVar
 from functools import lru_cache

@@ -5,8 +5,6 @@ The fields of a struct are its schema. Five class attributes refine it: `aliases
 without effect here → hint, or empty) and `hints` (field → hint for an invalid value).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping
@@ -128,8 +126,7 @@ def declares(kind: type[msgspec.Struct], path: KeyPath) -> bool:
         if isinstance(step, int):
             here = item_type
         elif struct is not None:
-            field = field_of(struct, step)
-            if field is None:
+            if (field := field_of(struct, step)) is None:
                 return False
             here = field.type
     return True
@@ -182,8 +179,7 @@ def _add_hint(kind: type[msgspec.Struct], field: str, problems: Problems, first:
 
 def _note_unknown(kind: type[msgspec.Struct], key: str, path: KeyPath, problems: Problems, strict: bool) -> None:
     ignored: Mapping[str, str] = getattr(kind, "ignored", {})
-    hint = ignored.get(key, ignored.get(_snake(key)))
-    if hint is not None:
+    if (hint := ignored.get(key, ignored.get(_snake(key)))) is not None:
         problems.warning(path, f"Field '{field_name(path)}' is ignored: it has no effect here", hint)
         return
     unsupported: Mapping[str, str] = getattr(kind, "unsupported", {})
@@ -198,8 +194,7 @@ def _note_unknown(kind: type[msgspec.Struct], key: str, path: KeyPath, problems:
 
 def _in_our_words(message: str, path: KeyPath) -> tuple[KeyPath, str]:
     """Rewrite msgspec's message in our style: `Field 'a.b' must be an array, got string`."""
-    where = _WHERE.search(message)
-    if where:
+    if where := _WHERE.search(message):
         steps = re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", where["where"])
         path += tuple(name or (int(index) if index.isdigit() else "*") for name, index in steps)
         message = message[: where.start()]

@@ -4,8 +4,6 @@ Steps are applied in the order `strip`, `regex`, `json_path`, `function`, `javas
 leaves nothing of the answer, is an error: a check such as `not-contains` would pass on an empty text.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -139,8 +137,7 @@ def _returned(answer: Any, steps: Transform, variables: Mapping[str, Any]) -> An
     result = service("javascript-engine", "'transform.javascript'")(
         steps.javascript or "", answer, context, syntax="transform"
     )
-    value = result.get("value")
-    if value is None:
+    if (value := result.get("value")) is None:
         code = start_of(steps.javascript or "", _LONGEST_CODE)
         raise ValueError(f"'transform.javascript' {_reason(result)}: {code}")
     _check_rest(value, answer, steps)
@@ -178,8 +175,7 @@ def _read(transform: Any) -> Transform:
     if not isinstance(transform, Mapping):
         raise ValueError("'transform' must be an object with strip, regex, json_path or function, or a list of them")
     problems = Problems()
-    steps = read_settings(Transform, transform, ("transform",), problems, strict=True)
-    if steps is None:
+    if (steps := read_settings(Transform, transform, ("transform",), problems, strict=True)) is None:
         problem = problems.errors[0]
         raise ValueError(f"{problem.message}. {problem.hint}" if problem.hint else problem.message)
     if steps.regex is not None:
@@ -239,13 +235,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _picked(text: str, pattern: str) -> str:
     """Return the first group of the first match that took part in it, or the whole match if there are no groups."""
-    match = search(_compiled(pattern), text)
-    if match is None:
+    if (match := search(_compiled(pattern), text)) is None:
         raise ValueError(f"'transform.regex' does not match it: {pattern}")
     if match.re.groups == 0:
         return match[0]
-    group = next((group for group in match.groups() if group is not None), None)
-    if group is None:
+    if (group := next((group for group in match.groups() if group is not None), None)) is None:
         raise ValueError(f"'transform.regex' matches it, but none of its groups does: {pattern}")
     return group
 
@@ -269,8 +263,7 @@ def script_file(function: str) -> tuple[str, str] | None:
 
 def _called(value: Any, function: str, context: TransformContext) -> Any:
     """Return what a function returns: a text, or data if it takes `output` and `context`, as those of promptfoo."""
-    script = script_file(function)
-    if script is not None:
+    if (script := script_file(function)) is not None:
         call = service("javascript-files", f"The transform {function}")
         path = os.path.abspath(context.find_file(script[0]))
         returned = call(path, script[1], [value, context.second_argument], is_transform=True)

@@ -1,7 +1,5 @@
 """Bound the memory of large answers: each is counted until its job ends, and others wait before they are read."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from contextvars import ContextVar

@@ -4,8 +4,6 @@ An outline takes the place of the object while settings are checked. It has the 
 of a class that is derived from one of agentv's. Calling it is an error.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import os
@@ -59,8 +57,7 @@ def outline(path: str, name: str) -> Any:
     """Return the outline of a function, a class or a method in a file. Raises OutlineError or UnknownOutline."""
     module = _checked_module(path)
     first, *rest = name.split(".")
-    node = module.defined.get(first)
-    if node is None:
+    if (node := module.defined.get(first)) is None:
         _raise_unless_known(module, first)
         raise UnknownOutline(name)
     if isinstance(node, ast.ClassDef) and rest:
@@ -232,8 +229,7 @@ def _value(module: Module, node: ast.expr | None) -> Any:
         for key, value in zip(node.keys, node.values, strict=True):
             mapping |= _mapping(_value(module, value)) if key is None else {_value(module, key): _value(module, value)}
         return mapping
-    constant = _resolved(module, node)
-    if constant is not None:
+    if (constant := _resolved(module, node)) is not None:
         return constant
     try:
         return ast.literal_eval(node) if node is not None else None

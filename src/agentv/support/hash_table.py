@@ -1,7 +1,5 @@
 """Compact sets, numbers and offsets of hashes, for millions of ids and jobs, and a cache for values of cases."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Hashes of files and folders, and file names in settings."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shlex

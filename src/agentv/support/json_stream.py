@@ -1,7 +1,5 @@
 """Read large JSON documents in pieces: the members of an object and the items of its lists, one at a time."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator
 from typing import Any, BinaryIO

@@ -1,7 +1,5 @@
 """JSON values: paths into them, an equality that distinguishes true from 1, and repair of malformed JSON."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import Any, Final
@@ -34,8 +32,7 @@ def steps_of(path: str) -> tuple[Step, ...]:
     steps: list[Step] = []
     position = 0
     while position < len(text):
-        match = _STEP.match(text, position)
-        if match is None:
+        if (match := _STEP.match(text, position)) is None:
             raise ValueError(f"'{path}' is not a valid path. Use names, [0] and ['key'], as in 'order.lines[0].price'")
         index = match["index"]
         steps.append(int(index) if index is not None else match["name"] if match["name"] is not None else match["key"])

@@ -1,7 +1,5 @@
 """Read and write lines of plain or compressed files, in small batches and with a limit on the line length."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 from io import BytesIO

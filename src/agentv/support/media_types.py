@@ -1,7 +1,5 @@
 """Media types by name or file extension."""
 
-from __future__ import annotations
-
 
 def media_type_named(text: str) -> str:
     """Return the media type of a type or file extension; unknown ones are returned unchanged."""

@@ -6,8 +6,6 @@ endlessly. Other threads receive no signals, and short attempts at many position
 is tried in a forked process first.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -226,8 +224,7 @@ def search(pattern: re.Pattern[str], text: str, limit_seconds: float = LIMIT_SEC
 @lru_cache(maxsize=512)
 def _is_fast(pattern: str, is_short: bool) -> bool:
     """Whether a search cannot backtrack for long: it has no choices, a few, or one repetition in a short text."""
-    repeats = len(_REPEATS.findall(pattern))
-    if not repeats:
+    if not (repeats := len(_REPEATS.findall(pattern))):
         return pattern.count("|") <= _FEW_ALTERNATIVES
     return repeats == 1 and is_short and "(" not in pattern and "|" not in pattern
 

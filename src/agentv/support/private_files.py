@@ -1,7 +1,5 @@
 """Files that other users or programs could have replaced: who can write to them, and how to open them safely."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

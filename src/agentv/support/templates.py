@@ -5,8 +5,6 @@ grow without limit (`{% set s = s ~ s %}`) or overflow the stack of the parser, 
 rendered in another one.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping

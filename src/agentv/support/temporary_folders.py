@@ -1,7 +1,5 @@
 """Temporary folders that are removed at the end, even if this process is killed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

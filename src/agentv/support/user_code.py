@@ -1,7 +1,5 @@
 """Import functions and classes named as `file.py:name` or `module:name`; files are imported again if they change."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator

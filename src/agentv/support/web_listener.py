@@ -1,7 +1,5 @@
 """Listen for HTTP on this machine, and answer broken requests without repeating or printing them."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket
@@ -75,8 +73,7 @@ class _Connection(web.RequestHandler):
         message: str | None = None,  # noqa: ARG002  # it contains parts of the request
     ) -> web.StreamResponse:
         """Answer a request that could not be read or handled, and close the connection."""
-        failed = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-        if failed:
+        if failed := status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             _log.error(_FAILED, exc_info=exc)
         elif self._on_broken is not None:
             self._on_broken(bool(self._is_http2))

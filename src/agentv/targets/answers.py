@@ -1,7 +1,5 @@
 """Convert the output of users' programs and functions to a response: text, messages, or an object with metrics."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -63,8 +61,7 @@ def _messages_key(data: dict[str, Any]) -> str | None:
 
 def response_from_object(data: dict[str, Any]) -> Response:
     """Convert an answer object, including its `token_usage`, `cost_usd` and `duration_ms`."""
-    key = _messages_key(data)
-    if key is not None:
+    if (key := _messages_key(data)) is not None:
         messages = _messages(data[key], key)
     else:
         text = data["text"]
@@ -165,8 +162,7 @@ def _usage(data: Any) -> TokenUsage | None:
 
 
 def _number(data: dict[str, Any], key: str) -> float | None:
-    value = data.get(key)
-    if value is None:
+    if (value := data.get(key)) is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         raise _invalid(f"'{key}' must be a non-negative number")

@@ -121,8 +121,7 @@ class Targets:
 
     def pick(self, names: Iterable[str] = ()) -> tuple[str, ...]:
         """Return the named targets, else `default`, else the only target. Raises UsageError if that selects none."""
-        selection = tuple(dict.fromkeys(names))
-        if selection:
+        if selection := tuple(dict.fromkeys(names)):
             for name in selection:
                 self._written(name)
             return selection
@@ -142,8 +141,7 @@ class Targets:
 
     def get(self, name: str) -> Target:
         """Return a target's settings with all variables filled in."""
-        settings = self._settings.get(name)
-        if settings is None:
+        if (settings := self._settings.get(name)) is None:
             settings = self._settings[name] = self._read(name)
         return settings
 
@@ -170,8 +168,7 @@ class Targets:
         }
         for candidate in (entry, filled):
             problems = Problems()
-            settings = self._parse(name, candidate, variables, problems)
-            if settings is not None:
+            if (settings := self._parse(name, candidate, variables, problems)) is not None:
                 return settings
         raise self._error(placed(problems.errors, index))
 
@@ -221,8 +218,7 @@ class Targets:
     def _read(self, name: str) -> Target:
         index, entry = self._followed(name)
         problems = Problems()
-        settings = self._parse(name, entry, self._variables, problems)
-        if settings is not None:
+        if (settings := self._parse(name, entry, self._variables, problems)) is not None:
             for complaint in settings.complaints():
                 problems.error((), f"Target '{name}': {complaint}")
             for other in settings.fallback_targets:

@@ -1,7 +1,5 @@
 """Check targets with one small call each, and model APIs with a second one in the form that judges need."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The command target: a shell command per case, with placeholders for the prompt and files."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

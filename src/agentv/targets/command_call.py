@@ -204,8 +204,7 @@ class CommandResponder:
         if self._health is None:
             self._health = asyncio.ensure_future(self._check(self._settings.healthcheck, request))
         # Shielded, because other calls wait for the same check if this one is cancelled.
-        problem = await asyncio.shield(self._health)
-        if problem:
+        if problem := await asyncio.shield(self._health):
             raise TargetFailure("process", f"The health check failed: {problem}")
 
     async def _check(self, check: Healthcheck, request: Request) -> str:

@@ -58,8 +58,7 @@ def render_text(template: str, names: Mapping[str, Any]) -> str:
 def render_data(value: Any, names: Mapping[str, Any]) -> Any:
     """Render every string in JSON data. A string that is just `{{ name }}` becomes the value itself, of any type."""
     if isinstance(value, str):
-        name = _ONE_NAME.fullmatch(value.strip())
-        if name is None:
+        if (name := _ONE_NAME.fullmatch(value.strip())) is None:
             return render_text(value, names)
         result = value_at(names, name[1])
         if result is MISSING:
@@ -190,8 +189,7 @@ class Http(Target, frozen=True, kw_only=True):
 
     def open(self, home: str) -> Responder:  # noqa: ARG002
         """Open the endpoint."""
-        complaints = self.complaints()
-        if complaints:
+        if complaints := self.complaints():
             raise UsageError(f"Target '{self.name}': {complaints[0]}")
         return HttpResponder(self)
 

@@ -1,7 +1,5 @@
 """The Python target: a user's function."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType

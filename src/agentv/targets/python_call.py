@@ -1,7 +1,5 @@
 """Call a user's function as a target, and read the value it returns."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import os

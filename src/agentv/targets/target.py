@@ -252,8 +252,7 @@ class ModelApi(Target, frozen=True, kw_only=True):
 
     def open_tools(self, home: str) -> "Toolbox | None":
         """Open the tools that run on this machine; None if there are none. Raises UsageError."""
-        tools = local_tools(self.tools)
-        if not tools:
+        if not (tools := local_tools(self.tools)):
             return None
         from agentv.targets.tools.toolbox import open_toolbox  # late: few targets run tools
 

@@ -1,7 +1,5 @@
 """The commands, code, hosts and variables that an entry of a targets file uses, as written and without running it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

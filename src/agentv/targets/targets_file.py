@@ -1,7 +1,5 @@
 """Validate a parsed targets file against the providers' settings, without the environment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -241,8 +239,7 @@ def _other_targets(entry: dict[str, Any], path: KeyPath) -> Iterator[tuple[KeyPa
 
 
 def _is_text(entry: dict[str, Any], key: str, path: KeyPath, problems: Problems) -> bool:
-    value = entry.get(key)
-    if value is None:
+    if (value := entry.get(key)) is None:
         problems.missing((*path, key))
     elif not isinstance(value, str):
         problems.wrong_type((*path, key), "a string", value)
@@ -277,8 +274,7 @@ def _check_settings(entry: dict[str, Any], path: KeyPath, problems: Problems) ->
 
 def find_provider(provider: str, path: KeyPath, problems: Problems) -> type[Target] | None:
     """Return a provider's class; None if it is in a file, or after noting an error."""
-    canonical = TARGETS.canonical(provider)
-    if canonical is None:
+    if (canonical := TARGETS.canonical(provider)) is None:
         problems.error((*path, "provider"), f"Unknown provider '{provider}'", TARGETS.suggestion(provider))
         return None
     kind: type[Target] | None = None if ".py:" in canonical else TARGETS.find(canonical)

@@ -1,7 +1,5 @@
 """Targets that work in the workspace of a job: files that they add to it, and Agent Skills installed for them."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

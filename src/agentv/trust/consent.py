@@ -1,7 +1,5 @@
 """Let files outside the project run programs only if the user trusts them: remembered, asked, or by an option."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import stat
@@ -137,8 +135,7 @@ def _is_accepted(real: str, inventory: Inventory) -> bool:
     if load_policy().programs == "allow":
         grant(folder_to_trust(real))
         return True
-    folder = memory.is_remembered(real, inventory)
-    if folder is not None:
+    if (folder := memory.is_remembered(real, inventory)) is not None:
         grant(folder)
     return folder is not None
 

@@ -1,7 +1,5 @@
 """Read `.env`, if the folder that has it is trusted."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path
@@ -66,8 +64,7 @@ def read_dotenv(text: str, path: str = ".env") -> dict[str, str]:
     values: dict[str, str] = {}
     position = 0
     while position < len(text):
-        entry = _ENTRY.match(text, position)
-        if entry is None:
+        if (entry := _ENTRY.match(text, position)) is None:
             # Do not show the line: it may contain a secret.
             line = text.count("\n", 0, position) + 1
             hint = "Write KEY=VALUE, put quotes around values with spaces, and close every quote"

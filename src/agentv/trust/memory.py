@@ -1,7 +1,5 @@
 """Remembered trust: the folders that the user trusted, with hashes of the files in them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -173,8 +171,7 @@ def _snapshot(root: str, inventory: Inventory) -> dict[str, str]:
     commands = "\n".join(use.value for use in inventory.running)
     try:
         paths = [path for path in _files_below(root) if path not in datasets]
-        is_small = _is_small(paths)
-        if not is_small:
+        if not (is_small := _is_small(paths)):
             hashes[_IN_PART] = ""
         for path in (*paths, *sorted(used_files)):
             is_read = is_small or os.path.basename(path) in commands or _can_execute(path)

@@ -1,7 +1,5 @@
 """The user's policy: limits on programs, sandboxes and hosts that no project can weaken."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -113,8 +111,7 @@ def _users_policy() -> Policy:
 @lru_cache(maxsize=16)
 def _read(path: str, modified: int, size: int) -> Policy:  # noqa: ARG001  # a changed file is read again
 
-    data = parse_yaml_file(path)
-    if data is None:
+    if (data := parse_yaml_file(path)) is None:
         return Policy()
     problems = Problems()
     if not isinstance(data, dict):

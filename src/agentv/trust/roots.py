@@ -1,7 +1,5 @@
 """Trusted folders: the project of the working directory, and the folders that the user trusts for this command."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator

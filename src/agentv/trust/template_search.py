@@ -1,7 +1,5 @@
 """What in a template of a workspace needs trust: settings that tools execute on their own, and links out of it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """`agentv compare`: compare runs case by case."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import partial

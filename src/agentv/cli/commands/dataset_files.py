@@ -1,7 +1,5 @@
 """`agentv cases` and `validate`: print and check datasets."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import sys
@@ -175,8 +173,7 @@ def _print_human(report: Report, quiet: bool) -> None:
         _print_finding(finding)
     if quiet:
         return
-    uses = Inventory(report.uses or ())
-    if uses:
+    if uses := Inventory(report.uses or ()):
         output.message(f"A run would use {uses.totals}:")
     for line in uses.lines():
         output.message(f"  {line}")

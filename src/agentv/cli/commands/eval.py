@@ -103,8 +103,7 @@ def _warn_of_gated_mocks(plan: RunPlan) -> None:
         return
     own = (entry for source in plan.cases.sources for entry in source.format.targets(source))
     echoes = {entry["name"] for entry in own if entry.get("provider") == "mock"}
-    mocks = [f"'{name}'" for name in names if name not in echoes]
-    if mocks:
+    if mocks := [f"'{name}'" for name in names if name not in echoes]:
         which = f"target {mocks[0]} is a mock" if len(mocks) == 1 else f"targets {', '.join(mocks)} are mocks"
         output.warn(f"The gate checks canned answers: {which}.")
 

@@ -1,7 +1,5 @@
 """`agentv init`, `schema` and `completion`: create a project, print schemas and completion scripts."""
 
-from __future__ import annotations
-
 import sys
 from importlib.resources import files
 from pathlib import Path

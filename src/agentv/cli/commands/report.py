@@ -3,8 +3,6 @@
 The arguments are declared here, because each report format adds a flag.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator
@@ -132,8 +130,7 @@ def _export(run: RunStore, endpoint: str, quiet: bool) -> None:
 def _for_github(run: RunStore, figures: Figures, quiet: bool) -> None:
     for line in notes_of(run):
         output.echo_workflow_command(line)
-    file = os.environ.get(STEP_SUMMARY)
-    if file:
+    if file := os.environ.get(STEP_SUMMARY):
         append_step_summary(run, figures, file)
     elif not quiet:
         output.note(f"{STEP_SUMMARY} is not set; skipping the step summary")

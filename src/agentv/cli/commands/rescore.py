@@ -1,7 +1,5 @@
 """`agentv rescore`: score the stored answers of a run again and print what changed."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from contextlib import closing

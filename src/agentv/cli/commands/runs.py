@@ -1,7 +1,5 @@
 """`agentv runs`: list and tag runs, show their trend, remove old ones."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
@@ -48,8 +46,7 @@ def print_trend(args: TrendArguments) -> None:
     """Print means over time."""
     from agentv.comparison.trend import series_data, series_of  # late: it imports numpy
 
-    all_series = series_of(_found(args))
-    if not all_series:
+    if not (all_series := series_of(_found(args))):
         output.note("No matching runs with scores")
     for number, series in enumerate(all_series):
         if args.as_json:
@@ -156,7 +153,6 @@ def _moment(text: str) -> datetime:
 
 
 def _age(text: str, option: str) -> timedelta:
-    match = re.fullmatch(r"(\d{1,5})([hdw])", text)
-    if match is None:
+    if (match := re.fullmatch(r"(\d{1,5})([hdw])", text)) is None:
         raise UsageError(f"{option} takes hours, days or weeks such as 36h, 30d or 8w, got {text!r}")
     return timedelta(**{_UNITS[match[2]]: int(match[1])})

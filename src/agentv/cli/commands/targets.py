@@ -1,7 +1,5 @@
 """`agentv targets`: list the targets of a project, or check them with a call."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import Any

@@ -90,8 +90,7 @@ class CaseBuilder(msgspec.Struct):
             metadata, tags = shared_metadata, shared_tags
             # Most rows have two texts and nothing else.
             if type(input) is not str or type(expected) is not str or row.metadata is not None or row.tags is not None:
-                values = self._plain_values(row)
-                if values is None:
+                if (values := self._plain_values(row)) is None:
                     return offset
                 expected, metadata, tags = values
             if not id or id.isspace():
@@ -163,8 +162,7 @@ class CaseBuilder(msgspec.Struct):
     def _refused(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase | None:
         """Build a case that cannot be run, with what can be read of it. It has the jobs that it would have had."""
         ignored = Problems()
-        case = self.build({**row, "case_error": None}, place, offset, ignored)
-        if case is None:
+        if (case := self.build({**row, "case_error": None}, place, offset, ignored)) is None:
             problems += ignored
             return None
         problems += (problem for problem in ignored if problem.path == ("id",))
@@ -202,8 +200,7 @@ class CaseBuilder(msgspec.Struct):
         return ""
 
     def _outcome(self, row: dict[str, Any], problems: Problems) -> str:
-        keys = [key for key in OUTCOME_KEYS if row.get(key) is not None]
-        if not keys:
+        if not (keys := [key for key in OUTCOME_KEYS if row.get(key) is not None]):
             if not self._may_lack_outcome(row):
                 problems.missing(("expected_outcome",), self._required_fields(row))
             return ""

@@ -4,8 +4,6 @@
 `.agentv/assertions` or `.agentv/graders` runs that script as a code judge.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import suppress

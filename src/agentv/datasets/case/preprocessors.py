@@ -1,7 +1,5 @@
 """The `preprocessors` of a dataset, which apply to all of its judges that read files of answers."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Prompt templates that turn a row's variables into messages, as in AgentMark. Values are inserted, never rendered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -41,8 +39,7 @@ class Prompt(msgspec.Struct, frozen=True):
         try:
             return tuple(_rendered(message, exact) for message in self.messages)
         except minijinja.TemplateError as error:
-            missing = missing_name(error, self.names, variables)
-            if missing is None:
+            if (missing := missing_name(error, self.names, variables)) is None:
                 problems.error(path, f"Cannot render the prompt: {first_line(error)}")
             else:
                 hint = did_you_mean(missing, variables) or f"The row has: {', '.join(variables) or 'no variables'}"

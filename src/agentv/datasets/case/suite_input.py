@@ -1,7 +1,5 @@
 """What the cases of a suite share: messages before each case's own, files before its text, and the cluster."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The turns of a conversation, and the settings of AgentV (TypeScript) for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from agentv.datasets.case.header import read_evaluators

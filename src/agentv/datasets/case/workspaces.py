@@ -1,7 +1,5 @@
 """Read the `workspace` of a suite or a case, inline or from a file of its own."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import Any

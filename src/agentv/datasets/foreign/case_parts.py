@@ -1,7 +1,5 @@
 """Parts of a case as the data of other tools, and the parts that such a tool has no field for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Map the fields of any record to a case: `input=question,expected_output=answers[0],contains_all=must_contain`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
@@ -139,8 +137,7 @@ def parse_map(text: str, *, needs_input: bool = True) -> FieldMap:
     paths: dict[str, str] = {}
     place = 0
     while place < len(text):
-        match = _PAIR.match(text, place)
-        if match is None:
+        if (match := _PAIR.match(text, place)) is None:
             raise UsageError(f"--map: cannot read '{text[place:]}'", hint=f"For example: {EXAMPLE}")
         paths[match[1]] = match[2]
         place = match.end()

@@ -4,8 +4,6 @@ Each format is one module and one entry of `FORMATS`. It defines `fits` and `row
 cases are part of a document. Keys without a counterpart go to `metadata`; what cannot be kept is a loss.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -301,8 +299,7 @@ def _record_file(path: str, modified: int, size: int) -> RecordFile:  # noqa: AR
 
 def sample_of(file: RecordFile) -> list[Any]:
     """Return the first records of a file; computed once for all formats."""
-    sample = file.__dict__.get("sampled")
-    if sample is None:
+    if (sample := file.__dict__.get("sampled")) is None:
         try:
             sample = file.sample()
         except DatasetError:

@@ -1,7 +1,5 @@
 """Records of any shape, in any kind of file, with a field map: given by `--map`, in a sidecar, or by our own names."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice

@@ -1,7 +1,5 @@
 """Read the records of JSON, JSON Lines, YAML, TOML and table files, each with its line. The content decides."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """Recorded sessions as cases: what the user asked, and the recorded answers as references."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any

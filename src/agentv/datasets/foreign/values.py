@@ -1,7 +1,5 @@
 """Convert values of other tools: messages, tool calls, texts, lists in cells, and what is left for metadata."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -228,8 +226,7 @@ def reference_of(value: Any, lose: Lose) -> Any:
 
 def split_conversation(messages: list[dict[str, Any]], lose: Lose) -> dict[str, Any]:
     """Return the input and the turns of a conversation. The target writes its own replies."""
-    users = [index for index, message in enumerate(messages) if message["role"] == "user"]
-    if not users:
+    if not (users := [index for index, message in enumerate(messages) if message["role"] == "user"]):
         raise ValueError("The conversation has no user message")
     if any(message["role"] in ("assistant", "tool") for message in messages):
         lose("recorded replies in a conversation: the target writes its own")

@@ -1,7 +1,5 @@
 """Cases that a YAML document reads from other files: `tests: ./file`, `tests: ./folder` and `file://` items."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from typing import Any

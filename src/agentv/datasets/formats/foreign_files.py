@@ -1,7 +1,5 @@
 """Recognize files of other tools, for error messages that name what a file is."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Collection

@@ -234,8 +234,7 @@ def _line_problems(line: Line, is_agentmark: bool) -> Problems:
     problems = Problems()
     if line is None:
         return problems
-    text = line.strip(_BLANK)
-    if not text:
+    if not (text := line.strip(_BLANK)):
         if is_agentmark:
             problems.error((), "AgentMark datasets must not contain blank lines", "Remove the line")
         return problems

@@ -1,7 +1,5 @@
 """The YAML dataset format: one mapping with a list of cases under one of its keys."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -302,14 +300,12 @@ def _with_name(document: Document, name: str) -> bytes | None:
 
 
 def _missing_list_hint(path: str, data: Map) -> str:
-    data_paths = formats.data_files(path)
-    if data_paths:
+    if data_paths := formats.data_files(path):
         noun = "that file" if len(data_paths) == 1 else "those files"
         return f"This is the sidecar of {', '.join(data_paths[:3])}: pass {noun} instead"
     if other := hint_for(path, b"", data):
         return other
-    near = next((key for key in data if nearest(key, CASE_LIST_KEYS)), None)
-    if near:
+    if near := next((key for key in data if nearest(key, CASE_LIST_KEYS)), None):
         return f"Did you mean '{nearest(near, CASE_LIST_KEYS)}' instead of '{near}'?"
     return f"List the cases under 'evalcases:' ({', '.join(CASE_LIST_KEYS[1:])} also work)"
 

@@ -4,8 +4,6 @@ Only answers whose evaluators wait for something, such as a judge, are stored. E
 other machines return answers whose judge is down to the driver, which stores them.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import suppress

@@ -43,11 +43,7 @@ async def live_answer(
             answer = answer_to(request, response, request.attempt)
         except TargetFailure as failure:
             answer = Answer(
-                request=request,
-                response=None,
-                failure=failure,
-                attempts=request.attempt,
-                metrics=_metrics_of(failure),
+                request=request, response=None, failure=failure, attempts=request.attempt, metrics=_metrics_of(failure)
             )
     if request.job_workspace is not None:
         try:
@@ -79,8 +75,7 @@ def given_answer(job: Job, preset: GivenAnswer, request: CaseRequest) -> Answer:
             return Answer(request=request, response=None, failure=failure, attempts=0)
         request = final_request(request, replies)
     answer = answer_to(request, preset.response, 1)
-    record = preset.record
-    if record is None:
+    if (record := preset.record) is None:
         return msgspec.structs.replace(answer, value=preset.value)
     return msgspec.structs.replace(
         answer,

@@ -1,7 +1,5 @@
 """Decide which records of an earlier run are carried over, and why the other jobs run again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -47,8 +45,7 @@ class CarriedAnswers:
 
     def decide(self, job: Job) -> Decision:
         """Decide whether the earlier record of a job is carried over."""
-        record = self._store.get(job.key)
-        if record is None:
+        if (record := self._store.get(job.key)) is None:
             return Decision("not in the earlier run", job)
         if record.status == "error":
             error = record.error

@@ -1,7 +1,5 @@
 """Rescore the answers of an earlier run: call no target, and run only the evaluators that changed."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections import Counter
@@ -106,8 +104,7 @@ class RescoredAnswers(AnswerSource):
         answer = self.stored.of(job)
         if not answer.is_scorable:
             return self._kept_whole(job, answer.record, "has no answer to score")
-        problem = self._input_change(job)
-        if problem:
+        if problem := self._input_change(job):
             return Decision(problem, job, self._unscored(job, problem))
         try:
             response, value = answer.response, self._value_of(job, answer)

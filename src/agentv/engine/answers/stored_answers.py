@@ -1,7 +1,5 @@
 """The answers and cases of an earlier run. Records are read from disk when needed, not kept in memory."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Callable, Iterator
@@ -241,8 +239,7 @@ class StoredCases:
 
     def _builder(self, dataset: str, path: str) -> tuple[CaseBuilder, Origin]:
         """Return the builder and origin of a dataset's cases; evaluator files are looked up next to the dataset."""
-        entry = self._builders.get((dataset, path))
-        if entry is None:
+        if (entry := self._builders.get((dataset, path))) is None:
             folder = os.path.dirname(path) or "."
             folder = folder if os.path.isdir(folder) and is_trusted(folder) else "."
             root = project_root(folder)
@@ -256,8 +253,7 @@ class StoredCases:
 
 def _expected(data: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return the expected output in dataset form: structured data is unwrapped from its message."""
-    expected = data.get("expected_output")
-    if not expected:
+    if not (expected := data.get("expected_output")):
         return []
     content = expected[0].get("content") if len(expected) == 1 else None
     is_data = isinstance(content, list) and not all(isinstance(part, dict) and "type" in part for part in content)
@@ -298,10 +294,7 @@ def _part(part: Any) -> Any:
 
 
 def cases_to_rescore(
-    options: RescoreOptions,
-    answers: StoredAnswers,
-    warn: Callable[[DatasetWarning], None],
-    note: Callable[[str], None],
+    options: RescoreOptions, answers: StoredAnswers, warn: Callable[[DatasetWarning], None], note: Callable[[str], None]
 ) -> CaseSource | StoredCases:
     """Return the cases at the named paths, else of the run's datasets, else those stored in the run folder."""
     paths = options.paths or (() if options.stored_cases else _existing_datasets(answers))

@@ -1,7 +1,5 @@
 """Findings of `agentv validate`: problems with their locations in files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

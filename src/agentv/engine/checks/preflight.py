@@ -310,8 +310,7 @@ class Preflight:
     def _needs_of(self, spec: EvaluatorSpec, path: KeyPath, name: str) -> Generator[Problem, None, SpecNeeds]:
         """Return the requirements of an evaluator; yield its problems the first time. `name` is its name in results."""
         key = (spec, self._case.place.origin.base_dir)  # the files it names are looked up from that folder
-        needs = self._checked.get(key)
-        if needs is None:
+        if (needs := self._checked.get(key)) is None:
             self._checked.make_room(self._case)
             needs = self._checked[key] = SpecNeeds()
             problems = [*self._spec_problems(spec, (), needs, None)]

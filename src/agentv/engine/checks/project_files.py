@@ -1,7 +1,5 @@
 """The targets and defaults that the datasets of a folder use, read without running anything."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Find and check targets files and configuration files, and name those of other tools that are not read."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Sequence

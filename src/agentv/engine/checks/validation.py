@@ -1,7 +1,5 @@
 """Validate the datasets, targets files and configuration files of a project: check every case, collect all problems."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -69,8 +67,7 @@ def _validated(paths: Sequence[str], options: Options) -> Report:
     report.add(sink.findings)
     projects: dict[str, ProjectFiles] = {}
     for source in sources:
-        project = projects.get(source.folder)
-        if project is None:
+        if (project := projects.get(source.folder)) is None:
             project = projects[source.folder] = ProjectFiles(source.folder, project_root(source.folder))
             notes = unsafe_settings(source.folder, project.config_file)
             report.notes += (note for note in notes if note not in report.notes)
@@ -239,8 +236,7 @@ def _collapsed(findings: list[Finding]) -> list[Finding]:
     result: list[Finding] = []
     for finding in findings:
         if _lacks_outcome(finding):
-            count = counts.pop((finding.path, finding.hint), 0)
-            if not count:
+            if not (count := counts.pop((finding.path, finding.hint), 0)):
                 continue
             if count > 1:
                 finding = msgspec.structs.replace(finding, message=f"{finding.message} (in {count:,} cases)")

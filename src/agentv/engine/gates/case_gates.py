@@ -121,8 +121,7 @@ def judge_cases(gates: CaseGates, sources: Sequence[Source], results: Iterable[R
 def _low_cases(gates: CaseGates, means: CaseMeans) -> Iterator[str]:
     if gates.min_score is None:
         return
-    scores = dict(means)
-    if scores:
+    if scores := dict(means):
         yield from _below(scores, gates.min_score, f"--min-score {gates.min_score:g}")
     else:
         yield f"No case was scored, required: {gates.min_score:g} for each of them (--min-score)"
@@ -150,8 +149,7 @@ def _failed_suites(failures: Mapping[str, Mapping[str, None]]) -> Iterator[str]:
 
 
 def _below(scores: Mapping[CaseName, float], least: float, limit: str) -> Iterator[str]:
-    low = [name for name, mean in scores.items() if round(mean, 12) < least]
-    if low:
+    if low := [name for name, mean in scores.items() if round(mean, 12) < least]:
         some = ", ".join(f"{name.eval_id} ({name.target}: {scores[name]:.3f})" for name in low[:_MOST_NAMED])
         more = f" and {len(low) - _MOST_NAMED} more" if len(low) > _MOST_NAMED else ""
         yield f"{len(low)} of {plural(len(scores), 'case')} scored below {limit}: {some}{more}"

@@ -1,7 +1,5 @@
 """Decide the exit code of a run: why it stopped, and which gates failed. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -97,8 +95,7 @@ class ErrorWatch:
 
         Records from before the run was resumed do not show whether a server can be reached now.
         """
-        error = result.error
-        if error is None:
+        if (error := result.error) is None:
             self._has_ended = self._has_ended or not is_earlier
             return None
         self._errors += 1

@@ -1,7 +1,5 @@
 """Field accuracy: compare the fields of a JSON answer with those of the expected output."""
 
-from __future__ import annotations
-
 import math
 import re
 from datetime import date
@@ -176,16 +174,14 @@ class FieldAccuracy(Evaluator, frozen=True, kw_only=True):
         details: dict[str, float] = {}
         counted: list[tuple[float, float]] = []
         for rule in self.fields:
-            outcome = _outcome(rule, value_at(answer, rule.path), values[rule.path])
-            if outcome is None:
+            if (outcome := _outcome(rule, value_at(answer, rule.path), values[rule.path])) is None:
                 hits.append(f"{rule.path}: missing, but optional")
                 continue
             score, sentence = outcome
             (hits if score >= _NEAR else misses).append(cut(sentence))
             details[rule.path] = score
             counted.append((rule.weight, score))
-        total = math.fsum(weight for weight, _ in counted)
-        if not total:
+        if not (total := math.fsum(weight for weight, _ in counted)):
             return Score(0.0, tuple(hits), (*misses, "the answer has none of the fields that count"), details=details)
         if self.aggregation == "all_or_nothing":
             mean = float(all(score >= 1 for weight, score in counted if weight))

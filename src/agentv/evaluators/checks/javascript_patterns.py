@@ -1,7 +1,5 @@
 """Translate regular expressions of JavaScript to Python. Without the flag `u`, JavaScript matches UTF-16 code units."""
 
-from __future__ import annotations
-
 import re
 
 _SPACE = r"\t\n\v\f\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -127,8 +125,7 @@ def _class(text: str, position: int) -> tuple[str, int]:
     position += negated
     items: list[str] = []
     while not text.startswith("]", position):
-        item = _CLASS_ITEM.match(text, position)
-        if item is None:
+        if (item := _CLASS_ITEM.match(text, position)) is None:
             raise ValueError("a class of characters without an end")
         # Next to a class such as \\w, a hyphen is a character and makes no range.
         is_hyphen = item[0] == "-" and (_NAMED_CLASS.match(text, position - 2) or _NAMED_CLASS.match(text, item.end()))

@@ -1,7 +1,5 @@
 """Limits on the time, cost, tokens and calls of an answer."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Similarity of the answer to a text: by characters, words or embeddings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import ClassVar, Literal

@@ -1,7 +1,5 @@
 """Checks of the answer's text: what it contains, starts or ends with, equals, or matches."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -139,8 +137,7 @@ class ContainsAny(_ListCheck, frozen=True, kw_only=True, dict=True):
     def score(self, judgement: Judgement) -> Score:
         """Score 1 if any text is found, otherwise 0."""
         matches = self._found(judgement)
-        text = next((text for text, is_found in matches if is_found), None)
-        if text is not None:
+        if (text := next((text for text, is_found in matches if is_found), None)) is not None:
             return passed(f"contains {quoted(text)}")
         return missed(cut(f"contains none of {', '.join(quoted(text) for text, _ in matches)}"))
 
@@ -235,8 +232,7 @@ class Regex(AgainstReference, frozen=True, kw_only=True, dict=True):
 
     def complaints(self) -> list[str]:
         """Unknown flags, or a pattern that is blank or does not compile."""
-        unknown = sorted(set(self.flags) - set(FLAGS) - set(NO_EFFECT))
-        if unknown:
+        if unknown := sorted(set(self.flags) - set(FLAGS) - set(NO_EFFECT)):
             return [f"Unknown regex flag '{unknown[0]}' in 'flags'; known flags: {', '.join(FLAGS)}"]
         if self.value == "":
             return [f"'value' {BLANK}"]

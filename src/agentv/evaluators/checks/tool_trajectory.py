@@ -1,7 +1,5 @@
 """Check which tools were called, how often, in what order and with which arguments, and which skills were used."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -156,8 +154,7 @@ class ToolTrajectory(Evaluator, frozen=True, kw_only=True):
         aligned: Pairs = []
         upcoming = enumerate(calls)
         for number, item in enumerate(expected):
-            at = next((at for at, call in upcoming if self._matches(item, call)), None)
-            if at is None:
+            if (at := next((at for at, call in upcoming if self._matches(item, call)), None)) is None:
                 break
             aligned.append((number, at))
         return aligned

@@ -1,7 +1,5 @@
 """Judges in user code: a program that reads the answer as JSON and prints a score, or a Python function."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket
@@ -97,8 +95,7 @@ class CodeJudge(SandboxedEvaluator, frozen=True, kw_only=True):
         async with host_of(judgement) as host, self._access(host, judgement, confinement) as variables:
             limits: dict[str, Any] = {"memory_mb": self.memory_mb, "confinement": confinement}
             program = Program.of(self, judgement, variables=variables, exit_hint=_EXIT_HINT, **limits)
-            file = warm_script(self.script, program.cwd)
-            if file is not None:
+            if (file := warm_script(self.script, program.cwd)) is not None:
                 setup = Setup(
                     reference=f"{os.path.basename(file)}:{SCRIPT_FUNCTION}",
                     path=file,

@@ -1,7 +1,5 @@
 """The exit code of a program as a score: run tests, a linter or any other check on an answer and its workspace."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from typing import Annotated

@@ -134,8 +134,7 @@ class JudgeWorker(msgspec.Struct):
             os.environ["TMPDIR"] = os.path.join(self._limits.scratch, str(os.getpid()))
             os.mkdir(os.environ["TMPDIR"], 0o700)
         for countdown in reversed(range(self._limits.judgements)):
-            body = self._channel.receive()
-            if body is None:
+            if (body := self._channel.receive()) is None:
                 return
             payload, variables = _decode(body)
             os.environ.update(variables)
@@ -327,8 +326,7 @@ class ForkServer:
             self._control.close()
             os.dup2(output, 1)
             os.dup2(output, 2)
-            random = sys.modules.get("random")
-            if random is not None:
+            if (random := sys.modules.get("random")) is not None:
                 random.seed()  # otherwise every process would draw the same numbers
             JudgeWorker(*self._work, Channel(channel), output).serve()
             code = 0
@@ -355,8 +353,7 @@ def _ended_child() -> tuple[int, int] | None:
             pid, status = os.waitpid(-1, os.WNOHANG)
             _kill_group(pid)
             return (pid, status) if pid else None
-        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if ended is None:
+        if (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
             return None
         _kill_group(ended.si_pid)
         return os.waitpid(ended.si_pid, 0)

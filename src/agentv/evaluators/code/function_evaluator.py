@@ -1,7 +1,5 @@
 """A Python function as an evaluator, for `agentv.evaluate`: called in the process of the run."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os

@@ -3,8 +3,6 @@
 A judging process imports this module, so its imports must stay small.
 """
 
-from __future__ import annotations
-
 import inspect
 import textwrap
 from collections.abc import Callable

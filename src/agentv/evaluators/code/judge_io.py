@@ -3,8 +3,6 @@
 The judging processes import this module, so its imports must stay small.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from numbers import Real
@@ -49,8 +47,7 @@ def score_in(data: dict[str, Any], source: str = "The program", verb: str = "pri
     assertions = _first(data, "assertions", "checks")
     passed_texts, failed_texts, fraction = checked_assertions(assertions, of)
     verdict = _verdict_in(data, of)
-    value = _first(data, "score")
-    if value is None:
+    if (value := _first(data, "score")) is None:
         value = fraction if verdict is None else float(verdict == "pass")
     if value is None:
         raise EvaluatorFailure(f"{source} {verb} no 'score': {quoted(data)}")
@@ -112,8 +109,7 @@ def read_score(printed: str) -> Score:
     if not isinstance(data, dict):
         what = f"{quoted(printed)}{reason}" if printed.strip() else "nothing"
         raise EvaluatorFailure(f"The program must print a JSON object with a score, but printed {what}")
-    twice = repeated_key(printed)
-    if twice is not None:
+    if (twice := repeated_key(printed)) is not None:
         # A program that pastes the answer into its output lets the answer add a second score.
         raise EvaluatorFailure(f"The program printed the key {quoted(twice)} twice in one object", suspicious=True)
     return score_in(data)

@@ -3,8 +3,6 @@
 The judging processes import this module, so its imports must stay small.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

@@ -66,8 +66,7 @@ def workspace_confinement(sandbox: Sandbox, judgement: Judgement) -> Confinement
 
 def available_confinement(sandbox: Sandbox, with_proxy: bool = False, engine: str = "auto") -> Confinement | None:
     """Return the isolation of this machine. If there is none, raises EvaluatorFailure or, if it is optional, None."""
-    problem = _sandbox_problem(with_proxy, engine)
-    if not problem:
+    if not (problem := _sandbox_problem(with_proxy, engine)):
         return methods.confinement_by(engine)
     if sandbox == "required":
         raise EvaluatorFailure(f"'sandbox: required' is not possible on this machine: {problem}")

@@ -1,7 +1,5 @@
 """Find the names that a Python file defines by parsing it, without running it."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,8 +26,7 @@ def function_reference(path: KeyPath, function: str) -> FileReference:
 def transform_references(transform: Any) -> Iterator[FileReference]:
     """Yield the references to the functions and the JavaScript of a transform, or of several in a list."""
     for function in functions_of(transform):
-        script = script_file(function)
-        if script is None:
+        if (script := script_file(function)) is None:
             yield function_reference(("transform", "function"), function)
         else:
             yield FileReference(("transform", "function"), script[0], _file_check(script[0]))

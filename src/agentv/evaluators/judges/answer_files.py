@@ -1,7 +1,5 @@
 """Files in an answer, converted to text for a judge by the entry's `preprocessors`."""
 
-from __future__ import annotations
-
 import mimetypes
 import os
 from collections.abc import Iterator, Sequence
@@ -139,7 +137,6 @@ async def _printed(preprocessor: Preprocessor, stdin: bytes, judgement: Judgemen
         confinement=confinement_for("limits", judgement),
         noun=f"The preprocessor for '{preprocessor.type}'",
     )
-    text = (await program.run(stdin)).strip()
-    if not text:
+    if not (text := (await program.run(stdin)).strip()):
         raise EvaluatorFailure(f"{program.noun} printed no text")
     return text

@@ -5,8 +5,6 @@ texts and occurs in none of them, so no text can end its block. Custom prompts h
 of them occurs in an inserted text, it is broken up.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

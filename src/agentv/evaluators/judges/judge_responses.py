@@ -85,8 +85,7 @@ def _whole_verdict(value: dict[str, Any], form: ResponseFormat[Value]) -> Value:
 def _only_verdict(text: str, form: ResponseFormat[Value]) -> Value:
     """Return the last verdict in a response with other text, if all its verdicts agree."""
     quotations = Quotations(form.quoted)
-    objects = _objects_after_thinking(text, quotations)
-    if not objects:
+    if not (objects := _objects_after_thinking(text, quotations)):
         raise UnusableResponse("it is empty" if not text.strip() else "it has no complete JSON object")
     verdicts: list[Value] = []
     problem: UnusableResponse | None = None
@@ -109,8 +108,7 @@ def _only_verdict(text: str, form: ResponseFormat[Value]) -> Value:
 
 def _objects_after_thinking(text: str, quotations: Quotations) -> list[Any]:
     """Return the objects after the judge's thinking. A closing tag inside an object does not end the thinking."""
-    thought = _end_of_thinking(text)
-    if not thought:
+    if not (thought := _end_of_thinking(text)):
         own = objects_in(text, quotations.length_at)
         return [] if _THINKING_BEGINS.match(text) else [value for _, value in own]
     after = [value for end, value in objects_in(text, quotations.length_at) if end > thought]

@@ -1,7 +1,5 @@
 """The LLM judge and its presets: a model scores the answer against the case's expectations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, ClassVar

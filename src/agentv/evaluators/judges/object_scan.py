@@ -4,8 +4,6 @@ An object counts only if it is complete and not part of another value. Text insi
 may be a quotation in one of its strings. A brace that does not start an object, as in `{a, b}`, is ordinary text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -56,13 +54,11 @@ def objects_in(text: str, quoted_length: Callable[[str, int], int] | None = None
     position = text.find("{")
     rescues = MOST_RESCUES
     while position >= 0:
-        start = _START.match(text, position)
-        if start is None:
+        if (start := _START.match(text, position)) is None:
             position = text.find("{", position + 1)
             continue
         end = _closing(_STRING_OR_BRACE, text, position)
-        value = _decoded(text[position:end])
-        if value is None:
+        if (value := _decoded(text[position:end])) is None:
             # Broken: the strings may begin and end elsewhere than they seem to.
             end = max(end, _closing(_BRACE, text, position))
             if quoted_length is not None and rescues:

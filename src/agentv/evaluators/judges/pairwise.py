@@ -1,7 +1,5 @@
 """The pairwise judge: is the answer better than another one? Judged twice, with the positions swapped."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any, ClassVar

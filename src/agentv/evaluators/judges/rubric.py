@@ -1,7 +1,5 @@
 """Rubrics: criteria that a judge checks individually, each satisfied or not, or scored from 0 to 10."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence

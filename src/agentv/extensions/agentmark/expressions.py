@@ -1,7 +1,5 @@
 """Expressions of AgentMark's templates: a part of JavaScript's, with its values and the built-in filters."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -63,10 +61,8 @@ class _Parser:
     def _advance(self) -> str:
         """Go to the next token, and return the current one."""
         current = self.token
-        match = _TOKEN.match(self._code, self._position)
-        if match is None:
-            rest = self._code[self._position :].strip()
-            if rest:
+        if (match := _TOKEN.match(self._code, self._position)) is None:
+            if rest := self._code[self._position :].strip():
                 self.token = rest[0]
                 raise self.problem()
             self._kind = self.token = ""

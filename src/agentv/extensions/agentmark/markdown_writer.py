@@ -1,7 +1,5 @@
 """Write nodes as Markdown, as the serializer of AgentMark's templates does (mdast-util-to-markdown)."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -267,8 +265,7 @@ class _Writer:
             index += 1
             if position < start or position >= end:
                 continue
-            run = _word_underscores(whole, position, (offset, end), conditions)
-            if run:
+            if run := _word_underscores(whole, position, (offset, end), conditions):
                 index += run - 1
                 continue
             if _is_covered(position, offset, end, conditions):

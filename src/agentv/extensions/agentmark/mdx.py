@@ -74,12 +74,10 @@ class _Parser:
         parents = [root]
         position = start = 0
         while position < len(self._text):
-            fence = _FENCE.match(self._text, position)
-            if fence is not None:
+            if (fence := _FENCE.match(self._text, position)) is not None:
                 position = self._end_of_fence(fence)
                 continue
-            items = self._flow_items(position)
-            if not items:
+            if not (items := self._flow_items(position)):
                 position = self._end_of_paragraph_line(position)
                 continue
             parents[-1].children += self._markdown(start, position)
@@ -120,10 +118,8 @@ class _Parser:
             limit = len(self._text) if paragraph_end < 0 else paragraph_end
             closing = re.compile(rf"(?<!`){run}(?!`)").search(self._text, position + len(run), limit)
             return None, position + len(run) if closing is None else closing.end()
-        if character in "<{":
-            item = self._item(position)
-            if item is not None:
-                return item, item.end
+        if character in "<{" and (item := self._item(position)) is not None:
+            return item, item.end
         return None, position + 1
 
     def _flow_items(self, position: int) -> list[_Item]:
@@ -151,8 +147,7 @@ class _Parser:
         text, position = self._text, start + 1
         is_closing = text.startswith("/", position)
         position += is_closing
-        name = _NAME.match(text, position)
-        if name is None:
+        if (name := _NAME.match(text, position)) is None:
             return (
                 _Item(_Tag(None, {}, (), is_closing, False), start, position + 1)
                 if text[position : position + 1] == ">"
@@ -172,14 +167,12 @@ class _Parser:
                 position = self._end_of_braces(position)
                 attributes[attribute["name"]] = (text[begin + 1 : position - 1], True)
             else:
-                quoted = _QUOTED.match(text, position)
-                if quoted is None:
+                if (quoted := _QUOTED.match(text, position)) is None:
                     raise self._error(f"The attribute '{attribute['name']}' of <{name[0]}> has no value", position)
                 position = quoted.end()
                 attributes[attribute["name"]] = (quoted[0][1:-1], False)
             source.append(f"{attribute['name']}={text[begin:position]}")
-        end = re.compile(r"\s*(/?)>").match(text, position)
-        if end is None:
+        if (end := re.compile(r"\s*(/?)>").match(text, position)) is None:
             raise self._error(f"<{name[0]}> is not closed, or has an attribute that is not supported", position)
         tag = _Tag(name[0], attributes, tuple(source), is_closing, bool(end[1]))
         return _Item(tag, start, end.end())

@@ -130,8 +130,7 @@ def _tests(file: Settings) -> dict[str, Any]:
 
 def _limits(path: str, file: Settings) -> dict[str, Any]:
     """Return the smallest mean of each eval, which is a gate of the run."""
-    limits = _tests(file).get("score_thresholds")
-    if limits is None:
+    if (limits := _tests(file).get("score_thresholds")) is None:
         return {}
     if not isinstance(limits, dict) or not all(_is_share(limit) for limit in limits.values()):
         what = "'test_settings.score_thresholds' must have a number from 0 to 1 for each eval"
@@ -145,8 +144,7 @@ def _is_share(value: Any) -> bool:
 
 def _rows_file(path: str, file: Settings) -> str | None:
     """Find the dataset: next to the prompt, or below a parent folder, its `agentmark` or its `templates`."""
-    name = _tests(file).get("dataset")
-    if name is None:
+    if (name := _tests(file).get("dataset")) is None:
         return None
     if not isinstance(name, str):
         raise InvalidDatasetError(f"Invalid prompt file: {path}", "'test_settings.dataset' must be a string", path=path)
@@ -167,8 +165,7 @@ def _evaluators(file: Settings) -> tuple[list[dict[str, Any]], list[str]]:
     names = _tests(file).get("evals")
     entries, unknown = [], []
     for name in names if isinstance(names, list) else []:
-        type_ = EVALUATORS.canonical(_EVALS.get(str(name), str(name)))
-        if type_ is None:
+        if (type_ := EVALUATORS.canonical(_EVALS.get(str(name), str(name)))) is None:
             unknown.append(str(name))
         else:
             entries.append({"type": type_, "name": str(name)})
@@ -180,8 +177,7 @@ def _unknown_eval(path: str, name: str) -> str:
 
 
 def _validator(path: str, file: Settings) -> Validator | None:
-    schema = file.get("input_schema")
-    if schema is None:
+    if (schema := file.get("input_schema")) is None:
         return None
     from jsonschema_rs import ValidationError, validator_for  # late: few prompts have a schema
 
@@ -196,8 +192,7 @@ def _checked(row: Row, validator: Validator | None) -> Row:
     """Return a row, or its problem if the input does not match the schema of the prompt."""
     if validator is None or not isinstance(row, dict) or not isinstance(row.get("input"), dict):
         return row
-    problem = next(iter(validator.iter_errors(row["input"])), None)
-    if problem is None:
+    if (problem := next(iter(validator.iter_errors(row["input"])), None)) is None:
         return row
     where = ".".join(map(str, ("input", *problem.instance_path)))
     return BadRow(f"Field '{where}' does not match 'input_schema' of the prompt: {problem.message}")

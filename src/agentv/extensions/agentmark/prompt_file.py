@@ -1,7 +1,5 @@
 """Read a prompt file of AgentMark (`.prompt.mdx`): its front matter, its messages, and the components it imports."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Any
@@ -43,8 +41,7 @@ class PromptFileError(Exception):
 
 def read_settings(text: str) -> tuple[dict[str, Any], int]:
     """Return the front matter of a prompt file, and where its messages begin. Raises PromptFileError."""
-    front = _FRONT.match(text)
-    if front is None:
+    if (front := _FRONT.match(text)) is None:
         raise PromptFileError("The file must begin with front matter between two lines of ---", 1)
     line = text.count("\n", 0, front.start("yaml"))
     try:
@@ -85,8 +82,7 @@ def read_prompt_file(
     name: str, path: KeyPath, problems: Problems, finder: FileFinder, id: str
 ) -> AgentmarkPrompt | None:
     """Return the prompt of a file; None after adding an error to `problems`."""
-    text = prompt_text(name, path, problems, finder)
-    if text is None:
+    if (text := prompt_text(name, path, problems, finder)) is None:
         return None
     try:
         settings, start = read_settings(text)
@@ -118,8 +114,7 @@ class _Reader:
         components: dict[str, list[Node]] = {}
         for statement in _STATEMENT.finditer(text, start):
             place = text.count("\n", 0, statement.start()) + 1
-            imported = _IMPORT.fullmatch(statement[0])
-            if imported is None:
+            if (imported := _IMPORT.fullmatch(statement[0])) is None:
                 raise PromptFileError("Only `import Name from './file.mdx'` is supported", place)
             if depth >= _DEEPEST_IMPORT:
                 raise PromptFileError("Components import each other", place)
@@ -131,8 +126,7 @@ class _Reader:
     def _component(self, file: str, folder: str, line: int, depth: int) -> list[Node]:
         name = self._finder.below(folder, file)
         own = Problems()
-        text = prompt_text(name, self._path, own, self._finder)
-        if text is None:
+        if (text := prompt_text(name, self._path, own, self._finder)) is None:
             raise PromptFileError(f"Cannot import '{file}': {next(iter(own)).message}", line)
         front = _FRONT.match(text)
         below = os.path.dirname(self._finder.find(name).path)

@@ -1,7 +1,5 @@
 """The sandbox of a coding agent: the folders it works in, and its vendor's API through a proxy that adds the key."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -39,8 +37,7 @@ class AgentAccess(msgspec.Struct, frozen=True):
 
 def agent_access(settings: CodingAgent, environment: Environment, variables: Mapping[str, str]) -> AgentAccess:
     """Return the access of an agent with these variables. Raises UsageError if it must be isolated but cannot be."""
-    sandbox = sandbox_of(f"Target '{settings.name}'", settings.sandbox, environment)
-    if sandbox is None:
+    if (sandbox := sandbox_of(f"Target '{settings.name}'", settings.sandbox, environment)) is None:
         return AgentAccess()
     if settings.user_settings:
         message = f"Target '{settings.name}' cannot be isolated"

@@ -1,7 +1,5 @@
 """Settings and invocation shared by all coding agents."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Run a coding agent for each call, in its own folder and home, and read the answer from its events."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil
@@ -161,8 +159,7 @@ class AgentResponder:
         name = os.path.expanduser(self._settings.executable)
         if os.sep in name:
             name = os.path.join(self._home, name)
-        path = shutil.which(name, path=self._environment.get("PATH"))
-        if path is None:
+        if (path := shutil.which(name, path=self._environment.get("PATH"))) is None:
             raise TargetFailure("process", f"The agent '{self._settings.executable}' {self._missing_reason(name)}")
         return os.path.abspath(path)
 

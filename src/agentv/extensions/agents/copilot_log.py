@@ -1,7 +1,5 @@
 """The target `copilot-log` of AgentV (TypeScript): the answer in a recorded session of the Copilot CLI."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

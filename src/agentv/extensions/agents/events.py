@@ -1,7 +1,5 @@
 """Build an answer from an agent's events: turns, tool calls with their results, and usage."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator
@@ -133,8 +131,7 @@ class EventStream:
         """Yield the lines that are JSON objects; agents may also print warnings."""
         self.add(b"")
         for line, at_ms in self._lines:
-            data = _object(line)
-            if data is not None:
+            if (data := _object(line)) is not None:
                 yield Event(data, at_ms)
 
     def _keep(self, line: bytes) -> None:

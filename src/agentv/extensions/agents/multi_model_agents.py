@@ -1,7 +1,5 @@
 """Coding agents that use models of several vendors: opencode, pi and the Copilot CLI."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 

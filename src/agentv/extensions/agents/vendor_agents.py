@@ -1,7 +1,5 @@
 """Coding agents that use their vendor's own models: Claude Code, Codex and the Gemini CLI."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal

@@ -1,7 +1,5 @@
 """The batches of a run on disk: written before and after each is submitted, so that a resumed run finds them again."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A request has the same id whenever the run is resumed, so a batch that was submi
 submitted and paid for again. Batches go on at the provider when the run stops.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import os
@@ -96,8 +94,7 @@ class BatchQueueWrapper(ResponderWrapper):
         return f"{own}-{self._seen[own]}"
 
     def _enter(self, id: str, waiting: Waiting) -> None:
-        batch = self._log.find(id)
-        if batch is not None:
+        if (batch := self._log.find(id)) is not None:
             self._waiting[id] = waiting
             self._follow(batch)
             return
@@ -113,8 +110,7 @@ class BatchQueueWrapper(ResponderWrapper):
 
     def _submit_open(self) -> None:
         entries, self._open, self._open_bytes = self._open, {}, 0
-        pending = {id: entry for id, entry in entries.items() if not entry[1].done()}
-        if pending:
+        if pending := {id: entry for id, entry in entries.items() if not entry[1].done()}:
             self._waiting |= {id: (request, response) for id, (request, response, _) in pending.items()}
             self._start(self._submit({id: line for id, (_, _, line) in pending.items()}))
 
@@ -254,8 +250,7 @@ class BatchQueueWrapper(ResponderWrapper):
     def _show(self, label: str, state: BatchState | None) -> None:
         self._states[label] = state
         labels = list(self._log.batches)
-        running = [label for label in labels if label in self._states]
-        if not running:
+        if not (running := [label for label in labels if label in self._states]):
             self._report(None)
             return
         number, state = 1 + labels.index(running[0]), self._states[running[0]]

@@ -1,7 +1,5 @@
 """Evaluate a batch of cases in a worktree, in a process of its own: the code of targets differs between commits."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """`agentv bisect`: find the commit that changed the scores."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal
@@ -125,8 +123,7 @@ def bisect(args: BisectArguments) -> None:
 
 def _request(args: BisectArguments, repository: GitRepository, folder: StateFolder) -> SearchRequest:
     if args.good is None:
-        state = folder.read()
-        if state is None:
+        if (state := folder.read()) is None:
             hint = "For example: agentv bisect v1.2 HEAD -- evals"
             raise UsageError("No search is in progress: name GOOD, BAD and the datasets", hint=hint)
         return state.request

@@ -5,8 +5,6 @@ case, and a gambler who bets on positive differences does not gain on average: t
 at most α, at any time. The wealth is therefore evidence (an e-value), and min(1, 1/wealth) is a p-value.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -38,8 +36,7 @@ class Evidence:
 
     def add(self, differences: Iterable[float]) -> None:
         """Bet on a unit. Differences are from -1 to 1."""
-        gain = sum(differences) / self._largest
-        if gain:
+        if gain := sum(differences) / self._largest:
             self._logs = [log + math.log1p(stake * gain) for log, stake in zip(self._logs, STAKES, strict=True)]
             highest = max(self._logs)
             wealth = highest + math.log(sum(math.exp(log - highest) for log in self._logs) / len(STAKES))

@@ -1,7 +1,5 @@
 """The measure of a bisection: datasets, evaluators and judges of the working tree, the same at every commit."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Search the history for the commit that changed the scores, deciding each step with a sequential paired test."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Literal

@@ -1,7 +1,5 @@
 """The files of a search in the project, so that it can be continued."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`agentv convert`: convert a dataset to another format."""
 
-from __future__ import annotations
-
 import click
 
 from agentv.cli import output

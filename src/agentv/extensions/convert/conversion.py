@@ -1,7 +1,5 @@
 """Convert a dataset to another format: write it next to its destination, read it back, and then move it there."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from array import array
@@ -189,8 +187,7 @@ class Conversion:
     def _some_rows(self) -> Iterator[WrittenRow]:
         """Return the rows for another tool. Raises UsageError if there are none."""
         rows = self._rows()
-        first = next(rows, None)
-        if first is None:
+        if (first := next(rows, None)) is None:
             raise UsageError("No case is left to write", "The dataset has no cases, or all of them are refused")
         return chain((first,), rows)
 

@@ -1,7 +1,5 @@
 """`agentv generate`: write rubrics for cases without them, and create cases from rows."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys
@@ -121,8 +119,7 @@ def _rows(args: EvalsArguments, templates: RowTemplates) -> dict[int, dict[str, 
     if not args.out.lower().endswith((".jsonl", ".ndjson")):
         hint = "To get YAML, convert the result: agentv convert A.jsonl B.yaml"
         raise UsageError(f"--out must be a .jsonl file, got {args.out}", hint=hint)
-    rows = dict(islice(read_rows(args.rows), args.limit))
-    if not rows:
+    if not (rows := dict(islice(read_rows(args.rows), args.limit))):
         raise UsageError(f"{args.rows} has no rows")
     check_fields(templates.fields, islice(rows.values(), SAMPLE), args.rows)
     try:

@@ -1,7 +1,5 @@
 """`agentv generate`: its options."""
 
-from __future__ import annotations
-
 import click
 
 from agentv.cli.evaluation_options import TargetsFileOption
@@ -74,8 +72,7 @@ class EvalsArguments(ModelOptions):
     rows: str = argument(type=click.Path(exists=True, dir_okay=False))
     out: str = option("--out FILE", "Write the cases to this .jsonl file.", FILE, required=True)
     fields: str | None = option(
-        "--map FIELDS",
-        "Take fields from the rows, such as 'input=question,expected_output=answers[0]'.",
+        "--map FIELDS", "Take fields from the rows, such as 'input=question,expected_output=answers[0]'."
     )
     id_template: str | None = option(
         "--id TEMPLATE", "Template of the id (default: the id of the row, else row-1, row-2 …)."

@@ -1,7 +1,5 @@
 """Generate rubrics for cases without any, and cases from rows, with a model whose responses are validated."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
@@ -191,8 +189,7 @@ class RowTemplates(msgspec.Struct, frozen=True, kw_only=True):
         """Return the fields of a case that are mapped or have templates. Raises ValueError if one does not fit."""
         values = self.fields.values(row)
         for name in _TEMPLATES:
-            template = getattr(self, name)
-            if template is not None:
+            if (template := getattr(self, name)) is not None:
                 try:
                     values[name] = environment().render_str(template, **row).strip()
                 except minijinja.TemplateError as error:
@@ -293,8 +290,7 @@ def _read_rubric(data: dict[str, Any]) -> Rubric:
     for item in rubric:
         item["id"] = free_id(item["id"], ids)
         ids.add(item["id"])
-    complaints = rubric_complaints([msgspec.convert(item, RubricItem) for item in rubric])
-    if complaints:
+    if complaints := rubric_complaints([msgspec.convert(item, RubricItem) for item in rubric]):
         raise UnusableResponse(complaints[0])
     return rubric
 

@@ -1,7 +1,5 @@
 """Download the evals of OpenAI's hosted service: criteria and items as datasets, and the answers of their runs."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
@@ -35,8 +33,7 @@ _UNSAFE = re.compile(r"[^\w.-]+")
 def from_openai(args: FromOpenAIArguments) -> None:
     """Download hosted evals to a folder."""
     variables = load_environment(os.getcwd(), project_root(os.getcwd())).variables
-    key = variables.get("OPENAI_API_KEY")
-    if not key:
+    if not (key := variables.get("OPENAI_API_KEY")):
         raise UsageError("OPENAI_API_KEY is not set", hint="Export the key of the project whose evals you want to keep")
     base_url = args.base_url or variables.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     note = output.discard if args.quiet else output.note
@@ -124,8 +121,7 @@ async def download(
     evals = [await api.get(f"evals/{quote(name)}") for name in names] if names else None
     downloads = []
     async for data in _each(evals) if evals is not None else api.listed("evals"):
-        result = await _download_eval(api, folder, data, note)
-        if result is not None:
+        if (result := await _download_eval(api, folder, data, note)) is not None:
             downloads.append(result)
     return downloads
 

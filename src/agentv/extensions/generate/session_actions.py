@@ -1,7 +1,5 @@
 """`agentv generate from-sessions`: write a regression suite from recorded sessions."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 
@@ -46,8 +44,7 @@ def from_sessions(args: SessionsArguments) -> None:
 
 def _check_out(args: SessionsArguments) -> str:
     """Return the format of the output file. Raises UsageError if the file cannot be written."""
-    kinds = [kind for kind in formats.suggested(args.out) if kind in ("yaml", "jsonl")]
-    if not kinds:
+    if not (kinds := [kind for kind in formats.suggested(args.out) if kind in ("yaml", "jsonl")]):
         raise UsageError(f"--out must be a .yaml or .jsonl file, got {args.out}")
     sidecar = formats.base_of(args.out) + formats.SIDECAR_SUFFIXES[0]
     for path in (args.out, sidecar) if kinds[0] == "jsonl" else (args.out,):

@@ -1,7 +1,5 @@
 """`agentv comment`: keep a comment with the verdict up to date on a GitHub pull request."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from contextlib import aclosing
@@ -76,8 +74,7 @@ def comment(args: CommentArguments) -> None:
             raise UsageError("There is no baseline", hint="Pass --baseline RUN, such as --baseline @main")
         output.echo_bytes((_text(args, commit, commit.base) + "\n").encode())
         return
-    token = os.environ.get(TOKEN, "").strip()
-    if not token:
+    if not (token := os.environ.get(TOKEN, "").strip()):
         hint = "Pass it to the step: env: GITHUB_TOKEN: ${{ github.token }}. With --dry-run, none is needed"
         raise UsageError(f"{TOKEN} is not set", hint=hint)
     # Only variables of the process: a .env file of the pull request must not redirect the token.
@@ -100,8 +97,7 @@ def _commit(args: CommentArguments) -> EvaluatedCommit:
 
 async def _comment(args: CommentArguments, commit: EvaluatedCommit, api: GitHubApi, token: str) -> None:
     async with aclosing(api):
-        pulls = await find_pull_requests(api, commit)
-        if not pulls:
+        if not (pulls := await find_pull_requests(api, commit)):
             output.note(f"No open pull request has {commit.sha} as its newest commit; no comment was changed")
         for pull in pulls:
             text = _text(args, msgspec.structs.replace(commit, sha=pull.head.sha), pull.base.ref)

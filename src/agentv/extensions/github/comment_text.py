@@ -1,7 +1,5 @@
 """The comment on a pull request as Markdown: verdict, figures, flipped cases, what changed. All text is escaped."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
@@ -83,8 +81,7 @@ def comment_markdown(evaluation: Evaluation, first: str, suite: str, report_url:
 
 
 def _verdict(evaluation: Evaluation) -> str:
-    comparison = evaluation.comparison
-    if comparison is None:
+    if (comparison := evaluation.comparison) is None:
         return f"No comparison. {evaluation.problem.rstrip('.')}."
     if not comparison.is_comparable:
         return no_verdict_lines(comparison)[0][0]
@@ -140,8 +137,7 @@ def _needs(needs: Sequence[Need], comparison: Comparison) -> Iterator[str]:
 
 
 def _flips(flips: Flips, limit: int) -> _Section:
-    total = flips.now_fail + flips.now_pass
-    if not total:
+    if not (total := flips.now_fail + flips.now_pass):
         return _Section("No case flipped between pass and fail.", "")
     section = _Section(
         f"**Flipped: {plural(flips.now_fail, 'case')} now failing, {flips.now_pass:,} now passing.**", ""

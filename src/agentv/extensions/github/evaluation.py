@@ -1,7 +1,5 @@
 """Compare the run of a pull request with those of its base branch: verdict, flipped cases, and the cases needed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

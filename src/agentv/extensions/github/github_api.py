@@ -1,7 +1,5 @@
 """The parts of GitHub's REST API that comments need. The token is only sent to the address of the API."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Mapping

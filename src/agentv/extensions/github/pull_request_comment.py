@@ -1,7 +1,5 @@
 """Find the pull request of an evaluated commit, and keep one comment of a suite on it up to date."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command lines of AgentV (TypeScript) and AgentMark: the same option here, or what to use instead."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from agentv.errors import UsageError

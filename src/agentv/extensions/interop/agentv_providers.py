@@ -1,7 +1,5 @@
 """Targets files of AgentV (TypeScript): provider files of 5 (`.agentv/providers.yaml`), and providers of a project."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """`agentv runs import` and `agentv runs export`: keep results of other tools as runs, and write runs for others."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The JavaScript check: inline code in QuickJS inside the judging processes, or a file with Node.js."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -180,13 +178,6 @@ def context_of(judgement: Judgement) -> dict[str, Any]:
 def _provider_response(judgement: Judgement, cost: float | None, latency: float | None) -> dict[str, Any]:
     """Return the figures of the answer that are known, under promptfoo's names."""
     usage = judgement.response.usage
-    tokens = usage and {
-        "total": usage.input + usage.output,
-        "prompt": usage.input,
-        "completion": usage.output,
-    }
+    tokens = usage and {"total": usage.input + usage.output, "prompt": usage.input, "completion": usage.output}
     figures = {"cost": cost, "latencyMs": latency, "tokenUsage": tokens}
-    return {
-        "output": judgement.response.value,
-        **{name: value for name, value in figures.items() if value is not None},
-    }
+    return {"output": judgement.response.value, **{name: value for name, value in figures.items() if value is not None}}

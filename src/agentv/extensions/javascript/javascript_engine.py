@@ -1,7 +1,5 @@
 """Score answers with JavaScript in QuickJS. A judging process imports this module, so its imports must stay small."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from agentv.evaluators.base import cut, missed, passed

@@ -1,7 +1,5 @@
 """Call functions of JavaScript files with Node.js, in a process that stays open."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -51,8 +49,7 @@ def program_of(path: str) -> list[str]:
     is_typescript = path.lower().endswith(_TYPESCRIPT)
     if is_typescript and (bun := shutil.which("bun")):
         return [bun]
-    node = shutil.which("node")
-    if node is None:
+    if (node := shutil.which("node")) is None:
         raise CallFailure("JavaScript files need Node.js, and `node` is not on the PATH. Install Node.js")
     return [node, *_typescript_options(node, os.path.dirname(path))] if is_typescript else [node]
 

@@ -1,7 +1,5 @@
 """Answer requests with a provider of promptfoo, in a process of Node.js that stays open."""
 
-from __future__ import annotations
-
 import os
 from threading import Lock
 from typing import Any

@@ -1,7 +1,5 @@
 """The settings of a JavaScript target: a provider of promptfoo, a class with the method `callApi`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar

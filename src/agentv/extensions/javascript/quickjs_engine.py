@@ -3,8 +3,6 @@
 A judging process imports this module, so its imports must stay small.
 """
 
-from __future__ import annotations
-
 import json
 from importlib import import_module
 from typing import Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """`agentv judge`: collect labels from people, calibrate a judge with them, and probe it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys
@@ -83,8 +81,7 @@ def calibrate(args: CalibrateArguments) -> None:
         output.echo("\n".join(calibration_lines(calibration)))
     if not calibration.labelled:
         output.message(f"No answers of this run are labelled. Start with: {_command('label', args.run, file)}")
-    missed = _missed_gate(calibration, args.min_kappa)
-    if missed:
+    if missed := _missed_gate(calibration, args.min_kappa):
         output.error(missed, "Gate")
         sys.exit(EXIT_FINDINGS)
 
@@ -225,8 +222,7 @@ def _probe_lines(summary: ProbeSummary) -> Iterator[str]:
     width = max(map(len, KINDS))
     yield f"{'probe':<{width}}  {'an answer that':<37}  misjudged  not scored"
     for kind, (what, _) in KINDS.items():
-        counts = summary.kinds.get(kind)
-        if counts is not None:
+        if (counts := summary.kinds.get(kind)) is not None:
             wrong = f"{counts.misjudged} of {counts.judged}"
             yield f"{kind:<{width}}  {what:<37}  {wrong:>9}  {counts.errors + counts.unscored or '':>10}".rstrip()
     for name, kinds in summary.evaluators.items():

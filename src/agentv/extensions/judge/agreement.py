@@ -1,7 +1,5 @@
 """How often two labellers agree, and figures with their intervals."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from itertools import combinations

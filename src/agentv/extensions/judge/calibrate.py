@@ -1,7 +1,5 @@
 """Compare a judge's verdicts with human labels, and choose the answers to label next."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
@@ -107,8 +105,7 @@ def answers_of(results: Iterable[Result], evaluator: str | None = None, target: 
     others: set[AnswerKey] = set()
     unscored = 0
     for result in results:
-        key = answer_key(result)
-        if key is None:
+        if (key := answer_key(result)) is None:
             continue
         is_selected = target is None or result.target == target
         verdict = _verdict(result, evaluator) if is_selected else None

@@ -1,7 +1,5 @@
 """The calibration of a judge as text for a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from agentv.errors import plural

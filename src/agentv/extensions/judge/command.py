@@ -1,7 +1,5 @@
 """The arguments of `agentv judge`: label answers, calibrate a judge and probe it."""
 
-from __future__ import annotations
-
 from agentv.cli.evaluation_options import EvaluatorsOption, JudgeOptions, ReadingOptions, SelectionOptions
 from agentv.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER, Arguments, Number, argument, declare, flag, option
 from agentv.model.diagnostics import Range

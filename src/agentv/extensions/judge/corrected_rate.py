@@ -3,8 +3,6 @@
 Strata are those of `agentv.stats.judge_calibration`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

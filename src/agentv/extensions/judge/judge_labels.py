@@ -1,7 +1,5 @@
 """The labels of the project as evidence in comparisons: the judge's agreement, and labelled pairs of answers."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 
@@ -59,8 +57,7 @@ class ProjectLabels:
         """Return the labelled cases of both runs; None without any."""
         means = [self._means(side.run, joined.parts) for side in joined.sides]
         names = (joined.name(row) for row in range(len(joined.index)))
-        rows = [row for row, name in enumerate(names) if all(name in side for side in means)]
-        if not rows:
+        if not (rows := [row for row, name in enumerate(names) if all(name in side for side in means)]):
             return None
         first, second = (np.array([np.mean(side[joined.name(row)]) for row in rows]) for side in means)
         return LabelledPairs(np.array(rows), second - first, not self._has_suggested(joined))

@@ -1,7 +1,5 @@
 """The label file: one label per line, appended by several programs at the same time."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from pathlib import Path

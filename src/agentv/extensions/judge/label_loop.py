@@ -1,7 +1,5 @@
 """The labelling loop: one answer at a time, one key per label, each on disk before the next is shown."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -135,7 +133,6 @@ def _keys() -> Iterator[Callable[[], str]]:
 
 def _line() -> str:
     """Read a line from a pipe or a file, for labels from a program. A blank line is not a key."""
-    line = sys.stdin.readline()
-    if not line:
+    if not (line := sys.stdin.readline()):
         raise EOFError
     return line.strip() or " "

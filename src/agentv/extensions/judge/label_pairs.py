@@ -1,7 +1,5 @@
 """Choose the cases whose answers in two runs help most to decide which run is better."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from agentv.comparison.joined_cases import JoinedCases

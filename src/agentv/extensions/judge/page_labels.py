@@ -1,7 +1,5 @@
 """Labels on the served page: those of a run, a new one, and the agreement between labellers and with the judge."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal

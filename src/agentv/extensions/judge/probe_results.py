@@ -1,7 +1,5 @@
 """Summarize probes: how many of each kind were misjudged, and by which evaluators."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Probe judges with canned answers: bad ones that must fail, and the reference answer, which must pass."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -91,8 +89,7 @@ class CannedAnswers(AnswerSource):
         """Return the answer of one kind of probe to a case."""
         if kind == ORACLE:
             return Response(messages=case.expected_output)
-        file = KINDS[kind].file
-        if file is None:
+        if (file := KINDS[kind].file) is None:
             return answer("")
         text = _text(file)
         if "{question}" in text:

@@ -1,7 +1,5 @@
 """`agentv runs merge`, `check` and `repair`: merge shards, find damage in a run folder, and repair it."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 

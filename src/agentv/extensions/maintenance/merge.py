@@ -1,7 +1,5 @@
 """Merge the runs of several shards into one run folder. A merge can be repeated, or completed after a kill."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections import Counter, defaultdict
@@ -154,8 +152,7 @@ class _Shards:
 
 def _mergeable(run: RunStore) -> RunManifest:
     """Return the manifest of a run that can be merged. Raises UsageError for others."""
-    manifest = run.manifest
-    if manifest is None:
+    if (manifest := run.manifest) is None:
         raise UsageError(f"Cannot merge {run.path}", "It is not a run folder", "Pass folders written by agentv eval")
     if is_locked(run.path):
         raise UsageError(f"Cannot merge {run.path}", "A process is writing to it", "Wait until the run ends")

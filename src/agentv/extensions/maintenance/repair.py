@@ -1,7 +1,5 @@
 """Repair a run folder: keep what is whole, put the rest aside, and let a resume run what was lost."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Start the MCP server of `agentv mcp`."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

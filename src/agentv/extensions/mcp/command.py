@@ -1,7 +1,5 @@
 """`agentv mcp`: serve the project to coding agents."""
 
-from __future__ import annotations
-
 from agentv.cli.evaluation_options import TargetsFileOption
 from agentv.cli.options import AT_LEAST_1, FOLDER, declare, flag, option, with_help
 from agentv.engine.run_options import EvalOptions

@@ -1,7 +1,5 @@
 """Tools that read the datasets and targets of the project. They start no program and import no code."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Tools that read the results of a run: its failures, worst first, and one result in full."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """The budget of a tool server: what all its runs together may cost, and how many jobs they may start."""
 
-from __future__ import annotations
-
 import msgspec
 
 from agentv.errors import UsageError, plural

@@ -1,7 +1,5 @@
 """The tool that runs cases, within the budget that the user set when the server was started."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -232,8 +230,7 @@ def _ran(project: ServedProject, plan: RunPlan, folder: str | None, call: CallIn
 
 def _cost(events: _Events, outcome: Outcome | None, before: RunSummary) -> float:
     """Return what a run cost since it was started or resumed with the records `before`, as far as it is known."""
-    running = events.running
-    if running is None:
+    if (running := events.running) is None:
         return 0.0
     if running.costs.has_budget:
         unrecorded = 0.0 if outcome is None else outcome.manifest.stored_cost_usd

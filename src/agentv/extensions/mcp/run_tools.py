@@ -1,7 +1,5 @@
 """Tools that read runs: list them, read their figures, failures and results, and compare two of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from heapq import nsmallest

@@ -1,7 +1,5 @@
 """The MCP server: list and call the tools over stdin and stdout. Needs the package `mcp`."""
 
-from __future__ import annotations
-
 import logging
 import traceback
 import warnings
@@ -136,8 +134,7 @@ async def _watch(call: CallInProgress, context: ServerRequestContext[Any]) -> No
     try:
         while True:
             await anyio.sleep(PROGRESS_S)
-            snapshot = call.snapshot()
-            if snapshot is not None:
+            if (snapshot := call.snapshot()) is not None:
                 text = visible(status_line(snapshot, pace.rate(snapshot.done, monotonic())))
                 await context.session.report_progress(snapshot.done, snapshot.total or None, text)
     finally:
@@ -165,8 +162,7 @@ def _result(project: ServedProject, params: types.CallToolRequestParams, call: C
 
 
 def _answer(project: ServedProject, params: types.CallToolRequestParams, call: CallInProgress) -> ToolAnswer:
-    tool = TOOLS.get(params.name)
-    if tool is None:
+    if (tool := TOOLS.get(params.name)) is None:
         hint = did_you_mean(params.name, TOOLS) or f"Tools: {', '.join(TOOLS)}"
         raise UsageError(f"There is no tool '{start_of(params.name, 100)}'", hint=hint)
     try:

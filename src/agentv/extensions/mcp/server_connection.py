@@ -50,8 +50,7 @@ class McpConnection:
             raise self._failure(f"no response within {CONNECT_TIMEOUT_S:g} s") from None
         except Exception as error:
             raise self._failure(_reason(error)) from None
-        unknown = [name for name in self._server.only if name not in {tool.name for tool in tools}]
-        if unknown:
+        if unknown := [name for name in self._server.only if name not in {tool.name for tool in tools}]:
             raise self._failure(f"it has no tool '{unknown[0]}'")
         only = self._server.only or [tool.name for tool in tools]
         return [McpTool(client, tool) for tool in tools if tool.name in only]

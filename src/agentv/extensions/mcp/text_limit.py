@@ -1,7 +1,5 @@
 """Keep the answers of tools short: cut long texts and lists, and list what was cut and where."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from itertools import islice

@@ -1,7 +1,5 @@
 """`agentv noise`: run the same cases twice and measure the noise."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

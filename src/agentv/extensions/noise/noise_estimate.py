@@ -1,7 +1,5 @@
 """Measure the noise of a suite: two runs of the same setup, and a second scoring of the answers of the first."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -187,16 +185,14 @@ class _Scores:
             self.verdicts.setdefault(case, set()).add(verdict)
 
     def add_second(self, key: JobKey, score: float) -> None:
-        before = self.first.get(key)
-        if before is not None:
+        if (before := self.first.get(key)) is not None:
             self.squares += (score - before) ** 2
             self.judged += 1
 
     @property
     def variance(self) -> float | None:
         """The variance between scores of the same case, pooled; None if no case has two scores."""
-        further = sum(len(scores) - 1 for scores in self.by_case.values())
-        if not further:
+        if not (further := sum(len(scores) - 1 for scores in self.by_case.values())):
             return None
         squares = (
             (score - math.fsum(scores) / len(scores)) ** 2 for scores in self.by_case.values() for score in scores
@@ -237,8 +233,7 @@ class NoiseTally:
             return
         key = (result.dataset, result.eval_id, result.target, result.prompt)
         talk = cluster_of(result)
-        case = self.cases.get(key)
-        if case is None:
+        if (case := self.cases.get(key)) is None:
             case = self.cases[key] = _Case(None if talk is None else (result.dataset, talk))
         case.scores[run].append(result.score)
         if result.verdict is not None:

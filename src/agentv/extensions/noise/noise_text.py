@@ -1,7 +1,5 @@
 """The noise of a suite in words: how often verdicts flip, how far the mean moves, and what it can detect."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from agentv.comparison.sample_size import FEWEST_CASES
@@ -30,8 +28,7 @@ def noise_lines(figures: NoiseFigures, runs: Mapping[str, str], notes: list[str]
     """Return the noise as lines for a terminal."""
     lines: list[Line] = [(flip_sentence(figures), "bold"), *((text, "") for text in _sentences(figures))]
     lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in notes]
-    rows = list(_source_rows(figures))
-    if rows:
+    if rows := list(_source_rows(figures)):
         lines += [("", ""), ("Standard deviation of one score if nothing changes", "bold")]
         head, *body = aligned([["", "between runs", "by the judge", "by the target", "flipped"], *rows])
         lines += [(head, "dim"), *((row, "") for row in body)]

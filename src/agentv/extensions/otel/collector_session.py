@@ -3,8 +3,6 @@
 Needs the package `requests`, so it is imported late.
 """
 
-from __future__ import annotations
-
 from time import monotonic
 from typing import Any
 

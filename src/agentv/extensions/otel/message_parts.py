@@ -1,7 +1,5 @@
 """Messages of cases and records as JSON in the GenAI conventions, and the inputs of the cases of a run."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Read the body of an OTLP/HTTP export: JSON or Protocol Buffers."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import zlib

@@ -8,8 +8,6 @@
 A record has the time of its end and the durations of calls, so the start of a span is as accurate as these are.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime

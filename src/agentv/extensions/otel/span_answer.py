@@ -1,7 +1,5 @@
 """The answer that the spans of one call describe: its messages, tool calls and usage."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple

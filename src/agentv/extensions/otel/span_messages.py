@@ -1,7 +1,5 @@
 """The messages in a span: GenAI conventions old and new, OpenInference, and Vercel's AI SDK."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple

@@ -8,14 +8,16 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from enum import Enum
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 
-from agentv.errors import UsageError
+from agentv.errors import UsageError, file_errors
+from agentv.extensions.otel.otlp_body import export_of_message
 from agentv.extensions.otel.record_spans import SpanRecord
-from agentv.extensions.otel.span_file import SUFFIX, SpanFile
 from agentv.model.result import Result
+from agentv.model.values import to_json
 from agentv.report.services import Delivery
 from agentv.trust.policy import load_policy
 from agentv.version import __version__
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 INSTALL = "pip install 'agentv[otel]'"
 CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _PATH = "/v1/traces"
+_SUFFIX = ".json"
 _MOST_WAITING = 2_048
 _BATCH = 512
 _END_S, _FIRST_S, _INTERRUPT_S = 10.0, 1.5, 0.5
@@ -65,7 +68,7 @@ class SpanSender:
     """Sends the spans that `describe` returns for records. Raises UsageError if the extra `otel` is missing."""
 
     def __init__(self, endpoint: str, describe: Callable[[Result], Sequence[SpanRecord]]) -> None:
-        is_file = "://" not in endpoint and endpoint.endswith(SUFFIX)
+        is_file = "://" not in endpoint and endpoint.endswith(_SUFFIX)
         self.url = endpoint if is_file else traces_url(endpoint)
         self._describe = describe
         try:
@@ -172,6 +175,39 @@ class SpanSender:
         lost = min(len(spans), self._session.rejected) if is_sent else len(spans)
         self._sent += len(spans) - lost
         self._lost += lost
+
+
+class FileResult(Enum):
+    """The result of writing spans, named as in OpenTelemetry's SDK."""
+
+    SUCCESS = 0
+
+
+class SpanFile:
+    """An exporter of spans to a file, which becomes one document."""
+
+    rejected = 0
+
+    def __init__(self, path: str) -> None:
+        with file_errors(f"Cannot write {path}"):
+            self._stream: BinaryIO = open(path, "wb")  # noqa: SIM115  # closed by shutdown
+        self._stream.write(b'{"resourceSpans":[')
+        self._is_first = True
+
+    def export(self, spans: Sequence[ReadableSpan]) -> FileResult:
+        """Add spans to the document."""
+        from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans  # late: an extra
+
+        for resource in export_of_message(encode_spans(spans)).get("resourceSpans", ()):
+            self._stream.write((b"" if self._is_first else b",\n") + to_json(resource))
+            self._is_first = False
+        return FileResult.SUCCESS
+
+    def shutdown(self) -> None:
+        """Complete the document. Doing so again has no effect."""
+        if not self._stream.closed:
+            self._stream.write(b"]}\n")
+            self._stream.close()
 
 
 class _Converter:

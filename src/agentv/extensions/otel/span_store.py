@@ -1,7 +1,5 @@
 """The spans that arrived and were not collected yet, by trace. Used in one event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import time
@@ -109,8 +107,7 @@ class SpanStore:
             return "unmatched"
         line = _encode(span)
         key = _key(span, line)
-        trace = self._open.get(trace_id)
-        if trace is None:
+        if (trace := self._open.get(trace_id)) is None:
             return self._late(trace_id, key)
         if key in trace.spans:
             return "repeated"

@@ -1,7 +1,5 @@
 """Spans and log records of OpenTelemetry, decoded from the JSON of OTLP or of a console exporter."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import datetime

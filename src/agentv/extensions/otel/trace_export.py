@@ -1,7 +1,5 @@
 """`--otel`: export a run as traces, while it executes or afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

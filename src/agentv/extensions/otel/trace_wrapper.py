@@ -1,7 +1,5 @@
 """Make a call part of a trace, and add what its spans describe to the response."""
 
-from __future__ import annotations
-
 import logging
 
 import aiohttp

@@ -1,7 +1,5 @@
 """`agentv plan`: estimate how many cases the next run needs, or choose a subset of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import click

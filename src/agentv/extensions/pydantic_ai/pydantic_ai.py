@@ -1,7 +1,5 @@
 """Model APIs supported by the optional package pydantic-ai: Bedrock, Cohere, Hugging Face and others."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
@@ -238,8 +236,7 @@ class _PydanticModel:
             await self._model.__aexit__(None, None, None)
 
     def _failure(self, error: Exception) -> TargetFailure:
-        status = getattr(error, "status_code", None)
-        if status is not None:
+        if (status := getattr(error, "status_code", None)) is not None:
             body, headers = getattr(error, "body", None) or str(error), getattr(error, "headers", None) or {}
             if isinstance(body, bytes):  # some of the package's clients do not decode it
                 body = json_or(body, body.decode(errors="replace"))
@@ -299,8 +296,7 @@ def _model_settings(settings: PydanticAi, model: Any) -> dict[str, Any]:
         }
     )
     names = {"extra_headers": "headers", "thinking": "reasoning", "max_tokens": "max_output_tokens"}
-    ignored = [names.get(name, name) for name in options if name in model.unsupported_settings]
-    if ignored:
+    if ignored := [names.get(name, name) for name in options if name in model.unsupported_settings]:
         raise UsageError(f"Target '{settings.name}': this model does not support {', '.join(ignored)}")
     return options if "max_retries" in model.unsupported_settings else {**options, "max_retries": 0}
 

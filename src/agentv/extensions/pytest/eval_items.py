@@ -164,8 +164,7 @@ class EvalItem(pytest.Item):
         self.results = self.file.results_of(self)
         for result in self.results:
             self.user_properties.append((f"score {result.target}", number(result.score)))
-        errors = [result for result in self.results if result.status == "error"]
-        if errors:
+        if errors := [result for result in self.results if result.status == "error"]:
             _fail(_details(errors))
 
     def runtest(self) -> None:

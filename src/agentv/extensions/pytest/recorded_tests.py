@@ -1,7 +1,5 @@
 """Stores test outcomes as a run: of collected datasets, and of tests made by `agentv.cases`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Generator, Iterator
 from datetime import datetime

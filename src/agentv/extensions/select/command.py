@@ -1,7 +1,5 @@
 """`agentv select`: choose the best of many variants, and confirm it on cases that took no part in the choice."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 

@@ -1,7 +1,5 @@
 """Successive halving: how many variants and cases each round has, and which variants go on."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

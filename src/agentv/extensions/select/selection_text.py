@@ -1,7 +1,5 @@
 """The result of `agentv select` as lines and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Run the rounds of a choice on cases of their own, and the confirmation on others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The variants to choose from: targets, each with every prompt."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

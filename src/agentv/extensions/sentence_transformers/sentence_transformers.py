@@ -1,7 +1,5 @@
 """Embeddings from a local model, using the optional package sentence-transformers."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Iterable, Mapping

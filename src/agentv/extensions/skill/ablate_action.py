@@ -1,7 +1,5 @@
 """`agentv ablate`: run targets with and without a prompt, a file or an MCP server, and compare the answers."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The findings of `agentv skill` and `agentv ablate` on one page: for a terminal, as Markdown and as HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -11,8 +9,7 @@ from agentv.comparison.part_comparison import UsageChange
 from agentv.errors import plural
 from agentv.extensions.skill.arms import PREVIOUS, WITH, WITHOUT
 from agentv.extensions.skill.findings import Findings, TargetFindings
-from agentv.extensions.skill.reach import Reach
-from agentv.extensions.skill.shares import Share
+from agentv.extensions.skill.reach import Reach, Share
 from agentv.report.comparisons.verdict_text import is_judged_only, method, named_verdict, notes
 from agentv.report.figures import (
     NONE,
@@ -51,15 +48,12 @@ def page(findings: Findings) -> list[Block]:
     blocks = [Block(lines=verdicts)]
     if messages := tuple(dict.fromkeys(note for finding in findings.targets for note in _notes(finding, findings))):
         blocks.append(Block(lines=tuple((f"Note: {note}", "yellow") for note in messages)))
-    arms = [row for finding in findings.targets for row in _arm_rows(finding)]
-    if arms:
+    if arms := [row for finding in findings.targets for row in _arm_rows(finding)]:
         blocks.append(Block("Arms (means over the shared cases; cost and time per case)", rows=(_ARM_HEAD, *arms)))
-    triggers = [row for finding in findings.targets for row in _trigger_rows(finding)]
-    if triggers:
+    if triggers := [row for finding in findings.targets for row in _trigger_rows(finding)]:
         blocks.append(Block("Triggers", rows=(_TRIGGER_HEAD, *triggers)))
     for finding in findings.targets:
-        changed = [change for label in (WITHOUT, "against") for change in _changes(finding, label)]
-        if changed:
+        if changed := [change for label in (WITHOUT, "against") for change in _changes(finding, label)]:
             rows = (["change", "case", "scores", "why"], *map(_change_row, changed))
             blocks.append(Block(f"Largest changes of {finding.target}", rows=rows))
     return [*blocks, Block(lines=tuple(_foot(findings)))]
@@ -123,8 +117,7 @@ def _notes(finding: TargetFindings, findings: Findings) -> Iterator[str]:
 
 
 def _arm_rows(finding: TargetFindings) -> Iterator[list[str]]:
-    sides = {label: (comparison, 0) for label, comparison in finding.baselines.items()}
-    if sides:
+    if sides := {label: (comparison, 0) for label, comparison in finding.baselines.items()}:
         sides[WITH] = next(iter(finding.baselines.values())), 1
     for arm, (comparison, place) in sides.items():
         yield [finding.target, arm, *_figures(comparison, place), *_use(comparison, place, finding.loads.get(arm))]
@@ -171,8 +164,7 @@ def _change_row(change: Change) -> list[str]:
 
 def _foot(findings: Findings) -> Iterator[Line]:
     pairs = (item.paired for target in findings.targets for item in target.baselines.values())
-    paired = next((item for item in pairs if item is not None), None)
-    if paired is not None:
+    if (paired := next((item for item in pairs if item is not None), None)) is not None:
         yield f"Method: {method(paired)}", "dim"
     for name, folder in findings.folders.items():
         yield f"Run {name}: {folder}", "dim"

@@ -1,7 +1,5 @@
 """Run the arms of a comparison, print the findings and exit with the code of the gate."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The arms of a comparison: the same target with and without something, as variants of the configured target."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -83,8 +81,7 @@ def check_leaks(target: SkillTarget, name: str, home: str, temporary: str) -> No
     own = os.path.expanduser("~") if target.user_settings else template
     work = temporary if target.cwd is None else os.path.join(home, os.path.expanduser(target.cwd))
     moved = {**os.environ, **target.env} if target.user_settings else {}
-    leak = find_skill(name, target.folders_for_skills(own, work, moved))
-    if leak is None:
+    if (leak := find_skill(name, target.folders_for_skills(own, work, moved))) is None:
         return
     detail = f"{leak} is a skill of the same name, which it would see without yours too"
     hint = f"Move it away while you measure: mv {leak} {os.path.dirname(os.path.dirname(leak))}/{name}.away"

@@ -1,7 +1,5 @@
 """`agentv skill` and `agentv ablate`: their options."""
 
-from __future__ import annotations
-
 import click
 
 from agentv.cli.evaluation_options import EvaluatedTargets, SeriesOptions

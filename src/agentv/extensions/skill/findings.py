@@ -1,7 +1,5 @@
 """The findings of an ablation: for each target, its arms case by case, how often the skill was loaded, and triggers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -17,8 +15,7 @@ from agentv.comparison.scores import RunScores
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED
 from agentv.evaluators.checks.tool_trajectory import loads_skill
 from agentv.extensions.skill.arms import WITH, WITHOUT, Arm
-from agentv.extensions.skill.reach import Loads, Reach, split_by_reach
-from agentv.extensions.skill.shares import Share
+from agentv.extensions.skill.reach import Loads, Reach, Share, split_by_reach
 from agentv.model.result import Result
 from agentv.runs.store import RunStore
 

@@ -3,18 +3,37 @@
 The agent chooses when to load the skill. The second part is therefore not a randomised comparison, and has no verdict.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from agentv.comparison.joined_cases import JoinedCases
-from agentv.extensions.skill.shares import Share
 from agentv.stats.distributions import Interval
 from agentv.stats.intervals import wilson
 from agentv.stats.paired_comparison import Paired
+
+
+class Share(msgspec.Struct, frozen=True):
+    """A count of a total, with Wilson's interval."""
+
+    count: int
+    total: int
+
+    @property
+    def value(self) -> float | None:
+        """The fraction; None without a total."""
+        return self.count / self.total if self.total else None
+
+    @property
+    def ci95(self) -> Interval | None:
+        """The interval of the fraction."""
+        return None if self.value is None else wilson(self.value, self.total)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the fraction as JSON."""
+        return {"count": self.count, "total": self.total, "value": self.value, "ci95": self.ci95}
+
 
 Loads = dict[tuple[str, str], Share]
 """The answers to each case that loaded the skill, by dataset and id."""

@@ -1,7 +1,5 @@
 """`agentv skill`: run coding agents with and without a skill, and compare the answers."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import tempfile

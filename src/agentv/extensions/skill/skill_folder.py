@@ -1,7 +1,5 @@
 """The folder of an Agent Skill: its name, its evals and trigger sets, copies of it, and its versions in Git."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -125,8 +123,7 @@ def copy_previous(path: str, ref: str | None, current: str, to: Path) -> tuple[s
     Without `ref` it is the newest version that differs from the current one. Raises UsageError if there is none.
     """
     repository = GitRepository(path)
-    below = repository.below(path)
-    if below is None:
+    if (below := repository.below(path)) is None:
         raise UsageError(f"{path} is not in the Git repository {repository.root}")
     current_digest, digest = folder_digest(current), ""
     commits = [repository.commit(ref).sha] if ref else repository.changes_of(below, _MOST_VERSIONS)

@@ -1,7 +1,5 @@
 """Read the records of spreadsheets and Parquet files, with limits on their size. Formulas are values, never run."""
 
-from __future__ import annotations
-
 import os
 import zipfile
 from collections.abc import Iterator

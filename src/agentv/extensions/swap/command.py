@@ -1,7 +1,5 @@
 """`agentv swap`: rehearse a change of model on the same cases."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from typing import cast

@@ -1,7 +1,5 @@
 """Compare an old and a new model on the same cases: quality, cost, time, refusals and other failures, tool calls."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -206,8 +204,7 @@ class _Tally:
         self._first_at: Counter[str] = Counter()
 
     def add(self, result: Result) -> None:
-        side = self._sides.get(result.target)
-        if side is None:
+        if (side := self._sides.get(result.target)) is None:
             return
         case = (result.dataset, result.eval_id, result.prompt)
         if (cluster := cluster_of(result)) is not None:

@@ -1,7 +1,5 @@
 """A rehearsed change of model in words: one recommendation, then the figures. Lines for a terminal, or Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from agentv.comparison.comparison import Comparison
@@ -187,8 +185,7 @@ def _percent_change(value: float) -> str:
 
 def bridge_sentences(figures: SwapFigures) -> Iterator[str]:
     """Yield the verdict by each judge, and how the new judge shifts the scores of the same answers."""
-    bridge = figures.bridge
-    if bridge is None:
+    if (bridge := figures.bridge) is None:
         return
     for which, comparison in (("old", figures.comparison), ("new", bridge.comparison)):
         if (paired := comparison.paired) is not None:
@@ -213,8 +210,7 @@ def swap_lines(figures: SwapFigures) -> list[Line]:
     head, *body = aligned([HEAD, *swap_rows(figures)])
     lines += [("", ""), (head, "dim"), *((row, "") for row in body)]
     lines += [(text, "") for text in left_out(figures.comparison)]
-    bridge = list(bridge_sentences(figures))
-    if bridge:
+    if bridge := list(bridge_sentences(figures)):
         lines += [("", ""), ("Change of the judge", "bold"), *((text, "") for text in bridge)]
     if figures.comparison.regressions is not None:
         lines += [("", ""), *regression_lines(figures.comparison.regressions)]
@@ -232,8 +228,7 @@ def swap_markdown(figures: SwapFigures) -> str:
     lines += [f"> {markdown(note, 500)}\n" for note in notes(figures.comparison)]
     lines += markdown_table(HEAD, (row if row[0] != TOOLS else map(_escaped, row) for row in swap_rows(figures)))
     lines += ["", *(f"- {markdown(text, 500)}" for text in left_out(figures.comparison)), ""]
-    bridge = list(bridge_sentences(figures))
-    if bridge:
+    if bridge := list(bridge_sentences(figures)):
         lines += ["#### Change of the judge", "", *(f"- {markdown(text, 500)}" for text in bridge), ""]
     if figures.comparison.regressions is not None:
         lines += regression_markdown(figures.comparison.regressions)

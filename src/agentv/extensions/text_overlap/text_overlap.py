@@ -1,7 +1,5 @@
 """BLEU and ROUGE: the overlap of words and phrases with a reference, by the libraries that papers use."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """BLEU, GLEU and ROUGE-1 of lower-case words, as promptfoo computes them: without a library, and by its own rules."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
@@ -84,8 +82,7 @@ def _phrases(words: Sequence[str], size: int) -> Counter[tuple[str, ...]]:
 def rouge_of_words(answer: str, reference: str, measure: str = "f1") -> float:
     """Return ROUGE-1 of words that are split by the rules of the Penn Treebank."""
     own, other = (Counter(treebank_words(text.lower())) for text in (answer, reference))
-    shared = (own & other).total()
-    if not shared:
+    if not (shared := (own & other).total()):
         return 0.0
     precision, recall = shared / own.total(), shared / other.total()
     return {"precision": precision, "recall": recall}.get(measure, 2 * precision * recall / (precision + recall))

@@ -1,7 +1,5 @@
 """Access control of the served page: the Host header, the token and the cookie, the Origin, and response headers."""
 
-from __future__ import annotations
-
 import hmac
 import ipaddress
 import secrets

@@ -1,7 +1,5 @@
 """The answers of a served run by row, and the random order in which they are labelled."""
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Container

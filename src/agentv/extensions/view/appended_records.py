@@ -91,8 +91,7 @@ class AppendedRecords(Generic[Record]):
 
     def _fill(self) -> bool:
         """Read the next complete lines. Return whether there are any."""
-        size = _size(self._path)
-        if not size:
+        if not (size := _size(self._path)):
             return False
         with file_errors(f"Cannot read {self._path}"), open(self._path, "rb") as file:
             file.seek(self._read_bytes)

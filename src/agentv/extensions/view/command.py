@@ -1,7 +1,5 @@
 """`agentv view`: serve runs as a local page."""
 
-from __future__ import annotations
-
 from agentv.cli.options import FILE, PORT, Arguments, argument, declare, flag, option
 
 

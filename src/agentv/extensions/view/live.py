@@ -1,7 +1,5 @@
 """Server-sent events: changes of the list of runs, and the progress of runs that are being written."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The files of the page: its HTML, its script and its style. Modules are bundled: one request instead of 70."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from aiohttp import web
@@ -18,8 +16,7 @@ async def page(request: web.Request) -> web.Response:  # noqa: ARG001  # the sam
 
 async def page_file(request: web.Request) -> web.Response:
     """Return the script or the style."""
-    file = _files().get(request.match_info["name"])
-    if file is None:
+    if (file := _files().get(request.match_info["name"])) is None:
         raise web.HTTPNotFound(text="There is no such file.")
     text, kind = file
     return web.Response(text=text, content_type=kind, charset="utf-8")

@@ -1,7 +1,5 @@
 """The routes of the served page. Handlers are imported when they are first used."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The rows of a served run: blocks of columns as compressed JSON, and the place of the case of a row."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain

@@ -1,7 +1,5 @@
 """Handlers for the list of runs, for the head, rows, records and cases of one run, and for its labels."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The runs that the page lists, and their ids: requests name runs by id, never by path."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -92,8 +90,7 @@ class RunList:
 
     def find(self, id: str) -> ListedRun:
         """Return the run with this id. Raises UnknownRunError."""
-        run = self._runs.get(id)
-        if run is None:
+        if (run := self._runs.get(id)) is None:
             moved = "It may have been deleted, moved or renamed"
             raise UnknownRunError("This run is not in the list", moved, "Go back to the list of runs")
         return run

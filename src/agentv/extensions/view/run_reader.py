@@ -1,7 +1,5 @@
 """Read a run in the background: first its rows, then its figures, which takes longer."""
 
-from __future__ import annotations
-
 import time
 from array import array
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What the page asks about one run: its figures, rows, records and cases."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock

@@ -1,7 +1,5 @@
 """The web server of the page: its application, errors, start and stop."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import ipaddress

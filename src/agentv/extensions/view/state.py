@@ -1,7 +1,5 @@
 """The state of the server that handlers share: the list of runs, the opened runs, and the options."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any

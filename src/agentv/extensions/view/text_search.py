@@ -1,7 +1,5 @@
 """Search the texts of a run on the server: answers, findings and inputs, part by part."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress

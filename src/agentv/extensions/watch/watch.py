@@ -1,7 +1,5 @@
 """`agentv eval --watch`: wait until a file is saved, and run what it changed, each time in a new process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Regressions as text: where tool calls diverge, groups of failures, and aligned trajectories."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,8 +36,7 @@ def divergence_lines(regressions: Regressions) -> Iterator[str]:
     of = plural(regressions.examined, "regression")
     for item in regressions.divergences[:_MOST_TOOLS]:
         yield f"{item.count:,} of {of} diverge at `{one_line(item.tool, _LONGEST_NAME)}` ({_kinds(item)}): {_ids(item)}"
-    rest = regressions.divergences[_MOST_TOOLS:]
-    if rest:
+    if rest := regressions.divergences[_MOST_TOOLS:]:
         yield f"{sum(item.count for item in rest):,} of {of} diverge at {plural(len(rest), 'other tool')}"
     if equal := regressions.with_calls - regressions.diverged:
         yield f"{equal:,} of {of} make the same tool calls in A and B"

@@ -1,7 +1,5 @@
 """What changed between runs as text: whether the measure changed, and one line for each difference."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

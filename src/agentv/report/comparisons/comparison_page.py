@@ -1,7 +1,5 @@
 """Pages of comparisons, each one file: the view of `agentv view` with the cases that changed, or a Markdown report."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A comparison as text: the conclusion first, then the figures. Lines for a terminal, or Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 from agentv.comparison.comparison import Change, Comparison, Matrix, Side
@@ -58,8 +56,7 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
     paired = comparison.paired
     style = {"better": "bold green", "worse": "bold red"}.get(comparison.answer, "bold")
     lines = no_verdict_lines(comparison) or [(verdict(comparison), style)]
-    margin = margin_sentence(comparison)
-    if margin is not None:
+    if (margin := margin_sentence(comparison)) is not None:
         lines.append((margin, "bold"))
     lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in notes(comparison)]
     lines += [("", ""), *_table(side_rows(comparison.sides))]
@@ -73,8 +70,7 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
             lines += [("", ""), (title, "bold"), *_table(part_rows(parts[:_PARTS]))]
             if len(parts) > _PARTS:
                 lines.append((f"and {len(parts) - _PARTS} more; use --json for all", "dim"))
-    uses = list(use_rows(comparison))
-    if uses:
+    if uses := list(use_rows(comparison)):
         lines += [("", ""), ("Cost and time per case", "bold"), *_table([USE_HEAD, *uses])]
     if comparison.regressions is not None:
         lines += [("", ""), *regression_lines(comparison.regressions)]
@@ -291,8 +287,7 @@ def matrix_rows(matrix: Matrix) -> list[list[str]]:
 
 
 def _difference(matrix: Matrix, i: int, j: int) -> str:
-    paired = matrix.differences[min(i, j)][max(i, j)]
-    if paired is None:
+    if (paired := matrix.differences[min(i, j)][max(i, j)]) is None:
         return ""
     return signed(paired.mean_delta if i < j else -paired.mean_delta) + ("*" if _shown(matrix, i, j) else "")
 
@@ -331,8 +326,7 @@ def matrix_markdown(matrix: Matrix) -> str:
 def _comparison(comparison: Comparison) -> Iterator[str]:
     paired = comparison.paired
     yield from no_verdict_markdown(comparison) if not comparison.is_comparable else (f"### {verdict(comparison)}", "")
-    margin = margin_sentence(comparison)
-    if margin is not None:
+    if (margin := margin_sentence(comparison)) is not None:
         yield from (f"**{margin}**", "")
     for note in notes(comparison):
         yield from (f"> {markdown(note, 500)}", "")
@@ -346,8 +340,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     for title, parts in tables(comparison):
         if parts:
             yield from (f"#### {title}", "", *_markdown_table(part_rows(parts[:_PARTS])), "")
-    uses = list(use_rows(comparison))
-    if uses:
+    if uses := list(use_rows(comparison)):
         yield from ("#### Cost and time per case", "", *_markdown_table([USE_HEAD, *uses]), "")
     if comparison.regressions is not None:
         yield from regression_markdown(comparison.regressions)

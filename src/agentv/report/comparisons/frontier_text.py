@@ -93,8 +93,7 @@ def run_frontier(run: RunStore, figures: Figures) -> tuple[CostPoint, ...]:
 
 def frontier_lines(run: RunStore, figures: Figures) -> list[Line]:
     """Return the table of a run's targets as lines for a terminal; empty with fewer than three, or without costs."""
-    points = run_frontier(run, figures)
-    if not points:
+    if not (points := run_frontier(run, figures)):
         return []
     names = [one_line(name, _LONGEST_NAME) for name in figures.summary.targets]
     head, *body = aligned(frontier_rows(points, names))

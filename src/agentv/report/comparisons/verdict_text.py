@@ -1,7 +1,5 @@
 """The verdict of a comparison in words, its caveats, and the methods behind it."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Iterator, Sequence

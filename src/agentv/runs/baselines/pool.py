@@ -145,8 +145,7 @@ class _PoolRun:
     @property
     def problem(self) -> str | None:
         """Why the run cannot be pooled with any other; None if it can."""
-        manifest = self.manifest
-        if manifest is None:
+        if (manifest := self.manifest) is None:
             return "it has no manifest, so its target and measure are unknown"
         if not self.is_finished:
             return "it was stopped early" if manifest.stopped_early else "it is not finished"

@@ -1,7 +1,5 @@
 """Values of JavaScript: how they are printed, compared, added and written as JSON. Lists and objects are Python's."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -4,8 +4,6 @@ A process is stopped by Ctrl-Z, SIGSTOP, a paused container or code that blocks 
 in the first turns of the loop after that.
 """
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 import sys

@@ -5,8 +5,6 @@ process needs no protocol: it has the function and its arguments already. On Win
 its memory is not limited.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import pickle
@@ -126,8 +124,7 @@ def _received(reader: int, limits: CallLimits) -> bytes:
         timeout = deadline - time.monotonic()
         if timeout <= 0 or not select.select([reader], [], [], timeout)[0]:
             raise LimitExceeded(f"takes longer than {seconds:g} s")
-        piece = os.read(reader, 1 << 20)
-        if not piece:
+        if not (piece := os.read(reader, 1 << 20)):
             break
         pieces.append(piece)
         size += len(piece)

@@ -1,7 +1,5 @@
 """Wait for the end of a process in an event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Limit concurrent programs and connections to what the number of open files allows."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections import deque
@@ -75,7 +73,6 @@ _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, ProcessGate] = WeakKeyDicti
 
 def gate_of(loop: asyncio.AbstractEventLoop) -> ProcessGate:
     """Return the gate of an event loop."""
-    gate = _gates.get(loop)
-    if gate is None:
+    if (gate := _gates.get(loop)) is None:
         gate = _gates[loop] = ProcessGate()
     return gate

@@ -1,7 +1,5 @@
 """Limits on the processes, the memory and the files of a user's program."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

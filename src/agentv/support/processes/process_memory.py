@@ -4,8 +4,6 @@ The environment that a process was started with is readable by other processes o
 `/proc/PID/environ`, whatever variables its children are given.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import suppress

@@ -6,8 +6,6 @@ small process that outlives this one, reads a pipe that only this process writes
 goodbye, this process was killed, and the watchdog ends the processes it had started.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import secrets
@@ -56,8 +54,7 @@ def end_family(members: Family, mark: str) -> None:
             if pid in running and running[pid][1] == started:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
-        members = family(None, mark)
-        if not members:
+        if not (members := family(None, mark)):
             return
 
 

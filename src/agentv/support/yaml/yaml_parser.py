@@ -227,8 +227,7 @@ class _Builder:
         name = event.anchor
         if name not in self._anchors:
             raise _error(event, f"found the alias *{name} with no anchor &{name} before it")
-        anchored = self._anchors[name]
-        if anchored is None:
+        if (anchored := self._anchors[name]) is None:
             raise _error(event, f"found the alias *{name} inside its own anchor")
         self._aliased += anchored.nodes
         if self._aliased > ALIAS_ALLOWANCE + 10 * self._nodes:

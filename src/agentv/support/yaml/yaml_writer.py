@@ -1,7 +1,5 @@
 """Write plain data as YAML 1.2 that our parser reads back unchanged, in a hand-written style."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import IO, Any
 

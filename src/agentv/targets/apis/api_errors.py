@@ -4,8 +4,6 @@ Vendors report overloads with statuses and codes of their own (529, `overloaded_
 that calls are retried and slowed down in the same way. An input that exceeds the context window remains a 400.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time
@@ -48,11 +46,9 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
 
 
 def _stated_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    milliseconds = seconds_until(headers.get("retry-after-ms"), now_s)
-    if milliseconds is not None:
+    if (milliseconds := seconds_until(headers.get("retry-after-ms"), now_s)) is not None:
         return milliseconds / 1000
-    seconds = seconds_until(headers.get("retry-after"), now_s)
-    if seconds is not None:
+    if (seconds := seconds_until(headers.get("retry-after"), now_s)) is not None:
         return seconds
     waits = [seconds_until(headers.get(reset), now_s) for quota, _, reset, _ in _HEADERS if headers.get(quota) == "0"]
     return max((wait for wait in waits if wait is not None), default=None)
@@ -100,11 +96,9 @@ def seconds_until(text: str | None, now_s: float) -> float | None:
     """Parse seconds, a duration (`6m0s`, `120ms`), a Unix time, or an ISO or HTTP date; None for anything else."""
     if text is None or not (text := text.strip()):
         return None
-    number = _number(text)
-    if number is not None:
+    if (number := _number(text)) is not None:
         return max(0.0, number - now_s if number > _EPOCH_S else number)
-    duration = _DURATION.fullmatch(text)
-    if duration:
+    if duration := _DURATION.fullmatch(text):
         return sum(float(part or 0) * unit for part, unit in zip(duration.groups(), _UNITS_S, strict=True))
     moment = _date(text)
     return None if moment is None else max(0.0, moment.timestamp() - now_s)
@@ -180,8 +174,7 @@ def reported_failure(error: Any, status: int, headers: Mapping[str, str], secret
         # Without the status, because some of these statuses would be retried.
         return TargetFailure(classes[0], text)
     status = 400 if status == 500 and _NAMES_FORMAT.search(message) else standard_status(status, codes)
-    wait_s = retry_after_s(headers, time.time())
-    if wait_s is None:
+    if (wait_s := retry_after_s(headers, time.time())) is None:
         wait_s = retry_delay_s(error)
     return TargetFailure(error_class_of(status), text, status=status, retry_after_s=wait_s)
 

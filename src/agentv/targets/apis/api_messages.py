@@ -1,7 +1,5 @@
 """Preparation of conversations, images, tools and response formats, independent of any one API."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
@@ -89,8 +87,7 @@ class _ResultMerger:
         """Add results to pending calls, matched by id, else by name, else in order."""
         text = None if message.content is None else content_text(message.content)
         for result in message.tool_calls or (ToolCall(message.name or "", output=text),):
-            index = self._waiting_for(result)
-            if index is None:
+            if (index := self._waiting_for(result)) is None:
                 self.add(Message("assistant", None, (msgspec.structs.replace(result, tool=result.tool or "tool"),)))
                 index = 0
                 self._waiting.clear()

@@ -1,7 +1,5 @@
 """Google's Gemini API: settings, requests and responses."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, ClassVar
 from urllib.parse import quote

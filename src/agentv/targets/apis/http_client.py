@@ -13,8 +13,6 @@ A response without a length may have been truncated unnoticed: if it cannot be p
 are not followed, because that would send API keys to another host.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """Request and response formats of OpenAI's Chat Completions and Responses APIs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -326,8 +324,7 @@ def read_answer(body: bytes, _: Request) -> Response:
     if answer.output is None or answer.status not in (None, "completed", "incomplete"):
         raise api.AnswerError(f"The response is not complete (status {answer.status})")
     parts = [part for item in answer.output if item.type == "message" for part in item.content or ()]
-    refusal = next((part.refusal for part in parts if part.refusal), None)
-    if refusal is not None:
+    if (refusal := next((part.refusal for part in parts if part.refusal), None)) is not None:
         raise api.AnswerError(f"The model refused: {refusal}", refused=True)
     has_answer = any(item.type == "message" or item.type.endswith("_call") for item in answer.output)
     if not has_answer and answer.status != "incomplete":
@@ -358,8 +355,7 @@ def _item_text(item: _OutputItem) -> str:
 
 def _responses_tool(tool: dict[str, Any]) -> dict[str, Any]:
     """Return a tool in the API's format: that of Chat Completions without the nested `function` object."""
-    function = parse_function(tool)
-    if function is None:
+    if (function := parse_function(tool)) is None:
         return tool
     # This API treats schemas as strict unless told otherwise.
     return {"type": "function", **api.drop_none(msgspec.structs.asdict(function)), "strict": bool(function.strict)}

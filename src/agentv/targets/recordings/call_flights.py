@@ -44,8 +44,7 @@ class CallLocks:
     def of(cls, folder: str) -> CallLocks:
         """Return the locks of a cache. Two objects for the same files would release each other's locks."""
         name = os.path.realpath(folder), os.getpid()
-        locks = cls._all.get(name)
-        if locks is None:
+        if (locks := cls._all.get(name)) is None:
             locks = cls._all[name] = cls(folder)
         return locks
 
@@ -78,8 +77,7 @@ class CallLocks:
         return True
 
     def _file(self, number: int) -> int | None:
-        file = self._files.get(number)
-        if file is None:
+        if (file := self._files.get(number)) is None:
             with suppress(OSError):
                 path = self._folder / f".calls-{number:02d}.lock"
                 file = self._files[number] = open_file(path, os.O_RDWR | os.O_CREAT)
@@ -114,8 +112,7 @@ class CallFlights:
         A call in another process is waited for at most `patience_s`: a process that was killed has no calls in flight,
         but one that was stopped has. If a call of this process fails, those that waited for it do not wait again.
         """
-        landed = self._flights.get(key)
-        if landed is not None:
+        if (landed := self._flights.get(key)) is not None:
             with self._lent_slot():
                 await landed.wait()
             self._drop_if_stopped(request)

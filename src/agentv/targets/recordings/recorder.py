@@ -1,7 +1,5 @@
 """Record every call as a JSON line with its request and its response."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

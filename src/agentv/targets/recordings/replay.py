@@ -1,7 +1,5 @@
 """The replay target: answer calls from a recording, the results of an earlier run, or recorded sessions."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -257,14 +255,12 @@ class RecordedResponder:
         if case.id.startswith(USER):  # the prompt id of a simulated user is the target and prompt of its job
             target, _, prompt = prompt.partition("/")
         key = JobKey(case.path, case.id.removeprefix(USER), target, prompt or None, request.trial)
-        record = run.find(self._suite or case.dataset, key)
-        if record is None:
+        if (record := run.find(self._suite or case.dataset, key)) is None:
             raise self._missing(request)
         return response_from_record(record, request)
 
     def _from_sessions(self, sessions: SessionAnswers, request: Request) -> Response:
-        response = sessions.find(request, self._recording.wanted or "")
-        if response is None:
+        if (response := sessions.find(request, self._recording.wanted or "")) is None:
             of_agent = f" of {self._recording.wanted}" if self._recording.wanted else ""
             message = f"{sessions.path} has no session{of_agent} with the request of '{request.case.id}'"
             message += f" (trial {request.trial})"

@@ -1,7 +1,5 @@
 """A cache of responses on disk, keyed by everything that affects them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -112,12 +110,10 @@ class CachedResponder(ResponderWrapper):
     async def respond(self, request: Request) -> Response:
         """Return the cached response, or call the target."""
         key = self._cache.key(self._fingerprint, self.sends(request), request)
-        cached = self._cache.get(key)
-        if cached is not None:
+        if (cached := self._cache.get(key)) is not None:
             return cached
         async with self._flights.flight(key, request, None if self._is_batched else request.timeout_s):
-            cached = self._cache.get(key)
-            if cached is not None:
+            if (cached := self._cache.get(key)) is not None:
                 return cached
             response = await self._inner.respond(request)
             self._cache.put(key, response)

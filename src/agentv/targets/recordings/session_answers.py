@@ -1,7 +1,5 @@
 """Answers from recorded sessions of agents, found by the session's id or by the text of the request."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import msgspec

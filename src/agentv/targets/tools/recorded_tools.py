@@ -1,7 +1,5 @@
 """Tools that answer from recorded results: calls and their outputs in runs, chat messages, sessions or eval sets."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Settings of tools that run on this machine. Other entries of `tools` are only declared to the model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, ClassVar
 
@@ -149,8 +147,7 @@ def _file_of_code(function: Any) -> str:
 
 
 def _read(entry: ToolEntry, index: int, problems: Problems) -> LocalTool | None:
-    kind = kind_of(entry)
-    if kind is None:
+    if (kind := kind_of(entry)) is None:
         return None
     data = {"function": entry} if isinstance(entry, str) else entry
     return read_settings(kind, data, ("tools", index), problems, strict=True)

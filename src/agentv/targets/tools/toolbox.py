@@ -1,7 +1,5 @@
 """Run the tools of one target: import functions, start commands, and connect to MCP servers."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import inspect
@@ -86,8 +84,7 @@ class Toolbox:
 
     async def run(self, name: str, arguments: Any, workspace: str | None, timeout_s: float) -> ToolResult:
         """Run a tool. Mistakes of the model and of the tool are results, so that the model can react."""
-        runner = self._runners.get(name)
-        if runner is None:
+        if (runner := self._runners.get(name)) is None:
             return ToolResult(f"Error: there is no tool '{name}'. Tools: {', '.join(self._runners)}", failed=True)
         if not isinstance(arguments, dict):
             return ToolResult("Error: the arguments are not a JSON object", failed=True)

@@ -1,7 +1,5 @@
 """Read files of other tools: JSON documents of any size, and JSON Lines, also grouped by a key."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A run of another tool, as its format reads it: a header, and one job at a time with its case, answer and grades."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar

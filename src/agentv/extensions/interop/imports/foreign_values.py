@@ -1,7 +1,5 @@
 """Convert values in files of other tools, which may be anything: numbers, texts, errors, token counts and messages."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator

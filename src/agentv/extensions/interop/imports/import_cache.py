@@ -1,7 +1,5 @@
 """Imported runs of other tools, kept in the user's cache so that a file is converted once."""
 
-from __future__ import annotations
-
 import atexit
 import inspect
 import os

@@ -1,7 +1,5 @@
 """Import a run of another tool into a run folder, one job at a time."""
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter
 from collections.abc import Iterator
@@ -163,8 +161,7 @@ class _Import:
     def _named(self, case: ForeignCase, content: int) -> tuple[bool, str]:
         """Return whether a case is new, and its id; a number is added to an id that has another content."""
         key = case.dataset, case.id
-        entry = self._cases.get(key)
-        if entry is None:
+        if (entry := self._cases.get(key)) is None:
             self._cases[key] = content
             self._datasets[case.dataset] += 1
             return True, case.id
@@ -214,10 +211,7 @@ class _Import:
             execution_metrics=None
             if usage == (None,) * 4
             else ExecutionMetrics(
-                token_usage=job.usage,
-                cost_usd=job.cost_usd,
-                duration_ms=job.duration_ms,
-                stop_reason=job.stop_reason,
+                token_usage=job.usage, cost_usd=job.cost_usd, duration_ms=job.duration_ms, stop_reason=job.stop_reason
             ),
             cached=job.cached,
             fingerprint=fingerprint,

@@ -4,8 +4,6 @@ A comparison of large runs takes a while. It is computed once, in a thread, and 
 page asks for its progress every second; if it no longer does, the comparison is stopped.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Sequence

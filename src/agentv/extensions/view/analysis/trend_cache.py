@@ -1,7 +1,5 @@
 """The means over time of the runs with the same datasets and target, kept until one of the runs changes."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from threading import Lock
 from typing import Any

@@ -1,7 +1,5 @@
 """Handler for trends: the means over time of the runs with the same datasets and target."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
