@@ -128,8 +128,8 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def value(self) -> Any:
         """The answer as data if the target returned data, otherwise its text."""
         message = self.answer_message
-        is_data = message is not None and not isinstance(message.content, str | tuple)
-        return message.content if message is not None and is_data else self.text
+        content = "" if message is None else message.content
+        return content_text(content) if isinstance(content, tuple) else content
 
     @property
     def answer_message(self) -> Message | None:

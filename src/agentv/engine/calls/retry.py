@@ -79,20 +79,17 @@ class RetryWrapper(ResponderWrapper):
         failed: TargetFailure | None = None
         while True:
             try:
-                response = await self._respond(request)
+                try:
+                    response = await self._inner.respond(request)
+                finally:
+                    if request.ticket is not None and request.ticket.has_place:  # not called, as with a cache
+                        self.limit.leave(request.ticket)
                 return response if failed is None else failed.added_to(response)
             except TargetFailure as failure:
                 failed = failure.add_use(failed)
                 is_final = failure.status in final or not self.policy.is_retryable(failure)
                 if is_final or isinstance(failure, OutageFailure) or not await self._wait(request, failure):
                     raise
-
-    async def _respond(self, request: Request) -> Response:
-        try:
-            return await self._inner.respond(request)
-        finally:
-            if request.ticket is not None and request.ticket.has_place:  # the call was not made, as with a cache
-                self.limit.leave(request.ticket)
 
     async def _wait(self, request: Request, failure: TargetFailure) -> bool:
         """Wait for the next attempt; return False if there is none. Raises OutageFailure after a long outage."""

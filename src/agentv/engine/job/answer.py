@@ -31,9 +31,9 @@ from agentv.settings.transform import TransformFailure
 
 def summarise_trace(messages: Sequence[Message], errors: int = 0) -> TraceSummary | None:
     """Count the tool calls of an answer by name; `errors` of them failed. None if there are none."""
-    if _is_one_text(messages) or not any(message.tool_calls for message in messages):
-        return None
     counts = Counter(call.tool for call in tool_calls_in(messages))
+    if not counts:
+        return None
     names = tuple(sorted(counts))
     return TraceSummary(sum(counts.values()), names, {name: counts[name] for name in names}, errors)
 
@@ -41,16 +41,10 @@ def summarise_trace(messages: Sequence[Message], errors: int = 0) -> TraceSummar
 def tool_durations(messages: Sequence[Message]) -> dict[str, list[float]]:
     """Return the durations of tool calls by tool, in milliseconds, if the target reports them."""
     durations: dict[str, list[float]] = {}
-    if _is_one_text(messages):
-        return durations
     for call in tool_calls_in(messages):
         if call.duration_ms is not None:
             durations.setdefault(call.tool, []).append(call.duration_ms)
     return durations
-
-
-def _is_one_text(messages: Sequence[Message]) -> bool:
-    return len(messages) == 1 and not messages[0].tool_calls
 
 
 _ENDED_NORMALLY = frozenset({"stop", "tool_calls", "end_turn"})
@@ -89,20 +83,25 @@ class Answer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 def answer_to(request: CaseRequest, response: Response, attempts: int) -> Answer:
     """Return the answer of one call."""
+    messages = response.messages
     return Answer(
         request=request,
         response=response,
         attempts=attempts,
         cached=response.cached,
         metrics=metrics_of(response),
-        trace=summarise_trace(response.messages, response.tool_errors),
+        trace=None if _is_one_text(messages) else summarise_trace(messages, response.tool_errors),
     )
+
+
+def _is_one_text(messages: Sequence[Message]) -> bool:
+    return len(messages) == 1 and not messages[0].tool_calls
 
 
 def metrics_of(response: Response) -> ExecutionMetrics:
     """Return the usage, cost and durations of a response, as far as the target reports them."""
     stop_reason = None if response.stop_reason in _ENDED_NORMALLY else response.stop_reason
-    durations = tool_durations(response.messages)
+    durations = {} if _is_one_text(response.messages) else tool_durations(response.messages)
     usage, cost_usd, duration_ms = response.usage, response.cost_usd, response.duration_ms
     return ExecutionMetrics(
         usage,
