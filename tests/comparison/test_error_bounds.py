@@ -7,7 +7,7 @@ from compared_runs import record, write_run
 
 from agentv.comparison.run_comparison import CompareOptions, compare_many, compare_runs
 from agentv.comparison.scores import RunScores
-from agentv.report.comparisons.comparison_text import comparison_lines, left_out
+from agentv.report.comparisons.comparison_text import comparison_lines, left_out, matrix_lines
 from agentv.report.comparisons.verdict_text import verdict
 
 
@@ -149,3 +149,17 @@ def test_more_errors_are_part_of_the_headline(runs):
     before = flips(400, 0.7)
     found = compare_runs(*runs(before, [None if score == 0 else score for score in before]))
     assert "B errors more often: " in verdict(found)
+
+
+def test_claims_of_several_runs_have_tipping_points_for_their_adjusted_p_values(runs):
+    before = [0.0] * 80 + [1.0] * 120
+    after = [1.0] * 30 + [0.0] * 50 + [1.0] * 110 + [0.0] * 10
+    before[100:112] = after[130:142] = [None] * 12
+    pair = compare_runs(*runs(before, after)).errors.tipping_point
+    matrix = compare_many(runs(before, after, after))
+    of_each = [matrix.errors[0, place].tipping_point for place in (1, 2)]
+    assert [(point.claim, point.errors) for point in of_each] == [("better", 12)] * 2
+    assert 0 < of_each[0].most == of_each[1].most < pair.most < 12
+    lines = [text for text, _ in matrix_lines(matrix)]
+    most = of_each[0].most
+    assert f"Note: B stays better unless more than {most} of its 12 errors would have failed, compared with A" in lines

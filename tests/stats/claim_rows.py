@@ -173,7 +173,7 @@ def errored_answer(sides):
     cases = ErroredCases(sides, failed, None)
     if not any(cases.only):
         return answer, False
-    return bounded_answer(answer, bound_errors(cases, compare_paired(*failed), "cannot tell"))
+    return bounded_answer(answer, bound_errors(cases, compare_paired(*failed)))
 
 
 def answer_without_errors(sides):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -14,12 +15,11 @@ from agentv.stats.paired_comparison import Answer, Paired
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_MOST_PERMUTED = 300
-
 
 class TippingPoint(msgspec.Struct, frozen=True, kw_only=True):
     """How many of the `errors` of one run may count as `score` before a claim is lost; `place` is 0 for A, 1 for B."""
 
+    claim: Answer
     place: Literal[0, 1]
     score: Literal[0, 1]
     errors: int
@@ -72,10 +72,8 @@ class ErroredCases:
         # A case without any score or error in a run, such as one without evaluators, is not part of the comparison.
         is_known = [~np.isnan(score) | (part == 1) for score, part in zip(scores, parts, strict=True)]
         usable = np.logical_and(*is_known) & (shared < 1)
-        self._scores = [score[usable] for score in scores]
+        self._cases = Columns(scores[0], scores[1], clusters, weights).rows(usable)
         self._parts = [part[usable] for part in parts]
-        self._clusters = None if clusters is None else clusters[usable]
-        self._weights = None if weights is None else weights[usable]
 
     @property
     def only(self) -> tuple[int, int]:
@@ -93,7 +91,8 @@ class ErroredCases:
 
         Those errors count first that change the difference most. All others are left out.
         """
-        part, own, other = self._parts[place], self._scores[place], self._scores[1 - place]
+        sides = self._cases.first, self._cases.second
+        part, own, other = self._parts[place], sides[place], sides[1 - place]
         order = np.argsort(np.where(part > 0, other if score else -other, np.inf), kind="stable")
         counted = np.zeros_like(part)
         room = part[order]
@@ -101,16 +100,18 @@ class ErroredCases:
         weight = 1 - part + counted
         with np.errstate(invalid="ignore", divide="ignore"):
             column = ((1 - part) * np.nan_to_num(own) + counted * score) / weight
-        columns = [column, other] if place == 0 else [other, column]
         usable = (weight > 0) & ~np.isnan(other)
         if not usable.any():
             return None
-        before, after = (np.clip(each, 0, 1) for each in columns)
-        cases = Columns(before, after, self._clusters, self._weights).rows(usable)
-        return cases.compare(seed, test=test or len(cases.first) <= _MOST_PERMUTED)
+        before, after = (np.clip(each, 0, 1) for each in ((other, column) if place else (column, other)))
+        cases = self._cases._replace(first=before, second=after).rows(usable)
+        return cases.compare(seed, test=test)
 
-    def tipping_point(self, answer: Answer) -> TippingPoint | None:
-        """Return how many errors may count against a claim before it is lost, by bisection; None without a claim."""
+    def tipping_point(self, answer: Answer, tests: float = 1.0) -> TippingPoint | None:
+        """Return how many errors may count against a claim before it is lost, by bisection; None without a claim.
+
+        p-values are multiplied by `tests`, as they were for the claim if there are several runs.
+        """
         if answer == "cannot tell":
             return None
         place: Literal[0, 1] = 1 if self.excess >= 0 and self.only[1] else 0
@@ -120,16 +121,17 @@ class ErroredCases:
         while most - least > 1:
             middle = (least + most) // 2
             found = self.compare(place, middle, score, test=False)
-            least, most = (middle, most) if found is not None and found.answer == answer else (least, middle)
-        return TippingPoint(place=place, score=score, errors=errors, most=least)
+            is_claim = found is not None and found.conclude(min(1.0, tests * (found.p_value or 0.0))) == answer
+            least, most = (middle, most) if is_claim else (least, middle)
+        return TippingPoint(claim=answer, place=place, score=score, errors=errors, most=least)
 
 
 def error_bounds(
-    sides: tuple[GroupedCases, GroupedCases], rows: NDArray[Any], seed: int, claim: Answer = "cannot tell"
+    sides: Sequence[GroupedCases], rows: NDArray[Any], seed: int, paired: Paired | None, p: float | None = None
 ) -> ErrorBounds | None:
     """Compare the cases in `rows` of two runs with the excess of errors counted as 0 and as 1; None without errors.
 
-    `claim` is the verdict without errors, whose tipping point is computed.
+    `paired` is the comparison without errors, and `p` its adjusted p-value. The tipping point is that of its verdict.
     """
     scores, failed = [], []
     for place, side in enumerate(sides):
@@ -139,10 +141,15 @@ def error_bounds(
     cases = ErroredCases(scores, failed, clusters, weights)
     if not any(cases.only):
         return None
-    return bound_errors(cases, Columns(failed[0], failed[1], clusters, weights).compare(seed), claim, seed)
+    bounds = bound_errors(cases, Columns(failed[0], failed[1], clusters, weights).compare(seed), seed)
+    if paired is None:
+        return bounds
+    tests = p / paired.p_value if p and paired.p_value else 1.0
+    point = cases.tipping_point(paired.conclude(paired.p_value if p is None else p), tests)
+    return msgspec.structs.replace(bounds, tipping_point=point)
 
 
-def bound_errors(cases: ErroredCases, rates: Paired, claim: Answer, seed: int = 0) -> ErrorBounds:
+def bound_errors(cases: ErroredCases, rates: Paired, seed: int = 0) -> ErrorBounds:
     """Bound the excess of errors of one run. `rates` compares the fractions of trials that errored."""
     place, excess = (1, cases.excess) if cases.excess >= 0 else (0, -cases.excess)
     harm = 0 if place else 1
@@ -150,11 +157,4 @@ def bound_errors(cases: ErroredCases, rates: Paired, claim: Answer, seed: int = 
         cases.compare(place, excess, score, seed=seed) or rates._replace(ci95=None, p_value=None)
         for score in (harm, 1 - harm)
     )
-    return ErrorBounds(
-        only=cases.only,
-        excess=cases.excess,
-        rates=rates,
-        against=against,
-        in_favour=in_favour,
-        tipping_point=cases.tipping_point(claim),
-    )
+    return ErrorBounds(only=cases.only, excess=cases.excess, rates=rates, against=against, in_favour=in_favour)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from agentv.comparison.scores import Column
 
 _MIN_TAG_CASES = 3
-_MOST_PERMUTED = 300
 _PERCENTILES = (0.5, 0.95)
 
 
@@ -200,11 +199,6 @@ def _columns(joined: JoinedCases, parts: Mapping[str, NDArray[Any]]) -> Iterator
 
 def _parts(columns: Iterable[tuple[str, Columns]], seed: int) -> tuple[PartComparison, ...]:
     """Compare both runs for each part, with p-values adjusted for the number of tests."""
-    comparisons = {
-        # With many cases Student's test and the permutation test agree, and it is faster.
-        name: column.compare(seed, test=len(column.first) <= _MOST_PERMUTED)
-        for name, column in columns
-        if len(column.first)
-    }
+    comparisons = {name: column.compare(seed, test=False) for name, column in columns if len(column.first)}
     adjusted = zip(comparisons.items(), adjusted_p_values(comparisons.values()), strict=True)
     return tuple(PartComparison(name=name, paired=paired, p_adjusted=p) for (name, paired), p in adjusted)

@@ -110,7 +110,7 @@ def compare_joined(joined: JoinedCases, options: CompareOptions = CompareOptions
     datasets = dataset_parts(joined, seed)
     joined.notes += opposite_datasets(datasets, paired)
     joined.notes += undeclared_clusters(before)
-    errors = error_bounds(joined.sides, joined.matched, seed, paired.answer if paired else "cannot tell")
+    errors = error_bounds(joined.sides, joined.matched, seed, paired)
     with before.run, after.run:
         selection = rows_of(joined, options.cases) if options.cases else _largest(pairs, options.changes)
         changed = tuple(_changes(joined, pairs, selection))
@@ -303,12 +303,15 @@ def compare_many(
         raise _not_scored_by_all(runs, notes)
     pairs = list(combinations(range(len(runs)), 2))
     tested = [(i, j) for i, j in pairs if all_pairs or i == 0]
-    errors = {(i, j): error_bounds((sides[i], sides[j]), rows[:, [i, j]], seed) for i, j in tested}
-    scores, rows = scores[there], rows[there]
+    matched, scores, rows = rows, scores[there], rows[there]
     clusters, weights = clusters_of(sides, rows), weights_of(sides, rows)
     columns = {(i, j): Columns(scores[:, i], scores[:, j], clusters, weights) for i, j in pairs}
     comparisons = {pair: cases.compare(seed) for pair, cases in columns.items()}
     adjusted = dict(zip(tested, adjusted_p_values(comparisons[pair] for pair in tested), strict=True))
+    errors = {
+        (i, j): error_bounds((sides[i], sides[j]), matched[:, [i, j]], seed, comparisons[i, j], adjusted[i, j])
+        for i, j in tested
+    }
     size = range(len(runs))
     described = tuple(_side(side, column, columns[0, 1]) for side, column in zip(sides, rows.T, strict=True))
     estimates = tuple(side.mean for side in described if side.mean is not None)

@@ -32,7 +32,7 @@ class Estimate(NamedTuple):
     ci95: Interval | None
     n: int
     clusters: int
-    variance_slope: float = 0.0
+    variance_slope: float | None = None
 
     @property
     def degrees(self) -> int:
@@ -68,7 +68,7 @@ def clustered_mean(
 
     The variance of a cluster rises as the mean falls if low values are rare. The slope is that of an exponential family
     through the clusters and one more at the lower extreme: -κ3 / κ2, from the third central moment and the variance;
-    Efron (1981), Canadian Journal of Statistics 9:139. It is 0 without a range of possible values.
+    Efron (1981), Canadian Journal of Statistics 9:139. It is None without a range of possible values.
 
     Miller (2024), Adding Error Bars to Evals, arXiv:2411.00640; Liang & Zeger (1986), Biometrika 73:13.
     """
@@ -94,14 +94,14 @@ def clustered_mean(
         error = 0.0
     half = t_quantile(0.5 + CONFIDENCE / 2, count - 1) * error
     interval: Interval | None = (mean - half, mean + half)
-    lowest, slope = extremes or within, 0.0
-    if lowest is not None:
-        slope = _variance_slope(np.append(totals * (count / len(values)), lowest[0]))
+    slope = None
     if weights is None and layout.is_dominated:
         interval = None
     elif within is not None:
+        ends, shares = extremes or within, sizes * count / len(values)
         size = layout.effective if weights is None else _DRAWN_SIZE * layout.effective
-        low, high = (_rare_bound(totals / sizes, sizes * count / len(values), size, end) for end in extremes or within)
+        low, high = (_rare_bound(totals / sizes, shares, size, end) for end in ends)
+        slope = _variance_slope(np.append(totals * count / len(values), ends[0]))
         interval = max(within[0], min(low, mean - half)), min(within[1], max(high, mean + half))
     elif error == 0:
         interval = None

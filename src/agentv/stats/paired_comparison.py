@@ -57,7 +57,7 @@ class Paired(NamedTuple):
     resamples: int | None
     exact: bool
     seed: int
-    variance_slope: float = 0.0
+    variance_slope: float | None = None
 
     @property
     def answer(self) -> Answer:

@@ -237,7 +237,7 @@ def non_inferiority(difference: Estimate, margin: float) -> NonInferiority:
     if difference.standard_error is None or difference.ci95 is None:
         return NonInferiority("inconclusive", margin, None)
     off = difference.value + margin
-    variance = difference.standard_error**2 + difference.variance_slope * max(0.0, off) / difference.clusters
+    variance = difference.standard_error**2 + (difference.variance_slope or 0.0) * max(0.0, off) / difference.clusters
     p = 1 - t_cdf(off / math.sqrt(variance), difference.degrees) if variance > 0 else None
     low, high = difference.ci95
     if low > -margin and (p is None or p < ALPHA / 2):

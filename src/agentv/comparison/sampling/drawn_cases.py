@@ -15,6 +15,8 @@ from agentv.stats.weighted_comparison import compare_weighted
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_MOST_PERMUTED = 300
+
 
 class Columns(NamedTuple):
     """Two columns of scores over the same cases, with the clusters and the weights of the cases."""
@@ -29,10 +31,15 @@ class Columns(NamedTuple):
         return Columns(*(None if column is None else column[rows] for column in self))  # type: ignore[arg-type]
 
     def compare(self, seed: int, *, test: bool = True) -> Paired:
-        """Compare the second column with the first, weighted if the cases have weights."""
+        """Compare the second column with the first, weighted if the cases have weights.
+
+        Without `test`, many cases have Student's test, which is faster than the permutation test and agrees with it.
+        """
         if self.weights is not None:
             return compare_weighted(self.first, self.second, self.weights, self.clusters, seed=seed)
-        return compare_paired(self.first, self.second, self.clusters, seed=seed, test=test)
+        return compare_paired(
+            self.first, self.second, self.clusters, seed=seed, test=test or len(self.first) <= _MOST_PERMUTED
+        )
 
 
 def weights_of(sides: Sequence[GroupedCases], rows: NDArray[Any]) -> NDArray[Any] | None:

@@ -114,7 +114,7 @@ def named_verdict(comparison: Comparison, names: tuple[str, str] = ("A", "B")) -
             hidden = f"If these had {outcome}, the difference would be {signed(errors.against.mean_delta)}"
             return f"Can't tell: {more}. Without errors, {_scored(paired, names[1])}. {hidden}."
         claim = _claim(paired, names[1], judged_only)
-        return f"Can't tell: {more}. Without errors, {claim} {tipping_sentence(comparison, names)}."
+        return f"Can't tell: {more}. Without errors, {claim} {tipping_sentence(comparison, errors, names)}."
     margin, text = comparison.non_inferiority, sentence(paired, *names, judged_only=judged_only)
     if paired.answer == "worse" and margin is not None and margin.outcome == "shown":
         text = f"{text.removesuffix('.')}, but within the margin of {margin.margin:g}."
@@ -131,16 +131,15 @@ def _more_errored(errors: ErrorBounds, names: tuple[str, str]) -> str:
     return f"{more} errored in {excess:,g} more {cases} than {less} ({count:,} against {fewer:,})"
 
 
-def tipping_sentence(comparison: Comparison, names: tuple[str, str] = ("A", "B")) -> str | None:
+def tipping_sentence(found: Comparison | Matrix, errors: ErrorBounds | None, names: Sequence[str]) -> str | None:
     """State how many errors may count against the claim before it is lost; None without a claim or errors."""
-    paired, errors = comparison.paired, comparison.errors
     point = None if errors is None else errors.tipping_point
-    if paired is None or point is None:
+    if point is None:
         return None
     owner = "its" if point.place == 1 else f"{names[0]}'s"
     outcome = f"of {owner} {plural(point.errors, 'error')} would have {'passed' if point.score else 'failed'}"
     which = f"unless more than {point.most:,}" if point.most else "only if none"
-    claim = SCORED.get(paired.answer, paired.answer) if is_judged_only(comparison) else paired.answer
+    claim = SCORED[point.claim] if is_judged_only(found) else point.claim
     return f"{names[1]} stays {claim} {'even if all' if point.most >= point.errors else which} {outcome}"
 
 
@@ -151,12 +150,6 @@ def more_errors(errors: ErrorBounds | None, names: tuple[str, str] = ("A", "B"))
     less, more = names if errors.rates.mean_delta > 0 else names[::-1]
     low, high = sorted((errors.rates.mean_before, errors.rates.mean_after))
     return f" {more} errors more often: {percent(high)} of trials against {percent(low)} in {less}."
-
-
-def _errors_sentence(errors: ErrorBounds) -> str:
-    """State the difference with the excess of errors counted against the second run, and in its favour."""
-    worst, best = signed(errors.against.mean_delta), signed(errors.in_favour.mean_delta)
-    return f"{_more_errored(errors, ('A', 'B'))}; counted against B, the difference is {worst}, in its favour {best}"
 
 
 def margin_sentence(comparison: Comparison) -> str | None:
@@ -210,16 +203,18 @@ def method(paired: Paired) -> str:
 
 def notes(comparison: Comparison) -> Iterator[str]:
     """Yield caveats of the figures."""
-    paired = comparison.paired
+    paired, errors = comparison.paired, comparison.errors
+    if errors is not None and paired is not None and not errors.leaves_open(paired.answer):
+        if (tipping := tipping_sentence(comparison, errors, "AB")) is not None:
+            yield tipping
+        elif errors.excess:
+            worst, best = signed(errors.against.mean_delta), signed(errors.in_favour.mean_delta)
+            more = _more_errored(errors, ("A", "B"))
+            yield f"{more}; counted against B, the difference is {worst}, in its favour {best}"
     yield from run_notes(comparison)
     yield from comparison.notes
     yield from judge_notes(comparison)
     yield from _stopped_early(comparison.sides, paired)
-    if comparison.errors is not None and paired is not None and not comparison.errors.leaves_open(paired.answer):
-        if (tipping := tipping_sentence(comparison)) is not None:
-            yield tipping
-        elif comparison.errors.excess:
-            yield _errors_sentence(comparison.errors)
     if paired is None or paired.p_value is None or paired.ci95 is None:
         return
     share = "0.1 %" if paired.unseen_losses < 0.001 else percent(paired.unseen_losses)
@@ -261,14 +256,16 @@ def judge_notes(found: Comparison | Matrix) -> Iterator[str]:
 
 def matrix_notes(matrix: Matrix) -> Iterator[str]:
     """Yield caveats of the figures of several runs."""
+    for (i, j), errors in matrix.errors.items():
+        names = letter(i), letter(j)
+        if errors is not None and matrix.is_open(i, j):
+            yield f"Can't tell {names[1]} from {names[0]}: {_more_errored(errors, names)}"
+        elif (tipping := tipping_sentence(matrix, errors, names)) is not None:
+            yield f"{tipping}, compared with {names[0]}"
     yield from run_notes(matrix)
     yield from matrix.notes
     yield from judge_notes(matrix)
     yield from _stopped_early(matrix.sides, None)
-    for (i, j), errors in matrix.errors.items():
-        if errors is not None and matrix.is_open(i, j):
-            names = letter(i), letter(j)
-            yield f"Can't tell {names[1]} from {names[0]}: {_more_errored(errors, names)}"
 
 
 def _stopped_early(sides: Sequence[Side], paired: Paired | None) -> Iterator[str]:
