@@ -185,6 +185,20 @@ def bounded_answer(answer, bounds):
     return answer if bounds.supports(answer) else "cannot tell", bounds.leaves_open(answer)
 
 
+def masked_claim(random, n, part=0.1):
+    """Return whether B, which hides failures in this fraction of cases, is called better than an equal A with as many
+    errors at random, and whether the tipping point is "even if all".
+    """
+    sides = errored_sides(random, n, 0.0, 0.0, part / (1 - BASE))
+    sides[0] = np.where(random.random(n) < part, np.nan, sides[0])
+    failed = [np.isnan(side).astype(float) for side in sides]
+    cases, answer = ErroredCases(sides, failed, None), answer_without_errors(sides)
+    if answer != "better" or not bound_errors(cases, compare_paired(*failed)).supports(answer):
+        return False, False
+    point = cases.tipping_point(answer)
+    return True, point.most == point.errors
+
+
 def answer_with_every_error(sides):
     """The rule before: every error of one run only counts against the claim, and not just their excess."""
     answer, is_known = answer_without_errors(sides), ~(np.isnan(sides[0]) & np.isnan(sides[1]))
@@ -231,6 +245,16 @@ def error_claims(n=300) -> Iterator[Claim]:
                     for answer, _ in errored_answers(errored_sides(random, n, 0.0, rate, hidden))
                 ],
                 false_betters, 600,
+            )  # fmt: skip
+    for cases in (300, 1_000):
+        setting = f"{cases:,} cases, 10 % errors on both sides"
+        for place, group, nominal, limits in (
+            (0, 'False "better", errors of B hide failures and those of A are random', "not bounded", any_rate),
+            (1, 'The same, "even if all of its errors would have failed"', "≤ 2.5 %", false_betters),
+        ):
+            yield Claim(
+                group, setting, nominal, NEW,
+                lambda random, place=place, cases=cases: masked_claim(random, cases)[place], limits, 2_000,
             )  # fmt: skip
 
 

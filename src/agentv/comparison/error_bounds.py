@@ -110,20 +110,23 @@ class ErroredCases:
     def tipping_point(self, answer: Answer, tests: float = 1.0) -> TippingPoint | None:
         """Return how many errors may count against a claim before it is lost, by bisection; None without a claim.
 
-        p-values are multiplied by `tests`, as they were for the claim if there are several runs.
+        It is that of the run in which fewer of the errors are enough, even if the other one has more: failures may hide
+        behind as many random errors of the other run. p-values are multiplied by `tests`, as they were for the claim if
+        there are several runs.
         """
-        if answer == "cannot tell":
-            return None
-        place: Literal[0, 1] = 1 if self.excess >= 0 and self.only[1] else 0
-        score: Literal[0, 1] = 0 if (answer == "better") == (place == 1) else 1
-        errors = self.only[place]
-        least, most = 0, errors + 1
-        while most - least > 1:
-            middle = (least + most) // 2
-            found = self.compare(place, middle, score, test=False)
-            is_claim = found is not None and found.conclude(min(1.0, tests * (found.p_value or 0.0))) == answer
-            least, most = (middle, most) if is_claim else (least, middle)
-        return TippingPoint(claim=answer, place=place, score=score, errors=errors, most=least)
+        points = []
+        places: tuple[Literal[0, 1], ...] = () if answer == "cannot tell" else (1, 0)
+        for place in places:
+            score: Literal[0, 1] = 0 if (answer == "better") == (place == 1) else 1
+            least, most = 0, self.only[place] + 1
+            while most - least > 1:
+                middle = (least + most) // 2
+                found = self.compare(place, middle, score, test=False)
+                is_claim = found is not None and found.conclude(min(1.0, tests * (found.p_value or 0.0))) == answer
+                least, most = (middle, most) if is_claim else (least, middle)
+            if errors := self.only[place]:
+                points.append(TippingPoint(claim=answer, place=place, score=score, errors=errors, most=least))
+        return min(points, key=lambda point: point.most / point.errors, default=None)
 
 
 def error_bounds(
