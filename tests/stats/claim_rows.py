@@ -388,7 +388,7 @@ HEAD = f"""# Claims
 What `agentv compare` and `agentv noise` claim, in simulated runs whose truth is known. `before` is the older rule on
 the same simulated runs: one baseline run, every error counted against a claim, p-values adjusted for all pairs of
 variants, no sentence but "better", and a noise floor without a correction for few cases.
-`python tests/stats/claim_rows.py` repeats the simulations and rewrites this page; `pytest -m slow
+`python tests/claim_pages.py claims` repeats the simulations and rewrites this page; `pytest -m slow
 tests/stats/test_claims.py` checks it, and repeats cells [through the command line](command-claims.md). The seed is
 {SEED}. A rate may miss its nominal value by two standard errors of its simulation; intervals have to cover 93 %.
 [Coverage](coverage.md) has the intervals, `trend`, `plan` and gates.
@@ -415,7 +415,8 @@ def page(rows) -> str:
     return HEAD + "".join(f"{line}\n" for line in lines)
 
 
-if __name__ == "__main__":
+def write():
+    """Run every simulation and write the page."""
     everything = list(claims())
     with ProcessPoolExecutor(2) as pool:
         PAGE.write_text(page(zip(everything, pool.map(measure, range(len(everything))), strict=True)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Claims about clusters and judges. Run as a program, it runs every simulation and writes docs/cluster-claims.md."""
+"""Claims about clusters and judges."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "cluster-claims.md"
 
 HEAD = f"""# Claims about clusters and judges
 
-Simulated runs whose truth is known. `python tests/stats/cluster_page.py` repeats every simulation with seed {SEED} and
+Simulated runs whose truth is known. `python tests/claim_pages.py cluster-claims` repeats them with seed {SEED} and
 rewrites this page; `pytest -m slow tests/stats/test_cluster_claims.py` checks it. The rates before are from the same
 simulated runs. False claims may exceed their nominal rate by two standard errors of the simulation. See also
 [Claims](claims.md) and [Coverage](coverage.md).
@@ -56,5 +56,6 @@ def page() -> str:
     return "\n".join([HEAD, *parts])
 
 
-if __name__ == "__main__":
+def write():
+    """Run every simulation and write the page."""
     PAGE.write_text(page(), encoding="utf-8")

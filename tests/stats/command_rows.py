@@ -1,4 +1,4 @@
-"""Cells of the claims through the command line. Run as a program, it writes docs/command-claims.md."""
+"""Cells of the claims through the command line."""
 
 import contextlib
 import io
@@ -33,8 +33,8 @@ Cells of [Claims](claims.md) repeated with `agentv compare --json` on {DRAWS} pa
 seed {SEED}. `agreed` counts the pairs for which the command prints the verdict (for errors, verdict and exit code) that
 the functions give. `refused` counts pools that are refused because `runs trend` sees a change in them, which is a false
 alarm here, in at most 5 % of pools. `distance` is that of the two rates, in standard errors of their difference.
-`python tests/stats/command_rows.py` rewrites this page, and `pytest -m slow tests/stats/test_command_claims.py` checks
-it. [Claims about clusters](cluster-claims.md) have rows of the command of their own.
+`python tests/claim_pages.py command-claims` rewrites this page, and `pytest -m slow
+tests/stats/test_command_claims.py` checks it. [Claims about clusters](cluster-claims.md) have their own rows.
 
 | claim | setting | functions | command | agreed | refused | distance |
 |---|---|--:|--:|--:|--:|--:|
@@ -175,7 +175,8 @@ def page(measured) -> str:
     return HEAD + "".join(lines)
 
 
-if __name__ == "__main__":
+def write():
+    """Run every simulation and write the page."""
     everything = list(cells())
     with ProcessPoolExecutor(2) as pool:
         measured = zip(everything, pool.map(measure, range(len(everything))), strict=True)

@@ -1,4 +1,4 @@
-"""Coverage of intervals in simulated runs. Run as a program, it runs every simulation and writes docs/coverage.md."""
+"""Coverage of intervals in simulated runs."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -280,7 +280,7 @@ def whole_page() -> str:
     parts = [
         "# Coverage",
         "",
-        "Simulated runs whose truth is known. `python tests/stats/coverage_rows.py` repeats them with the same seeds "
+        "Simulated runs whose truth is known. `python tests/claim_pages.py coverage` repeats them with the same seeds "
         "and writes this page;",
         "`pytest -m slow tests/stats` checks it. False verdicts (300 simulations a cell, 100 with 1,000 cases) may "
         "exceed their nominal rate",
@@ -292,5 +292,6 @@ def whole_page() -> str:
     return "\n".join(parts) + "\n\n" + "\n\n".join(found.values()) + "\n"
 
 
-if __name__ == "__main__":
+def write():
+    """Run every simulation and write the page."""
     PAGE.write_text(whole_page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Claims about drawn cases and many variants. Run as a program, it writes docs/draw-claims.md."""
+"""Claims about drawn cases and many variants."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "draw-claims.md"
 
 HEAD = f"""# Claims about drawn cases and many variants
 
-Simulated runs whose truth is known. `python tests/stats/draw_page.py` repeats every simulation with seed {SEED} and
+Simulated runs whose truth is known. `python tests/claim_pages.py draw-claims` repeats them with seed {SEED} and
 rewrites this page; `pytest -m slow tests/stats/test_drawn_cases.py` checks it. The rates before are from the same
 simulated runs. A rate may miss its nominal value by two standard errors of its simulation; intervals have to cover
 93 %. See also [Claims](claims.md) and [Coverage](coverage.md).
@@ -46,5 +46,6 @@ def page() -> str:
     return "\n".join([HEAD, *parts])
 
 
-if __name__ == "__main__":
+def write():
+    """Run every simulation and write the page."""
     PAGE.write_text(page(), encoding="utf-8")

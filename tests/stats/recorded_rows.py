@@ -1,4 +1,4 @@
-"""Drawn cases of two suites that a small model answered. Run as a program, it writes docs/recorded-draws.md."""
+"""Drawn cases of two suites that a small model answered."""
 
 import json
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ number of random cases that one drawn case replaces: {least:.2f} to {most:.2f}, 
 loses much here, unlike on [saturated suites](draw-claims.md). Intervals cover more than 95 %, because they are about
 all cases like these, and not only these.
 
-`python tests/stats/recorded_rows.py` rewrites this page from the scores in `tests/stats/recorded_scores.json`.
+`python tests/claim_pages.py recorded-draws` rewrites this page from the scores in `tests/stats/recorded_scores.json`.
 
 | suite, prompt | full run | drawn: coverage | error | random: coverage | error | worth |
 |---|--:|--:|--:|--:|--:|--:|
@@ -105,5 +105,6 @@ def page(rows) -> str:
     return head + "".join(f"{line}\n" for line in lines)
 
 
-if __name__ == "__main__":
+def write():
+    """Run every simulation and write the page."""
     PAGE.write_text(page(recorded_rows()), encoding="utf-8")

@@ -1,12 +1,15 @@
 """The pages of claims: every rate is within its nominal rate and two standard errors of its simulation."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from cell_limits import at_least, at_most, coverage
 
 DOCS = Path(__file__).parents[2] / "docs"
+CLAIM_PAGES = Path(__file__).parents[1] / "claim_pages.py"
 NOMINAL = re.compile(r"([≤≥]) ([\d.]+) %")
 
 
@@ -62,3 +65,8 @@ def test_every_rate_of_the_coverage_page_is_within_its_limits():
         if cell[2] < 0.93
     ]
     assert (false, narrow) == ([], [])
+
+
+def test_the_program_that_writes_the_pages_starts_outside_of_pytest():
+    listed = subprocess.run([sys.executable, CLAIM_PAGES, "--list"], capture_output=True, text=True, check=True).stdout
+    assert all((DOCS / f"{page}.md").is_file() for page in listed.split())
