@@ -247,6 +247,7 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
         *("must_not_contain", "should_not_contain", "forbidden", "forbids", "must_avoid", "mustavoid", "excludes"),
         *("forbidden_phrases", "not_contains", "must_not_include", "must_not_mention", "must_not_say"),
         *("answer_not_contains", "output_not_contains", "forbidden_facts", "forbidden_keywords", "should_not_include"),
+        *("expected_not_contains", "must_not_contain_any", "expected_absent"),
     ),
     "rubrics": ("rubrics", "expected_facts", "facts", "key_points", "expectations", "checklist", "pass_criteria"),
     "context": ("context", "contexts", "passages", "documents", "retrieved_contexts"),
@@ -256,15 +257,7 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
 
 _WORDS = {
     "input": {
-        "input",
-        "question",
-        "query",
-        "prompt",
-        "instruction",
-        "message",
-        "text",
-        "ticket",
-        "utterance",
+        *("input", "question", "query", "prompt", "instruction", "message", "text", "ticket", "utterance"),
         "request",
     },
     "expected_output": {"answer", "expected", "reference", "ideal", "gold", "truth", "solution"},
@@ -277,19 +270,11 @@ _RECORDED = frozenset({"score", "scores", "rating", "grade", "reward", "passed",
 _RATED = ("completion", "label")
 """A completion, and whether it is a good one."""
 
-_OPTIONS = frozenset(
-    (
-        *("choices", "options", "endings", "option_a", "choice_a", "option1", "choice1"),
-        *("history", "chat_history", "conversation_history", "previous_messages"),
-    )
-)
+_OPTIONS = frozenset({"choices", "options", "endings", "option_a", "choice_a", "option1", "choice1", "history"})
 """Names of fields with the choices of a question, or with what came before it: without them, it is not the input."""
 
-_NO_ANSWERS = frozenset(
-    (
-        *("system", "tool", "tools", "call", "calls", "file", "files", "skill", "skills", "source", "sources"),
-        *("doc", "docs", "type", "status"),
-    )
+_NO_ANSWERS = re.compile(
+    r"system|tools?|calls?|files?|skills?|sources?|docs?|type|status|not|no|contains?|min|max|count"
 )
 """Words in the names of fields that are expected, but are not an answer."""
 
@@ -339,7 +324,9 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
             else guess
             for guess in guesses
         ]
-    if not _OPTIONS.isdisjoint(name.lower() for name in names):
+    parts = tuple(guess.path for guess in guesses if "." in guess.path)  # an object of checks is not an answer
+    guesses = [guess for guess in guesses if not any(path.startswith(f"{guess.path}.") for path in parts)]
+    if not _OPTIONS.isdisjoint(re.sub(r"^(?:chat|conversation)_", "", name.lower()) for name in names):
         guesses = [guess for guess in guesses if guess.key != "input"]
     if guesses and any(name not in used_names for name in names):
         guesses.append(Guess(f"{_METADATA}*", "*", 1.0, "all other fields"))
@@ -361,7 +348,8 @@ def missing_keys(guesses: Collection[Guess]) -> list[str]:
 def _by_word(key: str, names: Iterable[str], taken: set[str]) -> str | None:
     """Return the only free field with a word of a key in its name."""
     words = {name: set(re.findall(r"[a-z]+", re.sub(r"([A-Z])", r"_\1", name).lower())) for name in names}
-    matches = [name for name, own in words.items() if name not in taken and own & _WORDS[key] and not own & _NO_ANSWERS]
+    words = {name: own for name, own in words.items() if not any(map(_NO_ANSWERS.fullmatch, own))}
+    matches = [name for name, own in words.items() if name not in taken and own & _WORDS[key]]
     return matches[0] if len(matches) == 1 else None
 
 
@@ -381,11 +369,9 @@ def _by_name(
         is_recorded |= synonym in _RATED and {*_RATED} <= plain.keys()
         if not values or is_recorded or not _suits(key, values):
             continue
-        if key == "expected_output" and all(isinstance(value_at(value, "text"), list) for value in map(parsed, values)):
-            name, values = (
-                f"{name}.text",
-                [value_at(record, f"{name}.text") for record in records],
-            )  # as SQuAD writes it
+        for part, kind in (("text", list), ("value", str)) if key == "expected_output" else ():  # as SQuAD and TriviaQA
+            if all(isinstance(value_at(value, part), kind) for value in map(parsed, values)):
+                name, values = f"{name}.{part}", [value_at(record, f"{name}.{part}") for record in records]
         is_list = key == "expected_output" and all(isinstance(parsed(value), list) for value in values)
         confidence = (0.98 if position == 0 else 0.9 if position < 6 else 0.7) * len(values) / len(records)
         confidence = max(confidence, 0.5) if key not in ("id", "input") else confidence
@@ -394,7 +380,7 @@ def _by_name(
 
 
 def _suits(key: str, values: list[Any]) -> bool:
-    """Whether the values can be those of a key: ids are unique, tags are short."""
+    """Whether the values can be those of a key: ids are unique, tags short, and an outcome is a sentence."""
     texts = [text_of(value) for value in values]
     if key == "id":
         return len(set(texts)) == len(texts) and max(map(len, texts)) <= 200
@@ -402,6 +388,8 @@ def _suits(key: str, values: list[Any]) -> bool:
         return False
     if key == "input":
         with suppress(ValueError):
-            return bool([_input(value) for value in values])
-        return False  # a list of objects that are not messages
+            return all(isinstance(_input(value), str | list) for value in values)
+        return False  # objects, or a list of them that are not messages
+    if key == "expected_outcome":  # a sentence; one word is the name of a check or of a class
+        return any(" " in text for text in texts)
     return key != "tags" or max(map(len, texts)) <= 100

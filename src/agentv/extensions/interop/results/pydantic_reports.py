@@ -7,13 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_parts
-from agentv.extensions.interop.imports.foreign_run import (
-    ForeignCase,
-    ForeignGrade,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-)
 from agentv.extensions.interop.imports.foreign_values import (
     dict_of,
     error_info,
@@ -23,6 +16,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     text_of,
     token_usage,
 )
+from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.support.json_stream import top_level
 
 _LISTS = {("cases",), ("failures",)}
@@ -94,6 +88,10 @@ def _job(row: dict[str, Any], target: str, dataset: str, is_failure: bool) -> Fo
         target=target,
         answer=None if is_failure or row.get("output") is None else text_of(row["output"]),
         grades=() if is_failure else tuple(_grades(row)),
+        # The tool has no verdict on a case, but shows each assertion: one that failed is not outweighed by others.
+        passed=False
+        if any(dict_of(item).get("value") is False for item in dict_of(row.get("assertions")).values())
+        else None,
         error=error_info(row.get("error_message")) if is_failure else None,
         usage=token_usage(metrics.get("input_tokens"), metrics.get("output_tokens")),
         cost_usd=number_or_none(metrics.get("cost")),
