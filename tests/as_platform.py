@@ -9,6 +9,7 @@ import asyncio
 import atexit
 import fcntl
 import importlib
+import io
 import os
 import re
 import select
@@ -18,6 +19,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import types
 from contextlib import suppress
@@ -113,6 +115,7 @@ def become_windows():
     subprocess.Popen.kill = subprocess.Popen.terminate = end
     subprocess.Popen.send_signal = send_signal
     os.kill = kill_process
+    io._WindowsConsoleIO = type("WindowsConsoleIO", (), {})
     signal.SIGBREAK = signal.Signals(21)
     ssl.enum_certificates = lambda store: ()
     os.environ.pop("CHROMIUM", None)
@@ -130,6 +133,7 @@ def become(platform):
     """Take away what a platform lacks."""
     for name in REAL_PLATFORM:
         importlib.import_module(name)
+    sysconfig.get_config_vars()
     remove(LINUX_ONLY)
     if platform == "win32":
         become_windows()
@@ -163,7 +167,10 @@ MISSING = re.compile(
     r"import of (\w+) halted|(?:'(?:os|signal|select|socket|asyncio)'|type object '\w+') has no attribute '(\w+)'"
     r"|(win32 (?:lacks|refuses) [\w ]+)"
 )
-REFUSALS = re.compile(r"--executor process does not run on Windows|programs cannot be isolated on \w+")
+REFUSALS = re.compile(
+    r"--executor process does not run on Windows|programs cannot be isolated on \w+|MCP servers need the package 'mcp'"
+    r"|On Windows, a function cannot call models"
+)
 TESTS = Path(__file__).parent
 OWN_FILES = (__file__, windows_files.__file__)
 PRODUCT = Path(windows_files.PRODUCT)
@@ -198,7 +205,7 @@ class Platform:
     def pytest_runtest_makereport(self, item, call):
         """Skip a test that itself uses what is taken away, and name it. If agentv uses it, the test fails."""
         report = yield
-        if report.failed and call.excinfo and (reason := self._reason(call.excinfo, report.longreprtext)):
+        if report.failed and call.excinfo and (reason := self._reason(call.excinfo, _text(report))):
             report.outcome = "skipped"
             report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {reason}")
         return report
@@ -214,6 +221,10 @@ class Platform:
 
     def _lack(self, missing):
         return missing[3] or f"{self.name} lacks {missing[1] or missing[2]}"
+
+
+def _text(report):
+    return report.longreprtext + "".join(text for _, text in report.sections)
 
 
 def main(platform, *arguments):

@@ -4,6 +4,7 @@ import pytest
 
 from agentv.model.result import TokenUsage
 from agentv_testing import Answer, RawReply
+from platforms import only_on_posix
 from waiting import wait_until
 
 CENT = TokenUsage(1000, 900)
@@ -99,6 +100,7 @@ def test_free_targets_run_at_full_speed_with_a_budget(project, agentv_server):
     assert server.counts.most_at_once == 20
 
 
+@only_on_posix("shards do not share a budget")
 @pytest.mark.parametrize("executor", ["local", "process"])
 def test_shards_share_a_budget_even_if_one_is_killed(project, agentv_server, executor):
     server = agentv_server(GOOD, latency_s=0.02)

@@ -13,6 +13,7 @@ import pytest
 
 from agentv.model.message import ToolCall
 from agentv_testing import Answer, FaultyServer, RawReply
+from platforms import only_on_posix
 
 SCRIPTED_AGENT = Path(__file__).parent.parent / "targets" / "scripted_agent.py"
 
@@ -150,6 +151,7 @@ AFTERWARDS = [
 ]
 
 
+@only_on_posix("the commands are for a POSIX shell")
 def test_no_planted_secret_appears_anywhere(planted):
     assert len(CANARIES) == 20
     chosen = [word for name in TARGETS for word in ("--target", name)]

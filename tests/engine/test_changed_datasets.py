@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from platforms import only_on_posix
+
 CASES = 1_500
 AGENT = """
 import pathlib
@@ -49,6 +51,7 @@ def changing(project):
     return made
 
 
+@only_on_posix("a file cannot be replaced while it is read")
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_stops_the_run_before_a_changed_case_is_used(changing, change):
     project = changing(change)
@@ -62,6 +65,7 @@ def test_a_change_stops_the_run_before_a_changed_case_is_used(changing, change):
     assert "finished_at" not in project.manifest()
 
 
+@only_on_posix("a file cannot be replaced while it is read")
 def test_a_run_is_resumed_after_the_dataset_is_restored(changing):
     project = changing(CHANGES["replaced"])
     before = (project.path / "d.jsonl").read_bytes()

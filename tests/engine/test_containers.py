@@ -16,8 +16,11 @@ from agentv.model.sandbox_settings import HostKey, RunSandbox, SandboxSettings
 from agentv.sandbox import methods
 from agentv.sandbox.sandbox import open_sandbox
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
+from platforms import only_on_posix
 from virtual_time import skipped_ahead
 from waiting import HANGS, whole_lines
+
+pytestmark = only_on_posix("programs are not isolated")
 
 KEY = "sk-planted-4711-0815"
 

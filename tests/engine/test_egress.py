@@ -18,6 +18,9 @@ from agentv.sandbox.hosts import AllowedHost
 from agentv.sandbox.methods import CannotConfine
 from agentv.sandbox.sandbox import open_sandbox
 from agentv.sandbox.subprocesses import ProcessSpec, run_process
+from platforms import only_on_posix
+
+pytestmark = only_on_posix("programs are not isolated")
 
 KEY = "sk-planted-4711-0815"
 

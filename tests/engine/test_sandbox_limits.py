@@ -14,6 +14,9 @@ from agentv.sandbox import methods
 from agentv.sandbox.methods import CannotConfine
 from agentv.sandbox.sandbox import open_sandbox
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
+from platforms import only_on_posix
+
+pytestmark = only_on_posix("programs are not isolated, and their memory and processes not limited")
 
 
 @pytest.fixture(params=["landlock", "bubblewrap"])
@@ -28,7 +31,7 @@ def engine(request):
 FILL = "import mmap, os, sys, time\nMB = 1024 * 1024\n"
 WRITE = "for i in range(1000):\n    {}.write(b'x' * MB); time.sleep(0.01)"
 """Writes until it is stopped: what was written before the first measurement of the folders does not count."""
-CHILDREN = "for _ in range({}):\n    if os.fork() == 0: {}; time.sleep(60)\ntime.sleep(60)\n"
+CHILDREN = "for _ in range({}):\n    if os.fork() == 0: {}; time.sleep(60); os._exit(0)\ntime.sleep(60)\n"
 
 EXCESSIVE = {
     "processes": (CHILDREN.format(200, "pass"), "started more than 100 processes"),

@@ -13,7 +13,10 @@ import pytest
 import sandbox_probes
 from agentv.sandbox.kernel import landlock_problem
 from other_user import NOBODY, command_as_nobody, has_another_user
+from platforms import only_on_posix
 from podman_image import IMAGE, READABLE, podman_problem, use_runc
+
+pytestmark = only_on_posix("programs are not isolated")
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "sandbox-probes.md"
 COLUMNS = {

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from agentv.sandbox import methods
+from platforms import only_on_posix
+
+pytestmark = only_on_posix("programs are not isolated")
 
 TRY = """
 import json, os, pathlib, sys

@@ -14,6 +14,7 @@ from agentv.model.environment import Environment
 from agentv.model.evaluator import Score
 from agentv.model.message import Message, ToolCall
 from agentv.model.result import ExecutionMetrics, TokenUsage, TraceSummary
+from platforms import only_on_posix
 from virtual_time import skipped_ahead
 from waiting import HANGS, let_others_run, still_running, wait_until_async, whole_lines, words_in
 
@@ -257,6 +258,7 @@ def ends(pid):
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
 
 
+@only_on_posix("there are no process groups")
 @needs_proc
 @pytest.mark.parametrize("then", [HANGS, 'echo "{\\"score\\": 1}"'], ids=["it hangs", "it ends"])
 def test_child_processes_end_with_the_program(scoring, tmp_path, then):

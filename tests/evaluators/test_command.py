@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from platforms import only_on_posix
 from waiting import HANGS
 
 PYTHON = [sys.executable, "-Sc"]
@@ -36,10 +37,11 @@ FAILED = {
     "a timeout": (HANGS, {"timeout_seconds": 0.2}, "The command did not finish within 0.2 s"),
     "no such program": (["no-such-program"], {}, "The command 'no-such-program' was not found"),
     "no such folder": ("exit 0", {"cwd": "nowhere"}, "the folder does not exist"),
-    "too much memory": (
+    "too much memory": pytest.param(
         [*PYTHON, "x = b'x' * 2**28; import signal; signal.pause()"],
         {"memory_mb": 100},
         "The command used more than 100 MiB of memory",
+        marks=only_on_posix("memory is not limited"),
     ),
 }
 

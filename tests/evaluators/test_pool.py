@@ -20,8 +20,11 @@ from agentv.evaluators.code.judge_io import frame, framed
 from agentv.model.environment import Environment
 from agentv.model.evaluator import EvaluatorFailure
 from agentv.model.response import answer
+from platforms import only_on_posix
 from virtual_time import skipped_ahead
 from waiting import let_others_run, still_running, wait_until_async, words_in
+
+pytestmark = only_on_posix("judging processes are not forked")
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
 

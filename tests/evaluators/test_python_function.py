@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from agentv.model.evaluator import EvaluatorFailure, Score
+from platforms import only_on_posix
 from waiting import let_others_run
 
 CHECKS = """
@@ -198,6 +199,7 @@ def test_a_bool_is_described_in_the_sentence(scoring, checks):
     assert score.misses == ("checks.py:yes returned False",)
 
 
+@only_on_posix("each answer has a process of its own")
 def test_a_file_is_imported_once_and_again_when_it_changes(scoring, tmp_path):
     file, seen = tmp_path / "checks.py", tmp_path / "imports"
     text = "with open({path!r}, 'a') as f: f.write('.')\ndef f(context): return {score}\n"

@@ -18,7 +18,10 @@ from agentv.sandbox.confinement import Confinement
 from agentv.sandbox.kernel import landlock_problem
 from agentv.sandbox.methods import CannotConfine
 from agentv.sandbox.visibility import hidden_paths
+from platforms import only_on_posix
 from sandbox_probes import TRIES, TRY, attacked
+
+pytestmark = only_on_posix("programs are not isolated, and their memory and processes not limited")
 
 CONFINEMENTS = {
     "landlock": Confinement(method="landlock"),

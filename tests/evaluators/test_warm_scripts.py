@@ -8,6 +8,7 @@ import pytest
 
 from agentv.evaluators.code.program import warm_script
 from agentv.model.evaluator import EvaluatorFailure
+from platforms import only_on_posix
 
 # As a program, it prints what its function returns; `started` identifies that case.
 BOTH = """
@@ -83,6 +84,7 @@ FAILURES = {
 }
 
 
+@only_on_posix("each answer has a process of its own")
 @pytest.mark.parametrize(("code", "message"), FAILURES.values(), ids=FAILURES)
 def test_errors_of_a_script_are_reported(scoring, tmp_path, code, message):
     (tmp_path / "judge.py").write_text(f"import os\ndef agentv_judge(payload):\n    {code}\n")

@@ -19,6 +19,7 @@ from agentv.targets.mock import Mock
 from agentv.targets.python import PythonTarget
 from agentv.targets.recordings.response_cache import ResponseCache
 from agentv_testing import FaultyServer
+from platforms import only_on_posix
 from waiting import wait_until
 
 KEY = "sk-very-secret-1"
@@ -242,6 +243,7 @@ async def judged(context):
 """
 
 
+@only_on_posix("a function that scores answers cannot call models")
 def test_judge_calls_are_cached(project, folder):
     folder.write("judge.py", JUDGE)
     folder.write("cases.yaml", {"evaluators": [{"type": "python", "function": "judge.py:judged"}]})

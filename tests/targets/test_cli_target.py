@@ -24,6 +24,7 @@ from agentv.sandbox import subprocesses as processes
 from agentv.settings.environment import Home
 from agentv.targets import command_call as command_module
 from agentv.targets.cli import Cli, CommandTemplate, Healthcheck, executed_placeholder
+from platforms import only_on_posix
 from virtual_time import skipped_ahead
 from waiting import HANGS, let_others_run, wait_until, words_in
 
@@ -64,6 +65,7 @@ QUOTING = {
 }
 
 
+@only_on_posix("commands are for cmd.exe, not for a POSIX shell")
 @pytest.mark.parametrize("template", QUOTING.values(), ids=QUOTING)
 def test_the_prompt_arrives_unchanged(ask, tmp_path, template):
     assert ask(cli(template), text=NASTY, folder=tmp_path).text == NASTY
@@ -77,6 +79,7 @@ HOSTILE = {
 }
 
 
+@only_on_posix("commands are for cmd.exe, not for a POSIX shell")
 @pytest.mark.parametrize("template", HOSTILE.values(), ids=HOSTILE)
 def test_values_are_never_executed(ask, tmp_path, template):
     ask(cli(template), text=NASTY, folder=tmp_path)
@@ -93,6 +96,7 @@ PLACEHOLDERS = {
 }
 
 
+@only_on_posix("commands are for cmd.exe, not for a POSIX shell")
 @pytest.mark.parametrize(("placeholder", "value"), PLACEHOLDERS.items())
 def test_placeholder_values(ask, placeholder, value):
     response = ask(cli(f"printf '<%s>' {placeholder}"), id="a b/$(x)", attempt=3)
@@ -131,6 +135,7 @@ def test_files_are_formatted_with_files_format(ask, with_files, tmp_path, files_
     assert response.text == expected.format(tmp_path)
 
 
+@only_on_posix("commands are for cmd.exe, not for a POSIX shell")
 def test_the_prompt_references_files_and_guidelines_are_separate(new_request, with_files, tmp_path):
     request = new_request(**with_files)
     origin = Origin(base_dir=str(tmp_path), root=str(tmp_path), guideline_patterns=("*.instructions.md",))
@@ -202,6 +207,7 @@ def test_command_failures_are_classified(ask, template, error_class, message):
     assert len(failure.message) < 2200
 
 
+@only_on_posix("commands are for cmd.exe, not for a POSIX shell")
 def test_program_not_found_names_the_folder(ask, tmp_path):
     (tmp_path / "there").mkdir()
     message = failure_of(ask, cli("./agent.sh {PROMPT}", cwd="there")).message
@@ -370,6 +376,7 @@ def test_a_timeout_ends_the_whole_group(ask, tmp_path, still_running, pids_in, q
     assert still_running(pids_in(tmp_path / "pids", 3)) == []
 
 
+@only_on_posix("there are no process groups")
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds them in /proc")
 def test_a_timeout_ends_processes_outside_the_group(ask, tmp_path, still_running, pids_in, quick):
     orphan = "(setsid sh -c 'echo $$ >> pids; tail -f /dev/null' > /dev/null 2>&1 &)"
@@ -418,12 +425,14 @@ def test_a_cancellation_at_the_start_leaves_no_process(new_request, tmp_path, st
     assert still_running(pids) == []
 
 
+@only_on_posix("there are no process groups")
 def test_background_processes_end_with_the_command(ask, tmp_path, still_running, pids_in):
     response = ask(cli(f"{HANGS} & echo $! > pids; echo answer"), folder=tmp_path)
     assert response.text == "answer"
     assert still_running(pids_in(tmp_path / "pids", 1)) == []
 
 
+@only_on_posix("there are no process groups")
 def test_a_process_outside_the_group_does_not_delay_the_answer(ask, tmp_path, pids_in, monkeypatch):
     monkeypatch.setattr(processes, "_DRAIN_S", 0.05)
     leave = "import os, signal; os.setsid(); open('pids', 'w').write(str(os.getpid())); signal.pause()"
@@ -443,6 +452,7 @@ def test_no_zombies_remain(ask):
     assert [stat for stat in stats if ") Z" in stat and mine in stat[:60]] == []
 
 
+@only_on_posix("commands are for cmd.exe, not for a POSIX shell")
 def test_a_health_check_runs_once_for_all_cases(new_request, tmp_path):
     async def answers():
         target = cli("echo ok", healthcheck=Healthcheck(command_template="echo checked {EVAL_ID} >> checks"))
@@ -573,12 +583,14 @@ def test_a_command_that_fails_fails_all_of_its_cases(in_batches):
     assert len({id(failure) for failure in outcomes.values()}) == 3
 
 
+@only_on_posix("commands are for cmd.exe, not for a POSIX shell")
 def test_a_single_case_is_a_batch_too(ask):
     echo = """printf '{"id": "one", "text": "%s"}' {EVAL_ID}"""
     assert ask(cli(echo, provider_batching=True)).text == "batch"
     assert failure_of(ask, cli("true", provider_batching=True)).error_class == "invalid_response"
 
 
+@only_on_posix("commands are for cmd.exe, not for a POSIX shell")
 def test_only_used_placeholders_become_variables():
     rendered, variables = CommandTemplate("run {EVAL_ID}").render({"EVAL_ID": "x", "PROMPT": "y"})
     assert rendered == 'run "${AGENTV_EVAL_ID}"'

@@ -22,12 +22,16 @@ from agentv.registry import TARGETS
 from agentv.settings.environment import Home
 from agentv.targets.workspace_target import skill_name
 from agentv_testing import SampleRequest
+from platforms import only_on_posix
 from virtual_time import skipped_ahead
 from waiting import still_running, wait_until, wait_until_async, words_in
 
 SCRIPT = Path(__file__).parent / "scripted_agent.py"
 AGENTS = ("claude-code", "codex", "copilot-cli", "gemini-cli", "opencode", "pi-coding-agent")
-pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
+pytestmark = [
+    only_on_posix("coding agents are not supported"),
+    pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc"),
+]
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from agentv.model.result import TokenUsage
 from agentv.targets.recordings.recorder import RecordingResponder
 from agentv.targets.recordings.replay import Replay
 from agentv_testing import FaultyServer
+from platforms import only_on_posix
 
 KEY = "sk-very-secret-1"
 CASES = [
@@ -177,6 +178,7 @@ async def judged(context):
 """
 
 
+@only_on_posix("a function that scores answers cannot call models")
 def test_judges_are_recorded_and_replayed_by_request(project, folder):
     folder.write("judge.py", JUDGE)
     folder.write("cases.yaml", {"evaluators": [{"type": "python", "function": "judge.py:judged"}]})

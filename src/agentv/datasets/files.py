@@ -12,7 +12,7 @@ from agentv.model.message import FilePart, ImagePart
 from agentv.model.values import hash_bytes
 from agentv.settings.project import is_inside, is_too_wide, project_root, roots_as_written
 from agentv.support import patterns as globs
-from agentv.support.hashes import folder_digest
+from agentv.support.hashes import folder_digest, relative_path
 from agentv.support.patterns import upward
 from agentv.trust.roots import advice, is_trusted
 
@@ -93,7 +93,7 @@ class FileFinder:
 
     def below(self, folder: str, value: str) -> str:
         """Return a name for `find` that means `value` relative to a folder inside the project."""
-        inside = os.path.relpath(os.path.join(os.path.realpath(folder), value), self._root)
+        inside = relative_path(os.path.join(os.path.realpath(folder), value), self._root)
         return "/" + inside.replace(os.sep, "/")
 
     def _real_path(self, value: str, is_folder: bool) -> str:

@@ -37,6 +37,7 @@ from agentv.model.diagnostics import Problems
 from agentv.model.origin import Origin, Place
 from agentv.settings.project import is_too_wide, project_root
 from agentv.support.hash_table import IdSet, PackedIds
+from agentv.support.hashes import relative_path
 from agentv.support.lines import SUFFIXES
 from agentv.support.patterns import upward
 from agentv.trust.roots import trusting
@@ -329,4 +330,4 @@ def _located(path: str, test_file: str) -> str:
         return path
     folder = os.path.dirname(os.path.abspath(test_file))
     places = (os.path.join(parent, path) for parent in upward(folder, project_root(folder)))
-    return next((os.path.relpath(place) for place in places if os.path.exists(place)), path)
+    return next((relative_path(place) for place in places if os.path.exists(place)), path)

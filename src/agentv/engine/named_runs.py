@@ -16,6 +16,7 @@ from agentv.runs.folder import RESULTS_FOLDER, RunFolder
 from agentv.runs.record import ScoreRecord
 from agentv.runs.store import RunStore
 from agentv.settings.project import project_root
+from agentv.support.hashes import relative_path
 
 Ended = Literal["failed", "borderline", "errors"]
 
@@ -40,9 +41,9 @@ def run_path(argument: str) -> str:
 
 def run_name(path: str) -> str:
     """Return the shortest RUN argument for a run on disk: its id if that is enough, else its path."""
-    name, relative_path = os.path.basename(path), os.path.relpath(path)
+    name = os.path.basename(path)
     candidate = _exact_path(name) or name
-    return name if os.path.exists(candidate) and os.path.samefile(candidate, path) else relative_path
+    return name if os.path.exists(candidate) and os.path.samefile(candidate, path) else relative_path(path)
 
 
 def lasting_name(argument: str) -> str:

@@ -26,6 +26,7 @@ from agentv.report.target_facts import column_labels, columns
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 from agentv.runs.target_summary import PartSummary, TargetSummary
+from agentv.support.hashes import relative_path
 
 _KINDS = {"fail": "failed", "borderline": "borderline"}
 
@@ -230,7 +231,7 @@ def _in_repository(path: str, run: RunStore) -> str:
     # Paths are relative to where the run was started: this folder, or one above the run folder.
     folders = [Path(), *run.path.absolute().parents]
     location = next((folder / path for folder in folders if (folder / path).exists()), path)
-    return os.path.relpath(location, workspace)
+    return relative_path(location, workspace)
 
 
 def _escaped(text: str, also: str = "") -> str:

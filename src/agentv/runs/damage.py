@@ -1,6 +1,5 @@
 """Find damage in a run folder: unreadable files, bad lines, duplicates, and missing cases and records."""
 
-import os
 import shlex
 import warnings
 from array import array
@@ -18,6 +17,7 @@ from agentv.runs.folder import NewerVersionError, RunFolder, content_digest, imp
 from agentv.runs.folder_lock import is_locked
 from agentv.runs.store import check_case_line
 from agentv.support.hash_table import HashTable, NumberTable
+from agentv.support.hashes import relative_path
 from agentv.support.json_values import repair_json
 
 DamageKind = Literal["unreadable", "bad_line", "duplicate", "incomplete", "missing", "changed"]
@@ -100,7 +100,7 @@ def damage_error(path: Path, problems: Sequence[Damage]) -> AgentvError:
 
 
 def _shown(path: Path) -> str:
-    relative = os.path.relpath(path)
+    relative = relative_path(path)
     return str(path) if relative.startswith("..") else relative
 
 

@@ -156,10 +156,9 @@ async def _run_plainly(spec: ProcessSpec) -> ProcessOutput:
         run, limits = service("plain-process", spec.noun), (spec.timeout_s, spec.max_output_bytes)
         output: _RawOutput = await run(spec.command, spec.cwd, spec.env, spec.stdin, limits)
     except (OSError, ValueError) as error:
-        raise ProcessFailure("start", f"{spec.noun} {_not_started(str(spec.command), error)}", error) from None
-    if spec.take is None:
-        return _checked(spec, output, is_too_long=len(output[0]) > spec.max_output_bytes)
-    return _checked(spec, (b"", *output[1:]), is_too_long=not spec.take(output[0]))
+        raise _not_started(spec, spec.command if isinstance(spec.command, str) else spec.command[0], error) from None
+    is_too_long = len(output[0]) > spec.max_output_bytes if spec.take is None else not spec.take(output[0])
+    return _checked(spec, output if spec.take is None else (b"", *output[1:]), is_too_long=is_too_long)
 
 
 def _checked(spec: ProcessSpec, output: _RawOutput, *, is_too_long: bool, excess: str = "") -> ProcessOutput:
@@ -379,17 +378,18 @@ def _popen(spec: ProcessSpec, mark: str) -> subprocess.Popen[bytes]:
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        subject = spec.noun if spec.noun.endswith("'") else f"{spec.noun} '{arguments[0]}'"
-        raise ProcessFailure("start", f"{subject} {_not_started(arguments[0], error)}", error) from None
+        raise _not_started(spec, arguments[0], error) from None
     finally:
         launch.close()
 
 
-def _not_started(program: str, error: Exception) -> str:
+def _not_started(spec: ProcessSpec, program: str, error: Exception) -> ProcessFailure:
+    subject = spec.noun if spec.noun.endswith("'") else f"{spec.noun} '{program}'"
+    why = f"cannot be started: {(error.strerror if isinstance(error, OSError) else None) or error}"
     if isinstance(error, FileNotFoundError):
-        gone = not os.path.exists(program)
-        return "was not found" if gone else "cannot be started: the interpreter in its first line was not found"
-    return f"cannot be started: {(error.strerror if isinstance(error, OSError) else None) or error}"
+        is_script = os.path.exists(program)
+        why = "cannot be started: the interpreter in its first line was not found" if is_script else "was not found"
+    return ProcessFailure("start", f"{subject} {why}", error)
 
 
 def _set(*futures: asyncio.Future[None]) -> None:

@@ -25,8 +25,22 @@ def words_in(text: str) -> list[str]:
 
 def short(path: str) -> str:
     """Return a path relative to the working directory; absolute if it is outside."""
-    below = os.path.relpath(path)
+    below = relative_path(path)
     return os.path.abspath(path) if below.startswith(os.pardir) else below
+
+
+def relative_path(path: str | os.PathLike[str], start: str = os.curdir) -> str:
+    """Return a relative path, or an absolute one between two drives of Windows."""
+    try:
+        return os.path.relpath(path, start)
+    except ValueError:
+        return os.path.abspath(path)
+
+
+def leaves_folder(path: str) -> bool:
+    """Whether a path, relative to a folder, may lead out of it. On Windows, `C:x` and `/x` are not absolute paths."""
+    normal = os.path.normpath(path)
+    return bool(os.path.splitdrive(normal)[0]) or normal.split(os.sep)[0] in ("", os.pardir)
 
 
 def file_of(reference: str, folder: str) -> str | None:
@@ -48,7 +62,7 @@ def contents(paths: Iterable[str], home: str) -> dict[str, str]:
     hashes: dict[str, str] = {}
     home = os.path.realpath(home)
     for path in map(os.path.realpath, paths):
-        below = os.path.relpath(path, home).replace(os.sep, "/")
+        below = relative_path(path, home).replace(os.sep, "/")
         name = path if below.startswith("../") else below
         if name in hashes:
             continue

@@ -11,6 +11,7 @@ import msgspec
 from agentv.errors import UsageError
 from agentv.lazy_regex import lazy_regex
 from agentv.model.workspace_settings import WorkspaceFile
+from agentv.support.hashes import leaves_folder
 from agentv.targets.target import Target
 
 
@@ -45,7 +46,7 @@ class WorkspaceTarget(Target, frozen=True, kw_only=True):
         complaints = [
             f"'workspace_files' has '{path}', which is not a path inside the workspace"
             for path in self.workspace_files
-            if os.path.isabs(path) or os.path.normpath(path).split(os.sep)[0] in (os.pardir, os.curdir)
+            if leaves_folder(path) or os.path.normpath(path) == os.curdir
         ]
         if self.workspace_files and self.cwd is not None:
             complaints.append("'workspace_files' and 'cwd' cannot be combined: files are added to workspaces only")

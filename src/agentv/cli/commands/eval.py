@@ -34,6 +34,7 @@ from agentv.report.summary_text import headlines, span_notes
 from agentv.report.terminal import Ending, print_ending
 from agentv.runs.folder import export_records, output_paths
 from agentv.runs.store import RunStore
+from agentv.support.hashes import relative_path
 
 if TYPE_CHECKING:
     from agentv.executors.budget_file import ShardSpending
@@ -273,7 +274,7 @@ def _spending_note(spending: ShardSpending, options: Mapping[str, Any]) -> str:
 
 def short(path: Path | str) -> str:
     """Return a path relative to the current folder if it is below it."""
-    relative = os.path.relpath(path)
+    relative = relative_path(path)
     return str(path) if relative.startswith("..") else relative
 
 

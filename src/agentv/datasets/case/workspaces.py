@@ -12,6 +12,7 @@ from agentv.errors import DatasetError
 from agentv.model.diagnostics import KeyPath, Problems, field_name
 from agentv.model.workspace_settings import Hook, Hooks, Repository, Workspace, WorkspaceFile
 from agentv.settings.settings_reader import read_settings
+from agentv.support.hashes import leaves_folder
 from agentv.support.yaml.yaml_file import parse_yaml_file
 
 _PATH: KeyPath = ("workspace",)
@@ -90,7 +91,7 @@ def _files(keys: WorkspaceKeys, folder: str, finder: FileFinder, problems: Probl
     for destination, source in sources.items():
         place: KeyPath = (*_PATH, "files", destination)
         path = os.path.normpath(destination)
-        if not destination.strip() or os.path.isabs(path) or path.split(os.sep)[0] in (os.pardir, os.curdir):
+        if not destination.strip() or leaves_folder(path) or path == os.curdir:
             hint = "Write `files` as an object: the path in the workspace, and the file to copy there"
             problems.error(place, f"'{destination}' is not a path inside the workspace", hint)
             continue
@@ -124,7 +125,7 @@ def _hook(keys: HookKeys | None, enabled: bool) -> Hook | None:
 def _repository(keys: RepositoryKeys, path: KeyPath, problems: Problems) -> Repository:
     name = keys.repo.rstrip("/").rsplit("/", 1)[-1].removesuffix(".git")
     folder = os.path.normpath(keys.path if keys.path is not None else name)
-    if os.path.isabs(folder) or folder.split(os.sep)[0] == "..":
+    if leaves_folder(folder):
         message = f"Field '{field_name((*path, 'path'))}' must be a folder inside the workspace"
         problems.error((*path, "path"), message)
     commit = keys.commit if keys.commit is not None else keys.base_commit

@@ -32,6 +32,7 @@ from agentv.runs.job_index import AnswerIndex
 from agentv.runs.store import CHECK_HINT, RunStore, StoredCase, read_case
 from agentv.settings.project import project_root
 from agentv.support.hash_table import OffsetTable
+from agentv.support.hashes import relative_path
 from agentv.support.patterns import has_magic
 from agentv.targets.answers import messages_of_record
 from agentv.trust.roots import is_trusted
@@ -300,7 +301,7 @@ def cases_to_rescore(
     paths = options.paths or (() if options.stored_cases else _existing_datasets(answers))
     if paths:
         return msgspec.structs.replace(options, paths=paths).open_cases(warn, note)
-    run = os.path.relpath(options.run)
+    run = relative_path(options.run)
     again = f"agentv rescore {shlex.quote(options.run if run.startswith('..') else run)} PATHS…"
     answers.store.check_cases(f"Name the datasets of the run: {again}")
     imported = answers.manifest.imported_from if answers.manifest is not None else None

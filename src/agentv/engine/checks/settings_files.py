@@ -16,6 +16,7 @@ from agentv.errors import DatasetError
 from agentv.model.diagnostics import Problems
 from agentv.settings.project import project_root
 from agentv.settings.settings_reader import check_config
+from agentv.support.hashes import relative_path
 from agentv.support.patterns import upward
 from agentv.support.yaml.yaml_file import parse_yaml_file
 from agentv.targets.targets_file import as_targets_file, check_targets, named_entries, targets_used
@@ -121,7 +122,7 @@ def unread_settings(sources: Sequence[Source]) -> dict[str, str]:
         parent for source in sources for parent in upward(source.folder, project_root(source.folder))
     )
     paths = (os.path.join(folder, name) for folder in folders for name in _NAMES)
-    return {os.path.relpath(path): _note(path) for path in paths if os.path.isfile(path)}
+    return {relative_path(path): _note(path) for path in paths if os.path.isfile(path)}
 
 
 def _note(path: str) -> str:

@@ -46,6 +46,7 @@ from agentv.report.figures import number, one_line
 from agentv.runs.folder import RunFolder
 from agentv.runs.store import RunStore
 from agentv.settings.project import project_root
+from agentv.support.hashes import relative_path
 
 _LONGEST_REASON = 100
 
@@ -65,7 +66,7 @@ def label(args: LabelArguments) -> None:
     session.run(with_cases(answers, stored_cases(run).stream() if datasets is None else datasets.stream_lazily()))
     counts = file.labels.counts(labeller)
     totals = ", ".join(f"{counts[what]} {what}" for what in ("pass", "fail", "skip") if counts[what]) or "none yet"
-    output.echo(f"\nLabels in {os.path.relpath(path)}: {totals}")
+    output.echo(f"\nLabels in {relative_path(path)}: {totals}")
     output.echo(f"Next: {_command('calibrate', args.run, args.labels_file, args.evaluator)}")
 
 

@@ -29,6 +29,7 @@ from agentv.report.junit import headline, story
 from agentv.runs.store import RunStore
 from agentv.runs.summary import SummaryBuilder
 from agentv.settings.project import is_too_wide
+from agentv.support.hashes import relative_path
 from agentv.trust.roots import trusting
 
 NAMED = ("*.eval.yaml", "*.eval.yml", "*.eval.jsonl")
@@ -80,7 +81,7 @@ class EvalFile(pytest.File):
     @property
     def _shown(self) -> str:
         """The path, relative to the current folder if it is below it."""
-        path = os.path.relpath(self.path)
+        path = relative_path(self.path)
         return str(self.path) if path.startswith(os.pardir) else path
 
     @property

@@ -1,6 +1,5 @@
 """Stores test outcomes as a run: of collected datasets, and of tests made by `agentv.cases`."""
 
-import os
 from collections.abc import Generator, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +23,7 @@ from agentv.runs.record import decode_record, encode_record
 from agentv.runs.redaction import Redactor
 from agentv.runs.store import RunStore
 from agentv.settings.project import project_root
+from agentv.support.hashes import relative_path
 from agentv.support.private_files import write_file
 from agentv.trust.env_file import load_environment
 from agentv.version import __version__
@@ -83,7 +83,7 @@ class RunRecorder:
             count = sum(map(len, self._by_test.values()))
             for text in self._headlines:
                 terminalreporter.write_line(f"agentv: {safe_text(text)}")
-            terminalreporter.write_line(f"agentv: {plural(count, 'result')} in {os.path.relpath(self._path)}")
+            terminalreporter.write_line(f"agentv: {plural(count, 'result')} in {relative_path(self._path)}")
 
     def _written(self) -> Path:
         root = project_root(str(self._config.rootpath))

@@ -17,6 +17,7 @@ from agentv.errors import EXIT_INTERRUPTED, UsageError
 from agentv.runs.folder import RESULTS_FOLDER, RunFolder, new_run_id
 from agentv.runs.store import RunStore
 from agentv.settings.project import project_root
+from agentv.support.hashes import relative_path
 
 FLAG = "--watch"
 _INTERVAL_S = 0.3
@@ -181,5 +182,5 @@ def _folder(path: str) -> str:
 
 
 def _shown(path: str) -> str:
-    relative = os.path.relpath(path, os.path.realpath("."))
+    relative = relative_path(path, os.path.realpath("."))
     return path if relative.startswith(os.pardir) else "this folder" if relative == os.curdir else relative

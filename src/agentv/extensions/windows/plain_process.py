@@ -21,6 +21,12 @@ _GRACE_S = 10.0
 """Time to wait for the output of a program that was stopped."""
 
 
+_DRAIN_S = 1.0
+"""Time to wait for the end of the output of a program that has ended: another one may keep it open."""
+
+_CHUNK_BYTES = 64 * 1024
+
+
 class PlainOutput(NamedTuple):
     """The output of a program. Its code is None if it was stopped after the time allowed."""
 
@@ -67,7 +73,7 @@ async def run_plainly(
     timeout_s, most_bytes = limits
     arguments = plain_command(command, cwd, env) if isinstance(command, str) else command
     loop = asyncio.get_running_loop()
-    ended: asyncio.Future[bytes] = loop.create_future()
+    ended: asyncio.Future[None] = loop.create_future()
     with TemporaryFile() as requests, TemporaryFile() as errors:
         requests.write(stdin or b"")
         requests.seek(0)
@@ -77,20 +83,21 @@ async def run_plainly(
             stdin=requests,
             stdout=subprocess.PIPE,
             stderr=errors,
+            bufsize=0,
             cwd=cwd,
             env={"PYTHONUTF8": "1", **env},  # otherwise, Python prints in the encoding of the system
         )
+        printed = bytearray()
 
-        def read() -> None:
-            with process:
-                assert process.stdout is not None
-                data = process.stdout.read(most_bytes + 1)
-                if len(data) > most_bytes:
-                    _end(process)
+        def wait() -> None:
+            reader = Thread(target=_read, args=(process, printed, most_bytes), daemon=True)
+            reader.start()
+            process.wait()
+            reader.join(_DRAIN_S)
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(ended.set_result, data)
+                loop.call_soon_threadsafe(ended.set_result, None)
 
-        Thread(target=read, daemon=True).start()
+        Thread(target=wait, daemon=True).start()
         try:
             await asyncio.wait([ended], timeout=timeout_s)
         finally:
@@ -99,8 +106,17 @@ async def run_plainly(
                 _end(process)
                 await wait_uncancelled(ended, _GRACE_S)
         errors.seek(0)
-        stdout = ended.result() if ended.done() else b""
-        return PlainOutput(stdout, errors.read(), None if timed_out else process.returncode)
+        return PlainOutput(bytes(printed), errors.read(), None if timed_out else process.returncode)
+
+
+def _read(process: subprocess.Popen[bytes], printed: bytearray, most_bytes: int) -> None:
+    """Read the output of a program, and end it if it is too long."""
+    assert process.stdout is not None
+    with process.stdout:
+        while len(printed) <= most_bytes and (data := process.stdout.read(_CHUNK_BYTES)):
+            printed += data
+    if len(printed) > most_bytes:
+        _end(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
