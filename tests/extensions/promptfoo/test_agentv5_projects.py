@@ -205,6 +205,18 @@ def test_a_grader_may_name_its_provider(folder, command):
     assert outcome.code == 2 and "agent-rubric" in outcome.stderr
 
 
+@pytest.mark.parametrize("suite", [{**SUITE}, {}], ids=["prompts", "inputs"])
+def test_a_rubric_that_only_has_a_prompt_is_a_judge(folder, command, suite):
+    folder.write("judge.md", "Grade {{ output }}")
+    check = {"metric": "safe", "type": "llm-rubric", "prompt": "file://judge.md"}
+    group = {"metric": "all", "type": "composite", "aggregator": {"type": "weighted_average"}, "assert": [check]}
+    test = {"id": "a", "vars": {"input": "x"}} if suite else {"id": "a", "input": "x"}
+    folder.write("suite.eval.yaml", {**suite, "tests": [{**test, "assert": [check, group]}]})
+    outcome = command("cases", "suite.eval.yaml")
+    judge, composite = outcome.printed[0]["evaluators"]
+    assert [judge["type"], composite["evaluators"][0]["type"]] == ["llm_judge", "llm_judge"], outcome.stderr
+
+
 def test_a_test_whose_assertions_have_no_counterpart_is_refused(folder, command):
     folder.write("s.yaml", {**SUITE, "tests": [{**TEST, "assert": [{"type": "webhook", "value": "http://x.test"}]}]})
     outcome = command("cases", "s.yaml")
