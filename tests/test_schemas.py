@@ -166,7 +166,7 @@ def test_an_evaluator_entry_is_accepted(entry):
         ({"evalcases": [CASE], "evaluator": "llm_jugde"}, False),
         ({"evalcases": [CASE], "workspace": {"template": "x"}}, True),
         ({"evalcases": [CASE], "workspace": {"docker": {}}}, False),
-        ({"evalcases": [CASE], "execution": {"fail_on_error": True}}, False),
+        ({"evalcases": [CASE], "execution": {"targets": [{"name": "a", "hooks": {}}]}}, False),
         ({"tests": "./cases.yaml"}, True),
         ({"tests": ["file://cases.yaml", CASE]}, True),
         ({"tests": ["cases.yaml"]}, False),

@@ -283,6 +283,10 @@ def test_in_any_other_document_the_outcome_is_required(folder, key):
     assert error.hint.startswith(REQUIRED)
 
 
+def test_in_json_lines_a_reference_may_replace_the_outcome(folder):
+    assert len(folder.rows({"id": "a", "input": "Hello", "expected_output": "Hi"}).cases) == 1
+
+
 @pytest.mark.parametrize("key", ["evalcases", "tests", "eval_cases", "cases"])
 def test_all_keys_for_the_list_of_cases_are_equivalent(folder, key):
     assert folder.yaml(json.dumps({key: [case()]})).cases == folder.yaml(json.dumps({"evalcases": [case()]})).cases

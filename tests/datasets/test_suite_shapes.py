@@ -174,7 +174,13 @@ class TestConversations:
 def test_what_is_off_here_may_be_turned_off(folder, key):
     suite = "execution: {{{}: {}}}\ntests: [{{id: a, input: b, criteria: c}}]\n"
     assert folder.yaml(suite.format(key, "false")).messages == []
-    assert folder.yaml_error(suite.format(key, "true")).detail == f"Field 'execution.{key}' is not supported"
+    (warning,) = folder.yaml(suite.format(key, "true")).messages
+    assert f"Field 'execution.{key}' is ignored: it has no effect here (Use `agentv eval --" in warning
+
+
+def test_an_object_without_a_prompt_is_the_content_of_a_message(folder):
+    (case,) = folder.yaml("tests: [{id: a, input: {ticket: {title: Login}}, criteria: c}]\n").cases
+    assert [(message.role, message.content) for message in case.input] == [("user", {"ticket": {"title": "Login"}})]
 
 
 COMPOSITE = "{{type: composite, aggregator: weighted_average, assertions: [{}]}}"

@@ -128,6 +128,7 @@ class Dataset:
             MessageReader(self.finder),
             is_agentmark=self.is_agentmark,
             outcome_optional=self._lists_tests,
+            is_jsonl=self.source.kind == "jsonl",
             settings_file=self.document.header_path or self.source.base + formats.SIDECAR_SUFFIXES[0],
         )
         patterns = guideline_patterns(self.source.folder, self.root)

@@ -14,7 +14,7 @@ from agentv.model.diagnostics import Problems, did_you_mean
 from agentv.model.evaluator import DEFAULT_TARGET
 from agentv.settings.frozen_settings import parse_settings_file
 from agentv.settings.project import ignored_marks
-from agentv.settings.settings_reader import ProjectConfig, RunDefaults, check_config, read_settings
+from agentv.settings.settings_reader import ProjectConfig, RunDefaults, as_config, check_config, read_settings
 from agentv.support.yaml.yaml_parser import locate
 from agentv.trust.roots import distrust
 
@@ -33,7 +33,7 @@ def load_defaults(folder: str, root: str, warn: Callable[[DatasetWarning], None]
         warn(DatasetWarning(note))
     if path is None or distrust(path):
         return RunDefaults()
-    data = parse_settings_file(path)
+    data = as_config(parse_settings_file(path), path)
     for problem in check_config(data):
         mark = locate(data, problem.path)
         line = mark.line if mark else 1

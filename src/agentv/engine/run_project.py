@@ -28,7 +28,6 @@ from agentv.settings.project import CONFIG_FILE, project_root
 from agentv.settings.settings_reader import RunDefaults
 from agentv.support.yaml.yaml_parser import locate
 from agentv.targets.catalog import (
-    FILE_NAMES,
     Targets,
     find_targets_file,
     load_targets,
@@ -38,7 +37,7 @@ from agentv.targets.catalog import (
 )
 from agentv.targets.target import Target, file_hashes, fingerprint_of
 from agentv.targets.target_uses import target_inventory
-from agentv.targets.targets_file import as_targets_file, named_entries
+from agentv.targets.targets_file import FILE_NAMES, as_targets_file, named_entries
 from agentv.targets.tools.tool import FunctionTool, McpServer, local_tools
 from agentv.trust.consent import require_trust
 from agentv.trust.env_file import load_environment
@@ -70,7 +69,7 @@ def open_targets(
     folder = settings_folder(folder)
     root = project_root(folder)
     path = named_targets_file(file) if file is not None else find_targets_file(folder, root)
-    data = None if path is None else as_targets_file(parse_settings_file(path))
+    data = None if path is None else as_targets_file(parse_settings_file(path), path)
     if path is not None and not in_project(os.path.realpath(path)):
         entries = named_entries(data)
         require_trust(path, target_inventory(entries, entries, path))

@@ -35,8 +35,8 @@ from agentv.model.job import Judgement
 from agentv.model.result import EvaluatorResult
 
 _Mean = Literal["weighted_average", "weighted-average"]
-_Program = Literal["code_judge", "code-judge", "code_grader", "code-grader"]
-_Model = Literal["llm_judge", "llm-judge", "llm_grader", "llm-grader"]
+_Program = Literal["code_judge", "code-judge", "code_grader", "code-grader", "script"]
+_Model = Literal["llm_judge", "llm-judge", "llm_grader", "llm-grader", "llm-rubric"]
 AggregatorType = Literal[_Mean, "threshold", _Program, _Model]
 RESULTS_NAMES = ("evaluator_results", "EVALUATOR_RESULTS_JSON")
 """Names of the members' results in an aggregator's prompt; the second is that of AgentV (TypeScript)."""
@@ -62,7 +62,8 @@ class Aggregator(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def kind(self) -> str:
         """The type in its canonical spelling."""
-        return self.type.replace("-", "_").replace("grader", "judge")
+        name = self.type.replace("-", "_").replace("grader", "judge")
+        return {"script": "code_judge", "llm_rubric": "llm_judge"}.get(name, name)
 
     def complaints(self) -> list[str]:
         """Settings that are missing for the type, or invalid."""

@@ -60,8 +60,9 @@ def with_agentv_defaults(entries: Any, *, lists_tests: ListsTests) -> Any:
     """Return entries with the defaults of AgentV (TypeScript) 4.x where they differ from those here.
 
     In a file with `tests`, tool trajectories compare arguments exactly, code judges have the protocol of 4.x, and the
-    verdict of a composite does not decide that of its case. In one of AgentV itself, texts and patterns are those of
-    JavaScript. In other files, `code-grader` has the protocol too, because it is a name of 4.x.
+    verdict of a composite does not decide that of its case. An `llm-rubric` that only has a prompt is a judge. In one
+    of AgentV itself, texts and patterns are those of JavaScript. In other files, `code-grader` has the protocol too,
+    because it is a name of 4.x.
     Returns the list itself if nothing changes.
     """
     if not isinstance(entries, list):
@@ -92,6 +93,8 @@ def _with_defaults(entry: dict[str, Any], lists_tests: ListsTests, defaults: Map
     if type_ is not None and type_ in defaults and (lists_tests or type_name == "code-grader"):
         names, default = defaults[type_]
         return entry if any(entry.get(name) is not None for name in names) else {**entry, names[0]: default}
+    if type_name in ("llm-rubric", "llm_rubric") and "prompt" in entry and not {"value", "rubrics"} & entry.keys():
+        return {**entry, "type": "llm_judge"}  # which has a prompt and no items
     if type_ == "composite" and lists_tests and _is_share(entry) and not {"required", "gate"} & entry.keys():
         entry = {**entry, "gate": False}
     lists = [key for key in entry if key in LISTS]

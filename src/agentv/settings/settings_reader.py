@@ -6,8 +6,10 @@ without effect here → hint, or empty) and `hints` (field → hint for an inval
 """
 
 import math
+import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -19,6 +21,7 @@ from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import MOST_TRIALS, KeyPath, Problems, did_you_mean, field_name, nearest, type_word
 from agentv.model.evaluator import Verdicts
 from agentv.model.sandbox_settings import Sandboxed
+from agentv.registry import SERVICES
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 
@@ -242,6 +245,10 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True):
     judge_must_agree: Annotated[float, Meta(ge=-1, le=1)] | None = None
 
 
+_OTHER_CONFIG = frozenset(("providers", "defaults", "max_concurrency"))
+"""Keys that only configurations of AgentV (TypeScript) 5 have."""
+
+
 class ProjectConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "$schema"}):
     """The configuration file of a project. `guideline_patterns` are globs for paths relative to the project root."""
 
@@ -249,6 +256,17 @@ class ProjectConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"schema":
     version: str | int | float | None = None
     guideline_patterns: tuple[str, ...] = ()
     execution: RunDefaults = RunDefaults()
+
+
+def as_config(data: Any, path: str) -> Any:
+    """Return the parsed data of a configuration. An extension may read that of another tool."""
+    execution = data.get("execution") if isinstance(data, dict) else None
+    keys = {*data, *(execution if isinstance(execution, dict) else ())} if isinstance(data, dict) else set()
+    if _OTHER_CONFIG.isdisjoint(keys) and not os.path.isfile(os.path.join(os.path.dirname(path), "config.local.yaml")):
+        return data
+    with suppress(KeyError):
+        return SERVICES.find("config-files")(data, path)
+    return data
 
 
 def check_config(data: Any) -> Problems:

@@ -25,17 +25,18 @@ from agentv.settings.environment import (
     references,
 )
 from agentv.settings.settings_reader import field_of, read_settings
-from agentv.support.hashes import short
 from agentv.support.patterns import upward
 from agentv.support.user_code import UninspectableError, import_reference
 from agentv.targets.target import Target, explicit_settings
 from agentv.targets.target_uses import target_inventory
 from agentv.targets.targets_file import (
+    FILE_NAMES,
     Entry,
     Variant,
     check_entry,
     check_reference,
     check_shape,
+    file_in,
     find_provider,
     follow,
     iter_texts,
@@ -53,7 +54,6 @@ from agentv.trust.inventory import Inventory
 from agentv.trust.roots import in_project, is_trusted, own_root
 
 PROJECT_FOLDER = ".agentv"
-FILE_NAMES = (".agentv/targets.yaml", ".agentv/targets.yml", "targets.yaml", "targets.yml", ".agentv/providers.yaml")
 EXAMPLE = """\
 targets:
   - name: default
@@ -308,7 +308,7 @@ def find_targets_file(folder: str, root: str, *, to_check: bool = False) -> str 
     Folders that are not trusted are searched only for a file to check, which is not used.
     """
     folders = (parent for parent in upward(folder, root) if to_check or is_trusted(parent))
-    return next(filter(None, map(_in_folder, (*folders, os.getcwd()))), None)
+    return next(filter(None, map(file_in, (*folders, os.getcwd()))), None)
 
 
 def settings_folder(folder: str) -> str:
@@ -325,7 +325,7 @@ def settings_folder(folder: str) -> str:
 
 def named_targets_file(path: str) -> str:
     """Return the targets file at a `--targets` path, which is a file or a folder."""
-    file = _in_folder(path) if os.path.isdir(path) else path if os.path.isfile(path) else None
+    file = file_in(path) if os.path.isdir(path) else path if os.path.isfile(path) else None
     if file is None:
         looked = f"The folder has none of {', '.join(FILE_NAMES)}" if os.path.isdir(path) else "The file does not exist"
         raise UsageError(f"No targets file at {path}", looked)
@@ -355,11 +355,6 @@ def no_targets_error(name: str | None = None) -> UsageError:
     headline = "There is no targets file" + (f", so target '{name}' is not defined" if name else "")
     detail = f"Looked for {FILE_NAMES[0]} and {FILE_NAMES[2]} from the dataset's folder up, and in {os.getcwd()}"
     return UsageError(headline, detail, f"Run `agentv init`, or create {FILE_NAMES[0]}:\n\n{EXAMPLE}")
-
-
-def _in_folder(folder: str) -> str | None:
-    path = next((path for name in FILE_NAMES if os.path.isfile(path := os.path.join(folder, name))), None)
-    return None if path is None else short(path)
 
 
 def _settings(kind: type[Target], data: dict[str, Any], entry: dict[str, Any], problems: Problems) -> Target | None:

@@ -1,23 +1,32 @@
 """Validate a parsed targets file against the providers' settings, without the environment."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from agentv.errors import UsageError
+from agentv.errors import DatasetError, UsageError
 from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name, type_word
 from agentv.model.environment import address_secrets
 from agentv.registry import SERVICES, TARGETS
 from agentv.settings.environment import REFERENCE, interpolate, is_secret_field, references
+from agentv.settings.project import CONFIG_FILE
 from agentv.settings.settings_reader import declares, field_of, read_settings
+from agentv.support.hashes import short
+from agentv.support.yaml.yaml_file import read_yaml_file
 from agentv.targets.target import Target
 
 _OTHER_VARIABLE = lazy_regex(r"\$[A-Z_][A-Z0-9_]*|\$\{\s*\w+\s*\}|\{\{\s*(?:env\.\w+|[A-Z_][A-Z0-9_]*)\s*\}\}")
 """Variables in the syntax of shells and other tools, which would be sent as the key itself."""
 
+FILE_NAMES = (
+    *(".agentv/targets.yaml", ".agentv/targets.yml", "targets.yaml", "targets.yml"),
+    *(CONFIG_FILE, ".agentv/providers.yaml"),
+)
+_PROVIDERS = lazy_regex(rb"""(?m)^\{?["']?providers["']?\s*:""")
 TARGET_REFERENCES = ("judge_target", "fallback_targets")
 """Settings that name other targets of the file, apart from `use_target`."""
 
@@ -34,13 +43,26 @@ class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "
     targets: list[Any]
 
 
-def as_targets_file(data: Any) -> Any:
-    """Return parsed data as that of a targets file. An extension may read files of another tool."""
+def as_targets_file(data: Any, path: str) -> Any:
+    """Return the parsed data of a file as that of a targets file. An extension may read files of another tool."""
     if isinstance(data, dict) and "providers" not in data and not any(map(_is_own_program, entries_of(data))):
         return data
     with suppress(KeyError):
-        return SERVICES.find("providers-files")(data)
+        return SERVICES.find("providers-files")(data, path)
     return data
+
+
+def file_in(folder: str) -> str | None:
+    """Return the targets file of a folder. A configuration is one if it lists providers, as in AgentV (TypeScript)."""
+    paths = ((name, os.path.join(folder, name)) for name in FILE_NAMES)
+    files = (path for name, path in paths if os.path.isfile(path) and (name != CONFIG_FILE or _has_providers(path)))
+    return next(map(short, files), None)
+
+
+def _has_providers(path: str) -> bool:
+    with suppress(DatasetError):
+        return _PROVIDERS.search(read_yaml_file(path)) is not None
+    return False
 
 
 def _is_own_program(entry: Any) -> bool:

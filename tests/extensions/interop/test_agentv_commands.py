@@ -80,3 +80,48 @@ def test_a_subcommand_names_its_own_successor(command, arguments, instead):
 
 def test_only_commands_of_agentv_have_a_successor(command):
     assert "Use instead" not in command("claude").stderr
+
+
+NAMES = ("default", "gpt")
+FOUR = {
+    ".agentv/targets.yaml": {"targets": [{"name": name, "provider": "mock", "response": "42"} for name in NAMES]},
+    ".agentv/config.yaml": {"$schema": "agentv-config-v2"},
+    "evals/math.yaml": {
+        "description": "Sums",
+        "execution": {"target": "default"},
+        "tests": [
+            {"id": f"sum-{n}", "input": "15 + 27?", "assertions": [{"type": "contains", "value": "42"}]} for n in (1, 2)
+        ],
+    },
+}
+FIVE = {
+    ".agentv/config.yaml": {
+        "providers": [{"id": "mock", "label": name, "config": {"response": "42"}} for name in NAMES],
+        "defaults": {"provider": "default"},
+    },
+    "evals/math.yaml": {
+        "name": "sums",
+        "prompts": ["{{ sum }}?"],
+        "providers": ["default"],
+        "tests": [{"id": f"sum-{n}", "vars": {"sum": "15 + 27"}} for n in (1, 2)],
+        "assert": [{"type": "contains", "value": "42"}],
+    },
+}
+
+
+@pytest.mark.parametrize("project", [FOUR, FIVE], ids=["4.x", "5.x"])
+@pytest.mark.parametrize(
+    ("arguments", "cases"),
+    [
+        ("validate evals/math.yaml", "2 readable cases"),
+        ("eval evals/math.yaml", "of the 2 cases"),
+        ("eval --target gpt evals/math.yaml", "of the 2 cases"),
+        ("eval --test-id sum-1 evals/math.yaml", "of the 1 case"),
+        ("eval evals/math.yaml --output ./my-results --experiment with_skills --workers 4 --threshold 0.8", "2 cases"),
+    ],
+)
+def test_documented_command_lines_run_in_a_project_of_agentv(folder, command, project, arguments, cases):
+    for name, content in project.items():
+        folder.write(name, content)
+    outcome = command(*arguments.split())
+    assert outcome.code == 0 and cases in outcome.stdout + outcome.stderr, outcome.stderr

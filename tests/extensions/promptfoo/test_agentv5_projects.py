@@ -37,6 +37,22 @@ def test_providers_are_targets(folder, command, is_list):
     assert rows["mini"]["model"] == "gpt-5-mini" and "${{ MY_KEY }}" in rows["judge"]["problem"]
 
 
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_configuration_has_providers_defaults_and_an_overlay(folder, command, is_file):
+    providers = [{"id": "mock", "label": name, "config": {"response": "hello"}} for name in ("one", "two", "judge-5")]
+    folder.write(".agentv/list.yaml", json.dumps(providers))
+    base = {"defaults": {"provider": "one", "grader": "judge-5"}, "execution": {"max_concurrency": 3}}
+    folder.write(".agentv/config.yaml", {"providers": "file://list.yaml" if is_file else providers, **base})
+    folder.write(".agentv/config.local.yaml", {"defaults": {"provider": "two"}})
+    folder.write("s.yaml", {"prompts": ["{{ input }}"], "tests": [{**TEST, "assert": [*TEST["assert"], "Is kind"]}]})
+    assert command("validate", ".").code == 0
+    outcome = command("eval", "s.yaml", "--out", "out")
+    assert outcome.code == 3, outcome.stderr
+    (line,) = (folder.path / "out/results.jsonl").read_text("utf-8").splitlines()
+    assert json.loads(line)["target"] == "two" and "The judge 'judge-5' gave no usable verdict" in outcome.stderr
+    assert json.loads((folder.path / "out/run.json").read_text("utf-8"))["defaults"]["workers"] == 3
+
+
 def test_a_problem_of_a_provider_has_its_line(folder, command):
     folder.write(".agentv/providers.yaml", "- id: cli\n  label: a\n  command: x\n  comand: y\n")
     outcome = command("validate", ".agentv/providers.yaml")
@@ -62,6 +78,21 @@ def test_extensions_run_around_jobs_and_stage_rules(folder, command):
     folder.write("s.yaml", {**SUITE, "extensions": extensions, "tests": [{**TEST, "assert": [check]}]})
     outcome = command("eval", "s.yaml", "--out", "out")
     assert "Passed 100 %" in outcome.stdout, (folder.path / "out/results.jsonl").read_text()
+
+
+def test_a_setup_command_creates_the_folder_of_an_environment(folder, command):
+    folder.write(".agentv/providers.yaml", '- {id: cli, label: default, command: "cat * > {OUTPUT_FILE}"}\n')
+    folder.write("there/note.txt", "kept\n")
+    setup = 'echo "$1 $(basename "$AGENTV_ENVIRONMENT_WORKDIR")" > "$AGENTV_ENVIRONMENT_WORKDIR/made.txt"'
+    folder.write("recipes/setup.sh", setup)
+    folder.write("recipes/host.yaml", {"workdir": "./checkout", "setup": {"command": ["sh", "setup.sh", "made in"]}})
+    tests = [
+        {**TEST, "id": "made", "assert": [{"type": "equals", "value": "made in checkout"}]},
+        {**TEST, "id": "there", "environment": {"workdir": "there"}, "assert": [{"type": "equals", "value": "kept"}]},
+    ]
+    folder.write("s.yaml", {**SUITE, "environment": "file://recipes/host.yaml", "tests": tests})
+    outcome = command("eval", "s.yaml", "--min-score", "1")
+    assert outcome.code == 0, outcome.stdout
 
 
 @pytest.mark.parametrize("extension", ["file://hooks.py:beforeAll", "file://hooks.mjs:sometime", "other:thing", 3])
@@ -172,6 +203,18 @@ def test_a_grader_may_name_its_provider(folder, command):
     assert (second["type"], second["name"], second["rubrics"]) == ("rubric", "quality", ["Is kind"])
     outcome = command("cases", "suite.eval.yaml", "--strict")
     assert outcome.code == 2 and "agent-rubric" in outcome.stderr
+
+
+@pytest.mark.parametrize("suite", [{**SUITE}, {}], ids=["prompts", "inputs"])
+def test_a_rubric_that_only_has_a_prompt_is_a_judge(folder, command, suite):
+    folder.write("judge.md", "Grade {{ output }}")
+    check = {"metric": "safe", "type": "llm-rubric", "prompt": "file://judge.md"}
+    group = {"metric": "all", "type": "composite", "aggregator": {"type": "weighted_average"}, "assert": [check]}
+    test = {"id": "a", "vars": {"input": "x"}} if suite else {"id": "a", "input": "x"}
+    folder.write("suite.eval.yaml", {**suite, "tests": [{**test, "assert": [check, group]}]})
+    outcome = command("cases", "suite.eval.yaml")
+    judge, composite = outcome.printed[0]["evaluators"]
+    assert [judge["type"], composite["evaluators"][0]["type"]] == ["llm_judge", "llm_judge"], outcome.stderr
 
 
 def test_a_test_whose_assertions_have_no_counterpart_is_refused(folder, command):

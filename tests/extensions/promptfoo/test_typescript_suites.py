@@ -71,6 +71,7 @@ def test_the_exported_suite_is_run(project, command, name, code, target):
         ("export default { specFile: './b.yaml' };", "Pass that file: ./b.yaml"),
         ("export default { cases: [] };", "must export a suite with `tests`"),
         ("throw new TypeError('boom');", "TypeError: boom"),
+        ("import '@agentv/sdk'; export default {};", "Install the project's packages: npm install"),
     ],
 )
 def test_what_is_not_a_suite_is_an_error_with_its_reason(project, command, code, message):

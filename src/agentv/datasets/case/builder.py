@@ -66,14 +66,15 @@ _DETAIL_KEYS = frozenset(
 class CaseBuilder(msgspec.Struct):
     """Builds the cases of one dataset.
 
-    `outcome_optional`: an evaluator or an expected output may replace the expected outcome. `settings_file` is the file
-    that messages name for the dataset's settings.
+    `outcome_optional`: an evaluator or an expected output may replace the expected outcome; with `is_jsonl`, only the
+    latter may. `settings_file` is the file that messages name for the dataset's settings.
     """
 
     header: Header
     reader: MessageReader
     is_agentmark: bool = False
     outcome_optional: ListsTests = False
+    is_jsonl: bool = False
     settings_file: str = ""
     item_ids: ItemIds = msgspec.field(default_factory=ItemIds)
 
@@ -213,10 +214,8 @@ class CaseBuilder(msgspec.Struct):
         return outcome
 
     def _may_lack_outcome(self, row: dict[str, Any]) -> bool:
-        if self.is_agentmark:
-            return True
-        if not self.outcome_optional:
-            return False
+        if self.is_agentmark or not self.outcome_optional:
+            return self.is_agentmark or (self.is_jsonl and bool(row.get("expected_output")))
         execution = row.get("execution")
         lists = isinstance(execution, dict) and execution.get("evaluators")
         keys = ("expected_output", "expected_messages", "evaluator", "rubrics", "turns", *LIST_KEYS)
@@ -228,9 +227,8 @@ class CaseBuilder(msgspec.Struct):
         if self.outcome_optional:
             return "Required fields: id, input, and one of criteria, expected_output, assertions"
         fields = "Required fields: id, expected_outcome, input"
-        if any(row.get(key) for key in ("expected_output", *LIST_KEYS)):
-            fields += "\nA case with a reference or evaluators may omit it if the cases are under 'tests', "
-            fields += "such as `tests: ./cases.jsonl` in a YAML file"
+        if any(row.get(key) for key in LIST_KEYS):
+            fields += "\nA case with evaluators may omit it under 'tests': `tests: ./cases.jsonl` in a YAML file"
         if "id" in row and holds_variables(row):
             fields += f"\nAgentMark rows may omit it: set 'format: agentmark' in {self.settings_file}"
         return f"{fields}\nThis looks like a results file, not a dataset" if is_result(row) else fields
@@ -284,6 +282,9 @@ class CaseBuilder(msgspec.Struct):
 
     def _render(self, variables: dict[str, Any], prompts: tuple[RenderablePrompt, ...], problems: Problems) -> Input:
         frozen: FrozenDict = freeze(variables)
+        is_data = variables.keys().isdisjoint(("userMessage", "role")) and not self.header.prompt_failed
+        if not prompts and is_data and self.outcome_optional == "agentv-4":  # the message is the object, as there
+            return self.reader.input([{"role": "user", "content": variables}], ("input",), problems), None, ()
         if not prompts:
             return self._user_message(variables, problems), frozen, ()
         results = [(prompt.id, prompt.render(frozen, problems)) for prompt in prompts]

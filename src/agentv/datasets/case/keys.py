@@ -55,13 +55,11 @@ class TargetKeys(msgspec.Struct, frozen=True, kw_only=True):
 class ExecutionKeys(msgspec.Struct, frozen=True, kw_only=True):
     """The `execution` block of a document or a case."""
 
-    unsupported: ClassVar[dict[str, str]] = _typescript_only(
-        {
-            "cache cache_path": "Use `agentv eval --cache`",
-            "budget_usd": "Use `agentv eval --budget-usd`",
-            "fail_on_error": "Use `agentv eval --fail-fast` or `--max-errors`",
-        }
-    )
+    ignored: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("cache", "cache_path"), "Use `agentv eval --cache`"),
+        "budget_usd": "Limit the cost of the run with `agentv eval --budget-usd`",
+        "fail_on_error": "Use `agentv eval --fail-fast` or `--max-errors`",
+    }
     switches: ClassVar[tuple[str, ...]] = ("cache", "fail_on_error")
 
     target: str | None = None

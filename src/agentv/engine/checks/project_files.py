@@ -20,7 +20,7 @@ from agentv.support.yaml.yaml_file import parse_yaml_file
 from agentv.targets.catalog import find_targets_file, settings_folder
 from agentv.targets.target import Target
 from agentv.targets.target_uses import target_inventory
-from agentv.targets.targets_file import Entry, check_entry, check_shape, follow, named_entries
+from agentv.targets.targets_file import Entry, as_targets_file, check_entry, check_shape, follow, named_entries
 from agentv.trust.inventory import Inventory
 
 
@@ -49,7 +49,7 @@ class ProjectFiles:
             has_targets=targets is not None,
         )
         self.survey = CaseSurvey(everything=True)
-        self.targets = {} if self.targets_file is None else named_entries(parsed_or_none(self.targets_file))
+        self.targets = {} if self.targets_file is None else named_entries(_parsed_targets(self.targets_file))
         self._default = self._default_target(folder, root) if targets is not None else None
         self._last: tuple[Execution, tuple[str, ...]] | None = None
 
@@ -61,7 +61,7 @@ class ProjectFiles:
         own = find_targets_file(place, project_root(place))
         is_own = own is None or self.targets_file is None or os.path.samefile(own, self.targets_file)
         file = self.targets_file if is_own else own
-        targets = self.targets if is_own else named_entries(parsed_or_none(str(own)))
+        targets = self.targets if is_own else named_entries(_parsed_targets(str(own)))
         inventory.add(target_inventory(self.used, targets, str(file)))
         return inventory
 
@@ -86,11 +86,16 @@ class ProjectFiles:
 
 def _target_settings(path: str | None) -> dict[str, dict[str, Any]] | None:
     """Return the settings of each target by field name; empty for an invalid one, None without a targets file."""
-    data = None if path is None else parsed_or_none(path)
+    data = None if path is None else _parsed_targets(path)
     if data is None or check_shape(data).errors:
         return None
     entries = named_entries(data)
     return {name: _common_settings(entry, entries) for name, entry in entries.items()}
+
+
+def _parsed_targets(path: str) -> Any:
+    data = parsed_or_none(path)
+    return None if data is None else as_targets_file(data, path)
 
 
 def _common_settings(entry: Entry, entries: Mapping[str, Entry]) -> dict[str, Any]:

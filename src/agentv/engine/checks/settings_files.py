@@ -15,7 +15,7 @@ from agentv.engine.checks.project_files import parsed_or_none
 from agentv.errors import DatasetError
 from agentv.model.diagnostics import Problems
 from agentv.settings.project import project_root
-from agentv.settings.settings_reader import check_config
+from agentv.settings.settings_reader import as_config, check_config
 from agentv.support.hashes import relative_path
 from agentv.support.patterns import upward
 from agentv.support.yaml.yaml_file import parse_yaml_file
@@ -76,8 +76,7 @@ def check_settings(path: str, kind: str, used: set[str] | None) -> tuple[list[Fi
         document = parse_yaml_file(path)
     except DatasetError as error:
         return [from_error(error)], []
-    if kind == "targets":
-        document = as_targets_file(document)
+    document = as_targets_file(document, path) if kind == "targets" else as_config(document, path)
     problems: Problems = _CHECKS[kind](document)
     notes: dict[str, str] = {}
     if kind == "targets" and used is not None:

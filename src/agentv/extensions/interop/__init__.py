@@ -69,6 +69,7 @@ ROWS = {
         "runs export": "agentv.extensions.interop.command:export_command",
     },
     "agentv.services": {
+        "config-files": "agentv.extensions.interop.agentv_providers:config_of_project",
         "providers-files": "agentv.extensions.interop.agentv_providers:targets_of_providers",
         "command-successor": "agentv.extensions.interop.agentv_commands:successor",
         "option-translation": "agentv.extensions.interop.agentv_commands:translate",

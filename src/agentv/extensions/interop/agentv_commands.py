@@ -29,6 +29,7 @@ AGENTMARK: Mapping[str, Mapping[str, str]] = {"eval": {"--baseline-commit COMMIT
 
 _OTEL = "Pass the address of a collector, or a file: --otel http://localhost:4318"
 _PUSH = "Runs are folders: commit them, or upload them as an artifact of the CI job"
+_KEEP = "Set `workspace: {keep: true}` in the case or suite"
 _WORKSPACE = "Set `workspace` in the case or suite: `template`, `isolation`, `keep`"
 _REMOVED = "AgentV removed it too; pass --out DIR"
 _DELAY = "--dry-run calls nothing here. For answers without a model, use a target with `provider: mock`"
@@ -39,7 +40,7 @@ SUCCESSORS: Mapping[str, Mapping[str, str]] = {
         "--cache-path": "The cache is in .agentv/cache; pass --cache",
         "--model": "Set `model` of the judge's target in .agentv/targets.yaml",
         "--output-messages": "Pass --include-trace to store all messages",
-        "--keep-workspaces": "Set `workspace: {keep: true}` in the case or suite",
+        "--keep-workspaces --retain-on-success --retain-on-failure": _KEEP,
         "--workspace-mode --workspace-path --workspace-clean": _WORKSPACE,
         "--otel-backend --export-otel --otel-group-turns": _OTEL,
         "--otel-capture-content": "Set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true",
@@ -47,6 +48,7 @@ SUCCESSORS: Mapping[str, Mapping[str, str]] = {
         "--output-format --artifacts": _REMOVED,
         "--dry-run-delay --dry-run-delay-min --dry-run-delay-max": _DELAY,
         "--record-replay-variant": "A recording here has the whole request of each answer; pass --record FILE",
+        "vitest": "Let a `code_judge` run the tests: its exit code decides. For example: [npx, vitest, run, FILE]",
         "assert": "Score stored answers with: agentv rescore RUN --evaluator '{type: code_judge, …}'",
         "aggregate": "Summaries are always up to date here; print one with: agentv report RUN --json",
         "bundle": "Copy the run folder: it has its cases, and can be resumed, rescored and compared from there",
@@ -82,6 +84,7 @@ _SESSIONS = "agentv eval --transcript {} scores recorded sessions, agentv genera
 SUBCOMMANDS: Mapping[str, Mapping[str, str]] = {
     "results": {
         "summary": "agentv report RUN",
+        "compare": "agentv compare RUN RUN",
         "failures": "agentv report RUN --markdown lists them, and agentv eval --only failed --from RUN repeats them",
         "show": "agentv view RUN",
         "export": "agentv report RUN results.csv",
@@ -92,6 +95,7 @@ SUBCOMMANDS: Mapping[str, Mapping[str, str]] = {
     },
     "inspect": {
         "list": "agentv runs",
+        "show": "agentv view RUN",
         "stats": "agentv report RUN",
         "score": "agentv rescore RUN --evaluator '{type: contains, value: …}'",
     },

@@ -1,15 +1,20 @@
-"""Targets files of AgentV (TypeScript): provider files of 5 (`.agentv/providers.yaml`), and providers of a project."""
+"""Settings of AgentV (TypeScript): provider files and configurations of 5, and providers of a project."""
 
+import os
 import re
 from functools import partial
 from typing import Any
 
+from agentv.datasets.foreign.values import object_at
 from agentv.datasets.variables import replace_texts
 from agentv.registry import TARGETS
+from agentv.settings.frozen_settings import parse_settings_file
 from agentv.settings.settings_reader import field_of
 from agentv.support.yaml.yaml_parser import Map, Seq
 
 _VARIABLE = re.compile(r"\{\{-?\s*env\.(\w+)\s*-?\}\}")
+_CONFIG, _LOCAL = "config.yaml", "config.local.yaml"
+_JUDGES = frozenset(("judge_target", "grader_target"))
 _PROGRAM = "exec:"
 _NAMES = {
     "batch_requests": "provider_batching",
@@ -19,8 +24,40 @@ _NAMES = {
 """Settings with another name here, if the provider has them."""
 
 
-def targets_of_providers(data: Any) -> Any:
-    """Return the data of a targets file for a list of providers, or for targets with providers of a project."""
+def config_of_project(data: Map, path: str) -> Map:
+    """Return a configuration with the default target and the concurrency of AgentV's, and without its providers."""
+    data = _with_overlay(data, path)
+    execution = data.get("execution", {})
+    if not isinstance(execution, dict):
+        return data
+    workers, target = execution.get("max_concurrency"), object_at(data, "defaults").get("provider")
+    own = {key: value for key, value in execution.items() if key != "max_concurrency"}
+    own |= {key: value for key, value in (("workers", workers), ("target", target)) if value is not None}
+    rest = {key: value for key, value in data.items() if key not in ("providers", "defaults")}
+    return data.with_values({**rest, **({"execution": own} if own else {})})
+
+
+def _with_overlay(data: Map, path: str) -> Map:
+    """Return a configuration with `config.local.yaml` on top, if there is one: objects are merged."""
+    local = os.path.join(os.path.dirname(path), _LOCAL)
+    overlay = parse_settings_file(local) if os.path.isfile(local) else None
+    return _merged(data, overlay) if isinstance(overlay, dict) else data
+
+
+def _merged(base: Any, overlay: Any) -> Any:
+    if not isinstance(base, Map) or not isinstance(overlay, dict):
+        return overlay
+    return base.with_values({**base, **{key: _merged(base.get(key), overlay[key]) for key in overlay}})
+
+
+def targets_of_providers(data: Any, path: str) -> Any:
+    """Return the data of a targets file for providers of a list or a configuration, or for targets with providers."""
+    if isinstance(data, Map) and os.path.basename(path) == _CONFIG:
+        data = _with_overlay(data, path)
+        grader = object_at(data, "defaults").get("grader")
+        if isinstance(name := data.get("providers"), str):
+            data = parse_settings_file(os.path.join(os.path.dirname(path), name.removeprefix("file://")))
+        return _with_judge(targets_of_providers(data, ""), grader)
     key = "targets" if isinstance(data, Map) and "targets" in data else "providers"
     providers = data.get(key) if isinstance(data, Map) else data
     if not isinstance(providers, Seq):
@@ -33,6 +70,15 @@ def targets_of_providers(data: Any) -> Any:
     document = Map({"targets": targets})
     document.start, document.marks = providers.start, {"targets": providers.start}
     return document
+
+
+def _with_judge(data: Any, grader: Any) -> Any:
+    """Return a targets file whose targets have a judge, unless they name their own."""
+    targets = data.get("targets") if isinstance(data, dict) else None
+    for target in targets if isinstance(targets, list) and grader is not None else ():
+        if isinstance(target, Map) and target.get("name") != grader and _JUDGES.isdisjoint(target):
+            target["judge_target"] = grader
+    return data
 
 
 def _program(entry: Map) -> Map:

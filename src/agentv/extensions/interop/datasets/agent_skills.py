@@ -53,7 +53,7 @@ class _AgentSkills(ForeignFormat):
         rows = _cases_in(document) if document else objects(file)
         has_known_name = any(key in document for key in _NAMES) or os.path.basename(file.path) == "evals.json"
         is_other = all_have(rows, "inputs") or (all_have(rows, "should_trigger") and not any_has(rows, *_CHECKS))
-        return has_known_name and bool(rows) and all(_question(row) is not None for row in rows) and not is_other
+        return has_known_name and any(_question(row) is not None for row in rows) and not is_other
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:  # noqa: ARG002
         name = first_of(document_of(file), *_NAMES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from typing import Any
 
 from agentv.datasets.foreign.values import is_blank, text_of
@@ -26,8 +27,11 @@ for (let index = 0; index < calls.length; index += 2) {
 """Imports modules one after another, and calls a function of each with the context of the hook."""
 
 
-def with_extensions(workspace: dict[str, Any], extensions: Any) -> dict[str, Any]:
-    """Return a workspace with the hooks and files of extensions. Raises ValueError for those that are not supported."""
+def workspace_of_extensions(extensions: Any, taken: Container[str] = ()) -> dict[str, Any]:
+    """Return the workspace with the hooks and files of extensions. Raises ValueError for those that are not supported.
+
+    Hooks that are `taken` by the environment cannot be used.
+    """
     calls: dict[str, list[str]] = {}
     files: dict[str, str] = {}
     for extension in extensions if isinstance(extensions, list) else [extensions]:
@@ -43,10 +47,10 @@ def with_extensions(workspace: dict[str, Any], extensions: Any) -> dict[str, Any
             raise ValueError(f"The extension '{id}' must name a JavaScript file and a hook: file://hooks.mjs:beforeAll")
         calls.setdefault(hook, []).extend((path, function))
     hooks = {_HOOKS[hook]: {"command": _command(hook, names)} for hook, names in calls.items()}
-    for name in hooks.keys() & dict(workspace.get("hooks", {})):
-        raise ValueError(f"'environment.setup' and an extension for '{name}' cannot be combined")
-    merged = {**dict(workspace.get("hooks", {})), **hooks}
-    return {**workspace, **({"hooks": merged} if merged else {}), **({"files": files} if files else {})}
+    for name in hooks:
+        if name in taken:
+            raise ValueError(f"'environment.setup' and an extension for '{name}' cannot be combined")
+    return {**({"hooks": hooks} if hooks else {}), **({"files": files} if files else {})}
 
 
 def _rule_files(settings: dict[str, Any]) -> dict[str, str]:

@@ -16,7 +16,8 @@ from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.datasets.formats.dataset_format import Batch, Document, ReadOptions, Source
-from agentv.extensions.promptfoo.agentv5.agentv_hooks import with_extensions
+from agentv.extensions.promptfoo.agentv5.agentv_environment import workspace_of
+from agentv.extensions.promptfoo.agentv5.agentv_hooks import workspace_of_extensions
 from agentv.extensions.promptfoo.agentv5.agentv_tests import (
     AgentvSuite,
     case_rows,
@@ -25,7 +26,6 @@ from agentv.extensions.promptfoo.agentv5.agentv_tests import (
     is_written_out,
     listed,
     trials_of,
-    workspace_of,
 )
 from agentv.extensions.promptfoo.agentv5.positions import error_at, placed_row
 from agentv.extensions.promptfoo.agentv5.typescript_suite import NOT_CALLED, is_typescript
@@ -106,10 +106,10 @@ class _AgentvSuite(ForeignFormat):
                 del header["imports"]
             header |= _notes(data)
             header["execution"] = {**({"targets": suite.names} if suite.names else {}), **_execution(data, lose)}
-            if not is_blank(data.get("environment")):
-                header["workspace"] = workspace_of(data["environment"], suite.files)
+            environment = data.get("environment")
+            prepared = {} if is_blank(environment) else workspace_of(environment, suite.files)  # each case has its own
             if not is_blank(data.get("extensions")):
-                header["workspace"] = with_extensions(header.get("workspace", {}), data["extensions"])
+                header["workspace"] = workspace_of_extensions(data["extensions"], prepared.get("hooks", {}))
             if not is_blank(data.get("suite")) and is_blank(data.get("name")):
                 header["dataset"] = data["suite"]
         except ValueError as error:

@@ -13,13 +13,13 @@ from agentv.datasets.foreign.records import Record
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
 from agentv.datasets.variables import replace_texts
 from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of
+from agentv.extensions.promptfoo.agentv5.agentv_environment import workspace_of
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row, with_positions
 from agentv.extensions.promptfoo.agentv5.typescript_suite import NOT_CALLED, document_at, is_typescript
 from agentv.extensions.promptfoo.config_templates import rendered_strictly
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.grading import Grading
 from agentv.extensions.promptfoo.suite import Suite
-from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.extensions.promptfoo.test_sources import combinations, resolved, with_files
 from agentv.model.diagnostics import KeyPath
 from agentv.registry import service
@@ -137,7 +137,7 @@ def is_written_out(provider: Any) -> bool:
 def _target_entries(provider: Any) -> list[dict[str, Any]]:
     """Return the target for a provider as in a provider file."""
     read = service("providers-files", "A provider of AgentV (TypeScript)")
-    data = read(placed_list([provider]))
+    data = read(placed_list([provider]), "")
     return [dict(entry) for entry in data["targets"]] if isinstance(data, dict) else []
 
 
@@ -156,23 +156,6 @@ def _name_of(provider: Any) -> str:
 def listed(value: Any) -> list[Any]:
     """Return a list as it is, nothing as an empty list, and any other value as its only item."""
     return value if isinstance(value, list) else [] if is_blank(value) else [value]
-
-
-def workspace_of(environment: Any, files: SuiteFiles) -> dict[str, Any]:
-    """Return the workspace of an environment on this machine. Raises ValueError."""
-    if isinstance(environment, str):
-        environment = files.data(files.path(environment))
-    kind = environment.get("type", "host") if isinstance(environment, dict) else None
-    if kind != "host":
-        raise ValueError(f"'environment' of type '{text_of(kind)}' is not supported: only `host` is")
-    for key in environment.keys() - {"type", "workdir", "setup"}:
-        raise ValueError(f"'environment.{key}' is not supported")
-    setup = environment.get("setup")
-    setup = {"command": setup} if isinstance(setup, str | list) else dict(setup or {})
-    for key in setup.keys() - {"command", "cwd", "timeout_ms"}:
-        raise ValueError(f"'environment.setup.{key}' is not supported")
-    workspace: dict[str, Any] = {} if is_blank(environment.get("workdir")) else {"template": environment["workdir"]}
-    return {**workspace, "hooks": {"before_all": setup}} if setup else workspace
 
 
 def trials_of(repeat: Any, lose: Lose) -> Any:
@@ -238,8 +221,9 @@ def _details(suite: AgentvSuite, test: dict[str, Any], grading: Grading) -> dict
         details["description"] = text_of(rendered_strictly(test["description"], grading.variables))
     if not is_blank(test.get("metadata")):
         details["metadata"] = test["metadata"]
-    if not is_blank(test.get("environment")):
-        details["workspace"] = workspace_of(test["environment"], suite.files)
+    environment = first_of(test, "environment") or suite.data.get("environment")
+    if not is_blank(environment):
+        details["workspace"] = workspace_of(environment, suite.files)
     if isinstance(test.get("turns"), list):
         details["turns"] = placed_list([_turn(turn, grading) for turn in test["turns"]])
     return details

@@ -48,11 +48,12 @@ def document_at(path: str) -> dict[str, Any]:
     try:
         exported = call_function(os.path.abspath(path), "default", [])
     except CodeNotRun:
-        check = {"type": "regex", "value": "."}
-        return {
-            NOT_CALLED: True,
-            "tests": [{"id": f"(the tests of {name})", "input": "(the input)", "assert": [check]}],
-        }
+        test = {"id": f"(the tests of {name})", "input": "(the input)", "assert": [{"type": "regex", "value": "."}]}
+        return {NOT_CALLED: True, "tests": [test]}
+    except ValueError as error:
+        if "Cannot find package" not in str(error):
+            raise
+        raise ValueError(f"{error}. Install the project's packages: npm install") from None
     if not isinstance(exported, dict) or exported.keys().isdisjoint(("tests", "scenarios", "specFile")):
         raise ValueError(f"'{name}' must export a suite with `tests`, as its default, `config` or `evalConfig`")
     if "specFile" in exported:
