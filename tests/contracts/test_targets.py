@@ -138,6 +138,10 @@ def made(servers):
             address = server.origin if provider in ("azure", "anthropic", "gemini") else server.url
             field = "endpoint" if provider == "azure" else "base_url"
             settings = {"model": "m", "api_key": "none", field: address}
+        elif provider == "promptfoo_http":
+            body = {"model": "m", "messages": [{"role": "user", "content": "{{prompt}}"}]}
+            settings = {"url": f"{servers[behaviour].url}/chat/completions", "body": body}
+            settings["javascript"] = "JSON.parse(output).choices[0].message.content"
         elif provider == "http":
             body = {"model": "m", "messages": "{{ messages }}"}
             settings = {"url": f"{servers[behaviour].url}/chat/completions", "body": body}
@@ -183,7 +187,7 @@ def waiting(request, made):
 def test_every_provider_of_the_registry_is_in_this_suite():
     kinds = {name: TARGETS.find(name) for name in PROVIDERS}
     others = {name for name, kind in kinds.items() if not issubclass(kind, ModelApi) and not kind.takes_skills}
-    assert others == {*PROGRAMS, "http"} & {*PROVIDERS}
+    assert others == {*PROGRAMS, "http", "promptfoo_http"} & {*PROVIDERS}
     assert {name for name, kind in kinds.items() if kind.takes_skills} == set(EVENTS).intersection(PROVIDERS)
 
 

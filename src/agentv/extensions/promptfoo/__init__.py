@@ -4,14 +4,17 @@ _HERE = "agentv.extensions.promptfoo"
 
 ROWS = {
     "agentv.evaluators": {
-        "context_graded": f"{_HERE}.context_graded:ContextGraded",
-        "model_graded": f"{_HERE}.model_graded:ModelGraded",
-        "scoring_function": f"{_HERE}.scoring_function:ScoringFunction",
+        "context_graded": f"{_HERE}.evaluators.answer_context:ContextGraded",
+        "model_graded": f"{_HERE}.evaluators.rubric_prompt:ModelGraded",
+        "scoring_function": f"{_HERE}.evaluators.scoring_function:ScoringFunction",
     },
     "agentv.foreign_formats": {
         "agentv-5": f"{_HERE}.agentv5.agentv_suite:AGENTV_SUITE",
         "promptfoo": f"{_HERE}.promptfoo_config:PROMPTFOO_CONFIG",
         "promptfoo-tests": f"{_HERE}.promptfoo_tests:PROMPTFOO_TESTS",
+    },
+    "agentv.targets": {
+        "promptfoo_http": f"{_HERE}.nunjucks.http_templates:PromptfooHttp | an HTTP endpoint as promptfoo calls it",
     },
     "agentv.services": {
         "promptfoo-prompts": f"{_HERE}.functions.prompt_function:read_prompt",
