@@ -308,3 +308,9 @@ def records_in(folder: RunFolder) -> Path | None:
         detail = f"{folder.manifest_path.name} marks the run as finished, but there is no {folder.results_path.name}"
         raise AgentvError(f"The results of {folder.path} are missing", detail, "Restore the file, or run it again")
     return None
+
+
+def short_path(path: Path | str) -> str:
+    """Return a path relative to the current folder if it is below it."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative

@@ -15,7 +15,6 @@ from agentv.cli.commands.eval import (
     print_outcome,
     print_reasons,
     run_folder,
-    short,
 )
 from agentv.cli.display import RunDisplay
 from agentv.cli.evaluation_options import RescoreArguments
@@ -29,6 +28,7 @@ from agentv.engine.run_options import RescoreOptions
 from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError, plural
 from agentv.report.run_tables import delta_lines
+from agentv.runs.folder import short_path
 from agentv.runs.run_figures import deltas
 from agentv.runs.store import RunStore
 
@@ -77,7 +77,7 @@ def _prepared(options: RescoreOptions, answers: StoredAnswers, args: RescoreArgu
 
 def _print(outcome: Outcome, answers: StoredAnswers, args: RescoreArguments) -> None:
     changed = deltas((answers.before(result), result) for result in RunStore.open(outcome.folder).records())
-    folder = short(outcome.folder)
+    folder = short_path(outcome.folder)
     if args.as_json:
         output.echo_json({**outcome_data(outcome), "rescored_from": answers.path, "delta": changed})
         return
@@ -88,5 +88,5 @@ def _print(outcome: Outcome, answers: StoredAnswers, args: RescoreArguments) -> 
         commands = [f"{commands[0]} --budget-usd USD"]
     if not args.quiet:
         print_outcome(outcome, [], commands)
-        output.echo("\n".join(("", *delta_lines(changed, short(answers.path)), "", f"Results: {folder}")))
+        output.echo("\n".join(("", *delta_lines(changed, short_path(answers.path)), "", f"Results: {folder}")))
     print_reasons(outcome)

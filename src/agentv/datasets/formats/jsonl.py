@@ -33,6 +33,7 @@ from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import Problems, type_word
 from agentv.model.values import MAX_DEPTH, json_decoder, to_json
 from agentv.settings.settings_reader import aliases_of, known_keys
+from agentv.support.json_values import repeated_keys
 from agentv.support.lines import (
     BATCH,
     LFS_POINTER,
@@ -218,11 +219,7 @@ def _decoded(text: str) -> tuple[Any, list[str]]:
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(items)
         if len(value) != len(items):
-            keys: set[str] = set()
-            for key, _ in items:
-                if key in keys:
-                    repeated.append(key)
-                keys.add(key)
+            repeated.extend(repeated_keys(items))
         return value
 
     import json  # late: as above
