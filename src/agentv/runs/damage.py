@@ -283,8 +283,7 @@ def _scan(path: Path, identify: Callable[[bytes], _Identity], noun: str) -> Iter
             if not line.endswith(b"\n"):
                 yield ScannedLine(number, line, identity, "The last line is incomplete")
                 continue
-            index = identities.number(hash(identity))
-            if index == len(first_lines):
+            if (index := identities.number(hash(identity))) == len(first_lines):
                 first_lines.append(number)
             first = first_lines[index]
             repeated = "" if first == number else f"Line {first} is another {noun}"

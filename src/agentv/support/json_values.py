@@ -23,8 +23,7 @@ MISSING: Final = object()
 @lru_cache(maxsize=4096)
 def steps_of(path: str) -> tuple[Step, ...]:
     """Parse a path such as `order.lines[0].price`, `$.order` or `['a key']`. Raises ValueError."""
-    text = path.strip()
-    if text == "$":
+    if (text := path.strip()) == "$":
         return ()
     if text.startswith(("$.", "$[")):
         text = text[1:]
@@ -44,8 +43,7 @@ def steps_of(path: str) -> tuple[Step, ...]:
 def value_at(value: Any, path: str) -> Any:
     """Return the value at a path, or MISSING. A name of digits can also be the index of a list."""
     for step in steps_of(path):
-        value = _inside(value, step)
-        if value is MISSING:
+        if (value := _inside(value, step)) is MISSING:
             return MISSING
     return value
 

@@ -297,8 +297,7 @@ def _check_start(file: str, lines: list[Line]) -> None:
         head = b"".join(line or b"\n" for line in lines[:3])
         raise _unparsable(file, f"The file is {name_of_text(head)}", hint_for(file, head, ()))
     # A lone bracket on the first line is one document spread over many lines: report it once, not on every line.
-    text = start.removeprefix(_BOM).strip(_BLANK)
-    if text == b"[":
+    if (text := start.removeprefix(_BOM).strip(_BLANK)) == b"[":
         hint = f"Write one object per line instead of one array: jq -c '.[]' {file}"
         raise _unparsable(file, "Line 1: Invalid JSON - Expected JSON object, got array", hint)
     if text == b"{" and len(lines) > 1:

@@ -108,8 +108,7 @@ class _Parser:
 
     def _skip(self, position: int) -> tuple[_Item | None, int]:
         """Return the tag or expression at a position, if there is one, and where the next character is."""
-        character = self._text[position]
-        if character == "\\":
+        if (character := self._text[position]) == "\\":
             return None, min(position + 2, len(self._text))
         if character == "`":
             marks = re.compile("`+").match(self._text, position)

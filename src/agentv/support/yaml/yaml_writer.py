@@ -48,8 +48,7 @@ def _resolve_number(text: str) -> Any:
             raise ValueError(_TOO_MANY_DIGITS)
         return _integer(text, value)
     if _FLOAT.fullmatch(text):
-        number = float(text)
-        if number in (float("inf"), float("-inf")):
+        if (number := float(text)) in (float("inf"), float("-inf")):
             raise ValueError(f"the out-of-range number {text}")
         return number
     if _NOT_FINITE.fullmatch(text):
