@@ -238,9 +238,7 @@ class _Parser:
                 begin = following
             position = following
         source = textwrap.dedent("".join((*parts, self._text[begin:end])))
-        if not source.strip():
-            return []
-        return _Markdown(self, items, self._line(start)).nodes(source)
+        return [] if not source.strip() else _Markdown(self, items, self._line(start)).nodes(source)
 
 
 def _skip_blanks(text: str, position: int) -> int:
