@@ -25,7 +25,6 @@ from agentv.engine.named_runs import existing_run
 from agentv.engine.resume import folder_of, resumed
 from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import RescoreOptions
-from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError, plural
 from agentv.report.run_tables import delta_lines
 from agentv.runs.folder import short_path
@@ -39,9 +38,10 @@ def rescore(args: RescoreArguments) -> None:
         raise UsageError("--quiet and --verbose cannot be combined")
     options, folder = _chosen(args)
     with closing(StoredAnswers(options.run)) as answers:
-        plan = _prepared(options, answers, args)
+        warn, note = output.listeners(args.quiet)
+        specs = chosen_specs(options, args.quiet)
+        plan = prepare_rescore(options, cases_to_rescore(options, answers, warn, note), answers, specs)
         left_out = answers.records.jobs - plan.checked.total
-        _, note = output.listeners(args.quiet)
         if left_out > 0:
             note(f"{left_out:,} of {plural(answers.records.jobs, 'answer')} skipped: their cases were not found")
         if plan.checked.without_jobs:
@@ -68,11 +68,6 @@ def _chosen(args: RescoreArguments) -> tuple[RescoreOptions, str | None]:
     ).lasting()
     folder = run_folder(args.out)
     return resumed(options, folder, folder_of(args.paths)) if args.resume else (options, folder)
-
-
-def _prepared(options: RescoreOptions, answers: StoredAnswers, args: RescoreArguments) -> RunPlan:
-    specs = chosen_specs(options, args.quiet)
-    return prepare_rescore(options, cases_to_rescore(options, answers, *output.listeners(args.quiet)), answers, specs)
 
 
 def _print(outcome: Outcome, answers: StoredAnswers, args: RescoreArguments) -> None:
