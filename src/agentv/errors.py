@@ -20,7 +20,8 @@ Any other exception is a bug in agentv and shows its traceback.
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypedDict, Unpack
+from importlib import import_module
+from typing import Any, TypedDict, Unpack
 
 from agentv.lazy_regex import lazy_regex
 
@@ -165,6 +166,14 @@ class LossWarning(DatasetWarning):
 
 class RefusedCaseWarning(LossWarning):
     """A case that cannot be run. Its jobs end in an error; the other cases of the file are not affected."""
+
+
+def import_extra(name: str, error: Exception) -> Any:
+    """Import a module of an optional package when it is first needed. Raises the error if it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise error from None
 
 
 def plural(count: int, noun: str) -> str:

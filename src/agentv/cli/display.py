@@ -135,8 +135,7 @@ class Progress:
         return safe_text(status_line(snapshot, self._pace.rate(snapshot.done - snapshot.earlier, monotonic())))
 
     def _print_status(self) -> None:
-        line = self._line(self._snapshot())
-        if line != self._last_line:
+        if (line := self._line(self._snapshot())) != self._last_line:
             self._last_line = line
             self._print("", line, "")
 

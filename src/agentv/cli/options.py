@@ -162,8 +162,7 @@ class TranslatedCommand(click.Command):
         try:
             return super().parse_args(ctx, list(args))
         except click.NoSuchOption:
-            translated = self._translate(ctx, args)
-            if translated == args:
+            if (translated := self._translate(ctx, args)) == args:
                 raise
             return super().parse_args(ctx, translated)
 

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from agentv.cli import output
-from agentv.cli.commands.eval import print_reasons, run_folder, short
+from agentv.cli.commands.eval import print_reasons, run_folder
 from agentv.cli.display import RunDisplay
 from agentv.cli.dry_run import print_plan
 from agentv.engine.answers.rescored_answers import prepare_rescore
@@ -25,7 +25,7 @@ from agentv.engine.run_options import EvalOptions, RescoreOptions
 from agentv.engine.run_plan import RunPlan
 from agentv.engine.run_project import RESULTS
 from agentv.errors import EXIT_BUDGET, EXIT_ERRORS, UsageError
-from agentv.runs.folder import RunFolder, new_run_id
+from agentv.runs.folder import RunFolder, new_run_id, short_path
 from agentv.runs.store import RunStore
 from agentv.settings.project import project_root
 
@@ -133,7 +133,7 @@ class RunSeries:
         else:
             output.error("Stopped: the budget is used up", "Failed")
         budget = " --budget-usd USD" if stopped.exit_code == EXIT_BUDGET else ""
-        output.message(f"Resume with: {command} --resume --out {shlex.quote(short(self.home))}{budget}")
+        output.message(f"Resume with: {command} --resume --out {shlex.quote(short_path(self.home))}{budget}")
         raise SystemExit(stopped.exit_code)
 
     def _limited(self, options: EvalOptions) -> Any:

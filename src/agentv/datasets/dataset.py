@@ -184,8 +184,7 @@ class Dataset:
         while offset < len(rows):
             row = rows[offset]
             if isinstance(row, PlainRow):
-                offset = builder.add_plain(rows, place, offset, cases)
-                if offset == len(rows):
+                if (offset := builder.add_plain(rows, place, offset, cases)) == len(rows):
                     break
                 row = rows[offset]
                 if isinstance(row, PlainRow):  # it needs more than its types checked

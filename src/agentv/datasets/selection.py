@@ -255,8 +255,7 @@ def _holds(value: Any, steps: list[str], pattern: str) -> bool:
         if not isinstance(value, dict):
             return False
         # A key may contain dots; the longest existing key wins.
-        rest = ".".join(steps[position:])
-        if rest in value:
+        if (rest := ".".join(steps[position:])) in value:
             return _equals(value[rest], pattern)
         if step not in value:
             return False

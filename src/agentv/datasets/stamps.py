@@ -38,8 +38,7 @@ class DatasetStamps:
         """Raise DatasetChangedError if the dataset at `path` has other content than when it was read first."""
         if path not in self._digests:
             return
-        stamp = _stamp_of(self._files[path])
-        if stamp == self._stamps[path]:
+        if (stamp := _stamp_of(self._files[path])) == self._stamps[path]:
             return
         if None in stamp or _digest_of(self._files[path]) != self._digests[path]:
             raise _changed(path)

@@ -122,8 +122,7 @@ def inserter(variables: dict[str, Any], problems: Problems) -> Replace:
         return value if value is not _MISSING else _NAME.sub(lambda found: inserted(found, path), text)
 
     def inserted(match: re.Match[str], path: KeyPath) -> str:
-        value = _value(variables, match["name"])
-        if value is _MISSING:
+        if (value := _value(variables, match["name"])) is _MISSING:
             message = f"'{match[0]}' is not in 'vars' and is left as it is"
             problems.warning(path, message, did_you_mean(match["name"], variables))
             return match[0]

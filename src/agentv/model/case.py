@@ -243,8 +243,7 @@ def refused_case(case: EvalCase, reason: str) -> EvalCase:
 
 def case_to_data(case: EvalCase) -> dict[str, Any]:
     """Return a case as `agentv cases` prints it: current names only, in a fixed order, without empty values."""
-    details = case.details
-    if details is NO_DETAILS:
+    if (details := case.details) is NO_DETAILS:
         return _plain_to_data(case)
     data: dict[str, Any] = {
         "id": case.id,

@@ -204,9 +204,7 @@ class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=
         """The cost of the evaluators and of a simulated user; None if unknown."""
         judged = _known_cost(self.evaluator_results)
         user = None if self.conversation is None else self.conversation.user_metrics
-        if user is None or user.cost_usd is None:
-            return judged
-        return user.cost_usd + (judged or 0.0)
+        return judged if user is None or user.cost_usd is None else user.cost_usd + (judged or 0.0)
 
 
 def _known_cost(results: tuple[EvaluatorResult, ...]) -> float | None:

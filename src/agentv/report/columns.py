@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from agentv.errors import UsageError
+from agentv.errors import UsageError, import_extra
 from agentv.model.result import Result, reason_of
 from agentv.report.figures import safe_text
 from agentv.report.formats import ReportFormat
@@ -100,11 +100,9 @@ _ROWS_AT_ONCE = 10_000
 
 def write_parquet(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
     """Write Parquet in row groups of 10,000."""
-    try:
-        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")  # late: an extra, and 150 ms
-    except ImportError:
-        hint = "Install it with: pip install 'agentv[parquet]'"
-        raise UsageError("Parquet reports need the package pyarrow, which is not installed", hint=hint) from None
+    hint = "Install it with: pip install 'agentv[parquet]'"
+    missing = UsageError("Parquet reports need the package pyarrow, which is not installed", hint=hint)
+    arrow, parquet = import_extra("pyarrow", missing), import_module("pyarrow.parquet")  # late: 150 ms
     schema = _schema(arrow, figures)
     names = columns(figures.evaluators)
     with parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
@@ -170,8 +168,5 @@ def _data(run: RunStore) -> tuple[dict[str, type], dict[str, list[Any]]]:
 
 
 def _imported(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        hint = f"Install it with: pip install 'agentv[{name}]'"
-        raise UsageError(f"to_{name} needs the package {name}, which is not installed", hint=hint) from None
+    hint = f"Install it with: pip install 'agentv[{name}]'"
+    return import_extra(name, UsageError(f"to_{name} needs the package {name}, which is not installed", hint=hint))

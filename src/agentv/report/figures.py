@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from io import TextIOWrapper
 from typing import NamedTuple, TextIO
@@ -26,6 +26,11 @@ def number(value: float | None) -> str:
 def interval(bounds: tuple[float, float] | None) -> str:
     """Format an interval."""
     return NONE if bounds is None else f"{bounds[0]:.3f} to {bounds[1]:.3f}"
+
+
+def bounds_text(bounds: tuple[float, float] | None, text: Callable[[float], str]) -> str:
+    """Format an interval with a format of its own for its ends."""
+    return NONE if bounds is None else " to ".join(map(text, bounds))
 
 
 def letter(index: int) -> str:

@@ -191,8 +191,7 @@ def notes_of(run: RunStore) -> Iterator[str]:
     for severity, result in entries:
         yield _note(severity, run, result, lines.get((result.dataset_path, result.eval_id)))
     counts = results.counts
-    total = sum(counts.values())
-    if total > len(entries):
+    if (total := sum(counts.values())) > len(entries):
         kinds = f"{counts['failed']:,} failed, {counts['borderline']:,} borderline, {plural(counts['errors'], 'error')}"
         yield workflow_command("notice", {"title": "agentv"}, f"{kinds}; {len(entries)} of {total:,} are annotated")
 

@@ -1,7 +1,7 @@
 """The summary of a run for a terminal: the mean of each target with its interval and details."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TextIO
 
@@ -80,6 +80,17 @@ def print_lines(lines: Sequence[Line], stream: TextIO, interactive: bool) -> Non
     terminal = console.Console(file=stream, highlight=False, soft_wrap=False)
     for line, style in lines:
         terminal.print(text.Text(safe_text(line), style=style))
+
+
+def table_lines(rows: Sequence[Sequence[str]]) -> list[Line]:
+    """Return a table, header first, as lines."""
+    head, *body = aligned(rows)
+    return [(head, "dim"), *((row, "") for row in body)]
+
+
+def note_lines(notes: Iterable[str]) -> list[Line]:
+    """Return notes as lines."""
+    return [(f"Note: {one_line(note, 500)}", "yellow") for note in notes]
 
 
 def summary_lines(ending: Ending, drawn: bool, width: int | None = None) -> list[Line]:

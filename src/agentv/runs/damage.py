@@ -13,11 +13,10 @@ import msgspec
 from agentv.errors import AgentvError, RunWarning, file_errors, plural
 from agentv.model.manifest import RunManifest
 from agentv.model.result import SCHEMA_VERSION, Result
-from agentv.runs.folder import NewerVersionError, RunFolder, content_digest, imported_run, is_unchanged
+from agentv.runs.folder import NewerVersionError, RunFolder, content_digest, imported_run, is_unchanged, short_path
 from agentv.runs.folder_lock import is_locked
 from agentv.runs.store import check_case_line
 from agentv.support.hash_table import HashTable, NumberTable
-from agentv.support.hashes import relative_path
 from agentv.support.json_values import repair_json
 
 DamageKind = Literal["unreadable", "bad_line", "duplicate", "incomplete", "missing", "changed"]
@@ -85,7 +84,7 @@ def refuse_damage(path: Path) -> None:
         return
     if worst:
         raise damage_error(path, worst)
-    name = _shown(path)
+    name = short_path(path)
     check, repair = f"agentv runs check {shlex.quote(name)}", f"agentv runs repair {shlex.quote(name)}"
     text = f"The run {name} is damaged: {problems[0]}\n  List the damage with: {check}\n  Repair it with: {repair}"
     warnings.warn(RunWarning(text), stacklevel=2)
@@ -93,15 +92,10 @@ def refuse_damage(path: Path) -> None:
 
 def damage_error(path: Path, problems: Sequence[Damage]) -> AgentvError:
     """Build the error for a run that cannot be used before it is repaired."""
-    name = shlex.quote(_shown(path))
+    name = shlex.quote(short_path(path))
     more = f" ({len(problems) - 1:,} more)" if len(problems) > 1 else ""
     hint = f"List the damage with: agentv runs check {name}\nKeep what is readable with: agentv runs repair {name}"
-    return AgentvError(f"The run {_shown(path)} is damaged", f"{problems[0]}{more}", hint)
-
-
-def _shown(path: Path) -> str:
-    relative = relative_path(path)
-    return str(path) if relative.startswith("..") else relative
+    return AgentvError(f"The run {short_path(path)} is damaged", f"{problems[0]}{more}", hint)
 
 
 @lru_cache(maxsize=64)
@@ -289,8 +283,7 @@ def _scan(path: Path, identify: Callable[[bytes], _Identity], noun: str) -> Iter
             if not line.endswith(b"\n"):
                 yield ScannedLine(number, line, identity, "The last line is incomplete")
                 continue
-            index = identities.number(hash(identity))
-            if index == len(first_lines):
+            if (index := identities.number(hash(identity))) == len(first_lines):
                 first_lines.append(number)
             first = first_lines[index]
             repeated = "" if first == number else f"Line {first} is another {noun}"

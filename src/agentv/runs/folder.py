@@ -23,7 +23,7 @@ from agentv.runs.folder_lock import LOCK_NAME, FolderLock
 from agentv.runs.record import RESULTS_FILE, format_of, repair_hint
 from agentv.runs.summary import RunSummary
 from agentv.runs.writer import Redact
-from agentv.support.hashes import add_file
+from agentv.support.hashes import add_file, relative_path
 from agentv.support.private_files import PRIVATE_FILE, make_folder, replace_file
 
 RESULTS_FOLDER = Path(".agentv", "results")
@@ -308,3 +308,9 @@ def records_in(folder: RunFolder) -> Path | None:
         detail = f"{folder.manifest_path.name} marks the run as finished, but there is no {folder.results_path.name}"
         raise AgentvError(f"The results of {folder.path} are missing", detail, "Restore the file, or run it again")
     return None
+
+
+def short_path(path: Path | str) -> str:
+    """Return a path relative to the current folder if it is below it."""
+    relative = relative_path(path)
+    return str(path) if relative.startswith("..") else relative

@@ -177,8 +177,7 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
     def _cut_torn_line(self) -> int:
         """Remove everything after the last newline and return its length. If that fails, nothing more is written."""
         size = os.fstat(self._file).st_size
-        end = _end_of_last_line(self._file, size)
-        if end < size:
+        if (end := _end_of_last_line(self._file, size)) < size:
             os.ftruncate(self._file, end)
         self._torn, self._end = False, end
         return size - end
@@ -240,8 +239,7 @@ def _end_of_last_line(file: int, size: int) -> int:
         start = max(0, end - _BLOCK)
         os.lseek(file, start, os.SEEK_SET)
         block = os.read(file, end - start)
-        newline = block.rfind(b"\n")
-        if newline >= 0:
+        if (newline := block.rfind(b"\n")) >= 0:
             return start + newline + 1
         end = start
     return 0

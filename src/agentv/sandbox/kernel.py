@@ -65,8 +65,7 @@ def landlock_problem() -> str:
         return f"Landlock is not supported on {sys.platform}"
     if not is_supported():
         return f"Landlock is not supported on {os.uname().machine}"
-    version = libc().syscall(_CREATE_RULESET, None, 0, 1)
-    if version < 0:
+    if (version := libc().syscall(_CREATE_RULESET, None, 0, 1)) < 0:
         return "the kernel does not support Landlock, or it is disabled"
     return "" if version >= _OLDEST_ABI else f"the kernel has Landlock version {version}, but {_OLDEST_ABI} is needed"
 

@@ -79,8 +79,7 @@ def paths_below(path: str, hidden: list[str]) -> list[str]:
             parents.add(parent)
     waiting, visible = [path], []
     while waiting:
-        path = waiting.pop()
-        if path in hidden:
+        if (path := waiting.pop()) in hidden:
             continue
         if path not in parents:
             visible.append(path)

@@ -30,9 +30,7 @@ def confinement_by(engine: str, image: str | None = None) -> Confinement:
             hint = f"For example, in .agentv/config.yaml: execution: {{sandbox: {{engine: {engine}, image: my-image}}}}"
             raise CannotConfine(f"{engine} needs an image: set `image` of the sandbox", hint)
         return Confinement(method="docker" if engine == "docker" else "podman", image=image)
-    if engine == "auto":
-        return best_confinement()
-    return _only(engine)
+    return best_confinement() if engine == "auto" else _only(engine)
 
 
 @lru_cache(maxsize=4)

@@ -160,8 +160,7 @@ def secrets_below(roots: Iterable[str], leave_out: Collection[str]) -> list[str]
     """
     waiting, visited, secrets = [os.path.normpath(root) for root in roots], set[str](), list[str]()
     while waiting:
-        folder = waiting.pop()
-        if folder in visited:
+        if (folder := waiting.pop()) in visited:
             continue
         visited.add(folder)
         listing = _list(folder)

@@ -24,8 +24,7 @@ def strongest(path: str, candidates: Iterable[Candidate]) -> str | None:
     for candidate in sorted(candidates, key=lambda each: -each.strength):
         if candidate.strength < best:
             break
-        fit = candidate.fit()
-        if fit > best:
+        if (fit := candidate.fit()) > best:
             best, names = fit, [candidate.name]
         elif fit and fit == best:
             names.append(candidate.name)

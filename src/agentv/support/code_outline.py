@@ -267,8 +267,7 @@ def _type(module: Module, node: ast.expr) -> Any:
 
 def _generic(module: Module, node: ast.Subscript) -> Any:
     inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    head = _head(node)
-    if head == "Literal":
+    if (head := _head(node)) == "Literal":
         return Literal[tuple(ast.literal_eval(item) for item in inner)]
     if head == "Annotated":
         return _type(module, inner[0])

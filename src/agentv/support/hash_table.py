@@ -123,8 +123,7 @@ class OffsetTable:
 
     def add(self, code: int, offset: int) -> None:
         """Add an offset. A hash can have several."""
-        number = self._numbers.number(code)
-        if number == len(self._last):
+        if (number := self._numbers.number(code)) == len(self._last):
             self._last.append(-1)
         self._before.append(self._last[number])
         self._last[number] = len(self._offsets)

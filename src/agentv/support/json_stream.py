@@ -74,8 +74,7 @@ def top_level(head: bytes) -> dict[str, bytes]:
         return values
     depth = 0
     for token in _TOKEN.finditer(text, place):
-        mark = token[0]
-        if mark in (b"{", b"["):
+        if (mark := token[0]) in (b"{", b"["):
             depth += 1
         elif mark in (b"}", b"]"):
             depth -= 1
@@ -168,8 +167,7 @@ class _Scanner:
             match = _RUN.match(self._buffer, place)
             assert match is not None
             place = match.end()
-            mark = self._buffer[place : place + 1]
-            if mark in (b"{", b"["):
+            if (mark := self._buffer[place : place + 1]) in (b"{", b"["):
                 depth += 1
             elif mark in (b"}", b"]"):
                 depth -= 1

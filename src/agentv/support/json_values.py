@@ -1,6 +1,7 @@
 """JSON values: paths into them, an equality that distinguishes true from 1, and repair of malformed JSON."""
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -22,8 +23,7 @@ MISSING: Final = object()
 @lru_cache(maxsize=4096)
 def steps_of(path: str) -> tuple[Step, ...]:
     """Parse a path such as `order.lines[0].price`, `$.order` or `['a key']`. Raises ValueError."""
-    text = path.strip()
-    if text == "$":
+    if (text := path.strip()) == "$":
         return ()
     if text.startswith(("$.", "$[")):
         text = text[1:]
@@ -43,8 +43,7 @@ def steps_of(path: str) -> tuple[Step, ...]:
 def value_at(value: Any, path: str) -> Any:
     """Return the value at a path, or MISSING. A name of digits can also be the index of a list."""
     for step in steps_of(path):
-        value = _inside(value, step)
-        if value is MISSING:
+        if (value := _inside(value, step)) is MISSING:
             return MISSING
     return value
 
@@ -57,21 +56,23 @@ def json_or(text: str | bytes, otherwise: Any) -> Any:
         return otherwise
 
 
+def repeated_keys(pairs: list[tuple[str, Any]]) -> Iterator[str]:
+    """Yield the keys of an object that it had before."""
+    keys: set[str] = set()
+    for key, _ in pairs:
+        if key in keys:
+            yield key
+        keys.add(key)
+
+
 def repeated_key(text: str) -> str | None:
     """Return a key that an object in valid JSON has twice; None if there is none."""
     import json  # late: only programs that print JSON need it
 
     repeats: list[str] = []
 
-    def note(pairs: list[tuple[str, Any]]) -> None:
-        keys: set[str] = set()
-        for key, _ in pairs:
-            if key in keys:
-                repeats.append(key)
-            keys.add(key)
-
     try:
-        json.loads(text, object_pairs_hook=note, strict=False)
+        json.loads(text, object_pairs_hook=lambda pairs: repeats.extend(repeated_keys(pairs)), strict=False)
     except (ValueError, RecursionError):
         return None  # not JSON that both decoders accept
     return repeats[0] if repeats else None

@@ -168,8 +168,7 @@ def _imported(path: str, place: str) -> ModuleType:
     name = f"_agentv_{os.path.basename(path)[:-3]}_{blake2b(path.encode(), digest_size=6).hexdigest()}"
     module = ModuleType(name)
     module.__file__ = path
-    folder = os.path.dirname(path)
-    if folder not in sys.path:
+    if (folder := os.path.dirname(path)) not in sys.path:
         sys.path.append(folder)
     # Dataclasses and pickle look up their module by name while the file is being executed.
     before = sys.modules.get(name)

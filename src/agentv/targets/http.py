@@ -60,8 +60,7 @@ def render_data(value: Any, names: Mapping[str, Any]) -> Any:
     if isinstance(value, str):
         if (name := _ONE_NAME.fullmatch(value.strip())) is None:
             return render_text(value, names)
-        result = value_at(names, name[1])
-        if result is MISSING:
+        if (result := value_at(names, name[1])) is MISSING:
             raise TemplateProblem(f"'{name[1]}' is undefined")
         return result
     if isinstance(value, dict):

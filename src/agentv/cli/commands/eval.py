@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Mapping
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -32,9 +31,8 @@ from agentv.report.figures import usd
 from agentv.report.services import Delivery, RunExport, open_export
 from agentv.report.summary_text import headlines, span_notes
 from agentv.report.terminal import Ending, print_ending
-from agentv.runs.folder import export_records, output_paths
+from agentv.runs.folder import export_records, output_paths, short_path
 from agentv.runs.store import RunStore
-from agentv.support.hashes import relative_path
 
 if TYPE_CHECKING:
     from agentv.executors.budget_file import ShardSpending
@@ -80,7 +78,7 @@ def evaluate(args: EvalArguments) -> None:
     try:
         _print_outcome(outcome, args, delivery)
     except OSError:
-        output.message(f"Results: {short(outcome.folder)}")
+        output.message(f"Results: {short_path(outcome.folder)}")
         raise
     sys.exit(outcome.verdict.exit_code)
 
@@ -225,7 +223,7 @@ def _print_outcome(outcome: Outcome, args: EvalArguments, delivery: Delivery | N
     else:
         exported = [] if delivery is None else [delivery.note()]
         print_outcome(outcome, [*_notes(outcome), *exported], _next_commands(outcome))
-        output.echo(f"\nResults: {short(outcome.folder)}")
+        output.echo(f"\nResults: {short_path(outcome.folder)}")
     print_reasons(outcome)
     if outcome.stopped in ("interrupted", "deadline", "judge_outage", "outage") and args.quiet:
         output.message(f"Resume with: {_next_commands(outcome)[0]}")
@@ -235,7 +233,7 @@ def _print_losses(outcome: Outcome, delivery: Delivery | None) -> None:
     """Print what --quiet does not hide: errors, unless they are a reason of the exit code, and spans that were lost."""
     errors = sum(target.errors for target in outcome.summary.targets.values())
     if errors and not outcome.verdict.reasons:
-        output.message(f"{plural(errors, 'error')} (not scored): {short(outcome.folder)}")
+        output.message(f"{plural(errors, 'error')} (not scored): {short_path(outcome.folder)}")
     for note in outcome.notes:
         output.message(note)
     if delivery is not None and delivery.lost:
@@ -272,15 +270,9 @@ def _spending_note(spending: ShardSpending, options: Mapping[str, Any]) -> str:
     )
 
 
-def short(path: Path | str) -> str:
-    """Return a path relative to the current folder if it is below it."""
-    relative = relative_path(path)
-    return str(path) if relative.startswith("..") else relative
-
-
 def _next_commands(outcome: Outcome) -> list[str]:
     """Return the command to resume a stopped run or to retry errors."""
-    folder = shlex.quote(short(outcome.folder))
+    folder = shlex.quote(short_path(outcome.folder))
     if outcome.stopped == "budget":
         return [f"agentv eval --resume --out {folder} --budget-usd USD"]
     if outcome.stopped in _FAILED:

@@ -68,7 +68,9 @@ def report(args: ReportArguments) -> None:
     if args.github:
         _for_github(opened, figures, args.quiet)
     if args.otel is not None:
-        _export(opened, args.otel, args.quiet)
+        note = open_export(args.otel).add_stored(opened)
+        if not args.quiet:
+            output.message(note)
     if args.as_json:
         _print_json(opened, figures)
     elif not destinations and not args.github and args.otel is None:
@@ -119,12 +121,6 @@ def _write(name: str, run: RunStore, figures: Figures, file: str | None, quiet: 
     write_report(name, run, figures, file)
     if not quiet:
         output.message(f"Wrote {file}")
-
-
-def _export(run: RunStore, endpoint: str, quiet: bool) -> None:
-    note = open_export(endpoint).add_stored(run)
-    if not quiet:
-        output.message(note)
 
 
 def _for_github(run: RunStore, figures: Figures, quiet: bool) -> None:

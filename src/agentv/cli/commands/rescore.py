@@ -15,7 +15,6 @@ from agentv.cli.commands.eval import (
     print_outcome,
     print_reasons,
     run_folder,
-    short,
 )
 from agentv.cli.display import RunDisplay
 from agentv.cli.evaluation_options import RescoreArguments
@@ -26,9 +25,9 @@ from agentv.engine.named_runs import existing_run
 from agentv.engine.resume import folder_of, resumed
 from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import RescoreOptions
-from agentv.engine.run_plan import RunPlan
 from agentv.errors import UsageError, plural
 from agentv.report.run_tables import delta_lines
+from agentv.runs.folder import short_path
 from agentv.runs.run_figures import deltas
 from agentv.runs.store import RunStore
 
@@ -39,9 +38,10 @@ def rescore(args: RescoreArguments) -> None:
         raise UsageError("--quiet and --verbose cannot be combined")
     options, folder = _chosen(args)
     with closing(StoredAnswers(options.run)) as answers:
-        plan = _prepared(options, answers, args)
+        warn, note = output.listeners(args.quiet)
+        specs = chosen_specs(options, args.quiet)
+        plan = prepare_rescore(options, cases_to_rescore(options, answers, warn, note), answers, specs)
         left_out = answers.records.jobs - plan.checked.total
-        _, note = output.listeners(args.quiet)
         if left_out > 0:
             note(f"{left_out:,} of {plural(answers.records.jobs, 'answer')} skipped: their cases were not found")
         if plan.checked.without_jobs:
@@ -70,14 +70,9 @@ def _chosen(args: RescoreArguments) -> tuple[RescoreOptions, str | None]:
     return resumed(options, folder, folder_of(args.paths)) if args.resume else (options, folder)
 
 
-def _prepared(options: RescoreOptions, answers: StoredAnswers, args: RescoreArguments) -> RunPlan:
-    specs = chosen_specs(options, args.quiet)
-    return prepare_rescore(options, cases_to_rescore(options, answers, *output.listeners(args.quiet)), answers, specs)
-
-
 def _print(outcome: Outcome, answers: StoredAnswers, args: RescoreArguments) -> None:
     changed = deltas((answers.before(result), result) for result in RunStore.open(outcome.folder).records())
-    folder = short(outcome.folder)
+    folder = short_path(outcome.folder)
     if args.as_json:
         output.echo_json({**outcome_data(outcome), "rescored_from": answers.path, "delta": changed})
         return
@@ -88,5 +83,5 @@ def _print(outcome: Outcome, answers: StoredAnswers, args: RescoreArguments) -> 
         commands = [f"{commands[0]} --budget-usd USD"]
     if not args.quiet:
         print_outcome(outcome, [], commands)
-        output.echo("\n".join(("", *delta_lines(changed, short(answers.path)), "", f"Results: {folder}")))
+        output.echo("\n".join(("", *delta_lines(changed, short_path(answers.path)), "", f"Results: {folder}")))
     print_reasons(outcome)

@@ -65,8 +65,7 @@ class MessageReader(msgspec.Struct, frozen=True):
         if not isinstance(data, dict):
             problems.wrong_type(path, "a message", data, _SHAPES)
             return None
-        role = data.get("role")
-        if role not in ROLES:
+        if (role := data.get("role")) not in ROLES:
             if role is None:
                 problems.missing((*path, "role"), _SHAPES)
                 return None

@@ -106,8 +106,7 @@ class _MappedRecords(ForeignFormat):
         return rows
 
     def plain_mapper(self, document: Document, names: list[str], ids: ItemIds) -> PlainMapper:
-        fields = _field_map(document)
-        if fields is OUR_NAMES:
+        if (fields := _field_map(document)) is OUR_NAMES:
             own = {name: name for name in names if name in _KEYS}
             fields = FieldMap({**own, "metadata.*": "*"} if "metadata" not in own else {"metadata": "metadata"})
         return plain_mapper(fields, names, ids) or super().plain_mapper(document, names, ids)

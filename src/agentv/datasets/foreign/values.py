@@ -137,8 +137,7 @@ def message_of(data: Any, lose: Lose) -> dict[str, Any]:
         kind = data["id"][-1] if isinstance(data.get("id"), list) and data["id"] else data.get("type", "")
         data = {"role": str(kind).removesuffix("Chunk").removesuffix("Message").lower(), **kwargs}
     raw_role = next((data[key] for key in ("role", "type", "from", "author") if isinstance(data.get(key), str)), "")
-    role = _ROLES.get(raw_role.lower(), raw_role)
-    if role not in ROLES:
+    if (role := _ROLES.get(raw_role.lower(), raw_role)) not in ROLES:
         raise ValueError(f"A message has the unknown role '{raw_role}'")
     content = next((data[key] for key in ("content", "value", "text", "parts") if data.get(key) is not None), None)
     calls = [call_of(call) for call in data.get("tool_calls") or ()]

@@ -64,8 +64,7 @@ def name_of_text(head: bytes) -> str:
 
 def hint_for(path: str, head: bytes, keys: Collection[str]) -> str:
     """Return a hint for a file that is not a dataset: what it is, and what to do. Empty if it is not recognized."""
-    text = name_of_text(head)
-    if text == TABLE:
+    if (text := name_of_text(head)) == TABLE:
         base, table = os.path.splitext(path)[0], "tsv" if b"\t" in head.split(b"\n", 1)[0] else "csv"
         return f"This is a table. Give it the right name: mv {shlex.quote(path)} {shlex.quote(f'{base}.{table}')}"
     for ending, (what, advice) in _KINDS.items():

@@ -33,6 +33,7 @@ from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import Problems, type_word
 from agentv.model.values import MAX_DEPTH, json_decoder, to_json
 from agentv.settings.settings_reader import aliases_of, known_keys
+from agentv.support.json_values import repeated_keys
 from agentv.support.lines import (
     BATCH,
     LFS_POINTER,
@@ -218,11 +219,7 @@ def _decoded(text: str) -> tuple[Any, list[str]]:
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(items)
         if len(value) != len(items):
-            keys: set[str] = set()
-            for key, _ in items:
-                if key in keys:
-                    repeated.append(key)
-                keys.add(key)
+            repeated.extend(repeated_keys(items))
         return value
 
     import json  # late: as above
@@ -300,8 +297,7 @@ def _check_start(file: str, lines: list[Line]) -> None:
         head = b"".join(line or b"\n" for line in lines[:3])
         raise _unparsable(file, f"The file is {name_of_text(head)}", hint_for(file, head, ()))
     # A lone bracket on the first line is one document spread over many lines: report it once, not on every line.
-    text = start.removeprefix(_BOM).strip(_BLANK)
-    if text == b"[":
+    if (text := start.removeprefix(_BOM).strip(_BLANK)) == b"[":
         hint = f"Write one object per line instead of one array: jq -c '.[]' {file}"
         raise _unparsable(file, "Line 1: Invalid JSON - Expected JSON object, got array", hint)
     if text == b"{" and len(lines) > 1:

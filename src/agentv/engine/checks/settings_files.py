@@ -53,8 +53,7 @@ def _settings_in(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def _settings_kind(path: str) -> str | None:
-    name = os.path.basename(path).lower()
-    if name in _TARGETS_NAMES:
+    if (name := os.path.basename(path).lower()) in _TARGETS_NAMES:
         return "targets"
     in_project_folder = os.path.basename(os.path.dirname(os.path.abspath(path))) == ".agentv"
     if name in _PROVIDERS_NAMES and in_project_folder:

@@ -218,8 +218,7 @@ class CaseMeans:
         if result.score is None:
             return
         name = CaseName(result.target, result.dataset_path or "", result.eval_id, result.prompt)
-        number = self._numbers.number(hash(name))
-        if number == len(self._names):
+        if (number := self._numbers.number(hash(name))) == len(self._names):
             self._names.append(name)
             self._sums.append(0.0)
             self._counts.append(0)

@@ -166,8 +166,7 @@ class FieldAccuracy(Evaluator, frozen=True, kw_only=True):
         values = {rule.path: value_at(expected, rule.path) for rule in self.fields}
         if all(value is MISSING for value in values.values()):
             raise EvaluatorFailure(f"The expected output has none of the fields: {cut(', '.join(values))}")
-        answer = _json_in(judgement.candidate_answer)
-        if answer is MISSING:
+        if (answer := _json_in(judgement.candidate_answer)) is MISSING:
             return missed("the answer contains no JSON")
         hits: list[str] = []
         misses: list[str] = []

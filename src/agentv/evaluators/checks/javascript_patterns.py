@@ -96,9 +96,7 @@ def _part(token: re.Match[str], names: set[str], multiline: bool, dot_all: bool)
         return f"(?=[{_LINE_ENDS}]|\\Z)" if multiline else r"\Z"
     if other == "^" and multiline:
         return f"(?:(?<=[{_LINE_ENDS}])|\\A)"
-    if other in "|)^":
-        return other
-    return "".join(map(re.escape, other))
+    return other if other in "|)^" else "".join(map(re.escape, other))
 
 
 def _escape(escape: str) -> str:
@@ -106,9 +104,7 @@ def _escape(escape: str) -> str:
         return _ESCAPES[escape]
     if escape.isdigit():  # a group that did not take part matches nothing here, and the empty text there
         return f"(?({escape})\\{escape})"
-    if len(escape) > 1 or escape in _SAME_ESCAPES:
-        return f"\\{escape}"
-    return re.escape(escape)
+    return f"\\{escape}" if len(escape) > 1 or escape in _SAME_ESCAPES else re.escape(escape)
 
 
 def _group(group: str) -> str:

@@ -195,8 +195,7 @@ class JsonDiff(AgainstReference, frozen=True, kw_only=True, dict=True):
         reference = json_or(reference, MISSING) if isinstance(reference, str) else reference
         if reference is MISSING:
             raise EvaluatorFailure("json_diff needs a reference that is JSON")
-        answer = json_or(judgement.candidate_answer.strip(), MISSING)
-        if answer is MISSING:
+        if (answer := json_or(judgement.candidate_answer.strip(), MISSING)) is MISSING:
             return missed("is not valid JSON")
         ignored = {steps_of(path) for path in self.ignore}
         compared = [entry for entry in _compared(answer, reference, ()) if not _is_below(entry[0], ignored)]

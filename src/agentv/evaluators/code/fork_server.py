@@ -307,8 +307,7 @@ class ForkServer:
         return ""
 
     def _fork(self, channel: int, output: int) -> None:
-        pid = os.fork()
-        if pid == 0:
+        if (pid := os.fork()) == 0:
             self._judge(channel, output)
         self._children.add(pid)
         os.close(channel)

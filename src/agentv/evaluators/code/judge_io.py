@@ -182,8 +182,7 @@ class MessageBuffer:
         buffer = self._buffer
         buffer += data
         while len(buffer) >= LENGTH_BYTES:
-            length = length_of(buffer[:LENGTH_BYTES])
-            if length > MAX_MESSAGE_BYTES:
+            if (length := length_of(buffer[:LENGTH_BYTES])) > MAX_MESSAGE_BYTES:
                 raise ProtocolError(f"a message of {length} bytes")
             if len(buffer) < LENGTH_BYTES + length:
                 return

@@ -85,8 +85,7 @@ class Pairwise(Judge, frozen=True, kw_only=True):
 
 def read_preference(data: dict[str, Any]) -> Preference:
     """Read a preference from a judge's object. Raises UnusableResponse."""
-    better = data.get("better")
-    if better not in _CHOICES:
+    if (better := data.get("better")) not in _CHOICES:
         raise UnusableResponse(f"'better' must be one of {', '.join(_CHOICES)}")
     return Preference(better, read_text(data, "reasoning"))
 

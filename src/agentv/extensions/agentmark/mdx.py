@@ -108,8 +108,7 @@ class _Parser:
 
     def _skip(self, position: int) -> tuple[_Item | None, int]:
         """Return the tag or expression at a position, if there is one, and where the next character is."""
-        character = self._text[position]
-        if character == "\\":
+        if (character := self._text[position]) == "\\":
             return None, min(position + 2, len(self._text))
         if character == "`":
             marks = re.compile("`+").match(self._text, position)
@@ -239,9 +238,7 @@ class _Parser:
                 begin = following
             position = following
         source = textwrap.dedent("".join((*parts, self._text[begin:end])))
-        if not source.strip():
-            return []
-        return _Markdown(self, items, self._line(start)).nodes(source)
+        return [] if not source.strip() else _Markdown(self, items, self._line(start)).nodes(source)
 
 
 def _skip_blanks(text: str, position: int) -> int:

@@ -230,8 +230,7 @@ class _Renderer:
         return results
 
     def _image(self, node: Node, scope: _Scope) -> list[Node]:
-        image = self._attributes(node, scope).get("image", UNDEFINED)
-        if image is UNDEFINED:
+        if (image := self._attributes(node, scope).get("image", UNDEFINED)) is UNDEFINED:
             raise TemplateProblem("<ImageAttachment> needs the attribute 'image'")
         if image:
             self._images.append(ImagePart(str(image)))

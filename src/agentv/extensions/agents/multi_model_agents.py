@@ -156,8 +156,7 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
         fields = transcript.known
         error = ""
         for number_of_event, (data, at_ms) in enumerate(events):
-            kind = data.get("type")
-            if kind == "session":
+            if (kind := data.get("type")) == "session":
                 fields["id"] = data.get("id")
             elif kind == "tool_execution_end":
                 output = text_of((data.get("result") or {}).get("content"))

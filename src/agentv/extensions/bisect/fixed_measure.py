@@ -81,8 +81,7 @@ def _files(plan: RunPlan) -> Iterator[str]:
     last: object = None
     for case in plan.cases.stream_again():
         yield from _files_of_case(case)
-        specs = evaluators_of(case, plan.evaluators)
-        if specs is not last:
+        if (specs := evaluators_of(case, plan.evaluators)) is not last:
             yield from finder.paths(case, specs)
         last = specs
 

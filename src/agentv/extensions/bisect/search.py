@@ -121,7 +121,7 @@ class Search:
                 return self._finding("no_difference")
             save(self._progress)
         while rest := self._rest():
-            if self._count("undecided") >= MOST_UNDECIDED:
+            if len(self._decided("undecided")) >= MOST_UNDECIDED:
                 break
             number = len(self._progress.steps) + 1
             commit = self._repository.commit(rest[0])
@@ -233,9 +233,6 @@ class Search:
 
     def _decided(self, outcome: StepOutcome) -> list[str]:
         return [step.commit.sha for step in self._progress.steps if step.outcome == outcome]
-
-    def _count(self, outcome: StepOutcome) -> int:
-        return len(self._decided(outcome))
 
     @property
     def _last_bad(self) -> str:

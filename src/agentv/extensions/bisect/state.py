@@ -94,8 +94,7 @@ def _drawn_from(options: EvalOptions) -> EvalOptions:
 
 def refuse_other(state: SearchState, request: SearchRequest) -> None:
     """Raise UsageError if the stored search is another one."""
-    previous = state.request
-    if previous == request:
+    if (previous := state.request) == request:
         return
     names = [name for name in SearchRequest.__struct_fields__ if getattr(previous, name) != getattr(request, name)]
     differences = ", ".join(_shown(name) for name in names)

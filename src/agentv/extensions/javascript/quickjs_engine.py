@@ -4,10 +4,9 @@ A judging process imports this module, so its imports must stay small.
 """
 
 import json
-from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
-from agentv.errors import start_of
+from agentv.errors import import_extra, start_of
 from agentv.model.evaluator import EvaluatorFailure
 
 INSTALL = "pip install 'agentv[js]'"
@@ -121,10 +120,8 @@ def run_code(
     `transform` that of its transforms. `any` also has `return` in one line, and `await`.
     """
     memory_mb, seconds = limits
-    try:
-        quickjs: Any = import_module("quickjs")  # late: an extra
-    except ImportError:
-        raise EvaluatorFailure(f"quickjs-ng is not installed. Install it with: {INSTALL}") from None
+    missing = EvaluatorFailure(f"quickjs-ng is not installed. Install it with: {INSTALL}")
+    quickjs = import_extra("quickjs", missing)
     engine = quickjs.Context()
     engine.set_memory_limit(memory_mb * _MIB)
     engine.set_max_stack_size(_STACK_BYTES)

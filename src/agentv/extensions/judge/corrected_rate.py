@@ -5,6 +5,7 @@ Strata are those of `agentv.stats.judge_calibration`.
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 
 from agentv.stats.distributions import Z95
 from agentv.stats.intervals import wilson
@@ -90,8 +91,8 @@ def prediction_powered(strata: Sequence[Stratum], mean_score: float) -> Interval
     )
     # Limited to 0 to 1, as in the paper: the slope from a few labels is too uncertain.
     power = min(1.0, max(0.0, shared / of_scores)) if of_scores > 0 else 0.0
-    labels = math.fsum(s.size / cases * _mean([e.label for e in s.labelled]) for s in used)
-    scores = math.fsum(s.size / cases * _mean([e.score for e in s.labelled]) for s in used)
+    labels = math.fsum(s.size / cases * fmean([e.label for e in s.labelled]) for s in used)
+    scores = math.fsum(s.size / cases * fmean([e.score for e in s.labelled]) for s in used)
     value = min(1.0, max(0.0, labels + power * (mean_score - scores)))
     variance = max(0.0, of_labels - 2 * power * shared + power**2 * of_scores)
     inside = min(1 - 0.5 / cases, max(0.5 / cases, value))
@@ -152,7 +153,3 @@ def _roots(square: float, linear: float, constant: float) -> tuple[float, float]
         return 0.0, 1.0
     root = math.sqrt(inner)
     return max(0.0, (-linear - root) / (2 * square)), min(1.0, (-linear + root) / (2 * square))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -46,8 +46,7 @@ class LabelFile:
             writer.sync()
 
     def _refresh(self) -> None:
-        stamp = _stamp(self.path)
-        if stamp != self._stamp:
+        if (stamp := _stamp(self.path)) != self._stamp:
             self._labels = Labels(read_labels(self.path))
             self._stamp = stamp
 

@@ -57,8 +57,7 @@ class LabelSession:
         place = 0
         while place < len(cards):
             self._show(cards[place], place, len(cards))
-            key = self._read_key()
-            if key == "quit":
+            if (key := self._read_key()) == "quit":
                 return
             if key != "undo":
                 self._record(cards[place], key)

@@ -169,8 +169,7 @@ def _check_stored(project: ServedProject, options: EvalOptions) -> None:
     for path in options.paths:
         check_path(path)
     for name in _STORED_PATHS:
-        value = getattr(options, name)
-        if value != project.targets_file:
+        if (value := getattr(options, name)) != project.targets_file:
             check_path(value)
     for name in _STORED_RUNS:
         run = getattr(options, name)

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
-from agentv.errors import UsageError
+from agentv.errors import UsageError, import_extra
 from agentv.model.response import TargetFailure
 from agentv.settings.child_environment import child_environment
 from agentv.support.processes.process_memory import hide_environment
@@ -25,10 +25,8 @@ class McpConnection:
     """One server. Its client lives in a task of its own, because it must be opened and closed by the same task."""
 
     def __init__(self, server: McpServer, home: str) -> None:
-        try:
-            self._mcp = import_module("mcp")  # late: it takes a second or more
-        except ImportError:
-            raise UsageError("MCP servers need the package 'mcp'", hint=f"Install it with: {INSTALL}") from None
+        missing = UsageError("MCP servers need the package 'mcp'", hint=f"Install it with: {INSTALL}")
+        self._mcp = import_extra("mcp", missing)  # late: it takes a second or more
         if server.is_remote:
             load_policy().check_host(str(server.mcp))
         self._server = server

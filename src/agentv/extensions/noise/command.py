@@ -4,7 +4,6 @@ import sys
 from typing import Any
 
 from agentv.cli import output
-from agentv.cli.commands.eval import short
 from agentv.cli.evaluation_options import SeriesOptions
 from agentv.cli.options import SHARE, declare, flag, option, options_of
 from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan
@@ -15,6 +14,7 @@ from agentv.extensions.noise.noise_estimate import NoiseFigures, measure_noise, 
 from agentv.extensions.noise.noise_text import noise_lines, noise_notes
 from agentv.report.figures import percent
 from agentv.report.terminal import print_lines
+from agentv.runs.folder import short_path
 
 FIRST, SECOND, RESCORED = "first", "second", "rescored"
 
@@ -73,7 +73,7 @@ def noise(args: NoiseArguments) -> None:
 
 def _print(args: NoiseArguments, series: RunSeries, *, has_rescored: bool) -> None:
     names = (FIRST, SECOND, *((RESCORED,) if has_rescored else ()))
-    runs = {name: short(series.home / name) for name in names}
+    runs = {name: short_path(series.home / name) for name in names}
     first, second, *rescored = (RunScores(series.home / name, runs[name]) for name in names)
     figures = measure_noise(first, second, *rescored)
     notes = noise_notes(figures, _settings(first))

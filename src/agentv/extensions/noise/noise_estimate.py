@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -108,7 +109,7 @@ def measure_noise(first: RunScores, second: RunScores, rescored: RunScores | Non
     flips, effect = tally.flip_rate(), _design_effect(comparison)
     floor = tally.floor(effect) if _has_enough(comparison) else None
     shared = [case.scores for case in tally.cases.values() if all(case.scores)]
-    largest = max((abs(_mean(before) - _mean(after)) for before, after in shared), default=0.0)
+    largest = max((abs(fmean(before) - fmean(after)) for before, after in shared), default=0.0)
     trials = max((len(scores) for case in tally.cases.values() for scores in case.scores), default=1)
     return NoiseFigures(
         trials=trials,
@@ -139,10 +140,6 @@ def noise_bound(floor: float, largest: float, cases: int) -> float:
     A few changes estimate the floor only roughly: without the further one, it is 88 to 94 % for 20 cases.
     """
     return Z95 * math.hypot(floor, largest / cases)
-
-
-def _mean(scores: Sequence[float]) -> float:
-    return math.fsum(scores) / len(scores)
 
 
 def _has_enough(comparison: Comparison) -> bool:

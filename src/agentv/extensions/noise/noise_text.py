@@ -17,7 +17,7 @@ from agentv.report.figures import (
     signed_interval,
     usd,
 )
-from agentv.report.terminal import Line
+from agentv.report.terminal import Line, note_lines, table_lines
 
 _LONGEST_NAME = 40
 _MOST_CASES = 20
@@ -27,11 +27,10 @@ _MOST_SCORES = 6
 def noise_lines(figures: NoiseFigures, runs: Mapping[str, str], notes: list[str]) -> list[Line]:
     """Return the noise as lines for a terminal."""
     lines: list[Line] = [(flip_sentence(figures), "bold"), *((text, "") for text in _sentences(figures))]
-    lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in notes]
+    lines += note_lines(notes)
     if rows := list(_source_rows(figures)):
         lines += [("", ""), ("Standard deviation of one score if nothing changes", "bold")]
-        head, *body = aligned([["", "between runs", "by the judge", "by the target", "flipped"], *rows])
-        lines += [(head, "dim"), *((row, "") for row in body)]
+        lines += table_lines([["", "between runs", "by the judge", "by the target", "flipped"], *rows])
     if figures.flaky:
         lines += [("", ""), (f"Flaky cases: {len(figures.flaky):,} of {figures.cases:,}", "bold")]
         lines += [(row, "yellow") for row in aligned([_flaky_row(case) for case in figures.flaky[:_MOST_CASES]])]

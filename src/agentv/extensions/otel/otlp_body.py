@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.errors import UsageError
+from agentv.errors import UsageError, import_extra
 from agentv.extensions.otel.spans import Span, spans_in
 from agentv.support.json_values import repair_json
 
@@ -30,11 +30,9 @@ class UnreadableBody(ValueError):
 
 def check_installed() -> None:
     """Raise UsageError if the package that decodes Protocol Buffers is missing."""
-    try:
-        import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401  # late: an optional extra
-    except ImportError:
-        message = "Targets with `traces` need the package opentelemetry-proto"
-        raise UsageError(message, hint=f"Install it with: {INSTALL}") from None
+    message = "Targets with `traces` need the package opentelemetry-proto"
+    missing = UsageError(message, hint=f"Install it with: {INSTALL}")
+    import_extra("opentelemetry.proto.collector.trace.v1.trace_service_pb2", missing)
 
 
 def decompressed(body: bytes, coding: str) -> bytes:

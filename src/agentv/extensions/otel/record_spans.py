@@ -105,8 +105,7 @@ class _JobSpans:
     def spans(self, input: Any) -> Iterator[SpanRecord]:
         record, root = self._record, self._id("job")
         error = record.error
-        yield SpanRecord(
-            trace_id=self._trace_id,
+        yield self._span(
             id=root,
             parent=None,
             name=f"test {record.eval_id}",
@@ -121,30 +120,32 @@ class _JobSpans:
         for number, (evaluator, call) in enumerate(judge_calls(record.evaluator_results)):
             yield self._judge(root, number, evaluator, call)
 
+    def _span(self, attributes: dict[str, Any], **fields: Any) -> SpanRecord:
+        """Return a span of the record's trace, with the attributes that are known."""
+        return SpanRecord(trace_id=self._trace_id, attributes=_known(attributes), **fields)
+
     def _id(self, *parts: object) -> str:
         return hashlib.sha256(to_json([self._trace_id, *map(str, parts)])).hexdigest()[:16]
 
     def _job_attributes(self) -> dict[str, Any]:
         record, facts = self._record, self._facts
-        return _known(
-            **{
-                "test.suite.name": record.dataset,
-                "test.case.name": record.eval_id,
-                "test.case.result.status": {"pass": "pass", "fail": "fail"}.get(record.verdict or ""),
-                "gen_ai.conversation.id": record.conversation_id,
-                "error.type": None if record.error is None else record.error.error_class,
-                "agentv.run.id": facts.run_id,
-                "agentv.experiment": facts.experiment,
-                "agentv.dataset.path": record.dataset_path,
-                "agentv.target": record.target,
-                "agentv.prompt": record.prompt,
-                "agentv.trial": record.trial,
-                "agentv.status": record.status,
-                "agentv.score": record.score,
-                "agentv.verdict": record.verdict,
-                "agentv.tags": list(record.tags) or None,
-            }
-        )
+        return {
+            "test.suite.name": record.dataset,
+            "test.case.name": record.eval_id,
+            "test.case.result.status": {"pass": "pass", "fail": "fail"}.get(record.verdict or ""),
+            "gen_ai.conversation.id": record.conversation_id,
+            "error.type": None if record.error is None else record.error.error_class,
+            "agentv.run.id": facts.run_id,
+            "agentv.experiment": facts.experiment,
+            "agentv.dataset.path": record.dataset_path,
+            "agentv.target": record.target,
+            "agentv.prompt": record.prompt,
+            "agentv.trial": record.trial,
+            "agentv.status": record.status,
+            "agentv.score": record.score,
+            "agentv.verdict": record.verdict,
+            "agentv.tags": list(record.tags) or None,
+        }
 
     def _call(self, root: str, input: Any) -> SpanRecord:
         record, metrics, facts = self._record, self._metrics, self._facts
@@ -158,29 +159,26 @@ class _JobSpans:
                 "gen_ai.input.messages": input_parts(input),
                 "gen_ai.output.messages": output_parts(record, stop_reason or "stop"),
             }
-        return SpanRecord(
-            trace_id=self._trace_id,
+        return self._span(
             id=own_span_id(self._trace_id),
             parent=root,
             name=f"{called.operation} {(called.model if is_chat else None) or record.target}",
             start=self._start,
             end=self._answered,
             is_client=True,
-            attributes=_known(
-                **{
-                    "gen_ai.operation.name": called.operation,
-                    "gen_ai.provider.name": called.provider,
-                    "gen_ai.request.model": called.model,
-                    "gen_ai.agent.name": None if is_chat else record.target,
-                    "gen_ai.response.finish_reasons": None if stop_reason is None else [stop_reason],
-                    "error.type": None if failed is None else failed.error_class,
-                    "agentv.cost_usd": None if metrics is None else metrics.cost_usd,
-                    "agentv.attempts": record.attempts,
-                    "agentv.cached": record.cached or None,
-                    **_usage(None if metrics is None else metrics.token_usage),
-                    **content,
-                }
-            ),
+            attributes={
+                "gen_ai.operation.name": called.operation,
+                "gen_ai.provider.name": called.provider,
+                "gen_ai.request.model": called.model,
+                "gen_ai.agent.name": None if is_chat else record.target,
+                "gen_ai.response.finish_reasons": None if stop_reason is None else [stop_reason],
+                "error.type": None if failed is None else failed.error_class,
+                "agentv.cost_usd": None if metrics is None else metrics.cost_usd,
+                "agentv.attempts": record.attempts,
+                "agentv.cached": record.cached or None,
+                **_usage(None if metrics is None else metrics.token_usage),
+                **content,
+            },
             events=tuple(evaluation_events(record.evaluator_results)),
             error=None if failed is None else failed.message,
         )
@@ -195,21 +193,18 @@ class _JobSpans:
             if self._facts.has_content:
                 content["gen_ai.tool.call.arguments"] = _text(call.get("input"))
                 content["gen_ai.tool.call.result"] = _text(call.get("output"))
-            yield SpanRecord(
-                trace_id=self._trace_id,
+            yield self._span(
                 id=self._id("tool", number),
                 parent=own_span_id(self._trace_id),
                 name=f"execute_tool {call.get('tool')}",
                 start=at,
                 end=ended,
-                attributes=_known(
-                    **{
-                        "gen_ai.operation.name": "execute_tool",
-                        "gen_ai.tool.name": str(call.get("tool")),
-                        "gen_ai.tool.call.id": call.get("id"),
-                        **content,
-                    }
-                ),
+                attributes={
+                    "gen_ai.operation.name": "execute_tool",
+                    "gen_ai.tool.name": str(call.get("tool")),
+                    "gen_ai.tool.call.id": call.get("id"),
+                    **content,
+                },
             )
             at = ended
 
@@ -217,26 +212,23 @@ class _JobSpans:
         provider, model = str(call.get("provider") or "unknown"), call.get("model")
         operation = "embeddings" if "embeddings" in call else "chat"
         failure = call.get("error")
-        return SpanRecord(
-            trace_id=self._trace_id,
+        return self._span(
             id=self._id("judge", number),
             parent=root,
             name=f"{operation} {model or call.get('target')}",
             start=self._answered,
             end=self._answered + _nanoseconds(call.get("duration_ms")),
             is_client=True,
-            attributes=_known(
-                **{
-                    "gen_ai.operation.name": operation,
-                    "gen_ai.provider.name": _kind_and_name(provider)[1],
-                    "gen_ai.request.model": model,
-                    "agentv.evaluator": evaluator,
-                    "agentv.judge": call.get("target"),
-                    "agentv.cost_usd": call.get("cost_usd"),
-                    "error.type": None if failure is None else "_OTHER",
-                    **_usage_of_data(call.get("token_usage")),
-                }
-            ),
+            attributes={
+                "gen_ai.operation.name": operation,
+                "gen_ai.provider.name": _kind_and_name(provider)[1],
+                "gen_ai.request.model": model,
+                "agentv.evaluator": evaluator,
+                "agentv.judge": call.get("target"),
+                "agentv.cost_usd": call.get("cost_usd"),
+                "error.type": None if failure is None else "_OTHER",
+                **_usage_of_data(call.get("token_usage")),
+            },
             error=None if failure is None else str(failure),
         )
 
@@ -254,15 +246,14 @@ def evaluation_events(results: Iterable[EvaluatorResult], prefix: str = "") -> I
     for result in results:
         name = f"{prefix}{result.name}"
         error = result.error
-        yield _known(
-            **{
-                "gen_ai.evaluation.name": name,
-                "gen_ai.evaluation.score.value": result.score,
-                "gen_ai.evaluation.score.label": result.verdict,
-                "gen_ai.evaluation.explanation": _explanation(result),
-                "error.type": None if error is None else error.error_class,
-            }
-        )
+        attributes = {
+            "gen_ai.evaluation.name": name,
+            "gen_ai.evaluation.score.value": result.score,
+            "gen_ai.evaluation.score.label": result.verdict,
+            "gen_ai.evaluation.explanation": _explanation(result),
+            "error.type": None if error is None else error.error_class,
+        }
+        yield _known(attributes)
         yield from evaluation_events(result.evaluator_results, f"{name}/")
 
 
@@ -289,7 +280,7 @@ def _usage_of_data(usage: Any) -> dict[str, Any]:
     return {names[key]: count for key, count in usage.items() if key in names and isinstance(count, int)}
 
 
-def _known(**values: Any) -> dict[str, Any]:
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that are known, in the types that attributes can have."""
     return {name: _attribute(value) for name, value in values.items() if value is not None}
 

@@ -184,8 +184,7 @@ def _value(value: Any) -> Any:
     if not isinstance(value, dict) or len(value) != 1:
         return value
     [(kind, inner)] = value.items()
-    kind = kind.replace("_v", "V")
-    if kind == "arrayValue":
+    if (kind := kind.replace("_v", "V")) == "arrayValue":
         return [_value(item) for item in _listed(inner)]
     if kind == "kvlistValue":
         return _attributes(_listed(inner))

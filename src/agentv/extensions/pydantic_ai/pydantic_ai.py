@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any, ClassVar
 
-from agentv.errors import UsageError
+from agentv.errors import UsageError, import_extra
 from agentv.model.message import ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import Request, Responder, Response, TargetFailure, content_text
 from agentv.model.result import ErrorClass, TokenUsage
@@ -89,10 +89,8 @@ class PydanticAi(HostedApi, frozen=True, kw_only=True):
 
     def open(self, home: str) -> Responder:
         """Open the model. Importing the package takes seconds."""
-        try:
-            package = import_module("pydantic_ai.models")  # late: it takes a second or more
-        except ImportError:
-            raise UsageError(f"Target '{self.name}' needs a package that is not installed", hint=INSTALL) from None
+        missing = UsageError(f"Target '{self.name}' needs a package that is not installed", hint=INSTALL)
+        package = import_extra("pydantic_ai.models", missing)  # late: it takes a second or more
         key = find_api_key(self, home, *self.vendor_keys) if self.vendor_keys else self.api_key
         options = drop_none({"base_url": self.base_url, "api_key": key, **self.provider_settings(home)})
         try:

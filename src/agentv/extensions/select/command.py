@@ -6,7 +6,6 @@ import sys
 import click
 
 from agentv.cli import output
-from agentv.cli.commands.eval import short
 from agentv.cli.evaluation_options import EvaluatedTargets, SeriesOptions
 from agentv.cli.options import AT_LEAST_1, FILE, argument, declare, option, options_of
 from agentv.cli.run_series import RunSeries, SeriesStopped
@@ -22,6 +21,7 @@ from agentv.extensions.select.selection_text import schedule_lines, selection_da
 from agentv.extensions.select.stages import Choice, check_schedule, run_stages, shuffled_units, stage_name
 from agentv.extensions.select.variants import with_variants
 from agentv.report.terminal import print_lines
+from agentv.runs.folder import short_path
 
 
 class SelectArguments(EvaluatedTargets, SeriesOptions):
@@ -92,7 +92,9 @@ def _print(args: SelectArguments, choice: Choice, matrix: int) -> None:
     comparison: Comparison | None = None
     if choice.confirmation is not None:
         path = choice.confirmation
-        before, after = (RunScores(path, f"{short(path)}:{name}", name) for name in (choice.baseline, choice.winner))
+        before, after = (
+            RunScores(path, f"{short_path(path)}:{name}", name) for name in (choice.baseline, choice.winner)
+        )
         comparison = compare_runs(before, after, CompareOptions(seed=args.seed or 0, changes=0))
     is_shown = comparison is None or comparison.answer == "better"
     code = EXIT_OK if is_shown else EXIT_UNDECIDED

@@ -1,7 +1,8 @@
 """Successive halving: how many variants and cases each round has, and which variants go on."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -80,10 +81,6 @@ def surviving(scores: Mapping[str, Scores], count: int) -> tuple[str, ...]:
     """
     scored = {name: values for name, values in scores.items() if values}
     common = set.intersection(*map(set, scored.values())) if scored else set()
-    means = {name: _mean([values[case] for case in (common or values)]) for name, values in scored.items()}
+    means = {name: fmean([values[case] for case in (common or values)]) for name, values in scored.items()}
     best = sorted(means, key=lambda name: -means[name])[:count]
     return tuple(name for name in scores if name in best)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

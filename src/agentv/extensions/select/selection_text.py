@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from agentv.cli.commands.eval import short
 from agentv.comparison.comparison import Comparison
 from agentv.comparison.comparison_json import comparison_data
 from agentv.errors import plural
@@ -14,6 +13,7 @@ from agentv.extensions.select.stages import Choice, Stage
 from agentv.report.comparisons.verdict_text import method, named_verdict
 from agentv.report.figures import number, one_line
 from agentv.report.terminal import Line
+from agentv.runs.folder import short_path
 
 _LONGEST_NAME = 40
 _MOST_VARIANTS = 5
@@ -50,7 +50,7 @@ def selection_lines(choice: Choice, found: Comparison | None, matrix: int) -> li
     for place, stage in enumerate(choice.stages, 1):
         lines += _stage_lines(place, stage)
     if choice.confirmation is not None:
-        lines.append((f"Confirmation: {short(choice.confirmation)}", ""))
+        lines.append((f"Confirmation: {short_path(choice.confirmation)}", ""))
     lines.append((f"{choice.calls:,} calls; all variants on all cases would be {matrix:,}", ""))
     return lines
 

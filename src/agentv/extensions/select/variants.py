@@ -37,8 +37,7 @@ def _texts(prompts: tuple[str, ...]) -> dict[str, str]:
     """Return the text of each prompt by the name of its file."""
     texts: dict[str, str] = {}
     for path in prompts:
-        label = Path(path).stem
-        if label in texts:
+        if (label := Path(path).stem) in texts:
             raise UsageError(f"Two prompts are called '{label}'", hint="Rename one of the files")
         with file_errors(f"Cannot read {path}"):
             texts[label] = Path(path).read_text(encoding="utf-8")

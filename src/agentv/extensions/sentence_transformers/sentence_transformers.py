@@ -3,10 +3,9 @@
 import asyncio
 import os
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from typing import Any, ClassVar
 
-from agentv.errors import UsageError
+from agentv.errors import UsageError, import_extra
 from agentv.model.response import Request, Responder, Response, TargetFailure
 from agentv.settings.addresses import host_of
 from agentv.targets.apis.model_api import embedding_response, embedding_texts
@@ -45,10 +44,8 @@ class SentenceTransformers(Target, frozen=True, kw_only=True):
 
     def open_embeddings(self, home: str) -> Responder:
         """Load the model, which takes seconds."""
-        try:
-            package = import_module("sentence_transformers")  # late: it takes seconds, and few runs need it
-        except ImportError:
-            raise UsageError(f"Target '{self.name}' needs a package that is not installed", hint=INSTALL) from None
+        missing = UsageError(f"Target '{self.name}' needs a package that is not installed", hint=INSTALL)
+        package = import_extra("sentence_transformers", missing)  # late: it takes seconds, and few runs need it
         folder = os.path.join(home, os.path.expanduser(self.model))
         if not os.path.isdir(folder):
             load_policy().check_host(_DOWNLOADS)

@@ -13,7 +13,6 @@ from agentv.extensions.skill.reach import Reach, Share
 from agentv.report.comparisons.verdict_text import is_judged_only, method, named_verdict, notes
 from agentv.report.figures import (
     NONE,
-    aligned,
     duration,
     interval,
     markdown,
@@ -25,7 +24,7 @@ from agentv.report.figures import (
     signed,
     usd,
 )
-from agentv.report.terminal import Line
+from agentv.report.terminal import Line, table_lines
 from agentv.stats.paired_comparison import Paired
 
 _LONGEST = 100
@@ -177,8 +176,7 @@ def ablation_lines(findings: Findings) -> list[Line]:
         lines += [("", "")] if lines else []
         lines += [(block.title, "bold")] if block.title else []
         lines += block.lines
-        for place, row in enumerate(aligned(block.rows) if block.rows else ()):
-            lines.append((row, "dim" if place == 0 else ""))
+        lines += table_lines(block.rows) if block.rows else ()
     return lines
 
 

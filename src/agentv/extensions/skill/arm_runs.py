@@ -9,7 +9,6 @@ import msgspec
 
 from agentv.cli import output
 from agentv.cli.commands.compare import write_page
-from agentv.cli.commands.eval import short
 from agentv.cli.options import options_of
 from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan
 from agentv.engine.run_options import EvalOptions
@@ -19,6 +18,7 @@ from agentv.extensions.skill.arms import WITHOUT, Arm
 from agentv.extensions.skill.command import ArmOptions
 from agentv.extensions.skill.findings import Findings, Gate, find, findings_data
 from agentv.report.terminal import print_lines
+from agentv.runs.folder import short_path
 
 EVALS, TRIGGERS = "evals", "triggers"
 
@@ -70,7 +70,7 @@ def measure(args: ArmOptions, series: RunSeries, measured: Measured) -> None:
     findings = Findings(
         subject=measured.subject,
         targets=find(measured.arms, runs, measured.skill, args.changes),
-        folders={run: short(path) for run, path in runs.items()},
+        folders={run: short_path(path) for run, path in runs.items()},
         versions=dict(measured.versions),
         trials=args.trials,
     )

@@ -137,8 +137,7 @@ def copy_previous(path: str, ref: str | None, current: str, to: Path) -> tuple[s
         install_skill(str(raw), str(to / "skill"))
         shutil.rmtree(raw)
         (folder,) = (to / "skill").iterdir()
-        digest = folder_digest(str(folder))
-        if digest != current_digest:
+        if (digest := folder_digest(str(folder))) != current_digest:
             return _renamed(folder, os.path.basename(current)), sha
     if ref:
         why = "is the same as now" if digest else f"has no {SKILL_FILE} there"

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.foreign.records import Record
-from agentv.errors import AgentvError, DatasetParseError
+from agentv.errors import AgentvError, DatasetParseError, import_extra
 from agentv.support.processes.forked_call import CallLimits, LimitExceeded, forked_call
 
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
@@ -39,13 +39,8 @@ def _sheet(path: str) -> Iterator[Record]:
 
     A cell in the last column of the last row makes the library allocate all others, and end the process if it cannot.
     """
-    try:
-        import python_calamine  # noqa: F401  # late: an extra
-    except ImportError:
-        raise AgentvError(
-            "Spreadsheets need a package that is not installed", hint="pip install 'agentv[xlsx]'"
-        ) from None
-
+    missing = AgentvError("Spreadsheets need a package that is not installed", hint="pip install 'agentv[xlsx]'")
+    import_extra("python_calamine", missing)
     _check_archive(path)
     try:
         packed = forked_call(partial(_packed_rows, path), _LIMITS)
@@ -111,12 +106,9 @@ def _check_archive(path: str) -> None:
 
 
 def _parquet(path: str) -> Iterator[Record]:
-    try:
-        from pyarrow import ArrowException, parquet  # type: ignore[import-untyped]  # late: an extra, and large
-    except ImportError:
-        raise AgentvError(
-            "Parquet files need a package that is not installed", hint="pip install 'agentv[parquet]'"
-        ) from None
+    missing = AgentvError("Parquet files need a package that is not installed", hint="pip install 'agentv[parquet]'")
+    import_extra("pyarrow", missing)
+    from pyarrow import ArrowException, parquet  # type: ignore[import-untyped]  # late: an extra, and large
 
     try:
         file = parquet.ParquetFile(path)

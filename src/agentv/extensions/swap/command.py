@@ -8,7 +8,6 @@ import click
 
 from agentv.cli import output
 from agentv.cli.commands.compare import write_page
-from agentv.cli.commands.eval import short
 from agentv.cli.evaluation_options import SeriesOptions
 from agentv.cli.options import FILE, SHARE, argument, declare, flag, option, options_of, with_help
 from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan
@@ -20,6 +19,7 @@ from agentv.errors import UsageError
 from agentv.extensions.swap.model_swap import compare_models, swap_data
 from agentv.extensions.swap.swap_text import recommendation, swap_lines, swap_markdown
 from agentv.report.terminal import print_lines
+from agentv.runs.folder import short_path
 
 ANSWERS, NEW_JUDGE = "answers", "new-judge"
 
@@ -106,20 +106,20 @@ def _names(args: SwapArguments) -> tuple[str, ...]:
 
 
 def _print(args: SwapArguments, series: RunSeries, names: tuple[str, str]) -> None:
-    answers = RunScores(series.home / ANSWERS, short(series.home / ANSWERS))
+    answers = RunScores(series.home / ANSWERS, short_path(series.home / ANSWERS))
     has_bridge = (series.home / NEW_JUDGE / "run.json").is_file()
-    rescored = RunScores(series.home / NEW_JUDGE, short(series.home / NEW_JUDGE)) if has_bridge else None
+    rescored = RunScores(series.home / NEW_JUDGE, short_path(series.home / NEW_JUDGE)) if has_bridge else None
     figures = compare_models(answers, names, options_of(CompareOptions, args, cases=(), seed=args.seed or 0), rescored)
     code = figures.exit_code(cast("FailOn", args.fail_on))
     if args.html is not None:
         write_page(args.html, f"agentv swap {names[0]} {names[1]}", swap_markdown(figures))
     if args.as_json:
-        output.echo_json({**swap_data(figures, code, recommendation(figures)), "runs": short(series.home)})
+        output.echo_json({**swap_data(figures, code, recommendation(figures)), "runs": short_path(series.home)})
     elif args.as_markdown:
         output.echo_bytes(swap_markdown(figures).encode())
     else:
         print_lines(
-            [*swap_lines(figures), ("", ""), (f"Runs: {short(series.home)}", "")], sys.stdout, sys.stdout.isatty()
+            [*swap_lines(figures), ("", ""), (f"Runs: {short_path(series.home)}", "")], sys.stdout, sys.stdout.isatty()
         )
     sys.exit(code)
 

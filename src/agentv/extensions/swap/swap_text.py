@@ -1,6 +1,6 @@
 """A rehearsed change of model in words: one recommendation, then the figures. Lines for a terminal, or Markdown."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from agentv.comparison.comparison import Comparison
 from agentv.comparison.part_comparison import UsageChange
@@ -10,7 +10,7 @@ from agentv.report.comparisons.behaviour_text import regression_lines, regressio
 from agentv.report.comparisons.comparison_text import left_out
 from agentv.report.comparisons.verdict_text import is_judged_only, named_verdict, notes
 from agentv.report.figures import (
-    aligned,
+    bounds_text,
     cell,
     counted,
     duration,
@@ -24,7 +24,7 @@ from agentv.report.figures import (
     signed_interval,
     usd,
 )
-from agentv.report.terminal import Line
+from agentv.report.terminal import Line, note_lines, table_lines
 from agentv.stats.paired_comparison import Paired
 
 _LONGEST_NAME = 40
@@ -128,7 +128,7 @@ def swap_rows(figures: SwapFigures) -> Iterator[list[str]]:
     if comparison.duration is not None:
         for before, after in comparison.duration.percentiles:
             label = "time, median" if before.share == 0.5 else f"time, p{100 * before.share:.0f}"
-            values = [duration(before.value), duration(after.value), _signed_time(after.value - before.value)]
+            values = [duration(before.value), duration(after.value), _with_sign(after.value - before.value, duration)]
             bounds = "-" if after.ci95 is None else f"new {duration(after.ci95[0])} to {duration(after.ci95[1])}"
             yield [label, *values, bounds, plural(comparison.duration.n, "case")]
     yield from (_token_row(change) for change in figures.tokens)
@@ -147,34 +147,28 @@ def _quality(name: str, paired: Paired | None) -> Iterator[list[str]]:
 
 
 def _cost_row(name: str, use: UsageChange) -> list[str]:
-    sign = "−" if use.difference.value < 0 else "+"
-    bounds = "-" if use.difference.ci95 is None else " to ".join(_signed_usd(end) for end in use.difference.ci95)
-    values = [usd(use.before), usd(use.after), f"{sign}{usd(abs(use.difference.value))}"]
+    values = [usd(use.before), usd(use.after), _with_sign(use.difference.value, usd)]
+    bounds = bounds_text(use.difference.ci95, lambda end: _with_sign(end, usd))
     return [name, *values, bounds, plural(use.n, "case")]
 
 
-def _signed_usd(value: float) -> str:
-    return f"{'−' if value < 0 else '+'}{usd(abs(value))}"
-
-
-def _signed_time(value: float) -> str:
-    return f"{'−' if value < 0 else '+'}{duration(abs(value))}"
+def _with_sign(value: float, unsigned: Callable[[float], str]) -> str:
+    return f"{'−' if value < 0 else '+'}{unsigned(abs(value))}"
 
 
 def _token_row(change: TokenChange) -> list[str]:
-    bounds = (
-        "-"
-        if change.difference.ci95 is None
-        else " to ".join(f"{end:+,.0f}".replace("-", "−") for end in change.difference.ci95)
-    )
-    difference = f"{change.difference.value:+,.0f}".replace("-", "−")
-    return [change.name, f"{change.before:,.0f}", f"{change.after:,.0f}", difference, bounds, plural(change.n, "case")]
+    values = [f"{change.before:,.0f}", f"{change.after:,.0f}", _count_change(change.difference.value)]
+    return [change.name, *values, bounds_text(change.difference.ci95, _count_change), plural(change.n, "case")]
+
+
+def _count_change(value: float) -> str:
+    return f"{value:+,.0f}".replace("-", "−")
 
 
 def _rate_row(rate: RateChange) -> list[str]:
     paired = rate.paired
     change = "-" if paired is None else _percent_change(paired.mean_delta)
-    bounds = "-" if paired is None or paired.ci95 is None else " to ".join(map(_percent_change, paired.ci95))
+    bounds = bounds_text(None if paired is None else paired.ci95, _percent_change)
     shares = [_share(rate.before, rate.of_before), _share(rate.after, rate.of_after)]
     return [rate.name, *shares, change, bounds, plural(0 if paired is None else paired.n, "case")]
 
@@ -206,9 +200,7 @@ def bridge_sentences(figures: SwapFigures) -> Iterator[str]:
 def swap_lines(figures: SwapFigures) -> list[Line]:
     """Return the figures as lines for a terminal."""
     lines: list[Line] = [(recommendation(figures), "bold")]
-    lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in notes(figures.comparison)]
-    head, *body = aligned([HEAD, *swap_rows(figures)])
-    lines += [("", ""), (head, "dim"), *((row, "") for row in body)]
+    lines += [*note_lines(notes(figures.comparison)), ("", ""), *table_lines([HEAD, *swap_rows(figures)])]
     lines += [(text, "") for text in left_out(figures.comparison)]
     if bridge := list(bridge_sentences(figures)):
         lines += [("", ""), ("Change of the judge", "bold"), *((text, "") for text in bridge)]

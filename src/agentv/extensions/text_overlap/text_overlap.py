@@ -1,9 +1,9 @@
 """BLEU and ROUGE: the overlap of words and phrases with a reference, by the libraries that papers use."""
 
 from functools import cache
-from importlib import import_module
 from typing import Any, Literal
 
+from agentv.errors import import_extra
 from agentv.evaluators.base import AgainstReference, Scalar, Scalars, Share, check_sizes, quoted, similarity_score
 from agentv.extensions.text_overlap.word_overlap import bleu_of_words, gleu_of_words, rouge_of_words
 from agentv.model.evaluator import EvaluatorFailure, Score
@@ -95,7 +95,5 @@ def _rouge(variant: str, stem: bool) -> Any:
 
 
 def _library(name: str) -> Any:
-    try:
-        return import_module(name)  # late: an extra, and slow to import
-    except ImportError as error:
-        raise EvaluatorFailure(f"{name.partition('.')[0]} is not installed. Install it with: {INSTALL}") from error
+    message = f"{name.partition('.')[0]} is not installed. Install it with: {INSTALL}"
+    return import_extra(name, EvaluatorFailure(message))  # late: slow to import

@@ -57,8 +57,7 @@ class AnswerRows:
         rows = sorted(range(len(self._ranks)), key=self._ranks.__getitem__)
         self._ordered, self._first_rows, last = array("Q"), array("l"), _NO_ANSWER
         for row in rows:
-            rank = self._ranks[row]
-            if rank != last:
+            if (rank := self._ranks[row]) != last:
                 self._ordered.append(rank)
                 self._first_rows.append(row)
                 last = rank

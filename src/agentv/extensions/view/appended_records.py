@@ -65,8 +65,7 @@ class AppendedRecords(Generic[Record]):
 
     def _has_same_start(self) -> bool:
         """Return whether the file begins as it did; it is read only if it has changed."""
-        stamp = file_stamp(self._path)
-        if stamp != self._same_at:
+        if (stamp := file_stamp(self._path)) != self._same_at:
             with suppress(OSError), open(self._path, "rb") as file:
                 if file.read(len(self._start)) == self._start:
                     self._same_at = stamp

@@ -115,8 +115,7 @@ class LiveFeed:
 
     def _send_labels(self) -> None:
         """Tell the pages that the label file has changed, by this program or another one."""
-        stamp = self._label_stamp()
-        if stamp != self._labels:
+        if (stamp := self._label_stamp()) != self._labels:
             self._labels = stamp
             self._send("labels", {})
 

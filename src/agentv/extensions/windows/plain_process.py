@@ -51,8 +51,7 @@ def plain_command(text: str, cwd: str, env: Mapping[str, str]) -> str | list[str
     def value(match: re.Match[str]) -> str:
         return env[match[1]]
 
-    names = _INSERTION.findall(text)
-    if not names:
+    if not (names := _INSERTION.findall(text)):
         return text
     lexer = shlex.shlex(text, posix=True)
     lexer.whitespace_split, lexer.escape, lexer.commenters = True, "", ""  # `\\` separates folders
@@ -101,8 +100,7 @@ async def run_plainly(
         try:
             await asyncio.wait([ended], timeout=timeout_s)
         finally:
-            timed_out = not ended.done()
-            if timed_out:
+            if timed_out := not ended.done():
                 _end(process)
                 await wait_uncancelled(ended, _GRACE_S)
         errors.seek(0)

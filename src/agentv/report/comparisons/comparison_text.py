@@ -24,7 +24,7 @@ from agentv.report.comparisons.verdict_text import (
     verdict,
 )
 from agentv.report.figures import (
-    aligned,
+    bounds_text,
     cell,
     code,
     counted,
@@ -43,7 +43,7 @@ from agentv.report.figures import (
     usd,
 )
 from agentv.report.figures import lines as text_lines
-from agentv.report.terminal import Line
+from agentv.report.terminal import Line, note_lines, table_lines
 
 _LONGEST_NAME = 40
 _ANSWER_LINES, _ANSWER_WIDTH = 4, 100
@@ -58,8 +58,8 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
     lines = no_verdict_lines(comparison) or [(verdict(comparison), style)]
     if (margin := margin_sentence(comparison)) is not None:
         lines.append((margin, "bold"))
-    lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in notes(comparison)]
-    lines += [("", ""), *_table(side_rows(comparison.sides))]
+    lines += note_lines(notes(comparison))
+    lines += [("", ""), *table_lines(side_rows(comparison.sides))]
     lines += [("", ""), (outcomes(comparison), "")]
     lines += [(text, "") for text in left_out(comparison)]
     if paired is not None:
@@ -67,11 +67,11 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
     lines += [("", ""), *change_lines(comparison)]
     for title, parts in tables(comparison):
         if parts:
-            lines += [("", ""), (title, "bold"), *_table(part_rows(parts[:_PARTS]))]
+            lines += [("", ""), (title, "bold"), *table_lines(part_rows(parts[:_PARTS]))]
             if len(parts) > _PARTS:
                 lines.append((f"and {len(parts) - _PARTS} more; use --json for all", "dim"))
     if uses := list(use_rows(comparison)):
-        lines += [("", ""), ("Cost and time per case", "bold"), *_table([USE_HEAD, *uses])]
+        lines += [("", ""), ("Cost and time per case", "bold"), *table_lines([USE_HEAD, *uses])]
     if comparison.regressions is not None:
         lines += [("", ""), *regression_lines(comparison.regressions)]
     if comparison.changes:
@@ -172,17 +172,14 @@ def _use_rows(name: str, use: UsageChange, unsigned: Callable[[float], str]) -> 
         text = unsigned(abs(value))
         return f"−{text}" if value < 0 and any(digit in text for digit in "123456789") else text
 
-    def between(bounds: tuple[float, float] | None, text: Callable[[float], str]) -> str:
-        return "-" if bounds is None else f"{text(bounds[0])} to {text(bounds[1])}"
-
     means = (shown(use.before), shown(use.after), shown(use.difference.value))
-    yield [f"{name}, mean", *means, between(use.difference.ci95, shown), f"{use.n:,}"]
+    yield [f"{name}, mean", *means, bounds_text(use.difference.ci95, shown), f"{use.n:,}"]
     for first, second in use.percentiles:
         values = (shown(first.value), shown(second.value), shown(second.value - first.value))
-        yield [f"{name}, p{100 * first.share:.0f}", *values, f"B {between(second.ci95, shown)}", f"{use.n:,}"]
+        yield [f"{name}, p{100 * first.share:.0f}", *values, f"B {bounds_text(second.ci95, shown)}", f"{use.n:,}"]
     if use.ratio is not None:
         ratio = f"× {use.ratio.value:.2f}"
-        yield [f"{name}, median ratio", "", "", ratio, between(use.ratio.ci95, "{:.2f}".format), f"{use.n:,}"]
+        yield [f"{name}, median ratio", "", "", ratio, bounds_text(use.ratio.ci95, "{:.2f}".format), f"{use.n:,}"]
 
 
 def side_rows(sides: Sequence[Side]) -> list[list[str]]:
@@ -215,15 +212,15 @@ def _change(change: Change) -> Iterator[Line]:
 def matrix_lines(matrix: Matrix) -> list[Line]:
     """Return the comparison of several runs as lines for a terminal."""
     lines = no_verdict_lines(matrix) or [(matrix_sentence(matrix), "bold")]
-    lines += [(f"Note: {one_line(note, 500)}", "yellow") for note in matrix_notes(matrix)]
-    lines += [("", ""), *_table(side_rows(matrix.sides))]
+    lines += note_lines(matrix_notes(matrix))
+    lines += [("", ""), *table_lines(side_rows(matrix.sides))]
     lines += [("", ""), (matrix_basis(matrix), "")]
     lines += [("", ""), (differences_title(matrix), "bold")]
-    lines += _table(matrix_rows(matrix))
+    lines += table_lines(matrix_rows(matrix))
     if matrix.ranking:
-        lines += [("", ""), ("Ranking by mean", "bold"), *_table(ranking_rows(matrix))]
+        lines += [("", ""), ("Ranking by mean", "bold"), *table_lines(ranking_rows(matrix))]
     if matrix.frontier:
-        lines += [("", ""), (TITLE, "bold"), *_table(frontier_rows(matrix.frontier))]
+        lines += [("", ""), (TITLE, "bold"), *table_lines(frontier_rows(matrix.frontier))]
         lines.append((frontier_sentence(matrix.frontier), ""))
     return [*lines, ("", ""), *change_lines(matrix)]
 
@@ -303,11 +300,6 @@ def ranking_rows(matrix: Matrix) -> list[list[str]]:
 
 def _shown(matrix: Matrix, i: int, j: int) -> bool:
     return matrix.conclusion(min(i, j), max(i, j)) != "cannot tell"
-
-
-def _table(rows: list[list[str]]) -> list[Line]:
-    head, *body = aligned(rows)
-    return [(head, "dim"), *((row, "") for row in body)]
 
 
 _NAME, _ANSWER = 60, 1_500

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentv.errors import AgentvError
-from agentv.report.figures import aligned, letter, number, one_line, usd
-from agentv.report.terminal import Line
+from agentv.report.figures import letter, number, one_line, usd
+from agentv.report.terminal import Line, table_lines
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
 from agentv.stats.distributions import Interval
@@ -96,8 +96,7 @@ def frontier_lines(run: RunStore, figures: Figures) -> list[Line]:
     if not (points := run_frontier(run, figures)):
         return []
     names = [one_line(name, _LONGEST_NAME) for name in figures.summary.targets]
-    head, *body = aligned(frontier_rows(points, names))
-    lines = [("", ""), (TITLE, "bold"), (head, "dim"), *((row, "") for row in body)]
+    lines = [("", ""), (TITLE, "bold"), *table_lines(frontier_rows(points, names))]
     return [*lines, (frontier_sentence(points, names), "")]
 
 

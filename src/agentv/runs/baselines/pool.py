@@ -171,8 +171,7 @@ class _PoolRun:
         weights: dict[str, int] = {}
         hashes = set()
         for case in self.store.cases():
-            known = case.evaluators_fingerprint
-            if known not in weights:
+            if (known := case.evaluators_fingerprint) not in weights:
                 specs = case.fields.get("evaluators", ())
                 weights[known] = hash(tuple((spec["name"], spec.get("weight", 1)) for spec in specs))
             hashes.add(hash((case.id, case.fingerprint, known, weights[known], case.verdicts)))

@@ -224,8 +224,7 @@ class _Builder:
         self._put(frame.node, frame.node.start)
 
     def _alias(self, event: Any) -> None:
-        name = event.anchor
-        if name not in self._anchors:
+        if (name := event.anchor) not in self._anchors:
             raise _error(event, f"found the alias *{name} with no anchor &{name} before it")
         if (anchored := self._anchors[name]) is None:
             raise _error(event, f"found the alias *{name} inside its own anchor")

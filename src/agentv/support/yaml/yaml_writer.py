@@ -30,9 +30,7 @@ _TOO_MANY_DIGITS = f"an integer of more than {_MAX_DIGITS:,} digits"
 
 def resolve(text: str) -> Any:
     """Return the value of a plain scalar in the YAML 1.2 core schema. Raises ValueError for numbers that JSON lacks."""
-    if text[:1] in _NUMBER_START:
-        return _resolve_number(text)
-    return _CONSTANTS.get(text, text)
+    return _resolve_number(text) if text[:1] in _NUMBER_START else _CONSTANTS.get(text, text)
 
 
 def _resolve_number(text: str) -> Any:
@@ -48,8 +46,7 @@ def _resolve_number(text: str) -> Any:
             raise ValueError(_TOO_MANY_DIGITS)
         return _integer(text, value)
     if _FLOAT.fullmatch(text):
-        number = float(text)
-        if number in (float("inf"), float("-inf")):
+        if (number := float(text)) in (float("inf"), float("-inf")):
             raise ValueError(f"the out-of-range number {text}")
         return number
     if _NOT_FINITE.fullmatch(text):

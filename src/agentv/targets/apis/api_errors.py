@@ -181,9 +181,7 @@ def reported_failure(error: Any, status: int, headers: Mapping[str, str], secret
 
 def error_class_of(status: int) -> ErrorClass:
     """Return the class of an error status."""
-    if status >= 500:
-        return "server"
-    return _CLASS_BY_STATUS.get(status, "invalid_response")
+    return "server" if status >= 500 else _CLASS_BY_STATUS.get(status, "invalid_response")
 
 
 def parse_error(error: Any) -> tuple[str, tuple[str, ...]]:

@@ -386,7 +386,6 @@ def _tool_call(item: _OutputItem) -> ToolCall:
 def _stop_reason(answer: _ResponsesAnswer) -> str:
     if answer.status != "incomplete":
         return "tool_calls" if any(item.type in _CLIENT_CALLS for item in answer.output or ()) else "stop"
-    reason = (answer.incomplete_details or {}).get("reason")
-    if reason == "content_filter":
+    if (reason := (answer.incomplete_details or {}).get("reason")) == "content_filter":
         raise api.AnswerError("A content filter stopped the response", refused=True)
     return "length" if reason == "max_output_tokens" else str(reason or "incomplete")

@@ -106,8 +106,7 @@ class Toolbox:
                     raise TargetFailure("process", f"{error.headline}. {error.hint}") from None
 
     def _add(self, runner: ToolRunner) -> None:
-        name = runner.declared["name"]
-        if name in self._runners:
+        if (name := runner.declared["name"]) in self._runners:
             raise UsageError(f"Two tools are named '{name}'", hint="Set `name`, or `only` of an MCP server")
         self._runners[name] = runner
 

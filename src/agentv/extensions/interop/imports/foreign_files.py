@@ -19,8 +19,7 @@ def problem(path: Path, what: str, hint: str = "") -> AgentvError:
 
 def read_document(path: Path, most_bytes: int, kind: Any = Any) -> Any:
     """Return a JSON file as data. Raises AgentvError, also for a file that is too large."""
-    size = path.stat().st_size
-    if size > most_bytes:
+    if (size := path.stat().st_size) > most_bytes:
         raise problem(path, f"The file has {size / 2**20:,.0f} MB; at most {most_bytes // 2**20} MB are read at once")
     try:
         return decode_json(path.read_bytes().removeprefix(_BOM), kind)

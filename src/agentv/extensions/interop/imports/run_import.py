@@ -226,8 +226,7 @@ class _Import:
             self._trials[key] = self._trials.get(key, 0) + 1
             return self._trials[key]
         # The tool may have stored the same trial twice, for example after a retry.
-        exact = hash((key, job.trial))
-        if exact in self._trials:
+        if (exact := hash((key, job.trial))) in self._trials:
             where = f" ({job.place})" if job.place else ""
             what = f"Trial {job.trial} of case '{eval_id}' of target {job.target} is there twice{where}"
             raise AgentvError("Cannot import the results", what)

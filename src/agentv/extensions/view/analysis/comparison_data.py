@@ -157,8 +157,7 @@ async def case(request: web.Request) -> web.Response:
     """Return a case in both runs."""
     comparison = _comparison(request)[1]
     compared = await comparison.two_runs()
-    row = whole_number(request, "row")
-    if row >= len(compared.pairs):
+    if (row := whole_number(request, "row")) >= len(compared.pairs):
         raise UsageError("This comparison has no such case", hint="Reload the page")
     return json_response(await asyncio.to_thread(comparison.case, row))
 
@@ -167,8 +166,7 @@ def _comparison(request: web.Request) -> tuple[str, _Comparison]:
     """Return the comparison that a request names by its key, or else by its runs, which is then computed."""
     state = request.app[STATE]
     cache = state.comparisons
-    key = request.query.get("key", "")
-    if key not in cache:
+    if (key := request.query.get("key", "")) not in cache:
         runs = _runs(state, request)
         pooled = [_run(state, id, "", "") for id in request.query.getall("pooled", [])]
         options = CompareOptions(changes=0, allow_changed_measure=request.query.get("anyway") == "1")
