@@ -227,8 +227,9 @@ class CaseBuilder(msgspec.Struct):
         if self.outcome_optional:
             return "Required fields: id, input, and one of criteria, expected_output, assertions"
         fields = "Required fields: id, expected_outcome, input"
-        if any(row.get(key) for key in LIST_KEYS):
-            fields += "\nA case with evaluators may omit it under 'tests': `tests: ./cases.jsonl` in a YAML file"
+        if any(row.get(key) for key in ("expected_output", *LIST_KEYS)):
+            fields += "\nA case with a reference or evaluators may omit it if the cases are under 'tests', "
+            fields += "such as `tests: ./cases.jsonl` in a YAML file"
         if "id" in row and holds_variables(row):
             fields += f"\nAgentMark rows may omit it: set 'format: agentmark' in {self.settings_file}"
         return f"{fields}\nThis looks like a results file, not a dataset" if is_result(row) else fields
