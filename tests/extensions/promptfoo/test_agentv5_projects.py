@@ -221,9 +221,7 @@ def test_the_prompt_of_all_rubrics_may_be_an_option(folder, command):
     own = {"type": "llm-rubric", "value": "Is short", "prompt": "Own {{ output }}"}
     tests = [{**TEST, "assert": ["Is kind", own, {"type": "llm-rubric", "value": "Is calm"}]}]
     (case,) = cases(folder, command, default_test={"options": {"rubric_prompt": "All {{ output }}"}}, tests=tests)
-    assert [each["prompt"] for each in case["evaluators"]] == [
-        f"{name} {{{{ output }}}}" for name in ("All", "Own", "All")
-    ]
+    assert [check["prompt"].split()[0] for check in case["evaluators"]] == ["All", "Own", "All"]
     assert command("cases", "suite.eval.yaml", "--strict").code == 0
 
 
