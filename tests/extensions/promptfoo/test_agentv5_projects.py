@@ -217,6 +217,14 @@ def test_a_rubric_that_only_has_a_prompt_is_a_judge(folder, command, suite):
     assert [judge["type"], composite["evaluators"][0]["type"]] == ["llm_judge", "llm_judge"], outcome.stderr
 
 
+def test_the_prompt_of_all_rubrics_may_be_an_option(folder, command):
+    own = {"type": "llm-rubric", "value": "Is short", "prompt": "Own {{ output }}"}
+    tests = [{**TEST, "assert": ["Is kind", own, {"type": "llm-rubric", "value": "Is calm"}]}]
+    (case,) = cases(folder, command, default_test={"options": {"rubric_prompt": "All {{ output }}"}}, tests=tests)
+    assert [check["prompt"].split()[0] for check in case["evaluators"]] == ["All", "Own", "All"]
+    assert command("cases", "suite.eval.yaml", "--strict").code == 0
+
+
 def test_a_test_whose_assertions_have_no_counterpart_is_refused(folder, command):
     folder.write("s.yaml", {**SUITE, "tests": [{**TEST, "assert": [{"type": "webhook", "value": "http://x.test"}]}]})
     outcome = command("cases", "s.yaml")

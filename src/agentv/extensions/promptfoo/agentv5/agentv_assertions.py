@@ -16,6 +16,7 @@ from agentv.extensions.promptfoo.evaluators.judge_entries import EMBEDDED, JUDGE
 from agentv.extensions.promptfoo.transform_code import transforms_of
 
 _RUBRIC = "llm-rubric"
+_PROMPT = "rubric_prompt"
 _AGENT = "agent-rubric"
 _AGENT_LOSS = (
     "'agent-rubric': the judge sees the file changes, and reads no files itself unless its target is a coding agent"
@@ -55,13 +56,14 @@ def evaluators_of(assertions: Any, grading: Grading, transform: Any = None) -> l
 
 def _with_rubric(evaluators: list[Any], grading: Grading, transform: Any) -> list[Any]:
     """Return the list with its texts as one rubric if it needs a judge or a transform; otherwise as they are."""
-    judge, steps = grading.judge(None), transforms_of(transform)
+    judge, steps, prompt = grading.judge(None), transforms_of(transform), grading.options.get(_PROMPT)
     texts = [entry for entry in evaluators if isinstance(entry, str)]
-    if (judge is None and steps is None) or not texts:
+    if (judge is None and steps is None and prompt is None) or not texts:
         return evaluators
     first = next(index for index, entry in enumerate(evaluators) if isinstance(entry, str))
     rubric: dict[str, Any] = {"type": "rubric", "rubrics": texts, "weight": len(texts)}
-    rubric |= {key: value for key, value in (("target", judge), ("transform", steps)) if value is not None}
+    settings = (("target", judge), ("transform", steps), ("prompt", prompt))
+    rubric |= {key: value for key, value in settings if value is not None}
     return [*evaluators[:first], rubric, *(entry for entry in evaluators[first:] if not isinstance(entry, str))]
 
 
@@ -81,6 +83,8 @@ def _entries(assertion: dict[str, Any], grading: Grading, transform: Any) -> lis
     entry = {key: value if key in _NOT_RENDERED else _inserted(value, grading) for key, value in assertion.items()}
     if type_ == _RUBRIC and isinstance(entry.get("value"), str) and entry["value"].startswith("file://"):
         entry["value"] = _inserted(grading.read_file(entry["value"]), grading)
+    if type_ == _RUBRIC and grading.options.get(_PROMPT) is not None:
+        entry.setdefault("prompt", grading.options[_PROMPT])
     judge = _judge(entry, type_, grading)  # which removes `provider`
     return [_common({**entry, **judge}, assertion, transform)]
 

@@ -279,7 +279,7 @@ def _own_execution(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> dict
         target = suite.target(options["provider"])
         settings |= {} if target is None else {"targets": [target]}
     for key in (run.keys() - {"threshold", "repeat", "timeout_seconds"}) | (
-        options.keys() - {"provider", "transform", "repeat"}
+        options.keys() - {"provider", "transform", "repeat", "rubric_prompt"}
     ):
         lose(f"'{key}' in the options of a test")
     return settings
@@ -300,6 +300,7 @@ def _grading(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any]
         embedder=lambda given: suite.targets.embedder(None, None) if is_blank(given) else suite.target(given),
         read_file=suite.files.content,
         lose=lose,
+        options=object_at(test, "options"),
     )
 
 
