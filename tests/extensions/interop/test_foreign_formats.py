@@ -171,6 +171,16 @@ def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, co
         ("f.yaml", "- {query: And Rome?, history: [{role: user, content: Hi}]}\n", "input=FIELD'"),
         ("g.yaml", "- {id: a, conversation: [{from_me: true, text: Hi}]}\n", "input=FIELD,id=id,metadata.*=*"),
         ("h.yaml", "- {question: Hi, pass_criteria: [Is kind]}\n", "input=question,rubrics=pass_criteria"),
+        (
+            "j.json",
+            '[{"q": "Why?", "answer": {"value": "So", "aliases": ["so"]}}]',
+            "input=q,expected_output=answer.value",
+        ),
+        (
+            "k.yaml",
+            "items:\n- {body: {query: Hi, user: u}, expected: {contains: [x]}}\n",
+            "input=body.query,contains_all=expected.contains",
+        ),
         ("i.jsonl", '{"prompt": "Hi", "completion": "Go", "label": false}', "input=prompt,metadata.*=*"),
         ("suite.json", '{"v": 1, "items": [{"prompt": "Hi", "answer": "Yo"}]}', "input=prompt,expected_output=answer"),
     ],

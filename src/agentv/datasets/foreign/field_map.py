@@ -339,6 +339,8 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
             else guess
             for guess in guesses
         ]
+    parts = tuple(guess.path for guess in guesses if "." in guess.path)  # an object of checks is not an answer
+    guesses = [guess for guess in guesses if not any(path.startswith(f"{guess.path}.") for path in parts)]
     if not _OPTIONS.isdisjoint(name.lower() for name in names):
         guesses = [guess for guess in guesses if guess.key != "input"]
     if guesses and any(name not in used_names for name in names):
@@ -381,11 +383,9 @@ def _by_name(
         is_recorded |= synonym in _RATED and {*_RATED} <= plain.keys()
         if not values or is_recorded or not _suits(key, values):
             continue
-        if key == "expected_output" and all(isinstance(value_at(value, "text"), list) for value in map(parsed, values)):
-            name, values = (
-                f"{name}.text",
-                [value_at(record, f"{name}.text") for record in records],
-            )  # as SQuAD writes it
+        for part, kind in (("text", list), ("value", str)) if key == "expected_output" else ():  # as SQuAD and TriviaQA
+            if all(isinstance(value_at(value, part), kind) for value in map(parsed, values)):
+                name, values = f"{name}.{part}", [value_at(record, f"{name}.{part}") for record in records]
         is_list = key == "expected_output" and all(isinstance(parsed(value), list) for value in values)
         confidence = (0.98 if position == 0 else 0.9 if position < 6 else 0.7) * len(values) / len(records)
         confidence = max(confidence, 0.5) if key not in ("id", "input") else confidence
@@ -402,6 +402,6 @@ def _suits(key: str, values: list[Any]) -> bool:
         return False
     if key == "input":
         with suppress(ValueError):
-            return bool([_input(value) for value in values])
-        return False  # a list of objects that are not messages
+            return all(isinstance(_input(value), str | list) for value in values)
+        return False  # objects, or a list of them that are not messages
     return key != "tags" or max(map(len, texts)) <= 100

@@ -94,6 +94,10 @@ def _job(row: dict[str, Any], target: str, dataset: str, is_failure: bool) -> Fo
         target=target,
         answer=None if is_failure or row.get("output") is None else text_of(row["output"]),
         grades=() if is_failure else tuple(_grades(row)),
+        # The tool has no verdict on a case, but shows each assertion: one that failed is not outweighed by others.
+        passed=False
+        if any(dict_of(item).get("value") is False for item in dict_of(row.get("assertions")).values())
+        else None,
         error=error_info(row.get("error_message")) if is_failure else None,
         usage=token_usage(metrics.get("input_tokens"), metrics.get("output_tokens")),
         cost_usd=number_or_none(metrics.get("cost")),
