@@ -9,7 +9,7 @@ import pytest
 from agentv.extensions.interop.imports.import_cache import imported_folder
 
 FORMAT = """
-from agentv.extensions.interop.imports.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun
+from agentv.extensions.interop.imports.run import ForeignCase, ForeignJob, ForeignResults, ForeignRun
 
 class Toy(ForeignResults):
     title = "a toy"

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from agentv.extensions.interop.imports.foreign_run import ForeignResults
+from agentv.extensions.interop.imports.run import ForeignResults
 from agentv.extensions.interop.imports.run_import import import_run, source_digest
 from agentv.model.values import digest, hash_bytes
 from agentv.runs.folder import RunFolder

@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 
 from agentv.errors import AgentvError, file_errors, plural
-from agentv.extensions.interop.imports.foreign_run import (
+from agentv.extensions.interop.imports.foreign_values import safe_name
+from agentv.extensions.interop.imports.run import (
     ForeignCase,
     ForeignGrade,
     ForeignJob,
@@ -19,7 +20,6 @@ from agentv.extensions.interop.imports.foreign_run import (
     mean_score,
     verdict_of,
 )
-from agentv.extensions.interop.imports.foreign_values import safe_name
 from agentv.model.case import EvalCase, case_to_data
 from agentv.model.manifest import DatasetEntry, ImportSource, RunManifest, TargetEntry
 from agentv.model.message import message_to_data, tool_calls_in

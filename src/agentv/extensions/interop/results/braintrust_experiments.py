@@ -8,13 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from agentv.extensions.interop.imports.foreign_files import read_rows, row_keys
-from agentv.extensions.interop.imports.foreign_run import (
-    ForeignCase,
-    ForeignGrade,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-)
 from agentv.extensions.interop.imports.foreign_values import (
     dict_of,
     error_info,
@@ -24,6 +17,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     text_of,
     token_usage,
 )
+from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 
 _MARKS = ("experiment_id", "span_attributes", "root_span_id", "_xact_id", "expected")
 _TARGET = "task"
@@ -42,10 +36,9 @@ class BraintrustExperiment(ForeignResults):
         keys = row_keys(head, "events", "data")
         return {"input", "output", "scores"} <= keys.keys() and any(mark in keys for mark in _MARKS)
 
-    def open(self, path: Path) -> ForeignRun:
-        run = ForeignRun(jobs=(), id=path.stem, targets={_TARGET: {"provider": "braintrust"}}, notes=[])
-        run.jobs = _jobs(path, run)
-        return run
+    def jobs(self, path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
+        run.targets[_TARGET] = {"provider": "braintrust"}
+        return _jobs(path, run)
 
 
 def _jobs(path: Path, run: ForeignRun) -> Iterator[ForeignJob]:

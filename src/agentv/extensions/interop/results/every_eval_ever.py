@@ -7,13 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from agentv.extensions.interop.imports.foreign_files import grouped_lines, problem, read_document
-from agentv.extensions.interop.imports.foreign_run import (
-    ForeignCase,
-    ForeignGrade,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-)
 from agentv.extensions.interop.imports.foreign_values import (
     chat_messages,
     dict_of,
@@ -24,6 +17,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     text_of,
     token_usage,
 )
+from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message
 from agentv.model.values import digest
 from agentv.support.json_stream import top_level

@@ -10,13 +10,6 @@ from typing import Any
 import msgspec
 
 from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_document, read_parts
-from agentv.extensions.interop.imports.foreign_run import (
-    ForeignCase,
-    ForeignGrade,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-)
 from agentv.extensions.interop.imports.foreign_values import (
     dict_of,
     error_info,
@@ -25,6 +18,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     text_of,
     token_usage,
 )
+from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 
 _SCORES, _ANSWERS, _SPEC = "per_instance_stats.json", "scenario_state.json", "run_spec.json"
 _MAX_SPEC_BYTES = 64 * 1024 * 1024

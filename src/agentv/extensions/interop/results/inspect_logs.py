@@ -11,13 +11,6 @@ import msgspec
 
 from agentv.errors import AgentvError
 from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_parts
-from agentv.extensions.interop.imports.foreign_run import (
-    ForeignCase,
-    ForeignGrade,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-)
 from agentv.extensions.interop.imports.foreign_values import (
     chat_messages,
     content_text_of,
@@ -29,6 +22,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     text_of,
     token_usage,
 )
+from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message
 from agentv.model.result import TokenUsage, sum_usage
 from agentv.support.json_stream import MAX_VALUE_BYTES, top_level

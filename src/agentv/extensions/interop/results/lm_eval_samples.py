@@ -9,13 +9,6 @@ from typing import Any
 
 from agentv.errors import AgentvError
 from agentv.extensions.interop.imports.foreign_files import grouped_lines, problem, read_document
-from agentv.extensions.interop.imports.foreign_run import (
-    ForeignCase,
-    ForeignGrade,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-)
 from agentv.extensions.interop.imports.foreign_values import (
     chat_messages,
     dict_of,
@@ -24,6 +17,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     number_or_none,
     text_of,
 )
+from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.support.json_stream import JsonProblem, decode_json, top_level
 
 _MAX_RESULTS_BYTES = 64 * 1024 * 1024

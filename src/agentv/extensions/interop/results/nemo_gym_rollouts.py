@@ -9,13 +9,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from agentv.extensions.interop.imports.foreign_files import read_rows, row_keys
-from agentv.extensions.interop.imports.foreign_run import (
-    ForeignCase,
-    ForeignGrade,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-)
 from agentv.extensions.interop.imports.foreign_values import (
     chat_message,
     chat_messages,
@@ -28,6 +21,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     text_of,
     token_usage,
 )
+from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message
 
 _MARKS = ("responses_create_params", "_ng_task_index", "task_index")
@@ -43,17 +37,14 @@ class NemoGymRollouts(ForeignResults):
         keys = row_keys(head)
         return {"response", "reward"} <= keys.keys() and any(mark in keys for mark in _MARKS)
 
-    def open(self, path: Path) -> ForeignRun:
-        run = ForeignRun(jobs=(), id=path.stem, targets={})
-        run.jobs = _jobs(path, run)
-        return run
+    def jobs(self, path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
+        return _jobs(path, run)
 
 
 def _jobs(path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
     for number, row in read_rows(path):
         request, response = dict_of(row.get("responses_create_params")), dict_of(row.get("response"))
-        target = text_of(response.get("model")) or "model"
-        run.targets.setdefault(target, {"provider": "nemo-gym", "model": target})
+        target = run.target(text_of(response.get("model")) or "model", "nemo-gym")
         question, usage, error = request.get("input"), dict_of(response.get("usage")), response.get("error")
         index = next((row[key] for key in ("_ng_task_index", "task_index") if row.get(key) is not None), number)
         trial = number_or_none(row.get("_ng_rollout_index"))

@@ -7,13 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_lines, read_parts
-from agentv.extensions.interop.imports.foreign_run import (
-    ForeignCase,
-    ForeignGrade,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-)
 from agentv.extensions.interop.imports.foreign_values import (
     chat_messages,
     dict_of,
@@ -25,6 +18,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     token_usage,
     unique_names,
 )
+from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message
 from agentv.model.result import ErrorInfo, TokenUsage
 from agentv.model.values import digest

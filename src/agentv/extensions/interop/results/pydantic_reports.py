@@ -7,13 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_parts
-from agentv.extensions.interop.imports.foreign_run import (
-    ForeignCase,
-    ForeignGrade,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-)
 from agentv.extensions.interop.imports.foreign_values import (
     dict_of,
     error_info,
@@ -23,6 +16,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     text_of,
     token_usage,
 )
+from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.support.json_stream import top_level
 
 _LISTS = {("cases",), ("failures",)}

@@ -7,16 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from agentv.extensions.interop.imports.foreign_files import problem, read_document, read_rows, row_keys
-from agentv.extensions.interop.imports.foreign_run import (
-    ForeignCase,
-    ForeignGrade,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-)
 from agentv.extensions.interop.imports.foreign_values import dict_of, error_info, list_of, text_of
+from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.support.json_stream import top_level
 
+_TOOL = "swe-bench"
 _MOST_BYTES = 256 * 1024 * 1024
 _REPORT = {"resolved_instances", "submitted_instances"}
 _UNSCORED = "Predictions have no scores: run the harness of SWE-bench on them, and open its report"
@@ -39,12 +34,7 @@ class SweBenchResults(ForeignResults):
         inner = top_level(head[head.find(b"{", head.find(first)) :]) if first else {}
         return {"instance_id", "model_patch"} <= inner.keys() or {"resolved", "patch_exists"} <= inner.keys()
 
-    def open(self, path: Path) -> ForeignRun:
-        run = ForeignRun(jobs=(), id=path.stem, targets={}, notes=[])
-        run.jobs = self._jobs(path, run)
-        return run
-
-    def _jobs(self, path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
+    def jobs(self, path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
         with path.open("rb") as stream:
             keys = row_keys(stream.read(65536))
         if "model_patch" in keys:
@@ -55,7 +45,7 @@ class SweBenchResults(ForeignResults):
         if "submitted_ids" in document:
             yield from _report(path, document, run)
         elif values and all("resolved" in value for value in values):
-            target = _target(_model_of(path, document), run)
+            target = run.target(_model_of(path, document), _TOOL)
             for id, value in document.items():
                 yield _job(id, target, (value["resolved"] is True, ""), dict_of(value))
         else:
@@ -73,13 +63,13 @@ def _predictions(path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
     for number, row in read_rows(path):
         if not isinstance(row.get("instance_id"), str):
             raise problem(path, f"Entry {number} has no 'instance_id'")
-        target = _target(text_of(row.get("model_name_or_path")) or "model", run)
-        case = ForeignCase(id=row["instance_id"], dataset="swe-bench")
+        target = run.target(text_of(row.get("model_name_or_path")) or "model", _TOOL)
+        case = ForeignCase(id=row["instance_id"], dataset=_TOOL)
         yield ForeignJob(case=case, target=target, answer=text_of(row.get("model_patch")), place=f"entry {number}")
 
 
 def _report(path: Path, document: dict[str, Any], run: ForeignRun) -> Iterator[ForeignJob]:
-    target = _target(path.name.split(".")[0], run)
+    target = run.target(path.name.split(".")[0], _TOOL)
     names = ("resolved_ids", "unresolved_ids", "empty_patch_ids")
     resolved, unresolved, empty = (set(list_of(document.get(name))) for name in names)
     for id in map(text_of, list_of(document["submitted_ids"])):
@@ -97,18 +87,13 @@ def _job(
         value=resolved,
         passed=resolved,
         reasoning=reason or None,
-        settings={"tool": "swe-bench"},
+        settings={"tool": _TOOL},
     )
     return ForeignJob(
-        case=ForeignCase(id=id, dataset="swe-bench"),
+        case=ForeignCase(id=id, dataset=_TOOL),
         target=target,
         grades=() if is_error else (grade,),
         error=error_info("The harness of SWE-bench could not run the tests") if is_error else None,
         metadata={"report": details} if details else {},
         place=f"instance {id}",
     )
-
-
-def _target(name: str, run: ForeignRun) -> str:
-    run.targets.setdefault(name, {"provider": "swe-bench", "model": name})
-    return name

@@ -7,13 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from agentv.extensions.interop.imports.foreign_files import read_document
-from agentv.extensions.interop.imports.foreign_run import (
-    ForeignCase,
-    ForeignGrade,
-    ForeignJob,
-    ForeignResults,
-    ForeignRun,
-)
 from agentv.extensions.interop.imports.foreign_values import (
     dict_of,
     error_info,
@@ -23,6 +16,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     text_of,
     token_usage,
 )
+from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message, ToolCall
 from agentv.support.json_stream import top_level
 
@@ -43,13 +37,8 @@ class WazaRun(ForeignResults):
 
     def open(self, path: Path) -> ForeignRun:
         document = dict_of(read_document(path, _MOST_BYTES))
-        run = ForeignRun(
-            jobs=(),
-            id=text_of(document.get("eval_id")) or path.stem,
-            started_at=text_of(document.get("timestamp")),
-            targets={},
-            notes=[],
-        )
+        name, started = text_of(document.get("eval_id")) or path.stem, text_of(document.get("timestamp"))
+        run = ForeignRun(jobs=(), id=name, started_at=started)
         run.jobs = _jobs(document, run, "")
         return run
 

@@ -9,7 +9,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from agentv.extensions.interop.imports.foreign_files import problem, read_lines, row_keys
-from agentv.extensions.interop.imports.foreign_run import ForeignCase, ForeignJob, ForeignResults, ForeignRun
 from agentv.extensions.interop.imports.foreign_values import (
     chat_message,
     content_text_of,
@@ -19,6 +18,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     text_of,
     token_usage,
 )
+from agentv.extensions.interop.imports.run import ForeignCase, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message, ToolCall
 
 _VERSION = b'"agentv.replay_fixture.v1"'

@@ -136,6 +136,11 @@ class ForeignRun(msgspec.Struct, kw_only=True):
     git_commit: str | None = None
     notes: list[str] = []
 
+    def target(self, name: str, provider: str) -> str:
+        """Add a model as a target, unless it is one already, and return its name."""
+        self.targets.setdefault(name, {"provider": provider, "model": name})
+        return name
+
 
 class ForeignResults:
     """Base class of the formats of other tools' results. A file or a folder is one run."""
@@ -162,6 +167,12 @@ class ForeignResults:
 
     def open(self, path: Path) -> ForeignRun:
         """Open a run. Raises AgentvError, also while its jobs are read."""
+        run = ForeignRun(jobs=(), id=path.stem)
+        run.jobs = self.jobs(path, run)
+        return run
+
+    def jobs(self, path: Path, run: ForeignRun) -> Iterable[ForeignJob]:
+        """Yield the jobs of a run without a header, and complete the run. Raises AgentvError."""
         raise NotImplementedError
 
 
