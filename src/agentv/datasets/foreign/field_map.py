@@ -247,6 +247,7 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
         *("must_not_contain", "should_not_contain", "forbidden", "forbids", "must_avoid", "mustavoid", "excludes"),
         *("forbidden_phrases", "not_contains", "must_not_include", "must_not_mention", "must_not_say"),
         *("answer_not_contains", "output_not_contains", "forbidden_facts", "forbidden_keywords", "should_not_include"),
+        *("expected_not_contains", "must_not_contain_any", "expected_absent"),
     ),
     "rubrics": ("rubrics", "expected_facts", "facts", "key_points", "expectations", "checklist", "pass_criteria"),
     "context": ("context", "contexts", "passages", "documents", "retrieved_contexts"),
@@ -256,15 +257,7 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
 
 _WORDS = {
     "input": {
-        "input",
-        "question",
-        "query",
-        "prompt",
-        "instruction",
-        "message",
-        "text",
-        "ticket",
-        "utterance",
+        *("input", "question", "query", "prompt", "instruction", "message", "text", "ticket", "utterance"),
         "request",
     },
     "expected_output": {"answer", "expected", "reference", "ideal", "gold", "truth", "solution"},
@@ -277,19 +270,11 @@ _RECORDED = frozenset({"score", "scores", "rating", "grade", "reward", "passed",
 _RATED = ("completion", "label")
 """A completion, and whether it is a good one."""
 
-_OPTIONS = frozenset(
-    (
-        *("choices", "options", "endings", "option_a", "choice_a", "option1", "choice1"),
-        *("history", "chat_history", "conversation_history", "previous_messages"),
-    )
-)
+_OPTIONS = frozenset({"choices", "options", "endings", "option_a", "choice_a", "option1", "choice1", "history"})
 """Names of fields with the choices of a question, or with what came before it: without them, it is not the input."""
 
-_NO_ANSWERS = frozenset(
-    (
-        *("system", "tool", "tools", "call", "calls", "file", "files", "skill", "skills", "source", "sources"),
-        *("doc", "docs", "type", "status"),
-    )
+_NO_ANSWERS = re.compile(
+    r"system|tools?|calls?|files?|skills?|sources?|docs?|type|status|not|no|contains?|min|max|count"
 )
 """Words in the names of fields that are expected, but are not an answer."""
 
@@ -341,7 +326,7 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
         ]
     parts = tuple(guess.path for guess in guesses if "." in guess.path)  # an object of checks is not an answer
     guesses = [guess for guess in guesses if not any(path.startswith(f"{guess.path}.") for path in parts)]
-    if not _OPTIONS.isdisjoint(name.lower() for name in names):
+    if not _OPTIONS.isdisjoint(re.sub(r"^(?:chat|conversation)_", "", name.lower()) for name in names):
         guesses = [guess for guess in guesses if guess.key != "input"]
     if guesses and any(name not in used_names for name in names):
         guesses.append(Guess(f"{_METADATA}*", "*", 1.0, "all other fields"))
@@ -363,7 +348,8 @@ def missing_keys(guesses: Collection[Guess]) -> list[str]:
 def _by_word(key: str, names: Iterable[str], taken: set[str]) -> str | None:
     """Return the only free field with a word of a key in its name."""
     words = {name: set(re.findall(r"[a-z]+", re.sub(r"([A-Z])", r"_\1", name).lower())) for name in names}
-    matches = [name for name, own in words.items() if name not in taken and own & _WORDS[key] and not own & _NO_ANSWERS]
+    words = {name: own for name, own in words.items() if not any(map(_NO_ANSWERS.fullmatch, own))}
+    matches = [name for name, own in words.items() if name not in taken and own & _WORDS[key]]
     return matches[0] if len(matches) == 1 else None
 
 

@@ -46,7 +46,17 @@ _QUESTIONS = ("question", "query", "prompt", "messages", "user_scenario")
 
 _LISTS = ("goldens", "conversationalGoldens", "conversational_goldens")
 _USED = (
-    *("id", "name", "input", "expected_output", "expectedOutput", "context", "retrieval_context", "retrievalContext"),
+    *(
+        "id",
+        "case_id",
+        "name",
+        "input",
+        "expected_output",
+        "expectedOutput",
+        "context",
+        "retrieval_context",
+        "retrievalContext",
+    ),
     *("additional_metadata", "additionalMetadata", "expected_tools", "expectedTools", "scenario", "expected_outcome"),
     *("expectedOutcome", "expectations", "turns", "user_description", "userDescription", "persona"),
 )
@@ -92,7 +102,7 @@ class _DeepEvalGoldens(ForeignFormat):
         passages = cell_list(first_of(data, "context"))
         retrieved = cell_list(first_of(data, "retrieval_context", "retrievalContext"))
         row: dict[str, Any] = {
-            "id": first_of(data, "id", "name"),
+            "id": first_of(data, "id", "case_id", "name"),
             "context": passages or retrieved,
             "metadata": metadata_of(data, _USED, extra),
         }

@@ -63,7 +63,13 @@ class _Vally(ForeignFormat):
             lose(f"a grader of all stimuli of type '{_type(grader)}'")
         if not is_blank(document.get("include")) or not is_blank(document.get("includes")):
             lose("included files")
-        return filled({"dataset": document.get("name"), "description": document.get("description")})
+        for key in ("scoring", "environment"):
+            if not is_blank(document.get(key)):
+                lose(f"the {key} of all stimuli")
+        runs = object_at(document, "config").get("runs")
+        trials = {"trials": runs} if isinstance(runs, int) and runs > 1 else {}
+        header = {"dataset": document.get("name"), "description": document.get("description"), "execution": trials}
+        return filled(header)
 
     def items(self, file: RecordFile) -> Iterator[Record]:
         document = document_of(file)
