@@ -380,7 +380,7 @@ def _by_name(
 
 
 def _suits(key: str, values: list[Any]) -> bool:
-    """Whether the values can be those of a key: ids are unique, tags are short."""
+    """Whether the values can be those of a key: ids are unique, tags short, and an outcome is a sentence."""
     texts = [text_of(value) for value in values]
     if key == "id":
         return len(set(texts)) == len(texts) and max(map(len, texts)) <= 200
@@ -390,4 +390,6 @@ def _suits(key: str, values: list[Any]) -> bool:
         with suppress(ValueError):
             return all(isinstance(_input(value), str | list) for value in values)
         return False  # objects, or a list of them that are not messages
+    if key == "expected_outcome":  # a sentence; one word is the name of a check or of a class
+        return any(" " in text for text in texts)
     return key != "tags" or max(map(len, texts)) <= 100
