@@ -67,7 +67,7 @@ class _Criteria(NamedTuple):
 
     calls: dict[str, Any] | None
     answers: tuple[dict[str, Any], ...]
-    rubrics: dict[str, Any]
+    rubrics: tuple[dict[str, Any], ...]
     most_turns: int
     has_limits: bool
 
@@ -133,7 +133,7 @@ class _ADK(ForeignFormat):
         scenario = first_of(data, "conversation_scenario", "conversationScenario")
         row: dict[str, Any] = {
             "id": first_of(data, *_IDS, "name"),
-            "rubrics": _rubrics({**criteria.rubrics, **data}),
+            "rubrics": list({item["id"]: item for item in (*criteria.rubrics, *_rubrics(data))}.values()),
             "metadata": {**object_at(data, "metadata"), **filled({"session_input": session})},
         }
         if turns:
@@ -215,9 +215,11 @@ def _criteria(path: str, lose: Lose) -> _Criteria:
     limits = document["criteria"] if isinstance(document.get("criteria"), dict) else _CRITERIA
     calls: dict[str, Any] | None = None
     answers: list[dict[str, Any]] = []
-    rubrics: dict[str, Any] = {}
+    rubrics: list[dict[str, Any]] = []
     for name, value in limits.items():
-        options = value if isinstance(value, dict) else {"threshold": value}
+        options: dict[str, Any] = value if isinstance(value, dict) else {"threshold": value}
+        if options.get("threshold") == 0:
+            continue  # every answer reaches it
         if name == "tool_trajectory_avg_score":
             mode = text_of(first_of(options, "match_type", "matchType") or 0).upper()
             ignored = first_of(options, "ignore_args", "ignoreArgs") is True
@@ -235,12 +237,16 @@ def _criteria(path: str, lose: Lose) -> _Criteria:
         elif name in _JUDGED:
             answers.append({"type": "llm_judge", "required": True})
         elif name == "rubric_based_final_response_quality_v1":
-            rubrics = {"rubrics": options.get("rubrics")}
+            rubrics = _rubrics(options)
+            if len(rubrics) < len(options.get("rubrics") or ()):
+                lose("rubrics without 'text_property', which ADK refuses")
         else:
             lose(f"the criterion '{name}' of ADK")
     most = object_at(document, "user_simulator_config").get("max_allowed_invocations")
     has_limits = limits.get("tool_trajectory_avg_score", 1) != 1 or "response_match_score" in limits
-    return _Criteria(calls, tuple(answers), rubrics, most if isinstance(most, int) else _MOST_INVOCATIONS, has_limits)
+    return _Criteria(
+        calls, tuple(answers), tuple(rubrics), most if isinstance(most, int) else _MOST_INVOCATIONS, has_limits
+    )
 
 
 def _new_turn(turn: dict[str, Any], criteria: _Criteria, lose: Lose) -> dict[str, Any]:
