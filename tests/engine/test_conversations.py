@@ -131,7 +131,7 @@ TARGETS = {
     "python": {"name": "default", "provider": "python", "function": "agent.py:answer"},
     "cli": pytest.param(
         {"name": "default", "provider": "cli", "command_template": PROGRAM},
-        marks=only_on_posix("the command is for a shell"),
+        marks=only_on_posix("it is for a shell"),
     ),
 }
 
