@@ -207,7 +207,9 @@ class Platform:
         """Skip a test that itself uses what is taken away, and name it. If agentv uses it, the test fails."""
         report = yield
         values = item.callspec.params.values() if self.name == "win32" and hasattr(item, "callspec") else ()
-        text = _text(report) + PROCESSES * any("process" in value for value in values if isinstance(value, str | list))
+        text = _text(report) + PROCESSES * any(
+            "process" in value for value in values if isinstance(value, str | list | tuple)
+        )
         if report.failed and call.excinfo and (reason := self._reason(call.excinfo, text)):
             report.outcome = "skipped"
             report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {reason}")
