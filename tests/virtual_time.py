@@ -76,6 +76,7 @@ def skipped_ahead(*moments: Callable[[], bool], seconds: float = 3600.0) -> Iter
     skipping = threading.Thread(target=skip_at_each_moment)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio.events, "new_event_loop", new_loop)
+        patch.setattr(asyncio, "new_event_loop", new_loop)
         patch.setattr(event_loop, "StoppableLoop", new_loop)
         skipping.start()
         try:

@@ -9,6 +9,7 @@ from agentv.engine.job.conversation import read_user_message, user_prompt
 from agentv.model.case import SimulatedUser
 from agentv.model.message import Message, ToolCall
 from agentv_testing import Answer, FaultyServer
+from platforms import only_on_posix
 from virtual_time import skipped_ahead
 from waiting import wait_until, whole_lines
 
@@ -128,7 +129,10 @@ PROGRAM = "printf '%s' {PROMPT} | grep -c '^@.Assistant.:' || true"
 TARGETS = {
     "mock": mock("default", "reply 0", "reply 1", "reply 2"),
     "python": {"name": "default", "provider": "python", "function": "agent.py:answer"},
-    "cli": {"name": "default", "provider": "cli", "command_template": PROGRAM},
+    "cli": pytest.param(
+        {"name": "default", "provider": "cli", "command_template": PROGRAM},
+        marks=only_on_posix("it is for a shell"),
+    ),
 }
 
 

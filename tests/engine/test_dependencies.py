@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from platforms import only_on_posix
+
 # Logs when it begins and ends. A prompt with "broken" in it fails; a line of `broken.txt` makes a prompt fail, too.
 AGENT = """
 import asyncio
@@ -193,6 +195,7 @@ def test_early_stopping_is_refused(suite):
     assert "--stop-when cannot be used with cases that depend on others" in ended.stderr
 
 
+@only_on_posix("commands are for cmd.exe, not for a POSIX shell")
 def test_the_steps_of_a_shared_workspace_see_the_files_before_them(suite):
     suite.targets({"name": "default", "provider": "cli", "command": "echo {PROMPT} >> steps.txt; cat steps.txt"})
     suite.write("template/start.txt", "")

@@ -3,6 +3,7 @@
 import pytest
 
 from agentv.runs import writer as writing
+from platforms import only_on_posix
 
 AGENT = """
 import asyncio, os, pathlib, shutil
@@ -32,6 +33,7 @@ def agent(project):
     return made
 
 
+@only_on_posix("open files cannot be removed")
 @pytest.mark.parametrize(
     "change", ["shutil.rmtree('out')", "os.rename('out', 'moved')", "os.unlink('out/results.jsonl')"]
 )

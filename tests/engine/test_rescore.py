@@ -10,6 +10,7 @@ import pytest
 from run_project import PASSING, jobs_of
 
 from agentv.evaluators.judges import judge_prompt
+from platforms import only_on_posix
 from waiting import wait_until, whole_lines
 
 AGENT = """
@@ -529,6 +530,7 @@ def killed_once(project, *arguments):
     return process.returncode
 
 
+@only_on_posix("a signal cannot be sent to a process")
 def test_a_killed_rescore_can_be_resumed(answered):
     write(answered, *(f"yes {number}" for number in range(200)))
     assert answered.eval("--out", "many", "--quiet").code == 0

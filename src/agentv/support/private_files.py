@@ -28,6 +28,8 @@ def open_file(path: str | Path, flags: int = os.O_RDONLY, folder: int | None = N
     A file to write to must belong to this user. `folder` is the open folder that a relative path starts from.
     """
     try:
+        if sys.platform == "win32" and os.path.islink(path):
+            raise OSError(errno.ELOOP, "")
         file = os.open(path, flags | _FLAGS, PRIVATE_FILE, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK):
