@@ -186,6 +186,7 @@ def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, co
             "- {question: Hi, expected_not_contains: [b]}\n",
             "input=question,not_contains_any=expected_not_contains",
         ),
+        ("p.yaml", "- {question: Hi, success_criteria: [Is kind]}\n", "input=question,rubrics=success_criteria"),
         ("o.yaml", "- {question: Hi, check: refused}\n", "input=question,metadata.*=*"),
         ("n.yaml", "- {question: Hi, expected_min_count: 2}\n", "input=question,metadata.*=*"),
         ("i.jsonl", '{"prompt": "Hi", "completion": "Go", "label": false}', "input=prompt,metadata.*=*"),

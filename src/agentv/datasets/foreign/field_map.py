@@ -249,7 +249,10 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
         *("answer_not_contains", "output_not_contains", "forbidden_facts", "forbidden_keywords", "should_not_include"),
         *("expected_not_contains", "must_not_contain_any", "expected_absent"),
     ),
-    "rubrics": ("rubrics", "expected_facts", "facts", "key_points", "expectations", "checklist", "pass_criteria"),
+    "rubrics": (
+        *("rubrics", "expected_facts", "facts", "key_points", "expectations", "checklist", "pass_criteria"),
+        *("criteria", "success_criteria", "acceptance_criteria"),
+    ),
     "context": ("context", "contexts", "passages", "documents", "retrieved_contexts"),
     "tags": ("tags", "tag", "labels", "category", "categories"),
 }
@@ -391,5 +394,5 @@ def _suits(key: str, values: list[Any]) -> bool:
             return all(isinstance(_input(value), str | list) for value in values)
         return False  # objects, or a list of them that are not messages
     if key == "expected_outcome":  # a sentence; one word is the name of a check or of a class
-        return any(" " in text for text in texts)
+        return any(" " in text for text in texts) and not any(isinstance(parsed(value), list) for value in values)
     return key != "tags" or max(map(len, texts)) <= 100
