@@ -170,7 +170,7 @@ MISSING = re.compile(
 PROCESSES = "--executor process does not run on Windows"
 REFUSALS = re.compile(
     rf"{PROCESSES}|programs cannot be isolated on \w+|MCP servers need the package 'mcp'"
-    r"|On Windows, a function cannot call models"
+    r"|On Windows, a function cannot call models|on Windows, there is no POSIX shell"
 )
 TESTS = Path(__file__).parent
 OWN_FILES = (__file__, windows_files.__file__)

@@ -3,6 +3,7 @@
 import pytest
 
 from agentv_testing import FaultyServer, RawReply
+from platforms import only_on_posix
 
 IN_ENVIRONMENT = "sk-environment-5f2b8c"
 IN_DOTENV = "tok/en+with=signs&9d"
@@ -86,6 +87,7 @@ def test_the_printed_output_is_redacted_like_the_records(planted):
     assert IN_ENVIRONMENT[:10] not in ended.stdout
 
 
+@only_on_posix("the commands are for a POSIX shell")
 def test_secrets_in_the_output_of_commands_are_written_nowhere(planted):
     planted.targets(
         {
@@ -158,6 +160,7 @@ ENCODED = {
 }
 
 
+@only_on_posix("the commands are for a POSIX shell")
 @pytest.mark.parametrize("name", ENCODED)
 def test_encoded_secrets_are_written_nowhere(planted, name):
     command = f"echo {ENCODED[name]}; echo {ENCODED[name]} >&2; test {{EVAL_ID}} = c0"

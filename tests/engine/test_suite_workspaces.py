@@ -6,6 +6,10 @@ import sys
 
 import pytest
 
+from platforms import only_on_posix
+
+pytestmark = only_on_posix("the commands are for a POSIX shell")
+
 LOG = """
 import json, os, sys
 told = json.load(sys.stdin)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from platforms import only_on_posix
 from virtual_time import skipped_ahead
 from waiting import HANGS, whole_lines
 
@@ -243,6 +244,7 @@ def test_a_changed_template_changes_the_fingerprint(place):
     assert one != three
 
 
+@only_on_posix("the command is for a POSIX shell")
 def test_a_command_scores_the_files_that_the_target_left_in_its_workspace(project):
     project.write("template/check.py", "import answer, os, sys\nprint(os.getcwd())\nsys.exit(answer.ANSWER != 42)\n")
     project.targets(

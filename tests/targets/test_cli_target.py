@@ -199,6 +199,7 @@ FAILURES = {
 }
 
 
+@only_on_posix("commands are for cmd.exe, not for a POSIX shell")
 @pytest.mark.parametrize(("template", "error_class", "message"), FAILURES.values(), ids=FAILURES)
 def test_command_failures_are_classified(ask, template, error_class, message):
     failure = failure_of(ask, cli(template))
@@ -549,6 +550,7 @@ def in_batches(tmp_path, new_request):
     return run
 
 
+@only_on_posix("commands are for cmd.exe, not for a POSIX shell")
 def test_one_command_answers_many_cases(in_batches, tmp_path):
     outcomes = in_batches()
     assert {id: response.text for id, response in outcomes.items()} == {"a": "TEXT A", "b": "TEXT B", "c": "TEXT C"}
@@ -569,6 +571,7 @@ CHANGES = {
 }
 
 
+@only_on_posix("commands are for cmd.exe, not for a POSIX shell")
 @pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
 def test_a_missing_or_bad_line_fails_only_its_case(in_batches, change, message):
     outcomes = in_batches(change)

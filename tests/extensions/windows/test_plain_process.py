@@ -48,6 +48,12 @@ def test_cmd_gets_paths_but_never_text_of_a_dataset(programs, command):
         plain_command(command.format(TEXT), str(programs), variables)
 
 
+@pytest.mark.parametrize("command", ["agent.exe {}; ls", "agent.exe $HOME {}", "agent.exe `ls` {}"])
+def test_syntax_of_a_posix_shell_is_an_error(programs, command):
+    with pytest.raises(ValueError, match="no POSIX shell"):
+        plain_command(command.format(TEXT), str(programs), {**ENV, "PATH": str(programs)})
+
+
 def test_a_command_without_placeholders_is_run_by_the_shell(programs):
     assert plain_command("agent.exe 'a b' | more", str(programs), {}) == "agent.exe 'a b' | more"
 

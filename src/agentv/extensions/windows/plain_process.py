@@ -39,6 +39,7 @@ _INSERTION = lazy_regex(r"\0(\w+)\0")
 """The place in a command where the value of a variable is inserted."""
 
 _SHELL_SYNTAX = lazy_regex(r"[&|<>^%\n]")
+_POSIX_SYNTAX = lazy_regex(r"[;$`]")
 _SAFE_NAMES = lazy_regex(r"AGENTV_(PROMPT_FILE|OUTPUT_FILE|ATTEMPT|FILE_\d+_(PATH|BASENAME))")
 
 
@@ -53,6 +54,8 @@ def plain_command(text: str, cwd: str, env: Mapping[str, str]) -> str | list[str
 
     if not (names := _INSERTION.findall(text)):
         return text
+    if _POSIX_SYNTAX.search(text):
+        raise ValueError("on Windows, there is no POSIX shell for the ;, $ or ` of the command")
     lexer = shlex.shlex(text, posix=True)
     lexer.whitespace_split, lexer.escape, lexer.commenters = True, "", ""  # `\\` separates folders
     program, *words = lexer
