@@ -4,9 +4,9 @@ _HERE = "agentv.extensions.promptfoo"
 
 ROWS = {
     "agentv.evaluators": {
-        "context_graded": f"{_HERE}.context_graded:ContextGraded",
-        "model_graded": f"{_HERE}.model_graded:ModelGraded",
-        "scoring_function": f"{_HERE}.scoring_function:ScoringFunction",
+        "context_graded": f"{_HERE}.evaluators.answer_context:ContextGraded",
+        "model_graded": f"{_HERE}.evaluators.rubric_prompt:ModelGraded",
+        "scoring_function": f"{_HERE}.evaluators.scoring_function:ScoringFunction",
     },
     "agentv.foreign_formats": {
         "agentv-5": f"{_HERE}.agentv5.agentv_suite:AGENTV_SUITE",

@@ -14,8 +14,7 @@ import msgspec
 
 from agentv.datasets.foreign.values import text_of
 from agentv.extensions.promptfoo.config_templates import check_templates, rendered
-from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
-from agentv.extensions.promptfoo.grading import (
+from agentv.extensions.promptfoo.evaluators.judge_entries import (
     ABOVE_ZERO,
     EMBEDDED,
     JUDGED,
@@ -25,6 +24,7 @@ from agentv.extensions.promptfoo.grading import (
     judged_entry,
     minimum_of,
 )
+from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.text_assertions import OVERLAP, TEXT_TYPES, is_number, text_entry
 from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.model.diagnostics import did_you_mean

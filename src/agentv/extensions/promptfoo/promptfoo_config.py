@@ -15,7 +15,7 @@ from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, Docum
 from agentv.errors import InvalidDatasetError
 from agentv.extensions.promptfoo.assertion_entries import combined_entry, entries_of
 from agentv.extensions.promptfoo.config_templates import names_of, rendered
-from agentv.extensions.promptfoo.grading import Grading
+from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
 from agentv.extensions.promptfoo.provider_entries import provider_parts
 from agentv.extensions.promptfoo.suite import PROBLEM, Suite, files_used, ignore

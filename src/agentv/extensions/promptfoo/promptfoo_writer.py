@@ -12,7 +12,7 @@ from agentv.datasets.foreign.case_parts import NO_CHECK, chat_messages, count_lo
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import filled, is_blank, text_of
 from agentv.datasets.formats.dataset_format import Content
-from agentv.extensions.promptfoo.grading import ABOVE_ZERO
+from agentv.extensions.promptfoo.evaluators.judge_entries import ABOVE_ZERO
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec, Verdicts
 from agentv.model.values import to_json

@@ -16,9 +16,6 @@ from agentv.support.javascript.values import number_text
 from agentv.targets.answers import response_from_object
 from agentv.targets.python_call import KNOWN
 
-_PARAMETERS = 3
-"""The number of parameters of a provider: the prompt, options and a context."""
-
 _EXPONENTS = 1e21
 """Numbers from here on are written with an exponent."""
 
@@ -29,11 +26,11 @@ _MOST_INDEX = 2**32 - 1
 def with_names(call: Callable[..., Any]) -> Callable[..., Any]:
     """Return a provider of promptfoo, which is called by position, with the names that its parameters have there."""
     try:
-        parameters = list(inspect.signature(call).parameters.values())
+        signature = inspect.signature(call)
+        signature.bind("", {}, {})
     except (TypeError, ValueError):
         return call
-    is_plain = all(item.kind is item.POSITIONAL_OR_KEYWORD for item in parameters)
-    if len(parameters) != _PARAMETERS or not is_plain or all(item.name in KNOWN for item in parameters):
+    if set(signature.parameters) <= set(KNOWN):
         return call
     return lambda prompt, options, context: call(prompt, options, context)
 

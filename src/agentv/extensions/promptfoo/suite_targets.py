@@ -8,7 +8,7 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
-from agentv.extensions.promptfoo.grading import EMBEDDED, JUDGED
+from agentv.extensions.promptfoo.evaluators.judge_entries import EMBEDDED, JUDGED
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
 from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, provider_parts, target_entry
 from agentv.extensions.promptfoo.suite_files import SuiteFiles

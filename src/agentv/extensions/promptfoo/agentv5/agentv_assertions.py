@@ -12,7 +12,7 @@ from agentv.datasets.foreign.values import is_blank, text_of
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row
 from agentv.extensions.promptfoo.assertion_entries import REFUSED, entries_of
 from agentv.extensions.promptfoo.config_templates import names_of, rendered_strictly
-from agentv.extensions.promptfoo.grading import EMBEDDED, JUDGED, Grading
+from agentv.extensions.promptfoo.evaluators.judge_entries import EMBEDDED, JUDGED, Grading
 from agentv.extensions.promptfoo.transform_code import transforms_of
 
 _RUBRIC = "llm-rubric"

@@ -16,8 +16,8 @@ from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row, with_positions
 from agentv.extensions.promptfoo.agentv5.typescript_suite import NOT_CALLED, document_at, is_typescript
 from agentv.extensions.promptfoo.config_templates import rendered_strictly
+from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
-from agentv.extensions.promptfoo.grading import Grading
 from agentv.extensions.promptfoo.suite import Suite
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.extensions.promptfoo.test_sources import combinations, resolved, with_files

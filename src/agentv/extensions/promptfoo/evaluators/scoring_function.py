@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -14,8 +14,8 @@ from agentv.evaluators.code.judge_io import promptfoo_result
 from agentv.evaluators.code.program import Program, confinement_for
 from agentv.evaluators.code.static_checks import transform_references
 from agentv.evaluators.composite import AggregatorType, Composite, refuse_failed
+from agentv.extensions.promptfoo.evaluators.rubric_prompt import own_score
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE, PYTHON_RUNNER
-from agentv.extensions.promptfoo.model_graded import own_score
 from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.job import Judgement
@@ -35,6 +35,8 @@ class ScoringFunction(Composite, frozen=True, kw_only=True):
     object with `threshold` and `componentResults`. It returns `{pass, score, reason}`. `assertions` are those of
     promptfoo, in the order of the evaluators; those with a `metric` have a named score.
     """
+
+    aliases: ClassVar[dict[str, str]] = {}
 
     function: str
     assertions: list[dict[str, Any]] = []

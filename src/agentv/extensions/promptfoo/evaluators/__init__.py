@@ -1,0 +1,1 @@
+"""Judges and functions that score as promptfoo does, and the evaluators for its model-graded assertions."""
