@@ -26,7 +26,7 @@ EXTENSIONS = {
     "noise": "commands",
     "otel": "services session_formats",
     "plan": "commands",
-    "promptfoo": "evaluators foreign_formats services",
+    "promptfoo": "evaluators foreign_formats services targets",
     "pydantic_ai": "targets",
     "pytest": "services",
     "ray": "executors",

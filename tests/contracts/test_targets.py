@@ -138,6 +138,10 @@ def made(servers):
             address = server.origin if provider in ("azure", "anthropic", "gemini") else server.url
             field = "endpoint" if provider == "azure" else "base_url"
             settings = {"model": "m", "api_key": "none", field: address}
+        elif provider == "promptfoo_http":
+            body = {"model": "m", "messages": [{"role": "user", "content": "{{prompt}}"}]}
+            settings = {"url": f"{servers[behaviour].url}/chat/completions", "body": body}
+            settings["javascript"] = "JSON.parse(output).choices[0].message.content"
         elif provider == "http":
             body = {"model": "m", "messages": "{{ messages }}"}
             settings = {"url": f"{servers[behaviour].url}/chat/completions", "body": body}

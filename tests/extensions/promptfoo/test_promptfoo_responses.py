@@ -44,17 +44,17 @@ ANSWERS = {
 
 @pytest.mark.parametrize(("code", "answer"), ANSWERS.items(), ids=str)
 def test_the_answer_is_what_the_javascript_returns(code, answer):
-    assert apply_transform(BODY, entry(code)["transform"]) == answer
+    assert apply_transform(BODY, {"javascript": entry(code)["javascript"], "allow_empty": True}) == answer
 
 
 @pytest.mark.parametrize("code", ["json.a.b", "json.text;", "return json.text", "data.text", "json.a()"])
 def test_code_that_fails_is_an_error_that_shows_it(code):
     with pytest.raises(TransformFailure, match=re.escape(code)):
-        apply_transform(BODY, entry(code)["transform"])
+        apply_transform(BODY, {"javascript": entry(code)["javascript"], "allow_empty": True})
 
 
 def test_a_text_that_is_not_json_is_the_answer():
-    assert apply_transform("plain", entry()["transform"]) == "plain"
+    assert apply_transform("plain", {"javascript": entry()["javascript"]}) == "plain"
 
 
 @pytest.mark.parametrize("code", ["file://read.js", "context.response.status"])

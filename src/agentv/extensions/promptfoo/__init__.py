@@ -13,6 +13,9 @@ ROWS = {
         "promptfoo": f"{_HERE}.promptfoo_config:PROMPTFOO_CONFIG",
         "promptfoo-tests": f"{_HERE}.promptfoo_tests:PROMPTFOO_TESTS",
     },
+    "agentv.targets": {
+        "promptfoo_http": f"{_HERE}.nunjucks.http_templates:PromptfooHttp | an HTTP endpoint as promptfoo calls it",
+    },
     "agentv.services": {
         "promptfoo-prompts": f"{_HERE}.functions.prompt_function:read_prompt",
         "promptfoo-call": f"{_HERE}.provider_response:with_names",

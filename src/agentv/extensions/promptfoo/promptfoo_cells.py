@@ -8,6 +8,7 @@ from typing import Any
 
 from agentv.datasets.foreign.values import is_blank, text_of
 from agentv.extensions.promptfoo.assertion_entries import COMPARED, KNOWN_TYPES, REFUSED
+from agentv.extensions.promptfoo.text_assertions import list_items
 
 _CODE_CELL = re.compile(r"^(?:javascript|fn|eval):(?P<code>[\s\S]*)$")
 _TYPES = frozenset({*REFUSED, *COMPARED, *KNOWN_TYPES}) - {"javascript", "python", "assert-set", "similar:cosine"}
@@ -21,8 +22,6 @@ _SCORED = (
 )
 _SCRIPT_FILE = re.compile(r"file://.+\.[cm]?[jt]s$")
 _CONFIG = re.compile(r"__config:__expected([1-9]\d*)?:threshold")
-_VALUE = re.compile(r'\s*(?:"(?P<quoted>(?:[^"\\]|\\.|"")*)"\s*(?=,|$)|(?P<plain>[^,]+))')
-_ESCAPED = re.compile(r'\\(["\\])|"(")')
 
 
 def test_of_row(row: dict[str, Any]) -> dict[str, Any]:
@@ -100,23 +99,10 @@ def assertion_of_cell(text: str) -> dict[str, Any]:
         return {"type": "equals", "value": text}
     value: Any = match["value"]
     if bare.endswith(("-any", "-all")):
-        value = _values(value or "")
+        value = list_items(value or "")
     elif value is not None and bare not in ("is-json", "contains-json"):
         value = value.strip()
     assertion: dict[str, Any] = {"type": match["type"], "value": value}
     if bare == "similar" or bare in _SCORED:
         assertion["threshold"] = _number(match["threshold"]) or (0.8 if bare == "similar" else 0.75)
     return assertion
-
-
-def _values(text: str) -> list[str]:
-    """Return the texts between commas; those in quotes may contain commas. Empty ones are left out."""
-    values: list[str] = []
-    for match in _VALUE.finditer(text):
-        if match["quoted"] is not None:
-            values.append(_ESCAPED.sub(r"\1\2", match["quoted"]))
-        elif match["plain"].lstrip().startswith('"'):
-            raise ValueError(f"A quoted value in a cell is not closed, or not followed by a comma: {text[:80]}")
-        elif match["plain"].strip():
-            values.append(match["plain"].strip())
-    return values

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 from typing import Any
-from urllib.parse import urlencode
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, text_of
@@ -107,7 +106,6 @@ _SILENT = (
     *("omitDefaults", "functions"),
 )
 _JAVASCRIPT = re.compile(r"\.[cm]?[jt]s$")
-_NAMES = re.compile(r"\{\{\s*(?P<name>[A-Za-z_]\w*)(?P<rest>[^}]*)\}\}")
 
 
 class UnmappedProvider(ValueError):
@@ -147,9 +145,6 @@ def target_entry(provider: Any, folder: str, lose: Lose) -> dict[str, Any]:
 def _first_step(entry: dict[str, Any], config: dict[str, Any]) -> dict[str, Any] | None:
     """Return what a provider of promptfoo does with its answer before the transforms of the configuration."""
     format_ = config.get("response_format")
-    if entry["provider"] == "http":
-        code = response_code(config.get("transformResponse", config.get("responseParser")))
-        return {"javascript": code, "allow_empty": True}
     if entry["provider"] == "cli":
         return {"strip": ["whitespace", "ansi"], "allow_empty": True}
     if "model" in entry and isinstance(format_, dict) and format_.get("type") == "json_schema":
@@ -263,34 +258,16 @@ def _http_entry(id: str, config: dict[str, Any]) -> dict[str, Any]:
     for key in ("transformRequest", "session", "sessionParser", "auth", "signatureAuth", "tls", "multipart"):
         if not is_blank(config.get(key)):
             raise UnmappedProvider(f"'{key}' is not supported; use a target of provider `python`")
-    entry: dict[str, Any] = {"provider": "http", "url": _with_variables(url)}
-    if isinstance(config.get("queryParams"), dict):
-        query = urlencode(config["queryParams"], safe="{} ").replace(" ", "")
-        entry["url"] += ("&" if "?" in url else "?") + _with_variables(query)
     body = config.get("body")
+    try:
+        code = response_code(config.get("transformResponse", config.get("responseParser")))
+    except ValueError as error:
+        raise UnmappedProvider(str(error)) from None
+    entry: dict[str, Any] = {"provider": "promptfoo_http", "url": url, "javascript": code}
     entry["method"] = text_of(config.get("method")).upper() or ("GET" if body is None else "POST")
-    for key in ("headers", "body"):
-        if not is_blank(config.get(key)):
-            entry[key] = _with_variables(config[key])
-    return entry
-
-
-def _with_variables(value: Any) -> Any:
-    """Return templates with the names that a request has here: `{{name}}` is `{{ variables.name }}`."""
-    if isinstance(value, dict):
-        return {key: _with_variables(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_variables(item) for item in value]
-    if not isinstance(value, str):
-        return value
-    return _NAMES.sub(lambda found: _named(found["name"], found["rest"], found), value)
-
-
-def _named(name: str, rest: str, match: re.Match[str]) -> str:
-    if match.start() and match.string[match.start() - 1] == "$":
-        return match[0]  # a variable of the environment
-    rest = rest.strip().replace("| dump", "| tojson").replace("|dump", "| tojson")
-    return f"{{{{ {name if name == 'prompt' else f'variables.{name}'}{f' {rest}' if rest else ''} }}}}"
+    if isinstance(config.get("queryParams"), dict):
+        entry["query"] = {key: text_of(value) for key, value in config["queryParams"].items()}
+    return entry | {key: config[key] for key in ("headers", "body") if not is_blank(config.get(key))}
 
 
 def _python_entry(reference: str, config: dict[str, Any], folder: str) -> dict[str, Any]:

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from agentv.extensions.promptfoo.nunjucks.json_values import script_value
 from agentv.model.message import Message
 from agentv.model.response import Response, TargetFailure
-from agentv.support.javascript.values import number_text
 from agentv.targets.answers import response_from_object
 from agentv.targets.python_call import KNOWN
-
-_EXPONENTS = 1e21
-"""Numbers from here on are written with an exponent."""
-
-_INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
-_MOST_INDEX = 2**32 - 1
 
 
 def with_names(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,27 +48,3 @@ def read_response(value: Any) -> Response:
     figures = {"cost_usd": value.get("cost"), "duration_ms": value.get("latencyMs")}
     response = response_from_object({"text": "", **figures, "token_usage": tokens if all(tokens.values()) else None})
     return msgspec.structs.replace(response, messages=(Message("assistant", output),))
-
-
-def script_value(text: str) -> Any:
-    """Return the data in JSON, with the numbers and the order of keys of JavaScript. Raises ValueError."""
-    return json.loads(
-        text, parse_float=_number, parse_int=_number, parse_constant=_refuse_constant, object_pairs_hook=_object
-    )
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not valid in JSON")
-
-
-def _number(text: str) -> int | float:
-    """Return a number of JSON with the precision and the spelling of JavaScript."""
-    value = float(text)
-    return int(number_text(value)) if abs(value) < _EXPONENTS and value.is_integer() else value
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object with its keys in the order of JavaScript: whole numbers first."""
-    values = dict(pairs)
-    numbers = sorted((key for key in values if _INDEX.fullmatch(key) and int(key) < _MOST_INDEX), key=int)
-    return {key: values[key] for key in (*numbers, *values)} if numbers else values

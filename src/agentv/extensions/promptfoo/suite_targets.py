@@ -17,8 +17,8 @@ from agentv.model.values import to_json
 _EMBEDDINGS = "openai:embedding:text-embedding-3-large"
 """The model that promptfoo compares texts with by default."""
 
-_PROGRAMS = ("python", "cli", "javascript")
-_TEXT_TARGETS = ("http", "mock")
+_PROGRAMS = ("python", "cli", "javascript", "promptfoo_http")
+_TEXT_TARGETS = ("mock",)
 
 
 class SuiteTargets:

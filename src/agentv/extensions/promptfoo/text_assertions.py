@@ -82,7 +82,7 @@ def text_entry(type_: str, value: Any, threshold: Any) -> dict[str, Any]:
         is_data = isinstance(value, dict | list)
         return {"type": "equals", "value": value if is_data else script_text(value), "exact": True}
     if type_ in _LISTS:
-        items = value if isinstance(value, list) else _split(script_text(value))
+        items = value if isinstance(value, list) else list_items(script_text(value))
         if not items:
             raise ValueError(f"The assertion '{type_}' has no value")
         return {"type": _LISTS[type_], "value": [script_text(item) for item in items], "exact": True}
@@ -110,7 +110,7 @@ def script_text(value: Any) -> str:
     return "null" if value is None else text_of(value)
 
 
-def _split(text: str) -> list[str]:
+def list_items(text: str) -> list[str]:
     """Return the items of a list that is written as text: separated by commas, with quotes around commas."""
     items, position = [], 0
     while position < len(text):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -11,9 +10,9 @@ from typing import Any, Literal
 
 from agentv.evaluators.base import LONGEST_REASON, Judge, cut
 from agentv.evaluators.judges.llm_judge import combined
+from agentv.extensions.promptfoo.nunjucks.json_values import script_value
 from agentv.extensions.promptfoo.nunjucks.prompt import rendered_rubric
 from agentv.extensions.promptfoo.prompt_sources import chat_of
-from agentv.extensions.promptfoo.provider_response import script_value
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import CallOverrides, Judgement
 from agentv.model.message import Message
@@ -150,10 +149,6 @@ def _first_object(text: str) -> Any:
             if not depth:
                 break
         source = _COMMENT.sub(lambda match: match[1] or "#", text[start : end + 1]) + "}" * depth
-        try:
-            return json.loads(source)
-        except ValueError:
-            pass
         try:
             return parse_yaml(source.encode("utf-8", "replace"))
         except (YamlError, RecursionError):

@@ -66,7 +66,7 @@ def rendered_prompt(text: str, variables: Mapping[str, Any], filters: Mapping[st
     data = _json(text)
     if data is not None:
         with suppress(TemplateProblem):  # promptfoo renders such a prompt as text
-            return str(stringify(_filled(data, variables, filters), 2))
+            return str(stringify(filled(data, variables, filters), 2))
     values = {name: _inserted(value, variables) for name, value in variables.items()}
     return _template(text).render(values, filters=filters)
 
@@ -80,7 +80,7 @@ def rendered_rubric(text: str, variables: Mapping[str, Any]) -> str:
     data = _json(text)
     if data is not None:
         with suppress(TemplateProblem):
-            return str(stringify(_filled(data, values)))
+            return str(stringify(filled(data, values)))
     return read_template(text).render(values)
 
 
@@ -102,12 +102,13 @@ def _template(text: str) -> Template:
     return read_template(f"{{% raw %}}{text}{{% endraw %}}" if is_partial else text)
 
 
-def _filled(value: Any, variables: Mapping[str, Any], filters: Mapping[str, Filter] = {}) -> Any:
+def filled(value: Any, variables: Mapping[str, Any], filters: Mapping[str, Filter] = {}) -> Any:
+    """Return data with the templates in its texts rendered."""
     if isinstance(value, str):
         return read_template(value).render(variables, filters=filters)
     if isinstance(value, list):
-        return [_filled(item, variables, filters) for item in value]
-    return {key: _filled(item, variables, filters) for key, item in value.items()} if isinstance(value, dict) else value
+        return [filled(item, variables, filters) for item in value]
+    return {key: filled(item, variables, filters) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _leaves(value: Any) -> list[str]:

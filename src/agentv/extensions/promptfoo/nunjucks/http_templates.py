@@ -1,0 +1,113 @@
+"""HTTP endpoints whose requests are templates of promptfoo."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from agentv.extensions.promptfoo.nunjucks.json_values import script_value
+from agentv.extensions.promptfoo.nunjucks.prompt import filled
+from agentv.model.message import ChatFormat, messages_as_json
+from agentv.model.response import Request, Responder
+from agentv.settings.addresses import address_complaints
+from agentv.settings.transform import TransformFailure, apply_transform
+from agentv.support.javascript.values import stringify
+from agentv.support.templates import TemplateProblem
+from agentv.targets.http import Http, HttpResponder, is_template
+from agentv.trust.inventory import NamedUse
+
+if TYPE_CHECKING:
+    from agentv.targets.apis.http_client import HttpResponse
+
+_FORM = "application/x-www-form-urlencoded"
+_JSON = "application/json"
+
+
+class PromptfooHttp(Http, frozen=True, kw_only=True):
+    """An HTTP endpoint as promptfoo calls it: templates have `prompt` and the variables of the case.
+
+    A text in a JSON body that is a JSON object or list is sent as such. `query` is added to the address. `javascript`
+    returns the answer for the text of a response, `output`. With `chat_format: json`, the prompt is the JSON list of
+    the messages.
+    """
+
+    aliases: ClassVar[dict[str, str]] = {}
+
+    query: dict[str, str] = {}
+    javascript: str = "output"
+    chat_format: ChatFormat = "text"
+
+    @classmethod
+    def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:
+        """Return the host, and the code."""
+        return (*super().uses(settings), ("script", str(settings.get("javascript", "output"))))
+
+    def complaints(self) -> list[str]:
+        """Check the address."""
+        return address_complaints("url", self.url)
+
+    def open(self, home: str) -> Responder:  # noqa: ARG002
+        """Open the endpoint."""
+        return _Responder(self)
+
+
+class _Responder(HttpResponder):
+    def __init__(self, settings: PromptfooHttp) -> None:
+        fixed = {name: value for name, value in settings.headers.items() if not is_template(value)}
+        super().__init__(msgspec.structs.replace(settings, headers=fixed, body=None, method="GET"))
+        self._settings, self._method = settings, settings.method
+
+    def _rendered(self, request: Request) -> tuple[str, dict[str, str], bytes | None]:
+        settings = self._settings
+        prompt = messages_as_json(request.messages) if settings.chat_format == "json" else request.prompt
+        variables = {**(request.case.variables or {}), "prompt": prompt}
+        default = {} if settings.body is None else {"content-type": _FORM if isinstance(settings.body, str) else _JSON}
+        try:
+            url, query = filled(settings.url, variables), filled(settings.query, variables)
+            headers = default | {name.lower(): filled(text, variables) for name, text in settings.headers.items()}
+            is_json = _JSON in headers.get("content-type", "")
+            body = settings.body and (_json_body if is_json else filled)(settings.body, variables)
+        except (TemplateProblem, ValueError) as problem:
+            raise self._client.failure("invalid_response", f"Cannot build the request: {problem}") from None
+        url += f"{'&' if '?' in url else '?'}{urlencode(query)}" if query else ""
+        headers = {name: " ".join(text.splitlines()) for name, text in headers.items()}
+        text = body if isinstance(body, str | None) else str(stringify(body))
+        return url, headers, None if text is None or settings.method == "GET" else text.encode()
+
+    def _answer(self, http_response: HttpResponse) -> Any:
+        try:
+            steps = {"javascript": self._settings.javascript, "allow_empty": True}
+            return apply_transform(super()._answer(http_response), steps)
+        except TransformFailure as failure:
+            raise self._client.unreadable(http_response, str(failure)) from None
+
+
+def _json_body(body: Any, variables: dict[str, Any]) -> Any:
+    """Return the data of a body; a text if it is not JSON."""
+    template = _json_or_none(body) if isinstance(body, str) else body
+    if template is not None:
+        return _parsed(filled(template, variables))
+    escaped = {key: json.dumps(item)[1:-1] if isinstance(item, str) else item for key, item in variables.items()}
+    texts = [filled(body, values) for values in (variables, escaped)]
+    return next((data for data in map(_json_or_none, texts) if data is not None), texts[0])
+
+
+def _json_or_none(text: str) -> Any:
+    try:
+        return script_value(text)
+    except ValueError:
+        return None
+
+
+def _parsed(value: Any) -> Any:
+    """Return data whose texts that are JSON objects or lists are parsed."""
+    if isinstance(value, dict):
+        return {key: _parsed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_parsed(item) for item in value]
+    data = _json_or_none(value) if isinstance(value, str) and value.strip()[:1] in ("{", "[") else None
+    return value if data is None else data
