@@ -187,7 +187,7 @@ def waiting(request, made):
 def test_every_provider_of_the_registry_is_in_this_suite():
     kinds = {name: TARGETS.find(name) for name in PROVIDERS}
     others = {name for name, kind in kinds.items() if not issubclass(kind, ModelApi) and not kind.takes_skills}
-    assert others == {*PROGRAMS, "http"} & {*PROVIDERS}
+    assert others == {*PROGRAMS, "http", "promptfoo_http"} & {*PROVIDERS}
     assert {name for name, kind in kinds.items() if kind.takes_skills} == set(EVENTS).intersection(PROVIDERS)
 
 
