@@ -1,11 +1,14 @@
-"""Responses of HTTP providers of promptfoo, read with JavaScript. The expected answers are those of promptfoo."""
+"""Requests and responses of HTTP providers of promptfoo. The expected bodies and answers are those of promptfoo."""
 
 import json
 import re
 
 import pytest
 
+from agentv.engine.job.request import CaseRequest
+from agentv.extensions.promptfoo.nunjucks.http_templates import PromptfooHttp
 from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, target_entry
+from agentv.model.case import CaseDetails, EvalCase
 from agentv.settings.transform import TransformFailure, apply_transform
 
 pytest.importorskip("quickjs")
@@ -68,3 +71,26 @@ def test_the_config_of_an_agent_is_named():
     agent = {"id": "anthropic:claude-agent-sdk", "config": {"model": "m", "max_turns": 5, "working_dir": "."}}
     assert target_entry(agent, ".", losses.append) == {"provider": "claude-code", "model": "m"}
     assert [loss.split("'")[1] for loss in losses] == ["max_turns", "working_dir"]
+
+
+VARIABLES = {"q": 'hi "x"', "slash": "a\\nb", "obj": {"a": 1}, "chat": '[{"role": "user"}]', "number": "5"}
+BODIES = {
+    "texts": ({"a": "x {{q}}", "b": ["{{q}}", 5, True]}, {"a": 'x hi "x"', "b": ['hi "x"', 5, True]}),
+    "JSON in a text": ({"a": "{{chat}}", "b": "{{number}}"}, {"a": [{"role": "user"}], "b": "5"}),
+    "an object": ({"a": "{{obj}}", "b": "{{obj | dump}}"}, {"a": "[object Object]", "b": {"a": 1}}),
+    "an unset variable": ({"a": "-{{nothing}}-"}, {"a": "--"}),
+    "a text that is JSON": ('{"a": "{{q}}", "b": "{{slash}}"}', {"a": 'hi "x"', "b": "a\\nb"}),
+    "a template of JSON": ('{"a": {{obj | dump}}, "b": "{{slash}}"}', {"a": {"a": 1}, "b": "a\nb"}),
+    "quotes in a template of JSON": ('{"a": {{obj | dump}}, "b": "{{q}}"}', {"a": {"a": 1}, "b": 'hi "x"'}),
+}
+
+
+@pytest.mark.parametrize(("body", "data"), BODIES.values(), ids=BODIES)
+def test_a_body_is_filled_as_in_promptfoo(body, data):
+    headers = {"Content-Type": "application/json", "X-Name": "n {{number}}"}
+    own = {"name": "t", "provider": "promptfoo_http", "url": "http://localhost:1/{{number}}", "query": {"p": "{{q}}"}}
+    target = PromptfooHttp(**own, body=body, headers=headers)
+    request = CaseRequest(EvalCase("one", input="Hello", details=CaseDetails(variables=VARIABLES)))
+    sent = target.open("").sends(request)
+    assert json.loads(sent["body"]) == data
+    assert sent["url"] == "http://localhost:1/5?p=hi+%22x%22" and sent["headers"]["x-name"] == "n 5"
