@@ -1,5 +1,7 @@
 """Shared parts of evaluator types: settings and their checks, the reference answer, and scores with sentences."""
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Iterable

@@ -1,5 +1,7 @@
 """The case: one example to evaluate, independent of the file format it was read from."""
 
+from __future__ import annotations
+
 from typing import Any, Literal, cast
 
 import msgspec

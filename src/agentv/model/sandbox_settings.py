@@ -1,5 +1,7 @@
 """Settings of the sandbox for users' programs: those of the command, the project, a target and the user's policy."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 

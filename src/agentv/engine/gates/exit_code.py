@@ -1,5 +1,7 @@
 """Decide the exit code of a run: why it stopped, and which gates failed. Pure."""
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence

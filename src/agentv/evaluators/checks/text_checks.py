@@ -1,5 +1,7 @@
 """Checks of the answer's text: what it contains, starts or ends with, equals, or matches."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,5 +1,7 @@
 """Settings of tools that run on this machine. Other entries of `tools` are only declared to the model."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, ClassVar
 
