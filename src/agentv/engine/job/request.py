@@ -72,7 +72,8 @@ class CaseRequest:
 
     def _render(self) -> tuple[Message, ...]:
         if not self.case.names_files:
-            return tuple(filter(_has_content, self.case.input))
+            messages = self.case.input
+            return messages if all(map(_has_content, messages)) else tuple(filter(_has_content, messages))
         messages = tuple(self._inlined(message) for message in self._visible)
         if not self.guidelines:
             return messages
