@@ -53,6 +53,9 @@ NEEDED = {
     "token_usage": {"max_total": 1},
     "execution_metrics": {"max_tokens": 1},
     "json_schema": {"schema": {}},
+    "context_graded": {"grades": "faithfulness", "passages": {"json_path": "context"}},
+    "model_graded": {"prompt": "{{ output }}"},
+    "scoring_function": {"evaluators": ["x"], "function": "judge.py"},
 }
 
 
