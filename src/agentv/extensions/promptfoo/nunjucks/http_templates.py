@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlencode
 
 import msgspec
 
+from agentv.errors import UsageError
 from agentv.extensions.promptfoo.nunjucks.json_values import script_value
 from agentv.extensions.promptfoo.nunjucks.prompt import filled
 from agentv.model.message import ChatFormat, messages_as_json
@@ -51,7 +53,10 @@ class PromptfooHttp(Http, frozen=True, kw_only=True):
         return address_complaints("url", self.url)
 
     def open(self, home: str) -> Responder:  # noqa: ARG002
-        """Open the endpoint."""
+        """Open the endpoint. Raises UsageError without the engine that runs its JavaScript."""
+        if find_spec("_quickjs") is None:
+            message = "HTTP providers of promptfoo need quickjs-ng, which is not installed"
+            raise UsageError(message, hint="Install it with: pip install 'agentv[js]'")
         return _Responder(self)
 
 
