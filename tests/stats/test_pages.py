@@ -68,5 +68,5 @@ def test_every_rate_of_the_coverage_page_is_within_its_limits():
 
 
 def test_the_program_that_writes_the_pages_starts_outside_of_pytest():
-    listed = subprocess.run([sys.executable, CLAIM_PAGES, "--list"], capture_output=True, text=True, check=True).stdout
-    assert all((DOCS / f"{page}.md").is_file() for page in listed.split())
+    output = subprocess.run([sys.executable, CLAIM_PAGES, "--list"], capture_output=True, text=True, check=True).stdout
+    assert all((DOCS / f"{page}.md").is_file() for page in output.split())

@@ -121,8 +121,8 @@ class ErroredCases:
             least, most = 0, self.only[place] + 1
             while most - least > 1:
                 middle = (least + most) // 2
-                found = self.compare(place, middle, score, test=False)
-                is_claim = found is not None and found.conclude(min(1.0, tests * (found.p_value or 0.0))) == answer
+                paired = self.compare(place, middle, score, test=False)
+                is_claim = paired is not None and paired.conclude(min(1.0, tests * (paired.p_value or 0.0))) == answer
                 least, most = (middle, most) if is_claim else (least, middle)
             if errors := self.only[place]:
                 points.append(TippingPoint(claim=answer, place=place, score=score, errors=errors, most=least))

@@ -85,7 +85,7 @@ def _shape_finder() -> Find:
 
 
 def _has_shape(line: bytes) -> bool:
-    # Searching for fixed bytes first takes a hundredth of the time of the pattern.
+    # Searching for fixed bytes first takes a twentieth of the time of the pattern.
     return bool(_shape_finder()(line)) and _SHAPES.search(line.decode("utf-8", "replace")) is not None
 
 

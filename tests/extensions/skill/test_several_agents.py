@@ -51,7 +51,7 @@ def test_a_judge_without_labels_does_not_say_that_a_skill_helps(measured):
 
 @pytest.mark.parametrize(("agents", "answer"), [(1, "better"), (2, "cannot tell")])
 def test_p_values_are_adjusted_for_the_number_of_agents(measured, agents, answer):
-    found = measured(agents).targets[0].baselines[WITHOUT]
-    assert found.paired.p_value == pytest.approx(0.0390625 * agents)
-    assert found.paired.answer == answer
-    assert ("p is adjusted for 2 targets (Holm)" in found.notes) is (agents == 2)
+    baseline = measured(agents).targets[0].baselines[WITHOUT]
+    assert baseline.paired.p_value == pytest.approx(0.0390625 * agents)
+    assert baseline.paired.answer == answer
+    assert ("p is adjusted for 2 targets (Holm)" in baseline.notes) is (agents == 2)

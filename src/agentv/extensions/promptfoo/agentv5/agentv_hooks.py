@@ -27,10 +27,10 @@ for (let index = 0; index < calls.length; index += 2) {
 """Imports modules one after another, and calls a function of each with the context of the hook."""
 
 
-def workspace_of_extensions(extensions: Any, taken: Container[str] = ()) -> dict[str, Any]:
+def workspace_of_extensions(extensions: Any, reserved: Container[str] = ()) -> dict[str, Any]:
     """Return the workspace with the hooks and files of extensions. Raises ValueError for those that are not supported.
 
-    Hooks that are `taken` by the environment cannot be used.
+    Hooks that are `reserved` by the environment cannot be used.
     """
     calls: dict[str, list[str]] = {}
     files: dict[str, str] = {}
@@ -48,7 +48,7 @@ def workspace_of_extensions(extensions: Any, taken: Container[str] = ()) -> dict
         calls.setdefault(hook, []).extend((path, function))
     hooks = {_HOOKS[hook]: {"command": _command(hook, names)} for hook, names in calls.items()}
     for name in hooks:
-        if name in taken:
+        if name in reserved:
             raise ValueError(f"'environment.setup' and an extension for '{name}' cannot be combined")
     return {**({"hooks": hooks} if hooks else {}), **({"files": files} if files else {})}
 

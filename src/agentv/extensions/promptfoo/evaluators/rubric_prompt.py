@@ -92,8 +92,8 @@ class ModelGraded(Judge, frozen=True, kw_only=True):
         data = _first_object(reply)
         if not isinstance(data, Mapping):
             raise EvaluatorFailure(f"The judge gave no JSON: {cut(reply)}")
-        given = data.get("pass")
-        is_pass = given if isinstance(given, bool) else given is None or bool(_TRUE.fullmatch(_text(given)))
+        verdict = data.get("pass")
+        is_pass = verdict if isinstance(verdict, bool) else verdict is None or bool(_TRUE.fullmatch(_text(verdict)))
         score = to_number(data["score"]) if "score" in data else math.nan
         score = score if math.isfinite(score) else float(is_pass)
         if self.threshold is not None:
