@@ -47,11 +47,11 @@ _CI: dict[str, tuple[str, str]] = {
 }
 """The target that the workflows of each kind evaluate, and the secret with its key. The demo has only fixed answers."""
 _NEXT = {
-    "demo": "Describe what you evaluate in `.agentv/targets.yaml`. The target there has fixed answers.",
-    "function": "Replace the function in `agent.py` with yours, or name another in `.agentv/targets.yaml`.",
-    "command": "Replace the program in `.agentv/targets.yaml` with yours.",
+    "demo": "Add your own target to `.agentv/targets.yaml`. The one there returns fixed answers.",
+    "function": "Replace the function in `agent.py` with your own, or name another in `.agentv/targets.yaml`.",
+    "command": "Replace the program in `.agentv/targets.yaml` with your own.",
     "http": "Start your service, or `python service.py`, and run `agentv eval evals --target service`.",
-    "model": "Put the key into `.env`, run `agentv targets check model`, then `agentv eval evals --target model`.",
+    "model": "Add the key to `.env`, run `agentv targets check model`, then `agentv eval evals --target model`.",
     "local": "Start your model server, run `agentv targets check local`, then `agentv eval evals --target local`.",
     "agent": "Install the agent, run `agentv targets check agent`, then `agentv eval evals --target agent`.",
 }
